@@ -1,0 +1,65 @@
+# Each command sets up what it needs in .venv on its first use.
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+SEEDS ?= 3
+# One thread per process: runs repeat bit for bit, and two processes share two cores well.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export HF_HUB_OFFLINE := 1
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: demo test test-deep test-trl test-py lint clean
+
+## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=8, SMOKE=1)
+demo: $(READY)
+	$(RUN) benchmarks/demo.py --seeds $(SEEDS) $(if $(SMOKE),--smoke)
+
+## make test: everything that needs the extras envs, agents and dev, at sampled sizes
+test: $(READY)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest -n 2 -m "not deep and not gpu"
+
+## make test-deep: the same at full size, and what needs an environment of its own
+test-deep: $(READY)
+	$(RUN) -m pytest -n 2 -m "not gpu"
+	$(MAKE) test-trl test-py
+
+## make test-trl: our GRPO loss against TRL's on the same tokens, in an environment with TRL
+test-trl: .venv-trl/.ready
+	.venv-trl/bin/python -m pytest tests/agents/with_trl.py
+
+.venv-trl/.ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv-trl
+	.venv-trl/bin/python -m pip install --quiet "$(TORCH)"
+	.venv-trl/bin/python -m pip install --quiet -c constraints.txt -e ".[agents,dev]" trl==1.16.0
+	touch $@
+
+## make test-py: the core tests on every Python that is supported and installed here
+test-py:
+	for version in 3.11 3.12 3.13; do \
+	  if python$$version -c "" 2>/dev/null; then \
+	    python$$version -m venv .venv-py$$version && \
+	    .venv-py$$version/bin/python -m pip install --quiet -e ".[envs,dev]" && \
+	    .venv-py$$version/bin/python -m pytest -n 2 -m "not deep and not gpu" tests/tsr_gym tests/tsr_gym_envs tests/wrappers || exit 1; \
+	  else echo "python$$version is not installed here: not tested"; fi; \
+	done
+
+lint: $(READY)
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+	$(RUN) -m mypy
+
+# torch first and alone, so that no other build of it is drawn in.
+$(READY): setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet -c constraints.txt "$(TORCH)"
+	$(RUN) -m pip install --quiet -c constraints.txt -e ".[envs,agents,dev]"
+	touch $@
+
+clean:
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache

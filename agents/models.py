@@ -1,0 +1,146 @@
+"""Models from local folders, and the card that says how a small embedded model wants to be spoken to."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+from tsr_gym.agents.critic import Critic
+from tsr_gym.errors import CheckpointError, ConfigError
+
+CARD = "tsr_gym.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """How a model wants to be used.
+
+    Attributes:
+        prompt: Name of the prompt.
+        history: Name of the history.
+        env: Environment it was made for, None for any.
+        env_settings: Settings of the environment that it was made for.
+        max_tokens: Longest answer that makes sense, None for no opinion.
+        about: How it was made.
+    """
+
+    prompt: str = "paper"
+    history: str = "full"
+    env: str | None = None
+    env_settings: dict[str, Any] = field(default_factory=dict)
+    max_tokens: int | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write the card into a model's folder."""
+        (folder / CARD).write_text(json.dumps(asdict(self), indent=2))
+
+    @classmethod
+    def load(cls, folder: Path) -> "ModelCard":
+        """Return a folder's card, the default one where it has none.
+
+        Raises:
+            CheckpointError: The card is damaged.
+        """
+        if not (folder / CARD).exists():
+            return cls()
+        try:
+            return cls(**json.loads((folder / CARD).read_text()))
+        except (ValueError, TypeError) as error:
+            raise CheckpointError(
+                f"{folder / CARD}: not a model card ({error}): delete it, or build the model again"
+            ) from error
+
+
+class Policy(NamedTuple):
+    """A language model with its tokenizer."""
+
+    model: Any
+    tokenizer: Any
+    card: ModelCard
+
+
+def load_policy(folder: Path, *, device: torch.device) -> Policy:
+    """Return the model in a folder, in float32.
+
+    Raises:
+        CheckpointError: The folder is missing, incomplete or damaged.
+    """
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(f"{folder}: wanted the folder of a Hugging Face model with config.json, found none")
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # Each file format fails in a way of its own.
+        raise CheckpointError(f"{folder}: the model or its tokenizer cannot be read ({error})") from error
+    model, loading = loaded
+    # Transformers would fill what is missing with random numbers.
+    if missing := sorted(loading["missing_keys"]):
+        raise CheckpointError(f"{folder}: {len(missing)} parameters are missing, such as {missing[0]}")
+    broken = [name for name, parameter in model.named_parameters() if not torch.isfinite(parameter).all()]
+    if broken:
+        raise CheckpointError(
+            f"{folder}: {len(broken)} parameters are not finite, such as {broken[0]}: the weights are damaged"
+        )
+    if len(tokenizer) > model.config.vocab_size:
+        raise CheckpointError(
+            f"{folder}: the tokenizer has {len(tokenizer)} tokens and the model {model.config.vocab_size}: they do not "
+            "belong together"
+        )
+    return Policy(model.to(device), tokenizer, ModelCard.load(folder))
+
+
+def load_critic(folder: Path, *, device: torch.device) -> Critic:
+    """Return a critic whose backbone begins as the policy in a folder."""
+    backbone = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    return Critic(backbone).to(device)
+
+
+def stop_ids(policy: Policy, stop: str = "") -> list[int]:
+    """Return the ids that end an answer: the tokenizer's and the model's end tokens, and the token of a text.
+
+    Raises:
+        CheckpointError: The model has no end token, or the text is not one token.
+    """
+    tokenizer, generation = policy.tokenizer, policy.model.generation_config
+    ends = generation.eos_token_id if isinstance(generation.eos_token_id, list) else [generation.eos_token_id]
+    ids = {number for number in (*ends, tokenizer.eos_token_id) if number is not None}
+    if stop:
+        written = tokenizer(stop, add_special_tokens=False)["input_ids"]
+        if len(written) != 1:
+            raise CheckpointError(
+                f"wanted {stop!r} to be one token, the tokenizer makes it {len(written)}: use another prompt"
+            )
+        ids.add(written[0])
+    if not ids:
+        raise CheckpointError("the model names no end token: set eos_token_id in its generation_config.json")
+    return sorted(ids)
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device that a name stands for; ``auto`` is a GPU where there is one.
+
+    Raises:
+        ConfigError: There is no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"wanted a device such as auto, cpu, cuda or cuda:1, got {name!r}") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"wanted device {name}, this machine has {torch.cuda.device_count()} such: use auto or cpu")
+    return device
+
+
+def pick_autocast(name: str, device: torch.device) -> torch.dtype | None:
+    """Return the lower precision to compute in, None for full; ``auto`` is bfloat16 on a GPU."""
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else None
+    return torch.bfloat16 if name == "bfloat16" else None

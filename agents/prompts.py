@@ -1,0 +1,100 @@
+"""Prompts: the words around an observation, and how much of the past they repeat."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tsr_gym.errors import ConfigError
+from tsr_gym.tree import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """How an episode is put into messages.
+
+    Attributes:
+        system: The system message, "" for none.
+        turn: The user message of a node: what the environment said, and what is wanted.
+        forced: What every answer is made to begin with.
+        think: Whether answers have a thinking part.
+        stop: Text of a token that ends an answer besides the model's end-of-turn token, "" for none.
+    """
+
+    system: str
+    turn: Callable[[Node], str]
+    forced: str
+    think: bool
+    stop: str = ""
+
+
+def paper_prompt(instructions: str, *, max_tokens: int = 400) -> Prompt:
+    """Return the paper's arrangement: rules in the system message, state and budget each turn, thinking wanted.
+
+    Args:
+        instructions: The rules of the game, as `TextEnv.instructions` gives them.
+        max_tokens: The length that answers are asked to keep; a hint to the model.
+    """
+    form = "<think> [your reasoning] </think> <answer> [your actions] </answer>"
+
+    def turn(node: Node) -> str:
+        lines = [] if node.parent is None else [f"Reward:\n{node.reward:g}\n"]
+        lines += [f"Turn {node.depth + 1}:", "State:", str(node.observation)]
+        if (left := node.info.get("actions_left")) is not None:
+            lines.append(f"You have {left} actions left.")
+        lines.append(f"Always answer in the form {form} and write nothing else. Use at most {max_tokens} tokens.")
+        return "\n".join(lines)
+
+    return Prompt(f"You are a helpful assistant.\n{instructions}".strip(), turn, "<think>", think=True)
+
+
+def compact_prompt(instructions: str = "", **_: Any) -> Prompt:
+    """Return the shortest arrangement, for very small models: the observation and the budget, no words, no thinking.
+
+    Args:
+        instructions: Not used: a model of this size learns the rules by imitation.
+    """
+
+    def turn(node: Node) -> str:
+        left = node.info.get("actions_left")
+        return f"{node.observation}\nturn {node.depth + 1}" + ("" if left is None else f" left {left}")
+
+    return Prompt("", turn, "<answer>", think=False, stop="</answer>")
+
+
+PROMPTS: dict[str, Callable[..., Prompt]] = {"paper": paper_prompt, "compact": compact_prompt}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How much of an episode a prompt repeats.
+
+    Attributes:
+        turns: Turns before the current one, None for all of them: each prompt then extends the one before, so that
+            prefixes are shared and an episode is one training row. With a number, each turn is a row of its own.
+    """
+
+    turns: int | None
+
+    def first(self, depth: int) -> int:
+        """Return the depth of the first turn that the prompt of a node at `depth` shows.
+
+        >>> History(None).first(7), History(0).first(7), History(2).first(7)
+        (0, 7, 5)
+        """
+        return 0 if self.turns is None else max(0, depth - self.turns)
+
+    @classmethod
+    def parse(cls, text: str) -> "History":
+        """Return the history that ``full``, ``markov`` or ``window(k)`` names.
+
+        Raises:
+            ConfigError: The text is none of these.
+        """
+        if text == "full":
+            return cls(None)
+        if text == "markov":
+            return cls(0)
+        number = text.removeprefix("window(").removesuffix(")")
+        if text == f"window({number})" and number.isdecimal():
+            return cls(int(number))
+        raise ConfigError(f"wanted a history of full, markov or window(k), got {text!r}")

@@ -1,0 +1,45 @@
+"""Search: many searches at once, with one call of the policy per round for all of them."""
+
+from collections.abc import Sequence
+
+from tsr_gym.stack import Noise
+from tsr_gym.tree import Policy, Strategy, Tree
+from tsr_gym.wrappers.tree_search import TreeSearchWrapper, grow
+
+
+def search(
+    envs: Sequence[TreeSearchWrapper],
+    policy: Policy,
+    strategy: Strategy,
+    *,
+    seeds: Sequence[int],
+    noise: Noise = "fresh",
+) -> list[Tree]:
+    """Grow one tree per environment, from where each stands.
+
+    Everything random in a tree (samples, dice, ties) derives from its seed and an address in it, so a tree does not
+    depend on which others are grown with it.
+
+    Args:
+        envs: Environments, reset to their tasks; one that was never reset is reset with its seed.
+        policy: Asked once a round for the wishes of all searches.
+        strategy: Makes the wishes of one search, such as ``partial(beam, width=2, branching=4)``.
+        seeds: One per environment.
+        noise: The dice of imagined turns; with ``"same"`` the search is clairvoyant, and the trees say so.
+
+    Returns:
+        The trees, in the environments' order.
+
+    Raises:
+        ValueError: There are not as many seeds as environments, or an environment comes twice.
+    """
+    if len(envs) != len(seeds):
+        raise ValueError(f"wanted one seed per environment, got {len(seeds)} seeds for {len(envs)}")
+    if len({id(env) for env in envs}) != len(envs):
+        raise ValueError("wanted different environments, got one twice: a tree needs an environment of its own")
+    for env, seed in zip(envs, seeds, strict=True):
+        if not env.started:
+            env.reset(seed=seed)
+        env.begin(seed, noise=noise)
+    grow(envs, policy, strategy, noise=noise)
+    return [env.tree for env in envs]

@@ -1,0 +1,51 @@
+"""What the measurements share: the best of several timings, and one JSON file per measurement."""
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def rows_of(path: str) -> list[dict[str, Any]]:
+    """Return the rows of a file below ../shared."""
+    return [json.loads(line) for line in (SHARED / path).read_text(encoding="utf-8").splitlines()]
+
+
+def best_seconds(work: Callable[[], object], *, repeats: int = 5, before: Callable[[], object] | None = None) -> float:
+    """Return the least processor time of `work`; `before` prepares each repeat and is not timed."""
+    best = float("inf")
+    for _ in range(repeats):
+        if before is not None:
+            before()
+        start = process_time()
+        work()
+        best = min(best, process_time() - start)
+    return best
+
+
+def write_result(name: str, numbers: dict[str, Any]) -> None:
+    """Write and print numbers with the machine, versions and date they belong to."""
+    cpu = [line for line in _cpu_lines() if line.startswith("model name")]
+    about = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": cpu[0].partition(":")[2].strip() if cpu else platform.processor(),
+        "cores": os.cpu_count(),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "numba")},
+    }
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps(about | numbers, indent=2)
+    (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def _cpu_lines() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []

@@ -1,0 +1,229 @@
+"""What a searched rollout costs besides the model, against replaying and against deepcopy.
+
+Three ways to try a candidate at a node are compared on the same beam searches on Sokoban, through the full stack
+(tree, scorer, answer format, Gymnasium's default wrappers): restoring a snapshot, rebuilding the environment and
+replaying the episode up to the node as published code does, and deep-copying the environment. All three must give the
+same observations, rewards and ends before anything is timed. Then the same searches run with language models, for the
+share of the time that is not the model's. Run: python benchmarks/rollout_overhead.py
+"""
+
+import copy
+import gc
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import gymnasium as gym
+import torch
+from measure import write_result
+
+import tsr_gym
+from tsr_gym.agents.assembly import Assembly
+from tsr_gym.agents.base_model import default_model
+from tsr_gym.agents.config import ModelConfig, TaskConfig
+from tsr_gym.agents.models import ModelCard, Policy, load_policy
+from tsr_gym.agents.random_policy import RandomPolicy
+from tsr_gym.agents.search import search
+from tsr_gym.agents.strategies import beam
+from tsr_gym.agents.tiny_model import tiny_model, tiny_tokenizer
+from tsr_gym.tree import Candidate, Expand, Tree
+from tsr_gym.wrappers import AnswerFormat, SokobanScore, TreeSearchWrapper
+
+TASKS = 64
+ROUNDS = 7
+STRATEGY = partial(beam, width=2, branching=4)
+PLAYER = RandomPolicy(("Up", "Down", "Left", "Right"), max_actions=5)
+
+
+class TimedPolicy:
+    """A policy that asks a language model, lets random play decide, and keeps the time.
+
+    A model with random weights says nothing that has an effect, and an environment in which nothing happens would be
+    too cheap.
+    """
+
+    def __init__(self, asked: Any = None, form: str = "<think></think><answer>{}</answer>") -> None:
+        self.asked = asked
+        self.player = RandomPolicy(PLAYER.actions, PLAYER.max_actions, form)
+        self.seconds = 0.0
+        self.prompt_tokens: list[int] = []
+
+    def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
+        """Return random turns, with the tokens that the model said."""
+        started = perf_counter()
+        played = self.player(requests)
+        said = self.asked(requests) if self.asked is not None else played
+        self.seconds += perf_counter() - started
+        self.prompt_tokens += [len(row[0].prompt_ids) for row in said]
+        return [
+            [model._replace(text=turn.text) for model, turn in zip(*rows, strict=True)]
+            for rows in zip(said, played, strict=True)
+        ]
+
+
+def make_stack(think: bool = True, obs_type: str = "grid") -> gym.Env[Any, Any]:
+    """Return the environment as a search wraps it, without the tree."""
+    return SokobanScore(AnswerFormat(gym.make("tsr/Sokoban-v0", obs_type=obs_type), think=think))
+
+
+def grow_trees(envs: Sequence[TreeSearchWrapper], policy: TimedPolicy) -> tuple[float, list[Tree]]:
+    """Return the seconds that were not the policy's, and the trees."""
+    policy.seconds = 0.0
+    started = perf_counter()
+    trees = search(envs, policy, STRATEGY, seeds=range(len(envs)))
+    return perf_counter() - started - policy.seconds, trees
+
+
+def replay(tree: Tree, node: int, seed: int) -> tuple[Any, ...]:
+    """Try a node's candidate as published code does: build, reset, replay the past, step."""
+    env = make_stack()
+    env.reset(seed=seed)
+    result: Any = None
+    for index in tree.path(node)[1:]:
+        result = env.step(tree.nodes[index].candidate.text)
+    return tuple(result)
+
+
+def by_deepcopy(parents: dict[int, gym.Env[Any, Any]], tree: Tree, node: int) -> tuple[Any, ...]:
+    """Try a node's candidate on a deep copy of its parent's environment, which is then the node's own."""
+    parent = tree.nodes[node].parent
+    assert parent is not None
+    env = copy.deepcopy(parents[parent])
+    parents[node] = env
+    return tuple(env.step(tree.nodes[node].candidate.text))
+
+
+def compare_drivers() -> dict[str, Any]:
+    """Return microseconds per expanded node of the three drivers, after checking that they agree."""
+    envs = [TreeSearchWrapper(make_stack()) for _ in range(TASKS)]
+    for seed, env in enumerate(envs):
+        env.reset(seed=seed)
+    policy = TimedPolicy()
+    _, trees = grow_trees(envs, policy)
+    nodes = [(seed, tree, node) for seed, tree in enumerate(trees) for node in range(1, len(tree.nodes))]
+    for seed, tree, node in nodes:
+        check(tree, node, replay(tree, node, seed))
+    gc.collect()
+    gc.freeze()
+    restored = [grow_trees(envs, policy)[0] / len(nodes) for _ in range(ROUNDS)]
+    replayed: dict[int, list[float]] = {}
+    for seed, tree, node in nodes[::10]:
+        started = perf_counter()
+        replay(tree, node, seed)
+        past = sum(len(tree.nodes[index].info["executed"]) for index in tree.path(node)[1:-1])
+        replayed.setdefault(min(past // 4 * 4, 8), []).append(perf_counter() - started)
+    copied = []
+    for seed, tree in enumerate(trees[:8]):
+        root = make_stack()
+        root.reset(seed=seed)
+        parents = {0: root}
+        for node in range(1, len(tree.nodes)):
+            started = perf_counter()
+            result = by_deepcopy(parents, tree, node)
+            copied.append(perf_counter() - started)
+            check(tree, node, result)
+    everything = [second for seconds in replayed.values() for second in seconds]
+    return {
+        "expanded_nodes": len(nodes),
+        "restore_us_per_node": {
+            "median": 1e6 * median(restored),
+            "min": 1e6 * min(restored),
+            "max": 1e6 * max(restored),
+        },
+        "replay_us_per_node": {
+            "median": 1e6 * median(everything),
+            "by_past_actions": {f"{past}+": 1e6 * median(seconds) for past, seconds in sorted(replayed.items())},
+        },
+        "deepcopy_us_per_node": {"median": 1e6 * median(copied)},
+        "replay_to_restore": median(everything) / median(restored),
+        "deepcopy_to_restore": median(copied) / median(restored),
+    }
+
+
+def check(tree: Tree, node: int, result: tuple[Any, ...]) -> None:
+    """Stop where a driver saw something else than the tree."""
+    known = tree.nodes[node]
+    wanted = (known.observation, known.reward, known.terminated, known.truncated, known.info)
+    if result != wanted:
+        raise SystemExit(f"node {node}: a driver got {result}, the tree has {wanted}")
+
+
+def snapshot_against_deepcopy() -> dict[str, float]:
+    """Return microseconds of a snapshot and restore through `gym.make`'s default stack, and of deep-copying it."""
+    env = gym.make("tsr/Sokoban-v0")
+    env.reset(seed=0)
+
+    def both() -> None:
+        tsr_gym.restore(env, tsr_gym.snapshot(env))
+
+    ours, theirs = per_call(both, 2000), per_call(lambda: copy.deepcopy(env), 50)
+    return {"snapshot_restore_us": 1e6 * ours, "deepcopy_us": 1e6 * theirs, "deepcopy_to_ours": theirs / ours}
+
+
+def per_call(work: Any, number: int) -> float:
+    """Return the median over rounds of the mean seconds of a call."""
+    rounds = []
+    for _ in range(ROUNDS):
+        started = perf_counter()
+        for _ in range(number):
+            work()
+        rounds.append((perf_counter() - started) / number)
+    return median(rounds)
+
+
+def share_beside(assembly: Assembly, form: str, *, think: bool, obs_type: str) -> dict[str, float]:
+    """Return how much of a rollout's time is not the model's."""
+    envs = [TreeSearchWrapper(make_stack(think, obs_type)) for _ in range(16)]
+    for seed, env in enumerate(envs):
+        env.reset(seed=seed)
+    base: Any = envs[0].unwrapped
+    policy = TimedPolicy(assembly.chat(base.instructions, temperature=1.0), form)
+    shares, totals = [], []
+    for _ in range(3):
+        beside, trees = grow_trees(envs, policy)
+        shares.append(beside / (beside + policy.seconds))
+        totals.append((beside + policy.seconds) / sum(len(tree.nodes) - 1 for tree in trees))
+    tokens = policy.prompt_tokens
+    return {
+        "share": median(shares),
+        "us_per_node": 1e6 * median(totals),
+        "prompt_tokens_mean": sum(tokens) / len(tokens),
+        "prompt_tokens_min": min(tokens),
+    }
+
+
+def random_model(folder: Path) -> Assembly:
+    """Return a random model of width 128 with 2 layers, the paper's prompt and full history."""
+    base: Any = gym.make("tsr/Sokoban-v0").unwrapped
+    words = base.instructions + " You are a helpful assistant. Turn State Reward Always answer in the form 0123456789"
+    tokenizer = tiny_tokenizer(
+        [words, "think answer your reasoning actions and write nothing else Use at most tokens have left"]
+    )
+    model = tiny_model(tokenizer, hidden=128, layers=2, context=2048)
+    card = ModelCard(prompt="paper", history="full", max_tokens=24)
+    return Assembly("sokoban", TaskConfig(), ModelConfig(), Policy(model, tokenizer, card))
+
+
+def main() -> None:
+    """Measure, and write results/rollout_overhead.json."""
+    torch.set_num_threads(1)
+    numbers: dict[str, Any] = {"drivers": compare_drivers(), "default_stack": snapshot_against_deepcopy()}
+    with TemporaryDirectory() as folder:
+        wide = random_model(Path(folder))
+        numbers["share_beside_h128_2_layers_paper_prompt"] = share_beside(
+            wide, "<think></think><answer>{}</answer>", think=True, obs_type="grid"
+        )
+    own = load_policy(default_model("sokoban"), device=torch.device("cpu"))
+    small = Assembly("sokoban", TaskConfig(), ModelConfig(), own)
+    numbers["share_beside_embedded_model_compact_prompt"] = share_beside(
+        small, "<answer>{}</answer>", think=False, obs_type="compact"
+    )
+    write_result("rollout_overhead", numbers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tests of tsr-gym, one folder per room."""

@@ -1,0 +1,131 @@
+"""Short training runs and what of them must repeat: everything but the clock."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from tests.conftest import ROOT
+from tsr_gym.agents.checkpoint import checkpoints
+from tsr_gym.agents.config import LearnConfig, ModelConfig, RunConfig, SearchConfig, TrainConfig
+from tsr_gym.agents.files import JsonLines
+from tsr_gym.agents.trainer import start_run
+
+UPDATES = 5
+FLAGS = {
+    "--groups": 2,
+    "--trajectories": 3,
+    "--filter": "none",
+    "--max-tokens": 6,
+    "--lr": 0.002,
+    "--critic-lr": 0.002,
+    "--minibatch": 3,
+    "--updates": UPDATES,
+    "--eval-every": 2,
+    "--eval-instances": 4,
+    "--checkpoint-every": 2,
+    "--save-trees": 1,
+}
+
+
+def short_run(out, model_dir, **changes):
+    """Return the configuration of a short run on Sokoban, the one that `FLAGS` spells; changes go by section."""
+    config = TrainConfig(
+        env="sokoban",
+        search=SearchConfig(groups=2, trajectories=3, filter="none"),
+        model=ModelConfig(model=str(model_dir), max_tokens=6),
+        learn=LearnConfig(lr=0.002, critic_lr=0.002, minibatch=3),
+        run=RunConfig(out=out, updates=UPDATES, eval_every=2, eval_instances=4, checkpoint_every=2, save_trees=1),
+    )
+    changes = {name: replace(getattr(config, name), **change) for name, change in changes.items()}
+    return replace(config, **changes)
+
+
+def trained(out, model_dir, **changes):
+    """Train a short run in this process and return its folder."""
+    assert start_run(short_run(out, model_dir, **changes), Path(model_dir)).run()
+    return out
+
+
+def records(run, name="metrics"):
+    """Return the lines of a log without the clock's, after a look that they were there."""
+    lines = JsonLines(run / f"{name}.jsonl").read()
+    assert all(line.pop("seconds") for line in lines)
+    return lines
+
+
+def result(run):
+    """Return all that must repeat: the logs, and every number of the last checkpoint."""
+    last = checkpoints(run)[-1]
+    tensors = torch.load(last / "optimizers.pt", weights_only=True)
+    # Nobody draws torch's random numbers in a run; that a process begins with others is no difference.
+    tensors.pop("torch_random")
+    parts = {name: (last / name).read_bytes() for name in ("model/model.safetensors", "progress.json")}
+    if (last / "critic.safetensors").exists():
+        parts["critic"] = (last / "critic.safetensors").read_bytes()
+    trees = {path.name: path.read_text().partition("\n")[2] for path in sorted((run / "trees" / last.name).glob("*"))}
+    return {
+        "checkpoint": last.name,
+        "metrics": records(run),
+        "evaluations": records(run, "evaluations"),
+        "optimizers": json.dumps(_listed(tensors)),
+        "trees": trees,
+        **parts,
+    }
+
+
+def _listed(value):
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _listed(item) for key, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def command(*args, hash_seed="0"):
+    """Start the `tsr` command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tsr_gym.cli", *map(str, args)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "COLUMNS": "200"},
+    )
+
+
+def train_flags(out, model_dir, **changes):
+    flags = {**FLAGS, "--model": model_dir, "--out": out, **changes}
+    return ["train", "sokoban", *[str(part) for flag in flags.items() for part in flag]]
+
+
+def finish(process):
+    """Return a process's exit status and what it wrote."""
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def wait_for(process, happened, timeout=60):
+    """Wait until something has happened or the process has ended."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end and process.poll() is None and not happened():
+        time.sleep(0.002)
+
+
+def boards(run):
+    """Return how many processes have begun to train in a folder: each opens a TensorBoard file when it does."""
+    return len(list((run / "tensorboard").glob("*")))
+
+
+def kill_training(process, run, began, delay):
+    """Kill a process without warning, some time after its training began; return whether it was still running."""
+    wait_for(process, lambda: boards(run) > began)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    return finish(process)[0] == -signal.SIGKILL

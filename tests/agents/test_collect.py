@@ -1,0 +1,249 @@
+"""Collect: whatever the search, the same number of trajectories per instance, and what was spent on them."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from tests.agents.worlds import WALKER, Script
+from tsr_gym import Budget, Candidate, ConfigError, Expand
+from tsr_gym.agents.collect import Collected, Collector, pick_filter, pick_strategy
+from tsr_gym.agents.config import SearchConfig
+from tsr_gym.agents.random_policy import RandomPolicy
+from tsr_gym.agents.search import search
+from tsr_gym.agents.stage import Stage
+from tsr_gym.agents.strategies import beam, best_of_n, lookahead, naive
+from tsr_gym.agents.trajectory import Group, harvest_all
+
+WORLDS = {
+    "FrozenLake": (("frozen_lake", {}), WALKER),
+    "Sokoban": (("sokoban", {}), RandomPolicy(("Up", "Down", "Left", "Right"), max_actions=5)),
+}
+
+
+def collector(config, world="Sokoban", *, policy=None, seed=0):
+    (env, settings), walker = WORLDS[world]
+    return Collector(config, Stage(env, settings), policy or walker, seed=seed)
+
+
+def halves(tree, *, branching, luck=3):
+    """A strategy of one's own, with a number that the configuration does not have: plain rollouts, each a round."""
+    assert luck == 3
+    yield from naive(tree, rollouts=branching)
+
+
+SEARCHES = {
+    "naive": {"search": "naive"},
+    "best_of_n": {"search": "best_of_n", "n": 9},
+    "beam": {"search": "beam"},
+    "beam, two paths of each": {"search": "beam", "paths_per_search": 2},
+    "lookahead": {"search": "lookahead", "branching": 2, "depth": 1},
+    "one's own": {"search": "tests.agents.test_collect:halves"},
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_search_yields_the_same_number_of_trajectories_per_instance(world, name):
+    config = SearchConfig(groups=5, trajectories=4, **SEARCHES[name])
+    found = collector(config, world).collect(0, 5)
+    assert [len(group.trajectories) for group in found.groups] == [4] * 5
+    assert len({group.task for group in found.groups}) == 5
+    plain = config.search in ("naive", "best_of_n")
+    assert [len(trees) for trees in found.trees] == [1 if plain else 4 // config.paths_per_search] * 5
+    if name == "beam, two paths of each":
+        assert any(a.turns != b.turns for a, b, *_ in (group.trajectories for group in found.groups))
+    labels = {trajectory.selected_by for group in found.groups for trajectory in group.trajectories}
+    assert labels == {config.search}
+
+
+def test_best_of_n_keeps_the_best_by_return_of_the_very_rollouts_that_naive_would_play():
+    stage, policy = Stage("sokoban", {}), WORLDS["Sokoban"][1]
+    best = Collector(SearchConfig(search="best_of_n", trajectories=3, n=10), stage, policy, seed=0).collect(0, 6)
+    every = Collector(SearchConfig(search="naive", trajectories=10), stage, policy, seed=0).collect(0, 6)
+    for few, many in zip(best.groups, every.groups, strict=True):
+        returns = sorted((trajectory.total_reward for trajectory in many.trajectories), reverse=True)
+        # Approximately: sums of the same rewards in another order are a tie.
+        assert [trajectory.total_reward for trajectory in few.trajectories] == pytest.approx(returns[:3])
+        assert {t.turns for t in few.trajectories} <= {t.turns for t in many.trajectories}
+
+
+def test_best_of_n_goes_by_reward_even_where_a_score_says_otherwise():
+    stage = Stage("sokoban", {}, score="tests.agents.test_collect:Contrary")
+    policy = WORLDS["Sokoban"][1]
+    found = Collector(SearchConfig(search="best_of_n", trajectories=1, n=12), stage, policy, seed=0).collect(0, 4)
+    for group, (tree,) in zip(found.groups, found.trees, strict=True):
+        best = max(trajectory.total_reward for trajectory in harvest_all(tree))
+        assert group.trajectories[0].total_reward == pytest.approx(best)
+
+
+def test_other_searches_go_by_the_score():
+    stage = Stage("sokoban", {}, score="tests.agents.test_collect:Contrary")
+    found = Collector(SearchConfig(search="beam", trajectories=1), stage, WORLDS["Sokoban"][1], seed=0).collect(0, 4)
+    for group, (tree,) in zip(found.groups, found.trees, strict=True):
+        (one,) = group.trajectories
+        assert one.score == pytest.approx(-one.total_reward)
+        assert one.score == pytest.approx(max(trajectory.score for trajectory in harvest_all(tree)))
+
+
+class Contrary:
+    """A scorer that hates reward."""
+
+    def __new__(cls, env):
+        from tsr_gym.wrappers.score_wrapper import ScoreWrapper
+
+        class Hates(ScoreWrapper):
+            def score(self, before, action, after, reward):
+                return -reward
+
+        return Hates(env)
+
+
+def pictures(found):
+    return [(group.task, group.trajectories) for group in found.groups]
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_an_instance_does_not_depend_on_which_others_are_collected_with_it(name):
+    config = SearchConfig(trajectories=4, **SEARCHES[name])
+    whole = pictures(collector(config, "FrozenLake").collect(3, 4))
+    parts = [pictures(collector(config, "FrozenLake").collect(number, 1))[0] for number in (3, 4, 5, 6)]
+    assert whole == parts
+    assert pictures(collector(config, "FrozenLake", seed=1).collect(3, 4)) != whole
+
+
+def test_every_method_of_a_run_sees_the_same_instances_in_the_same_order():
+    tasks = [
+        [group.task for group in collector(SearchConfig(trajectories=4, **settings)).collect(0, 3).groups]
+        for settings in SEARCHES.values()
+    ]
+    assert all(one == tasks[0] for one in tasks)
+    later = collector(SearchConfig(trajectories=4)).collect(2, 3)
+    assert later.groups[0].task == tasks[0][2]
+
+
+def test_the_searches_of_an_instance_are_independent_of_each_other():
+    found = collector(SearchConfig(search="beam", trajectories=6), "FrozenLake").collect(0, 4)
+    for trees in found.trees:
+        assert len({tree.seed for tree in trees}) == 6
+        assert len({tuple(node.observation for node in tree.nodes) for tree in trees}) > 1
+        assert len({tree.nodes[0].observation for tree in trees}) == 1
+
+
+def test_what_was_spent_is_the_sum_over_the_trees_and_calls_are_counted_once():
+    calls = []
+
+    def counted(requests):
+        calls.append(len(requests))
+        return WALKER(requests)
+
+    found = collector(SearchConfig(search="beam", trajectories=2), "FrozenLake", policy=counted).collect(0, 3)
+    assert found.spent == sum((tree.spent for trees in found.trees for tree in trees), Budget())
+    assert found.model_calls == len(calls) <= 5
+    assert calls[0] == 6
+    assert found.spent.env_steps == sum(len(tree.nodes) - 1 for trees in found.trees for tree in trees)
+    assert set(found.seconds) == {"model", "env", "tree"}
+    assert all(seconds >= 0 for seconds in found.seconds.values())
+
+
+def test_rounds_of_collecting_add_up():
+    source = collector(SearchConfig(trajectories=2), "FrozenLake")
+    one, two = source.collect(0, 2), source.collect(2, 3)
+    both = one + two
+    assert [group.task for group in both.groups] == [group.task for group in source.collect(0, 5).groups]
+    assert both.spent == one.spent + two.spent
+    assert both.model_calls == one.model_calls + two.model_calls
+    assert both.seconds["model"] == one.seconds["model"] + two.seconds["model"]
+    assert len(both.trees) == 5
+
+
+def test_the_dice_are_those_of_the_configuration():
+    (trees,) = collector(SearchConfig(trajectories=1, noise="same"), "FrozenLake").collect(0, 1).trees
+    assert trees[0].about["clairvoyant"]
+
+
+NUMBERS = SearchConfig(trajectories=6, n=7, width=3, branching=5, depth=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("naive", partial(naive, rollouts=6)),
+        ("best_of_n", partial(best_of_n, n=7)),
+        # Depth is the lookahead's; a beam goes to the end of the episode.
+        ("beam", partial(beam, width=3, branching=5, depth=None)),
+        ("lookahead", partial(lookahead, branching=5, depth=2)),
+        ("tests.agents.test_collect:halves", partial(halves, branching=5)),
+    ],
+)
+def test_a_strategy_gets_the_numbers_that_it_names(name, expected):
+    found = pick_strategy(replace(NUMBERS, search=name))
+    assert (found.func, found.keywords) == (expected.func, expected.keywords)
+
+
+def greedy(tree, *, appetite):
+    yield [Expand(tree.root, appetite)]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dream", "wanted search naive, best_of_n, beam, lookahead or package.module:name, got 'dream'"),
+        ("tests.agents.test_collect:nothing", "wanted search .*got 'tests.agents.test_collect:nothing'"),
+        ("no.such.module:x", "wanted search .*got 'no.such.module:x'"),
+        ("tests.agents.test_collect:NUMBERS", "wanted search .*not a callable"),
+        ("tests.agents.test_collect:greedy", r"needs \['appetite'\]: give them defaults, or name them \['branching'"),
+    ],
+)
+def test_a_search_that_does_not_exist_is_told(name, message):
+    with pytest.raises(ConfigError, match=message):
+        pick_strategy(replace(NUMBERS, search=name))
+
+
+def test_filtering_before_selection_looks_at_all_episodes_and_after_at_the_selected_ones():
+    # Two tasks in the world of letters. In the first all selected trajectories are alike, but not all that were tried.
+    from tests.agents.worlds import letters
+
+    pays = {"a": 0.0, "b": 3.0, "c": 1.0, "d": 2.0}
+    envs = [letters(pays, turns=1, seed=seed) for seed in (1, 2)]
+    tried = {1: "abb", 2: "dcd"}
+
+    def policy(requests):
+        return [Script({"": tried[tree.seed]})([(tree, wish)])[0] for tree, wish in requests]
+
+    trees = search(envs, policy, partial(naive, rollouts=3), seeds=[1, 2])
+    groups = [Group(tree.seed, tuple(sorted(harvest_all(tree), key=lambda t: -t.total_reward)[:2])) for tree in trees]
+    # Selected: 3, 3 and 2, 2. Tried: 0, 3, 3 and 2, 1, 2.
+    collected = Collected(groups, [[tree] for tree in trees], Budget(), 1, {})
+
+    def kept(**settings):
+        return [group.task for group in pick_filter(SearchConfig(**settings))(collected)]
+
+    assert kept(filter="uncertainty", keep=0.5, filter_when="after") == []
+    assert kept(filter="uncertainty", keep=0.5, filter_when="before") == [1]
+    assert kept(filter="uncertainty", keep=1.0, filter_when="before") == [1, 2]
+    assert kept(filter="none", filter_when="after") == [1, 2]
+    assert kept(filter="mixed_success", filter_when="before") == []
+    # What is handed on are the selected trajectories all the same.
+    chosen = pick_filter(SearchConfig(keep=0.5, filter_when="before"))(collected)
+    assert chosen == [groups[0]]
+
+
+def test_the_share_that_is_kept_is_the_configured_one():
+    found = collector(SearchConfig(trajectories=6), "FrozenLake").collect(0, 12)
+    uncertain = [group for group in found.groups if group.uncertainty > 0]
+    kept = pick_filter(SearchConfig(keep=0.25))(found)
+    assert len(kept) == min(3, len(uncertain))
+    least = min(group.uncertainty for group in kept)
+    assert all(group.uncertainty <= least for group in found.groups if group not in kept)
+
+
+def test_a_policy_that_says_nothing_understandable_still_gives_whole_groups():
+    def mumble(requests):
+        return [[Candidate("mumble")] * wish.samples for _, wish in requests]
+
+    found = collector(SearchConfig(search="beam", trajectories=3), policy=mumble).collect(0, 2)
+    assert [len(group.trajectories) for group in found.groups] == [3, 3]
+    # Five turns without the form, at 0.1 each.
+    assert {round(t.total_reward, 9) for group in found.groups for t in group.trajectories} == {-0.5}
+    assert pick_filter(SearchConfig())(found) == []

@@ -1,0 +1,145 @@
+"""Trajectories and groups, read off trees that fit on a napkin."""
+
+import pytest
+
+from tests.agents.worlds import Script, letters
+from tsr_gym import Candidate, Node, Tree
+from tsr_gym.agents.strategies import naive
+from tsr_gym.agents.trajectory import (
+    Group,
+    Trajectory,
+    Turn,
+    harvest,
+    harvest_all,
+    success_rate,
+    trajectory_to,
+)
+
+
+def node(parent, depth, said, reward, *, score=None, end="", **info):
+    """Return a node; `end` is t for terminated, c for cut off."""
+    candidate = Candidate(said, (1,) * depth, tuple(map(ord, said)), (-0.5,) * len(said))
+    return Node(
+        parent, depth, candidate, said, reward, reward if score is None else score, end == "t", end == "c", info, None
+    )
+
+
+def tree_of(*nodes, score_of="turn"):
+    tree = Tree(seed=4, score_of=score_of)
+    tree.add(node(None, 0, "", 0.0))
+    for one in nodes:
+        tree.add(one)
+    return tree
+
+
+def tree_of_four():
+    """One episode solved, one cut off, one that was lost, one that goes on."""
+    return tree_of(
+        node(0, 1, "ab", 1.0, executed=("Up", "Down"), action_is_valid=True),
+        node(1, 2, "c", 2.5, end="t", success=True, executed=("Up",), action_is_valid=True),
+        node(0, 1, "d", -0.5, end="c", success=False, executed=(), action_is_valid=False),
+        node(1, 2, "e", 9.0, executed=("Up",)),
+        node(1, 2, "f", 0.25, end="t", success=False),
+    )
+
+
+def test_a_trajectory_is_the_path_with_the_sampled_tokens_and_the_rewards():
+    found = trajectory_to(tree_of_four(), 2, selected_by="beam")
+    assert found == Trajectory(
+        turns=(
+            Turn((1,), (97, 98), (-0.5, -0.5), 1.0, is_valid=True, num_actions=2),
+            Turn((1, 1), (99,), (-0.5,), 2.5, is_valid=True, num_actions=1),
+        ),
+        success=True,
+        score=3.5,
+        selected_by="beam",
+    )
+    assert found.total_reward == 3.5
+    assert found.num_tokens == 3
+
+
+def test_an_invalid_turn_is_remembered_as_such():
+    (turn,) = trajectory_to(tree_of_four(), 3, selected_by="naive").turns
+    assert (turn.is_valid, turn.num_actions, turn.reward) == (False, 0, -0.5)
+
+
+def test_success_needs_the_task_to_have_ended_and_not_only_a_limit():
+    tree = tree_of(
+        node(0, 1, "a", 0.0, end="t", success=True),
+        node(0, 1, "b", 0.0, end="c", success=True),
+        node(0, 1, "c", 0.0, end="t", success=False),
+        node(0, 1, "d", 0.0, end="t"),
+    )
+    assert [trajectory.success for trajectory in harvest_all(tree)] == [True, False, False, False]
+
+
+def test_harvest_leaves_unfinished_paths_out_and_ranks_the_rest():
+    # Node 4 has the highest reward by far, but its episode goes on.
+    found = harvest(tree_of_four(), 5)
+    assert [[chr(turn.token_ids[0]) for turn in trajectory.turns] for trajectory in found] == [
+        ["a", "c"],
+        ["a", "f"],
+        ["d"],
+    ]
+    assert harvest(tree_of_four()) == found[:1]
+    assert [trajectory.score for trajectory in found] == [3.5, 1.25, -0.5]
+
+
+def test_harvest_can_rank_by_reward_where_score_and_reward_disagree():
+    tree = tree_of(node(0, 1, "a", 1.0, score=5.0, end="t"), node(0, 1, "b", 2.0, score=4.0, end="t"))
+    assert harvest(tree)[0].total_reward == 1.0
+    assert harvest(tree, by="score")[0].total_reward == 1.0
+    assert harvest(tree, by="reward")[0].total_reward == 2.0
+
+
+def test_a_score_of_states_ranks_by_the_last_one():
+    nodes = (node(0, 1, "a", 0.0, score=-1.0), node(1, 2, "b", 0.0, score=-9.0, end="t"))
+    tree = tree_of(*nodes, node(0, 1, "c", 0.0, score=-9.5, end="t"), score_of="state")
+    # As a sum the first path would be worth -10.
+    assert [trajectory.score for trajectory in harvest(tree, 2)] == [-9.0, -9.5]
+
+
+def test_harvest_of_everything_keeps_the_order_of_the_branches():
+    found = harvest_all(tree_of_four())
+    assert [[chr(turn.token_ids[0]) for turn in trajectory.turns] for trajectory in found] == [
+        ["a", "c"],
+        ["a", "f"],
+        ["d"],
+    ]
+    env = letters({"a": 1.0, "b": 3.0}, turns=2)
+    env.search(Script({"": "ab", "a": "a", "b": "b"}), lambda tree: naive(tree, rollouts=2))
+    # Of two rollouts the first stays the first, although the second one is worth more.
+    assert [trajectory.total_reward for trajectory in harvest_all(env.tree)] == [2.0, 6.0]
+    assert {trajectory.selected_by for trajectory in harvest_all(env.tree)} == {"naive"}
+
+
+def worth(*returns, success=()):
+    turns = [(Turn((1,), (2,), (0.0,), value, is_valid=True, num_actions=1),) for value in returns]
+    solved = success or [False] * len(returns)
+    return Group(3, tuple(Trajectory(turn, won, 0.0, "naive") for turn, won in zip(turns, solved, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("returns", "deviation"),
+    [
+        # Squared distances from the mean 2: 1 + 1 over 2.
+        ((1.0, 3.0), 1.0),
+        # From the mean 3: 9 + 1 + 1 + 9 over 4.
+        ((0.0, 2.0, 4.0, 6.0), 5.0**0.5),
+        ((-0.5, -0.5, -0.5), 0.0),
+        ((7.0,), 0.0),
+    ],
+)
+def test_the_uncertainty_of_a_group_is_the_standard_deviation_of_its_returns(returns, deviation):
+    assert worth(*returns).uncertainty == pytest.approx(deviation, abs=1e-12)
+
+
+def test_mixed_success_means_some_and_not_all():
+    assert worth(1.0, 2.0, success=[True, False]).has_mixed_success
+    assert not worth(1.0, 2.0, success=[True, True]).has_mixed_success
+    assert not worth(1.0, 2.0, success=[False, False]).has_mixed_success
+
+
+def test_the_success_rate_of_nothing_is_zero():
+    assert success_rate([]) == 0.0
+    assert success_rate(worth(1.0, 2.0, 3.0, success=[True, False, False]).trajectories) == pytest.approx(1 / 3)

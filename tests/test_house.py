@@ -1,0 +1,318 @@
+"""Tests of the house: the arrows between the rooms, what a room may import, and the size of its files.
+
+Read with `ast`, so that nothing is imported; see the section on rooms and arrows in ARCHITECTURE.md.
+"""
+
+import ast
+import configparser
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.tsr_gym.own_process import run_python
+
+# Each room may import any room to its right.
+ROOMS = ("benchmarks", "agents", "wrappers", "tsr_gym_envs", "tsr_gym")
+ALIASES = {"tsr_gym.agents": "agents", "tsr_gym.wrappers": "wrappers"}
+MAX_FILE, MAX_FUNCTION, MAX_KERNEL = 400, 60, 100
+# The one file that adapts foreign classes.
+REFLECTS = {"tsr_gym/stack.py"}
+# The one file that watches the global generators, because it looks for others that use them.
+WATCHES_GLOBALS = {"tsr_gym/testing/global_state.py"}
+# Where the import name is not the distribution's.
+DISTRIBUTIONS = {"bs4": "beautifulsoup4"}
+# What stands in the extra of its own, which brings it; it may be imported only inside functions or one file.
+OPTIONAL = ("vllm", "ray", "pyserini", "spacy", "peft", "trl")
+
+
+def files_of(room):
+    """Return a room's Python files, each once: the symlinks in tsr_gym show two rooms a second time."""
+    folder = ROOT / room
+    found = sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+    if room == "tsr_gym":
+        found = [path for path in found if path.relative_to(folder).parts[0] not in ("agents", "wrappers")]
+    return found
+
+
+SOURCES = {
+    path.relative_to(ROOT).as_posix(): (room, path.read_text(encoding="utf-8"))
+    for room in ROOMS
+    for path in files_of(room)
+}
+TREES = {name: ast.parse(text) for name, (_, text) in SOURCES.items()}
+
+
+def imports_of(name):
+    """Return (module, line) for everything that a file imports, names of its own package resolved."""
+    found = []
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}:{node.lineno}: write the whole path instead of a relative import"
+            found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+    return found
+
+
+def room_of(module):
+    """Return the room that a module lies in, None for a library."""
+    for alias, room in ALIASES.items():
+        if module == alias or module.startswith(f"{alias}."):
+            return room
+    top = module.partition(".")[0]
+    return top if top in ROOMS else None
+
+
+def third_party(module):
+    top = module.partition(".")[0]
+    return None if top in sys.stdlib_module_names or top in ROOMS else top
+
+
+def requirements():
+    """Return what setup.cfg lists, by extra; '' is what everyone gets."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+
+    def names(text):
+        return {
+            re.split(r"[<>=!\[; ]", line.strip(), maxsplit=1)[0].lower() for line in text.splitlines() if line.strip()
+        }
+
+    extras = {extra: names(text) for extra, text in config["options.extras_require"].items()}
+    return {"": names(config["options"]["install_requires"]), **extras}
+
+
+REQUIREMENTS = requirements()
+
+
+def test_there_is_something_to_check():
+    assert {room for room, _ in SOURCES.values()} >= {"agents", "wrappers", "tsr_gym_envs", "tsr_gym"}
+    assert REQUIREMENTS[""] >= {"gymnasium", "numpy"}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_room_imports_only_rooms_to_its_right(name):
+    here = SOURCES[name][0]
+    for module, line in imports_of(name):
+        there = room_of(module)
+        if there is None or there == here:
+            continue
+        assert ROOMS.index(there) > ROOMS.index(here), f"{name}:{line}: {here} may not import {module}"
+        assert (here, there) != ("agents", "tsr_gym_envs"), f"{name}:{line}: search and learning know no game"
+
+
+@pytest.mark.parametrize("name", [name for name, (room, _) in SOURCES.items() if room == "wrappers"])
+def test_in_wrappers_only_the_scorer_of_a_game_imports_that_games_formulas(name):
+    for module, line in imports_of(name):
+        if room_of(module) == "tsr_gym_envs":
+            game = module.split(".")[1]
+            assert Path(name).name == f"{game}_score.py", f"{name}:{line}: only {game}_score.py may import {module}"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_rooms_are_never_imported_under_their_bare_names(name):
+    for module, line in imports_of(name):
+        assert module.partition(".")[0] not in ("wrappers", "agents"), f"{name}:{line}: import tsr_gym.{module}"
+
+
+def allowed(name):
+    """Return the distributions that a file may import."""
+    room = SOURCES[name][0]
+    if room == "benchmarks":
+        return None
+    core = REQUIREMENTS[""] - {"tyro", "rich"}
+    if name.startswith("tsr_gym/cli/"):
+        return REQUIREMENTS[""]
+    return core | {"tsr_gym_envs": REQUIREMENTS["envs"], "agents": REQUIREMENTS["agents"]}.get(room, set())
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_room_imports_only_what_setup_cfg_lists_for_it(name):
+    may = allowed(name)
+    for module, line in imports_of(name):
+        library = third_party(module)
+        if library is None or may is None or library in OPTIONAL:
+            continue
+        distribution = DISTRIBUTIONS.get(library, library).replace("_", "-")
+        assert distribution in may, f"{name}:{line}: {library} is not among what setup.cfg lists for this room"
+
+
+@pytest.mark.parametrize("library", OPTIONAL)
+def test_an_optional_library_is_imported_in_one_file_and_listed_in_an_extra(library):
+    users = {name for name in SOURCES if SOURCES[name][0] != "benchmarks"}
+    users = {name for name in users if any(third_party(module) == library for module, _ in imports_of(name))}
+    assert len(users) <= 1, f"{library} is imported in {sorted(users)}: keep it in one file"
+    for name in users:
+        assert any(library in listed for listed in REQUIREMENTS.values()), (
+            f"{name} imports {library}, which no extra lists"
+        )
+        top = [node for node in TREES[name].body if isinstance(node, ast.Import | ast.ImportFrom)]
+        at_top = {third_party(alias.name) for node in top if isinstance(node, ast.Import) for alias in node.names}
+        at_top |= {third_party(node.module) for node in top if isinstance(node, ast.ImportFrom)}
+        assert library not in at_top, f"{name}: import {library} where it is used, so that it stays optional"
+
+
+def calls_in(name):
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node.lineno
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if SOURCES[name][0] != "benchmarks"])
+def test_attributes_are_named_and_not_looked_up(name):
+    for call, line in calls_in(name):
+        if name not in REFLECTS:
+            assert call not in ("getattr", "hasattr", "setattr", "delattr"), f"{name}:{line}: {call}()"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_only_the_command_line_and_benchmarks_print(name):
+    if not name.startswith(("tsr_gym/cli/", "benchmarks/")):
+        assert [f"{name}:{line}" for call, line in calls_in(name) if call == "print"] == []
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if SOURCES[name][0] != "benchmarks"])
+def test_randomness_comes_from_explicit_generators(name):
+    if name in WATCHES_GLOBALS:
+        return
+    for module, line in imports_of(name):
+        assert module.partition(".")[0] != "random", f"{name}:{line}: draw from a numpy Generator"
+    legacy = re.compile(r"(np|numpy)\.random\.(seed|rand|randn|randint|random|choice|shuffle|permutation|RandomState)$")
+    inside_hash = [
+        range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.FunctionDef) and node.name == "__hash__"
+    ]
+    for call, line in calls_in(name):
+        assert not legacy.match(call), f"{name}:{line}: {call} draws from numpy's global generator"
+        if name.startswith("tsr_gym/testing/"):
+            # The checks compare hashes within one process, where they are stable.
+            continue
+        allowed_here = any(line in lines for lines in inside_hash)
+        assert call != "hash" or allowed_here, f"{name}:{line}: hash() differs between processes"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_files_and_functions_are_short_enough_to_read(name):
+    lines = SOURCES[name][1].count("\n")
+    assert lines <= MAX_FILE, f"{name} has {lines} lines: split it"
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            kernel = any("njit" in ast.unparse(decorator) for decorator in node.decorator_list)
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= (MAX_KERNEL if kernel else MAX_FUNCTION), (
+                f"{name}:{node.lineno}: {node.name} has {length} lines"
+            )
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_error_is_swallowed_by_a_bare_except(name):
+    bare = [node.lineno for node in ast.walk(TREES[name]) if isinstance(node, ast.ExceptHandler) and node.type is None]
+    assert bare == []
+
+
+@pytest.mark.parametrize("room", ["wrappers", "agents"])
+def test_a_room_refuses_to_be_imported_under_its_bare_name(room):
+    done = run_python(f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {room}", check=False)
+    assert done.returncode == 1
+    assert f"import this package as tsr_gym.{room}" in done.stderr
+
+
+@pytest.mark.parametrize("room", ["wrappers", "agents"])
+def test_the_rooms_inside_the_package_are_relative_links_that_git_knows(room):
+    link = ROOT / "tsr_gym" / room
+    assert link.is_symlink()
+    assert os.readlink(link) == f"../{room}"
+    listed = subprocess.run(
+        ["git", "ls-files", "--stage", f"tsr_gym/{room}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode == 0:
+        assert listed.stdout.startswith("120000 "), "commit the symlink itself, not what it points to"
+
+
+HEAVY = ("torch", "transformers", "numba", "bs4", "jinja2", "rapidfuzz", "tyro", "rich", "matplotlib", "tensorboard")
+
+
+def test_importing_the_package_and_making_an_environment_stays_cheap():
+    code = (
+        "import sys, tsr_gym, tsr_gym.wrappers, tsr_gym.testing, gymnasium\n"
+        "gymnasium.make('tsr/FrozenLake-v0').reset(seed=1)\n"
+        f"print(sorted(set(sys.modules) & {set(HEAVY)!r}))"
+    )
+    assert run_python("import sys, tsr_gym; " + f"print(sorted(set(sys.modules) & {set(HEAVY)!r}))").strip() == "[]"
+    assert run_python(code).strip() == "[]"
+
+
+def test_search_and_strategies_work_without_torch():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import tsr_gym.agents, tsr_gym.agents.strategies, tsr_gym.agents.search\n"
+        "print('torch-free')"
+    )
+    assert run_python(code).strip() == "torch-free"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Build the wheel from a copy of what is in the tree, so that the checkout stays clean."""
+    import shutil
+
+    copy = tmp_path_factory.mktemp("checkout") / "tree"
+    copy.mkdir()
+    for name in ("setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, copy / name)
+    (copy / "README.md").touch()
+    for room in ROOMS[1:]:
+        shutil.copytree(ROOT / room, copy / room, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.nb?"))
+    target = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(copy)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr[-2000:]
+    return next(target.glob("*.whl"))
+
+
+def test_the_wheel_holds_what_the_tree_holds_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {name for name in archive.namelist() if ".dist-info/" not in name}
+    wanted = set()
+    for room in ROOMS[1:]:
+        prefix = f"tsr_gym/{room}" if room in ("agents", "wrappers") else room
+        for path in (ROOT / room).rglob("*"):
+            rest = path.relative_to(ROOT / room)
+            linked = room == "tsr_gym" and rest.parts[0] in ("agents", "wrappers")
+            if path.is_file() and not linked and "__pycache__" not in rest.parts:
+                wanted.add(f"{prefix}/{rest.as_posix()}")
+    # Data files that are missing in the wheel belong into package_data of setup.cfg.
+    assert inside == wanted
+
+
+def test_the_wheel_claims_no_other_top_level_names(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.partition("/")[0] for name in archive.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"tsr_gym", "tsr_gym_envs"}
+
+
+def test_the_wheel_works_without_the_checkout(wheel, tmp_path):
+    code = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r})\n"
+        "import tsr_gym, tsr_gym.wrappers, gymnasium\n"
+        "assert 'whl' in tsr_gym.__file__ and 'whl' in tsr_gym.wrappers.__file__\n"
+        "env = tsr_gym.wrappers.AnswerFormat(gymnasium.make('tsr/Sokoban-v0'))\n"
+        "print(env.reset(seed=1)[0].count('P'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": ""},
+    )
+    assert done.stdout.strip() == "1", done.stderr

@@ -1,0 +1,298 @@
+"""The codec: whatever can be written can be read, equal values give equal bytes, and damage is refused."""
+
+import struct
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tsr_gym.own_process import run_python
+from tsr_gym import SnapshotError
+from tsr_gym.codec import MAX_DEPTH, decode, digest, encode
+
+
+class Point(NamedTuple):
+    x: int
+    y: object = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    name: str
+    size: tuple = (4, 4)
+
+
+@dataclass(frozen=True)
+class Derived:
+    base: int
+
+    def __post_init__(self):
+        if self.base < 0:
+            raise ZeroDivisionError("a constructor may raise anything")
+
+
+class Colour(Enum):
+    RED = "r"
+
+
+class Level(IntEnum):
+    HARD = 3
+
+
+@dataclass
+class Open:
+    x: int
+
+
+class Heir(Derived):
+    pass
+
+
+atoms = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=()))
+    | st.binary()
+)
+values = st.recursive(
+    atoms,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(atoms.filter(lambda key: key is not None), inner, max_size=3)
+        | st.frozensets(atoms, max_size=4)
+        | st.builds(Point, st.integers(), inner)
+        | st.lists(inner, max_size=3).map(lambda items: deque(items, 5))
+    ),
+    max_leaves=12,
+)
+
+
+def types_in(value):
+    if isinstance(value, dict):
+        return [(types_in(key), types_in(item)) for key, item in value.items()]
+    if isinstance(value, list | tuple | deque):
+        return type(value), [types_in(item) for item in value]
+    return type(value)
+
+
+@given(values)
+def test_a_value_comes_back_from_its_bytes_with_its_types(value):
+    again = decode(encode(value))
+    assert again == value
+    assert types_in(again) == types_in(value)
+    assert encode(again) == encode(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Settings(name="a", size=(1, 2)),
+        Derived(3),
+        Colour.RED,
+        Level.HARD,
+        Point(1, Point(2, (Point(3),))),
+        2**200,
+        -(2**63),
+        "\ud800 lone",
+        np.float32(1.5),
+        np.int64(-7),
+        np.bool_(True),
+        np.str_("höhle"),
+        np.str_(""),
+    ],
+    ids=repr,
+)
+def test_records_enums_and_numpy_scalars_come_back_as_what_they_were(value):
+    again = decode(encode(value))
+    assert again == value
+    assert type(again) is type(value)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12, dtype=np.uint8).reshape(3, 4),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10)[::-2],
+        np.array(3.5),
+        np.zeros((0, 3), dtype=np.float32),
+        np.array(["a", "bcd"]),
+        np.array([True, False]),
+        np.array(["2024-01-01"], dtype="datetime64[D]"),
+        np.arange(3, dtype=">i4"),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}",
+)
+def test_an_array_comes_back_equal_and_read_only(array):
+    again = decode(encode(array))
+    assert again.dtype == array.dtype
+    assert again.shape == array.shape
+    assert np.array_equal(again, array)
+    with pytest.raises(ValueError, match="read-only"):
+        again[...] = array
+
+
+def test_values_that_compare_equal_but_are_not_the_same_have_different_bytes():
+    for one, other in ((1, True), (1, 1.0), (0.0, -0.0), ((1,), [1]), ({1: 2, 3: 4}, {3: 4, 1: 2}), ("a", b"a")):
+        assert encode(one) != encode(other)
+    assert encode(np.int64(1)) != encode(np.int32(1))
+
+
+def test_negative_zero_and_infinities_keep_their_bits():
+    for number in (-0.0, float("inf"), float("-inf"), float("nan"), 5e-324):
+        assert struct.pack("<d", decode(encode(number))) == struct.pack("<d", number)
+
+
+def test_a_deque_keeps_its_bound():
+    assert decode(encode(deque([1, 2], maxlen=2))).maxlen == 2
+    assert decode(encode(deque())).maxlen is None
+
+
+def test_sets_give_the_same_bytes_whatever_their_order():
+    words = [f"word {number}" for number in range(40)]
+    assert encode(frozenset(words)) == encode(frozenset(reversed(words)))
+
+
+def test_a_set_of_words_gives_the_same_bytes_under_another_hash_seed():
+    words = ["ab", "bc", "cd", "de", "ef"]
+    code = f"from tsr_gym.codec import digest; print(digest(frozenset({words})))"
+    assert run_python(code, hash_seed="7").strip() == digest(frozenset(words))
+
+
+@pytest.mark.parametrize("wrap", [tuple, list, Point, frozenset, deque], ids=lambda wrap: wrap.__name__)
+def test_every_depth_that_can_be_written_can_be_read(wrap):
+    value = 1
+    for _ in range(MAX_DEPTH + 2):
+        value = wrap(value) if wrap is Point else wrap((value,))
+        try:
+            data = encode(value)
+        except SnapshotError:
+            break
+        assert decode(data) == value
+    else:
+        pytest.fail("a value that is nested too deep was written")
+    with pytest.raises(SnapshotError, match="flatten the state"):
+        encode(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (object(), "object"),
+        ({1, 2}, "set"),
+        (Open(1), "Open"),
+        (Heir(1), "Heir"),
+        (lambda: 0, "function"),
+        (np.random.default_rng(0), "Generator"),
+        (bytearray(b"x"), "bytearray"),
+        (1j, "complex"),
+        (Point, "type"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_what_has_no_plain_form_is_refused_by_name(value, name):
+    with pytest.raises(SnapshotError, match=name):
+        encode((1, value))
+
+
+@pytest.mark.parametrize(
+    "array", [np.array([object()]), np.zeros(2, dtype=[("a", "i4"), ("b", "f8")])], ids=["objects", "records"]
+)
+def test_arrays_of_objects_and_records_are_refused(array):
+    with pytest.raises(SnapshotError, match="array of objects or records"):
+        encode(array)
+    with pytest.raises(SnapshotError):
+        encode(array[0])
+
+
+def record_bytes(module, name, fields, parts):
+    header = "\0".join((module, name, *fields)).encode()
+    return b"r" + struct.pack("<I", len(header)) + header + encode(parts)
+
+
+def test_decoding_never_imports_and_calls_only_records():
+    with pytest.raises(SnapshotError, match="import antigravity first"):
+        decode(record_bytes("antigravity", "Anything", (), ()))
+    with pytest.raises(SnapshotError, match="neither a frozen dataclass nor a NamedTuple"):
+        decode(record_bytes("subprocess", "Popen", ("args",), (("true",),)))
+    with pytest.raises(SnapshotError, match="neither a frozen dataclass nor a NamedTuple"):
+        decode(record_bytes("os", "system", ("command",), ("true",)))
+    with pytest.raises(SnapshotError, match="another version"):
+        decode(record_bytes(__name__, "Point", ("x", "z"), (1, 2)))
+    blob = f"{__name__}\0Point\0x".encode()
+    with pytest.raises(SnapshotError, match="is not an enum"):
+        decode(b"e" + struct.pack("<I", len(blob)) + blob)
+    with pytest.raises(SnapshotError, match="hold Python objects"):
+        decode(b"a" + struct.pack("<I", 2) + b"|O" + encode((1,)) + encode(b"12345678"))
+
+
+def test_an_error_of_a_constructor_is_reported_as_damage():
+    with pytest.raises(SnapshotError, match="a constructor may raise anything"):
+        decode(record_bytes(__name__, "Derived", ("base",), (-1,)))
+
+
+EXAMPLE = encode(
+    (Point(3, "text"), Settings(name="s"), np.arange(4), np.int64(2), {"a": [1.5, None]}, frozenset({1, 2}), Colour.RED)
+)
+
+
+@pytest.mark.parametrize("size", range(len(EXAMPLE)))
+def test_every_prefix_is_refused(size):
+    with pytest.raises(SnapshotError):
+        decode(EXAMPLE[:size])
+
+
+@given(st.lists(st.tuples(st.integers(0, len(EXAMPLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_altered_bytes_give_a_value_or_a_snapshot_error_and_nothing_else(changes):
+    data = bytearray(EXAMPLE)
+    for place, byte in changes:
+        data[place] = byte
+    with suppress(SnapshotError):
+        decode(bytes(data))
+
+
+@given(st.binary(max_size=60))
+def test_arbitrary_bytes_give_a_value_or_a_snapshot_error_and_nothing_else(data):
+    try:
+        value = decode(data)
+    except SnapshotError:
+        return
+    encode(value)
+
+
+def test_bytes_after_the_value_are_refused():
+    with pytest.raises(SnapshotError, match="wanted 1 bytes, got 2"):
+        decode(b"NN")
+
+
+def test_a_huge_announced_size_allocates_nothing():
+    with pytest.raises(SnapshotError, match="cut short"):
+        decode(b"s" + struct.pack("<I", 2**32 - 1) + b"x")
+    with pytest.raises(SnapshotError, match="cut short"):
+        decode(b"t" + struct.pack("<I", 2**32 - 1) + b"N")
+
+
+def test_the_bytes_of_a_value_never_change():
+    # Golden: snapshots on disk must stay readable, and digests comparable, across versions.
+    value = ("turn", 3, -0.1, None, True, b"\x00", (), np.uint8(7), frozenset({2, 1}))
+    assert encode(value).hex() == (
+        "7409000000"  # a tuple of nine
+        "73040000007475726e"  # "turn"
+        "690100000003"  # 3
+        "669a9999999999b9bf"  # -0.1
+        "4e"  # None
+        "54"  # True
+        "620100000000"  # one byte, zero
+        "7400000000"  # an empty tuple
+        "67050000007c75310007"  # the numpy scalar |u1, 7
+        "7a02000000690100000001690100000002"  # a set, its members in the order of their bytes
+    )

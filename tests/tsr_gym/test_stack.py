@@ -1,0 +1,335 @@
+"""snapshot, restore and clone through a whole stack: what is refused, and what exactly comes back.
+
+That continuation is exact for every supported wrapper is proved in testing/test_check_snapshot.py; here are the single
+promises, each against values worked out by hand.
+"""
+
+import ast
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.wrappers import (
+    NormalizeObservation,
+    OrderEnforcing,
+    PassiveEnvChecker,
+    RecordEpisodeStatistics,
+    RenderCollection,
+    StickyAction,
+    TimeLimit,
+)
+
+import tsr_gym
+from tests.tsr_gym.testing.worlds import Board, Dice, PlainWrapper, Walk
+from tsr_gym import Limits, Snapshot, SnapshotError, clone, restore, snapshot
+from tsr_gym.snapshots import Layer
+from tsr_gym.stack import _EPISODE_STATE, _STATELESS
+
+
+def test_the_elapsed_steps_of_a_time_limit_come_back():
+    env = TimeLimit(Walk(Limits()), 3)
+    env.reset(seed=1)
+    env.step("Left")
+    after_one = snapshot(env)
+    assert [env.step("Left")[3] for _ in range(2)] == [False, True]
+    restore(env, after_one)
+    assert [env.step("Left")[3] for _ in range(2)] == [False, True]
+
+
+def test_a_fresh_stack_that_was_never_reset_can_be_restored_and_stepped():
+    first, second = gym.make("tsr/Sokoban-v0"), gym.make("tsr/Sokoban-v0")
+    first.reset(seed=4)
+    snap = snapshot(first)
+    restore(second, snap)
+    assert second.step("Up || Left") == first.step("Up || Left")
+    assert second.step("Down") == first.step("Down")
+
+
+def test_episode_statistics_count_on_from_where_they_stood():
+    env = RecordEpisodeStatistics(Walk(Limits(max_turns=3)))
+    env.reset(seed=1)
+    env.step("Left")
+    snap = snapshot(env)
+    for _ in range(2):
+        restore(env, snap)
+        env.step("Left")
+        info = env.step("Left")[4]
+        assert (round(info["episode"]["r"], 9), info["episode"]["l"]) == (-0.3, 3)
+
+
+def test_running_means_are_part_of_a_snapshot():
+    env = NormalizeObservation(Board())
+    env.reset(seed=1)
+    snap = snapshot(env)
+    first = env.step(0)[0]
+    for seed in range(3):
+        env.reset(seed=seed)
+    restore(env, snap)
+    assert np.array_equal(env.step(0)[0], first)
+    assert env.obs_rms.count == pytest.approx(2 + 1e-4)
+
+
+def test_a_clone_has_running_means_and_queues_of_its_own():
+    env = RecordEpisodeStatistics(NormalizeObservation(Board(Limits(max_turns=1))))
+    env.reset(seed=1)
+    twin = clone(env)
+    mean = env.get_wrapper_attr("obs_rms").mean.copy()
+    twin.step(3)
+    twin.reset(seed=5)
+    assert list(env.return_queue) == []
+    assert len(twin.return_queue) == 1
+    assert np.array_equal(env.get_wrapper_attr("obs_rms").mean, mean)
+
+
+def test_a_clone_of_a_sticky_stack_sticks_to_its_own_actions():
+    env = StickyAction(Dice(), 0.9)
+    env.reset(seed=1)
+    env.step(2)
+    twin = clone(env)
+    env.step(0)
+    wanted = [env.step(0)[0] for _ in range(3)]
+    twin.step(0)
+    assert [twin.step(0)[0] for _ in range(3)] == wanted
+
+
+def test_rendered_frames_are_the_snapshots_own():
+    env = RenderCollection(gym.make("tsr/Sokoban-v0", render_mode="ansi"))
+    env.reset(seed=1)
+    snap = snapshot(env)
+    env.step("Up")
+    assert len(env.frame_list) == 2
+    restore(env, snap)
+    assert len(env.frame_list) == 1
+
+
+def test_an_unreset_environment_has_no_snapshot():
+    with pytest.raises(SnapshotError, match=r"Walk has no state yet: call reset\(\)"):
+        snapshot(Walk())
+
+
+def test_a_foreign_environment_is_refused_by_name():
+    env = gym.make("CartPole-v1")
+    env.reset(seed=1)
+    with pytest.raises(SnapshotError, match=r"CartPoleEnv is not a tsr_gym\.StateEnv"):
+        snapshot(env)
+
+
+class Silent(gym.Wrapper):
+    """Holds nothing."""
+
+
+class Counting(gym.Wrapper):
+    def __init__(self, env):
+        super().__init__(env)
+        self.count, self.log = 0, []
+
+
+def test_an_unknown_wrapper_that_holds_nothing_is_accepted():
+    env = Silent(Walk())
+    env.reset(seed=1)
+    snap = snapshot(env)
+    first = env.step("Jump")
+    restore(env, snap)
+    assert env.step("Jump") == first
+
+
+@pytest.mark.parametrize("action", [snapshot, clone, lambda env: restore(env, snapshot(env.env))])
+def test_an_unknown_wrapper_with_attributes_is_refused_by_name_with_the_cure(action):
+    env = Counting(Walk())
+    env.reset(seed=1)
+    with pytest.raises(SnapshotError, match=r"Counting .* holds count, log, .*wrapper_state.*set_wrapper_state"):
+        action(env)
+
+
+def test_a_subclass_of_a_known_wrapper_is_not_taken_for_it():
+    class MyLimit(TimeLimit):
+        pass
+
+    env = MyLimit(Walk(), 3)
+    env.reset(seed=1)
+    with pytest.raises(SnapshotError, match="MyLimit"):
+        snapshot(env)
+
+
+# What Gymnasium's wrappers change beside what decides the future: records, and bookkeeping of their own.
+RECORDS = {
+    "PassiveEnvChecker": {"checked_reset", "checked_step", "checked_render", "close_called", "checked_data_reuse"}
+    | {"_previous_data"},
+    "RecordEpisodeStatistics": {"episode_start_time", "episode_count", "time_queue", "return_queue", "length_queue"},
+    "NormalizeObservation": {"_update_running_mean"},
+    "NormalizeReward": {"_update_running_mean"},
+    # What a reset pads with is set by that reset before it is used.
+    "FrameStackObservation": {"padding_value"},
+    "HumanRendering": {"screen_size", "window", "clock"},
+}
+NOT_SUPPORTED = {"RecordVideo"}
+IN_PLACE = ("append", "popleft", "pop", "clear", "update", "extend", "fill")
+
+
+def gymnasiums_wrappers():
+    """Return the source of every wrapper class of the installed Gymnasium, by name, whatever it would import."""
+    folder = Path(gym.__file__).parent / "wrappers"
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.py"))]
+    public = set(gym.wrappers.__all__)
+    return {
+        node.name: node
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name in public
+    }
+
+
+def attributes_changed(cls):
+    """Return the attributes of self that a class assigns, or changes in place, outside its constructor."""
+    found = set()
+    for method in cls.body:
+        if not isinstance(method, ast.FunctionDef) or method.name in ("__init__", "__setstate__"):
+            continue
+        for node in ast.walk(method):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in IN_PLACE:
+                targets = [node.func.value]
+            for target in targets:
+                while isinstance(target, ast.Subscript):
+                    target = target.value
+                if (
+                    isinstance(target, ast.Attribute)
+                    and isinstance(target.value, ast.Name)
+                    and target.value.id == "self"
+                ):
+                    found.add(target.attr)
+    return found - {"_cached_spec"}
+
+
+@pytest.mark.parametrize("name", sorted(gymnasiums_wrappers()))
+def test_every_attribute_that_a_wrapper_of_gymnasium_changes_is_accounted_for(name):
+    if name in NOT_SUPPORTED:
+        assert name not in _EPISODE_STATE
+        assert name not in _STATELESS
+        return
+    kept = {path.partition(".")[0] for path in _EPISODE_STATE.get(name, ())}
+    assert (name in _EPISODE_STATE) != (name in _STATELESS)
+    changed = attributes_changed(gymnasiums_wrappers()[name])
+    assert changed - RECORDS.get(name, set()) <= kept
+    assert kept <= changed | RECORDS.get(name, set())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: Walk(),
+        lambda: TimeLimit(TimeLimit(Walk(), 5), 5),
+        lambda: OrderEnforcing(Walk()),
+        lambda: TimeLimit(Dice(), 5),
+        lambda: TimeLimit(Walk(Limits(max_turns=99)), 5),
+    ],
+    ids=["a layer less", "a layer more", "another wrapper", "another environment", "other limits"],
+)
+def test_a_snapshot_of_another_stack_is_refused_and_changes_nothing(other):
+    env, stranger = TimeLimit(Walk(), 5), other()
+    env.reset(seed=1)
+    stranger.reset(seed=2)
+    before = snapshot(env)
+    with pytest.raises(SnapshotError, match="wanted"):
+        restore(env, snapshot(stranger))
+    assert snapshot(env) == before
+
+
+def test_a_layer_with_a_damaged_state_is_refused_before_anything_changes():
+    env = TimeLimit(Walk(), 5)
+    env.reset(seed=1)
+    env.step("Right")
+    before = snapshot(env)
+    outer, inner = before.layers
+    start = Walk()
+    start.reset(seed=9)
+    damaged = Snapshot((Layer(outer.kind, (1, 2)), start.snapshot().layers[0]))
+    with pytest.raises(SnapshotError, match="_elapsed_steps"):
+        restore(env, damaged)
+    assert snapshot(env) == before
+    assert inner.kind == start.snapshot().layers[0].kind
+
+
+def test_noise_and_seed_must_agree():
+    env = Dice()
+    env.reset(seed=1)
+    snap = snapshot(env)
+    with pytest.raises(ValueError, match="'same' takes no seed, got seed=3"):
+        restore(env, snap, seed=3)
+    for noise in ("fresh", "common"):
+        with pytest.raises(ValueError, match=f"'{noise}' needs a seed"):
+            restore(env, snap, noise=noise)
+    with pytest.raises(ValueError, match=r"wanted noise of .*got 'loud'"):
+        restore(env, snap, noise="loud", seed=1)
+
+
+def test_fresh_noise_depends_on_its_seed_alone_and_same_noise_on_the_episode():
+    env = Dice()
+    env.reset(seed=1)
+    snap = snapshot(env)
+
+    def rolls(**noise):
+        restore(env, snap, **noise)
+        return [env.step(0)[4]["roll"] for _ in range(3)]
+
+    own = rolls()
+    fresh = [rolls(noise="fresh", seed=seed) for seed in range(20)]
+    assert rolls() == own
+    assert fresh == [rolls(noise="fresh", seed=seed) for seed in range(20)]
+    assert fresh == [rolls(noise="common", seed=seed) for seed in range(20)]
+    assert len({tuple(one) for one in fresh}) > 10
+    # Gymnasium's own generator of that seed is what the transition draws from.
+    wanted = np.random.Generator(np.random.PCG64(np.random.SeedSequence(7))).integers(1, 7)
+    assert fresh[7][0] == wanted
+
+
+def test_a_generator_that_was_handed_out_draws_from_the_restored_noise():
+    env = StickyAction(Dice(), 0.5)
+    env.reset(seed=1)
+    held = env.np_random
+    snap = snapshot(env)
+    first = held.random()
+    restore(env, snap)
+    assert held.random() == first
+
+
+def test_a_generator_that_a_user_set_stays_the_environments_own():
+    env = Dice()
+    env.reset(seed=1)
+    mine = np.random.default_rng(3)
+    env.np_random = mine
+    before = snapshot(env)
+    mine.random()
+    assert snapshot(env) != before
+    restore(env, before)
+    assert mine.random() == np.random.default_rng(3).random()
+
+
+def test_restoring_into_a_stack_with_the_passive_checker_raises_no_warning(recwarn):
+    env = OrderEnforcing(PassiveEnvChecker(Walk()))
+    other = OrderEnforcing(PassiveEnvChecker(Walk()))
+    env.reset(seed=1)
+    restore(other, snapshot(env))
+    other.step("Left")
+    other.step("Right")
+    assert [str(warning.message) for warning in recwarn.list] == []
+
+
+def test_wrappers_are_restored_after_what_they_wrap():
+    seen = []
+
+    class Looks(PlainWrapper):
+        def set_wrapper_state(self, state):
+            seen.append((self.unwrapped.state, self.env._elapsed_steps))
+
+    env = Looks(TimeLimit(Walk(), 5))
+    env.reset(seed=1)
+    snap = snapshot(env)
+    env.step("Right")
+    restore(env, snap)
+    assert seen == [(snap.layers[-1].state.episode.state, 0)]
+
+
+def test_the_public_names_are_those_of_this_module():
+    assert (tsr_gym.snapshot, tsr_gym.restore, tsr_gym.clone) == (snapshot, restore, clone)

@@ -1,0 +1,133 @@
+"""TextEnv: turns of several actions, and what infos say about them."""
+
+import pytest
+
+from tests.tsr_gym.testing.worlds import Walk
+from tsr_gym import Limits
+from tsr_gym.text_env import MAX_TEXT, split_turn
+
+
+@pytest.mark.parametrize(
+    ("text", "separator", "actions"),
+    [
+        ("", "||", ()),
+        ("  \n ", "||", ()),
+        ("Up", "||", ("Up",)),
+        (" Up ||\tRight||", "||", ("Up", "Right")),
+        ("|| || ||", "||", ()),
+        ("Up | Down", "||", ("Up | Down",)),
+        ("search[red || shoes]", None, ("search[red || shoes]",)),
+        ("  ", None, ()),
+        ("Up,Down", ",", ("Up", "Down")),
+    ],
+)
+def test_a_turn_is_split_at_its_separator(text, separator, actions):
+    assert split_turn(text, separator) == actions
+
+
+def started(*limits):
+    env = Walk(*limits)
+    env.reset(seed=1)
+    # The goal of seed 1 is three fields away or more, and the start is 0.
+    return env
+
+
+def test_a_turn_carries_out_its_actions_in_order_and_adds_up_their_rewards():
+    env = started()
+    observation, reward, terminated, truncated, info = env.step("Right || Right || Left")
+    assert observation == f"You are at 1, the goal is at {env.state.goal}."
+    assert reward == pytest.approx(-0.3)
+    assert (terminated, truncated) == (False, False)
+    assert info == {
+        "moved": -1,
+        "turns_left": 5,
+        "actions_left": 7,
+        "success": False,
+        "action_is_valid": True,
+        "action_is_effective": True,
+        "executed": ("Right", "Right", "Left"),
+    }
+
+
+def test_an_action_that_means_nothing_is_dropped_and_the_rest_is_carried_out():
+    env = started()
+    _, reward, _, _, info = env.step("Right || Fly || Right")
+    assert env.state.position == 2
+    assert reward == pytest.approx(-0.2)
+    assert info["executed"] == ("Right", "Right")
+    assert info["action_is_valid"] is False
+    assert info["actions_left"] == 8
+
+
+@pytest.mark.parametrize("text", ["", "Fly", "||", "\x00", "\ud800"])
+def test_a_turn_without_a_valid_action_costs_a_turn_and_nothing_else(text):
+    env = started()
+    before = env.state
+    _, reward, terminated, truncated, info = env.step(text)
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert env.state == before
+    assert info["turns_left"] == 5
+    assert info["actions_left"] == 10
+    assert (info["executed"], info["action_is_valid"], info["action_is_effective"]) == ((), False, False)
+
+
+def test_a_turn_that_comes_back_to_where_it_began_is_not_effective():
+    env = started()
+    assert env.step("Right || Left")[4]["action_is_effective"] is False
+    assert env.step("Left")[4]["action_is_effective"] is True
+
+
+def test_actions_beyond_the_limit_of_a_turn_are_dropped_unseen():
+    env = started()
+    info = env.step("Left || Left || Left || Fly || Left")[4]
+    assert info["executed"] == ("Left", "Left", "Left")
+    assert info["action_is_valid"] is True
+
+
+def test_actions_beyond_the_limit_of_the_episode_are_dropped_and_end_it():
+    env = started(Limits(max_actions=4))
+    assert env.step("Left || Left || Left")[3] is False
+    _, _, terminated, truncated, info = env.step("Left || Left || Left")
+    assert (terminated, truncated) == (False, True)
+    assert info["executed"] == ("Left",)
+    assert info["actions_left"] == 0
+
+
+def test_a_turn_ends_where_the_episode_does():
+    env = Walk(Limits())
+    env.reset(seed=1)
+    goal = env.state.goal
+    _, reward, terminated, truncated, info = env.step(" || ".join(["Right"] * (goal + 3)))
+    assert (terminated, truncated, info["success"]) == (True, False, True)
+    assert len(info["executed"]) == goal
+    assert reward == pytest.approx(1 - 0.1 * goal)
+
+
+def test_success_is_reported_at_reset_too():
+    class Solved(Walk):
+        def is_success(self, state):
+            return True
+
+    assert Solved().reset(seed=1)[1] == {"turns_left": 6, "actions_left": 10, "success": True}
+
+
+def test_spaces_hold_any_text_and_samples_are_turns():
+    env = started()
+    assert "x" * MAX_TEXT in env.action_space
+    assert "x" * (MAX_TEXT + 1) not in env.action_space
+    env.action_space.seed(3)
+    samples = [env.action_space.sample() for _ in range(50)]
+    assert all(set(split_turn(sample, "||")) <= set(Walk.actions) for sample in samples)
+    assert {len(split_turn(sample, "||")) for sample in samples} == {1, 2, 3}
+
+
+def test_an_over_long_text_is_data():
+    env = started()
+    assert env.step("Right " * 100_000)[4]["action_is_valid"] is False
+
+
+def test_an_environment_without_oracle_knows_neither_turns_nor_bars():
+    env = started()
+    assert env.optimal_turn(env.state, 5, 10) is None
+    assert env.success_bars(env.state) is None
+    assert env.legal_actions(env.state) == ("Left", "Right", "Jump")

@@ -1,0 +1,302 @@
+"""Tree: nodes by index, views, totals, ranks and files. The trees are drawn here by hand.
+
+        0
+      / | \\
+     1  2  3        rewards 1, 2, -1; scores 0.5, 0.25, 4
+    /\\     |
+   4  5     6       rewards 0.5, 3, 10 (terminated); scores 1, 0, 1
+            |
+            7       reward 0 (truncated)
+"""
+
+import json
+
+import pytest
+
+from tests.tsr_gym.testing.worlds import Walk
+from tsr_gym import Budget, Candidate, InvalidTree, Node, Tree, restore
+
+ROWS = [
+    (None, 0.0, 0.0, False, False),
+    (0, 1.0, 0.5, False, False),
+    (0, 2.0, 0.25, False, False),
+    (0, -1.0, 4.0, False, False),
+    (1, 0.5, 1.0, False, False),
+    (1, 3.0, 0.0, False, False),
+    (3, 10.0, 1.0, True, False),
+    (6, 0.0, 2.0, False, True),
+]
+
+
+def node(tree, parent, reward=0.0, score=0.0, terminated=False, truncated=False, **more):
+    depth = 0 if parent is None else tree.nodes[parent].depth + 1
+    facts = {"candidate": Candidate(f"to {len(tree.nodes)}"), "observation": "seen", "info": {}, "snapshot": None}
+    return Node(
+        parent, depth, **{**facts, **more}, reward=reward, score=score, terminated=terminated, truncated=truncated
+    )
+
+
+def grown(**arguments):
+    tree = Tree(**arguments)
+    for row in ROWS:
+        tree.add(node(tree, *row), played=row in (ROWS[0], ROWS[2]))
+    return tree
+
+
+def test_nodes_are_numbered_as_they_come_and_children_keep_their_order():
+    tree = grown()
+    assert [tree.children(index) for index in range(8)] == [(1, 2, 3), (4, 5), (), (6,), (), (), (7,), ()]
+    assert [item.depth for item in tree.nodes] == [0, 1, 1, 1, 2, 2, 2, 3]
+    assert list(tree.played) == [0, 2]
+    assert tree.ROOT == tree.root == 0
+
+
+@pytest.mark.parametrize("parent", [None, 1, 7, -1])
+def test_a_node_needs_a_parent_in_the_tree(parent):
+    tree = Tree()
+    tree.add(node(tree, None))
+    with pytest.raises(ValueError, match="wanted a parent among the 1 nodes"):
+        tree.add(Node(parent, 1, Candidate("x"), "", 0.0, 0.0, False, False, {}, None))
+
+
+def test_the_first_node_has_no_parent():
+    tree = Tree()
+    with pytest.raises(ValueError, match="among the 0 nodes"):
+        tree.add(Node(0, 0, Candidate("x"), "", 0.0, 0.0, False, False, {}, None))
+
+
+def test_paths_lead_from_the_root_of_the_view():
+    tree = grown()
+    assert tree.path(7) == [0, 3, 6, 7]
+    assert tree.at(3).path(7) == [3, 6, 7]
+    assert tree.at(7).path(7) == [7]
+    with pytest.raises(ValueError, match="node 5 does not lie below the root 3"):
+        tree.at(3).path(5)
+
+
+def test_a_view_needs_a_node():
+    with pytest.raises(IndexError):
+        grown().at(8)
+
+
+def test_addresses_are_child_numbers_from_the_first_node():
+    tree = grown()
+    assert [tree.branch(index) for index in range(8)] == [
+        (),
+        (0,),
+        (1,),
+        (2,),
+        (0, 0),
+        (0, 1),
+        (2, 0),
+        (2, 0, 0),
+    ]
+    assert tree.at(3).branch(7) == (2, 0, 0)
+
+
+def test_nodes_below_come_parents_first_and_siblings_in_order():
+    tree = grown()
+    assert list(tree.below()) == [0, 1, 4, 5, 2, 3, 6, 7]
+    assert list(tree.below(3)) == [3, 6, 7]
+    assert list(tree.at(1).below()) == [1, 4, 5]
+
+
+def test_leaves_are_open_where_the_episode_goes_on():
+    tree = grown()
+    assert tree.leaves() == [4, 5, 2, 7]
+    assert tree.open_leaves() == [4, 5, 2]
+    assert tree.at(3).open_leaves() == []
+    assert [index for index in range(8) if tree.nodes[index].done] == [6, 7]
+
+
+def test_totals_add_up_the_turns_below_the_root_of_the_view():
+    tree = grown()
+    assert [tree.total(index, "reward") for index in range(8)] == [0.0, 1.0, 2.0, -1.0, 1.5, 4.0, 9.0, 9.0]
+    assert [tree.total(index, "score") for index in range(8)] == [0.0, 0.5, 0.25, 4.0, 1.5, 0.5, 5.0, 7.0]
+    assert tree.at(3).total(7, "reward") == 10.0
+    assert tree.at(3).total(3, "reward") == 0.0
+
+
+def test_merit_adds_up_scores_of_turns_and_takes_the_last_score_of_states():
+    assert [grown().merit(index) for index in (4, 5, 2, 7)] == [1.5, 0.5, 0.25, 7.0]
+    assert [grown(score_of="state").merit(index) for index in (4, 5, 2, 7)] == [1.0, 0.0, 0.25, 2.0]
+
+
+def test_the_best_nodes_come_first():
+    tree = grown()
+    assert tree.best([4, 5, 2, 7], 2) == [7, 4]
+    assert tree.best([4, 5, 2, 7], 9) == [7, 4, 5, 2]
+    assert tree.best([4, 5, 2, 7], 3, "reward") == [7, 5, 2]
+    assert grown(score_of="state").best([4, 5, 2, 7], 4) == [7, 4, 2, 5]
+    assert tree.best([], 3) == []
+
+
+def star(seed, scores):
+    tree = Tree(seed=seed)
+    tree.add(node(tree, None))
+    for score in scores:
+        tree.add(node(tree, 0, score=score))
+    return tree
+
+
+def test_ties_are_broken_by_the_seed_and_the_address_alone():
+    firsts = [star(seed, [1.0] * 4).best([1, 2, 3, 4], 1)[0] for seed in range(400)]
+    # Each of four equal children comes first in about a quarter of the trees: four standard deviations of 400 draws.
+    assert all(65 <= firsts.count(child) <= 135 for child in (1, 2, 3, 4))
+    tree = star(7, [1.0] * 4)
+    assert tree.best([4, 3, 2, 1], 4) == tree.best([1, 2, 3, 4], 4)
+    # The same addresses under other indices: three nodes are added in between.
+    other = Tree(seed=7)
+    other.add(node(other, None))
+    other.add(node(other, 0, score=1.0))
+    for _ in range(3):
+        other.add(node(other, 1))
+    for _ in range(3):
+        other.add(node(other, 0, score=1.0))
+    moved = dict(zip([1, 2, 3, 4], [1, 5, 6, 7], strict=True))
+    assert other.best([1, 5, 6, 7], 4) == [moved[index] for index in tree.best([1, 2, 3, 4], 4)]
+
+
+def test_sums_that_differ_only_by_rounding_are_a_tie():
+    order = {tuple(star(seed, [0.1 + 0.2, 0.3]).best([1, 2], 2)) for seed in range(30)}
+    assert order == {(1, 2), (2, 1)}
+    assert all(star(seed, [0.3 + 1e-6, 0.3]).best([1, 2], 1) == [1] for seed in range(30))
+
+
+def test_views_share_nodes_and_budget_with_the_tree():
+    tree = grown()
+    view = tree.at(2)
+    new = view.add(node(view, 2))
+    view.charge(Budget(env_steps=3))
+    tree.charge(Budget(env_steps=4, restores=1))
+    assert tree.children(2) == (new,)
+    assert view.spent == tree.spent == Budget(env_steps=7, restores=1)
+    assert tree.root == 0
+    assert (view.seed, view.score_of, view.about) == (tree.seed, tree.score_of, tree.about)
+
+
+def test_a_node_never_changes():
+    with pytest.raises(AttributeError):
+        grown().nodes[1].reward = 5.0
+
+
+def walked():
+    env = Walk()
+    observation, info = env.reset(seed=3)
+    tree = Tree(seed=9, score_of="state", about={"env": "walk", "rules": {"p": 0.5}, "clairvoyant": False})
+    tree.add(Node(None, 0, Candidate(""), observation, 0.0, 0.0, False, False, info, env.snapshot()), played=True)
+    for number in range(3):
+        observation, reward, terminated, truncated, info = env.step("Jump || Left \ud800")
+        candidate = Candidate("Jump \ud800", (1, 2, 3), (4, number), (-0.1, -1e-17))
+        observation = (observation, ("stacked", number))
+        tree.add(
+            Node(
+                number,
+                number + 1,
+                candidate,
+                observation,
+                reward,
+                0.1 + 0.2,
+                terminated,
+                truncated,
+                info,
+                env.snapshot(),
+            ),
+            played=number < 2,
+        )
+    tree.charge(Budget(model_calls=2, seconds=0.25, sampled_tokens=6))
+    return tree
+
+
+def test_a_tree_comes_back_from_its_file_whole(tmp_path):
+    tree = walked()
+    tree.save(tmp_path / "tree.jsonl")
+    again = Tree.load(tmp_path / "tree.jsonl")
+    assert list(again.nodes) == list(tree.nodes)
+    assert [again.children(index) for index in range(4)] == [(1,), (2,), (3,), ()]
+    assert list(again.played) == [0, 1, 2]
+    assert (again.seed, again.score_of, again.about) == (tree.seed, tree.score_of, tree.about)
+    assert again.spent == tree.spent
+    assert again.spent.seconds == 0.25
+    assert again.nodes[2].info["executed"] == tree.nodes[2].info["executed"]
+    env = Walk()
+    restore(env, again.nodes[2].snapshot)
+    assert env.snapshot() == tree.nodes[2].snapshot
+
+
+def test_a_tree_can_be_saved_without_its_snapshots(tmp_path):
+    walked().save(tmp_path / "tree.jsonl", snapshots=False)
+    assert all(item.snapshot is None for item in Tree.load(tmp_path / "tree.jsonl").nodes)
+
+
+def test_saving_replaces_an_older_file_and_leaves_nothing_beside_it(tmp_path):
+    path = tmp_path / "tree.jsonl"
+    path.write_text("older")
+    walked().save(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["tree.jsonl"]
+    assert len(Tree.load(path).nodes) == 4
+
+
+def test_a_failed_save_leaves_the_older_file(tmp_path):
+    path = tmp_path / "tree.jsonl"
+    path.write_text("older")
+    tree = walked()
+    tree.add(node(tree, 3, info={"odd": object()}))
+    with pytest.raises(TypeError, match="a object in a node's observation or info has no JSON form"):
+        tree.save(path)
+    assert path.read_text() == "older"
+
+
+def damaged(lines, number, change):
+    rows = [json.loads(line) for line in lines]
+    change(rows[number])
+    return [json.dumps(row) for row in rows]
+
+
+DAMAGE = {
+    "not JSON": (lambda lines: [*lines[:2], "{", *lines[3:]], "line 3"),
+    "an unknown field": (lambda lines: damaged(lines, 2, lambda row: row.update(extra=1)), "line 3"),
+    "a missing field": (lambda lines: damaged(lines, 3, lambda row: row.pop("reward")), "line 4"),
+    "a damaged snapshot": (lambda lines: damaged(lines, 1, lambda row: row.update(snapshot="AAAA")), "line 2"),
+    "a snapshot that is not base64": (lambda lines: damaged(lines, 1, lambda row: row.update(snapshot="%")), "line 2"),
+    "a parent that is not there": (lambda lines: damaged(lines, 2, lambda row: row.update(parent=7)), "line 3"),
+    "a second first node": (lambda lines: damaged(lines, 2, lambda row: row.update(parent=None)), "line 3"),
+    "a candidate too short": (lambda lines: damaged(lines, 2, lambda row: row.update(candidate=["x"])), "line 3"),
+    "a line that is no object": (lambda lines: [*lines[:2], "[1]", *lines[3:]], "line 3"),
+    "cut short": (lambda lines: lines[:-1], "wanted 4 nodes, got 3"),
+    "a header without a seed": (lambda lines: damaged(lines, 0, lambda row: row.pop("seed")), "line 1"),
+    "another format": (
+        lambda lines: damaged(lines, 0, lambda row: row.update(format="other")),
+        "wanted a 'tsr-gym tree'",
+    ),
+    "another version": (
+        lambda lines: damaged(lines, 0, lambda row: row.update(version=2)),
+        r"got \('tsr-gym tree', 2\)",
+    ),
+    "an unknown count": (lambda lines: damaged(lines, 0, lambda row: row["spent"].update(coffee=1)), "tree.jsonl"),
+    "a header that is no object": (lambda lines: ["7", *lines[1:]], "line 1"),
+    "nothing": (lambda lines: [], "wanted a 'tsr-gym tree'"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_is_refused_and_the_line_named(name, tmp_path):
+    damage, message = DAMAGE[name]
+    path = tmp_path / "tree.jsonl"
+    walked().save(path)
+    path.write_text("".join(f"{line}\n" for line in damage(path.read_text().splitlines())))
+    with pytest.raises(InvalidTree, match=message) as caught:
+        Tree.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_refused_as_a_tree(tmp_path):
+    path = tmp_path / "tree.jsonl"
+    path.write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(InvalidTree, match=r"tree\.jsonl"):
+        Tree.load(path)
+
+
+def test_a_missing_file_is_the_systems_own_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Tree.load(tmp_path / "none.jsonl")

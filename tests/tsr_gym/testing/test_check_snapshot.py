@@ -1,0 +1,218 @@
+"""check_snapshot finds what it promises to find, names it, and lets good environments pass."""
+
+from importlib import import_module
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.wrappers import (
+    Autoreset,
+    DelayObservation,
+    FrameStackObservation,
+    MaxAndSkipObservation,
+    NormalizeObservation,
+    NormalizeReward,
+    RecordEpisodeStatistics,
+    StickyAction,
+    TimeAwareObservation,
+    TimeLimit,
+    TransformObservation,
+)
+
+from tests.tsr_gym.testing.worlds import Board, Dice, Walk
+from tsr_gym import CheckFailed, Limits
+from tsr_gym.testing import check_snapshot
+from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, SokobanScore, TreeSearchWrapper
+
+BROKEN = {
+    "global_random": ("global_random", "RollsElsewhere.transition"),
+    "global_numpy": ("global_random", "StartsAnywhere.initial"),
+    "class_counter": ("same_seed", "CountsEpisodes.episodes (class attribute)"),
+    "aliased_array": ("aliasing", "PaintsOver.episode.state.cells"),
+    "handed_out_array": ("handed_out", "LendsItsBoard"),
+    "shared_info": ("aliasing", "OneInfoForAll"),
+    "closure_generator": ("hidden_generator", "closure variable secret"),
+    "module_generator": ("hidden_generator", "module global DICE"),
+    "cached_observation": ("hidden_history", "RemembersTheGoal._headline"),
+    "wall_clock": ("wall_clock", "LooksAtTheClock.initial"),
+    "hidden_history": ("replay", "ShowsThePast._past"),
+    "forgotten_generator": ("replay", "BlursRewards._dice"),
+    "left_out_random_state": ("replay", "SavesByHand._stream"),
+    "hash_order": ("other_process", "what ListsASet.observe(state) returns"),
+    "hash_of_text": ("other_process", "the state of SeedsByHash"),
+    "unknown_wrapper": (
+        "known_layers",
+        "CountsSteps is a wrapper that tsr_gym does not know, and it holds steps_so_far",
+    ),
+    "mutable_state": ("plain_data", "mutable_state.Pawn"),
+    "state_with_list": ("aliasing", "LeavesATrail.episode.state.visited"),
+    "hidden_counter": ("replay", "CountsMoves.moves (0 then"),
+    "ignored_field": ("replay", "SumsRewards._count"),
+    "shared_list": ("clone", "KeepsALog.log"),
+    "ignores_fresh_noise": ("noise", "KeepsItsDice restored with seeds 11 and 12"),
+    "own_restore": ("methods", "RestoresThePlace.snapshot() or restore() is not exact: the counters of"),
+    "lost_field": ("bytes", "CountsABonus restored to turn 0 from bytes, turn 1: `reward` differs"),
+    "accepts_anything": ("foreign", "TakesAll accepted a snapshot of other rules"),
+    "reused_buffer": ("aliasing", "the observation that ReusesABuffer returned at turn 0 changed later"),
+    "unseeded": ("same_seed", "OpensNewDice after reset(seed=0) once more"),
+    "time_of_day": ("wall_clock", "SaysTheHour.observe"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_environment_is_caught_and_its_culprit_named(name):
+    module = import_module(f"tests.tsr_gym.testing.broken.{name}")
+    check, culprit = BROKEN[name]
+    with pytest.raises(CheckFailed) as caught:
+        check_snapshot(module.make(), factory=f"{module.__name__}:make")
+    assert caught.value.check == check
+    assert culprit in str(caught.value)
+
+
+def text_stack():
+    return TimeLimit(RecordEpisodeStatistics(Walk()), 4)
+
+
+def sticky_dice():
+    return StickyAction(TimeLimit(Dice(), 6), 0.4, (1, 3))
+
+
+def stacked_board():
+    return FrameStackObservation(DelayObservation(Board(), 2), 3)
+
+
+def counted_board():
+    return RecordEpisodeStatistics(TimeAwareObservation(TimeLimit(Board(), 6)))
+
+
+def skipping_board():
+    return MaxAndSkipObservation(Board(Limits(max_turns=16)), 3)
+
+
+def normalised_board():
+    return NormalizeReward(NormalizeObservation(Board()))
+
+
+def endless_dice():
+    return Autoreset(Dice(Limits(max_turns=4)))
+
+
+def stacked_text():
+    return DelayObservation(FrameStackObservation(Walk(), 2), 1)
+
+
+def recorded_tree():
+    return RecordEpisodeStatistics(TreeSearchWrapper(Board()))
+
+
+STACKS = [
+    Walk,
+    Dice,
+    Board,
+    text_stack,
+    sticky_dice,
+    stacked_board,
+    counted_board,
+    skipping_board,
+    normalised_board,
+    endless_dice,
+    stacked_text,
+    recorded_tree,
+]
+
+
+@pytest.mark.parametrize("make", STACKS, ids=lambda make: make.__name__)
+def test_snapshots_are_exact_through_gymnasiums_wrappers(make):
+    check_snapshot(make(), factory=make, seeds=(0, 1))
+
+
+@pytest.mark.parametrize("game", ["tsr/FrozenLake-v0", "tsr/Sokoban-v0"])
+def test_snapshots_are_exact_through_the_stack_of_a_search(game):
+    score = FrozenLakeScore if "Lake" in game else SokobanScore
+    check_snapshot(TreeSearchWrapper(score(AnswerFormat(gym.make(game)))), seeds=(0, 1))
+
+
+def test_snapshots_are_exact_through_wrappers_that_gymnasium_made_from_a_spec():
+    env = StickyAction(gym.make("tsr/FrozenLake-v0", max_episode_steps=3), 0.5)
+    check_snapshot(env, seeds=(0,))
+
+
+def test_a_bare_environment_is_made_again_from_its_spec_without_wrappers():
+    check_snapshot(gym.make("tsr/Sokoban-v0").unwrapped, seeds=(0,))
+
+
+def test_without_a_spec_a_factory_is_asked_for():
+    with pytest.raises(CheckFailed, match=r"Walk has no spec.*pass factory=") as caught:
+        check_snapshot(Walk())
+    assert caught.value.check == "rebuild"
+
+
+def test_a_factory_that_other_processes_cannot_import_is_refused_unless_they_are_switched_off():
+    with pytest.raises(CheckFailed, match="other_processes=False") as caught:
+        check_snapshot(Walk(), factory=lambda: Walk(), seeds=(0,))
+    assert caught.value.check == "other_process"
+    check_snapshot(Walk(), factory=lambda: Walk(), seeds=(0,), other_processes=False)
+
+
+def test_a_factory_of_another_stack_is_refused():
+    with pytest.raises(
+        CheckFailed, match="wanted Walk again, got TimeLimit < RecordEpisodeStatistics < Walk"
+    ) as caught:
+        check_snapshot(Walk(), factory=text_stack)
+    assert caught.value.check == "rebuild"
+
+
+def test_a_failing_child_process_is_reported_with_its_error():
+    with pytest.raises(CheckFailed, match=r"(?s)cannot be replayed in another process.*only at home") as caught:
+        check_snapshot(Walk(), factory=walk_at_home, seeds=(0,))
+    assert caught.value.check == "other_process"
+
+
+def walk_at_home():
+    import __main__
+
+    if "replay_child" in str(__main__.__spec__):
+        raise RuntimeError("I work only at home")
+    return Walk()
+
+
+def test_an_environment_that_is_no_state_env_is_refused_by_name():
+    with pytest.raises(CheckFailed, match=r"CartPoleEnv is not a tsr_gym.StateEnv") as caught:
+        check_snapshot(gym.make("CartPole-v1"))
+    assert caught.value.check == "known_layers"
+
+
+def test_a_generator_behind_a_function_of_a_wrapper_is_named():
+    dice = np.random.default_rng(0)
+
+    def make():
+        return TransformObservation(Walk(), lambda text: text + str(dice.integers(9)), None)
+
+    with pytest.raises(CheckFailed, match=r"closure variable dice of .*<lambda>") as caught:
+        check_snapshot(make(), factory=make)
+    assert caught.value.check == "hidden_generator"
+
+
+def test_the_clock_inside_a_tree_is_named():
+    # RecordEpisodeStatistics belongs outside the search: inside, its seconds would become part of the tree.
+    def make():
+        return TreeSearchWrapper(RecordEpisodeStatistics(Walk(Limits(max_turns=2))))
+
+    with pytest.raises(CheckFailed, match="the state of TreeSearchWrapper differs"):
+        check_snapshot(make(), factory=make, other_processes=False)
+
+
+def test_global_generators_stand_where_they_stood_after_a_check():
+    import random
+
+    before = random.getstate(), np.random.get_state()[1].tobytes()  # noqa: NPY002
+    check_snapshot(Walk(), factory=Walk, seeds=(0,), other_processes=False)
+    assert (random.getstate(), np.random.get_state()[1].tobytes()) == before  # noqa: NPY002
+
+
+def test_the_clocks_run_again_after_a_check():
+    import time
+
+    before = time.time, time.perf_counter, time.monotonic_ns
+    check_snapshot(Walk(), factory=Walk, seeds=(0,), other_processes=False)
+    assert (time.time, time.perf_counter, time.monotonic_ns) == before

@@ -1,0 +1,128 @@
+"""Sokoban's rules on bitboards against a naive twin on character grids, and against the real gym-sokoban."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tsr_gym_envs.sokoban.boards import NAMES, boards, move, rows_of, solved, state_of
+from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, cells, draw, push, reachable, reward_of
+
+
+@given(boards(max_side=6), st.lists(st.integers(0, 3), max_size=25))
+def test_pushing_does_what_the_naive_twin_does(rows, actions):
+    state = state_of(rows)
+    for action in actions:
+        rows, state = move(rows, ACTIONS[action]), push(state, action)
+        assert rows_of(state) == rows
+        assert state.solved == solved(rows)
+
+
+@given(boards(max_side=5), st.integers(0, 3))
+def test_an_impossible_move_returns_the_very_same_state(rows, action):
+    state = state_of(rows)
+    assert (push(state, action) is state) == (move(rows, ACTIONS[action]) == rows)
+
+
+def test_actions_carry_the_names_of_their_directions():
+    assert list(ACTIONS) == NAMES
+
+
+def boxes_on_goals(rows):
+    return sum(row.count("*") for row in rows)
+
+
+def sign(number):
+    return (number > 0) - (number < 0)
+
+
+def test_boards_rewards_and_ends_are_gym_sokobans_for_its_pushes(golden):
+    compared = 0
+    for row in golden("sokoban/gym_sokoban_traj.jsonl"):
+        rows = row["rows"]
+        for number, (action, reward, done, moved_player, moved_box, board) in enumerate(row["steps"], start=1):
+            after_rows = [line.ljust(len(rows[0])) for line in board.split("/")]
+            # 1 to 4 push up, down, left and right; 0 waits and 5 to 8 walk without ever pushing.
+            if 1 <= action <= 4:
+                before = state_of(rows)
+                after = push(before, action - 1)
+                assert rows_of(after) == after_rows
+                assert (after.player != before.player) == (moved_player or moved_box)
+                assert (after.boxes != before.boxes) == moved_box
+                wanted = reward_of(before, after, Rewards())
+                if number == 1:
+                    # gym-sokoban counts no box on a target before the first step, wherever the boxes are, and pays
+                    # for a level that was solved from the start.
+                    there = boxes_on_goals(after_rows)
+                    wanted += sign(there) - sign(there - boxes_on_goals(rows))
+                    wanted += 10.0 * (solved(rows) and solved(after_rows) and before.boxes == after.boxes)
+                assert reward == pytest.approx(wanted)
+                assert done == (after.solved or number == row["max_steps"])
+                compared += 1
+            rows = after_rows
+    assert compared > 3000
+
+
+ROOM = ["######", "#@$. #", "#  $.#", "#    #", "######"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "name", "reward"),
+    [
+        (ROOM, "Down", 0.25),  # a walk
+        (ROOM, "Up", 0.25),  # against a wall
+        (ROOM, "Right", 0.25 + 2.0),  # a box onto a goal
+        (["#######", "#@*$. #", "#######"], "Right", 0.25),  # against two boxes
+        (["#######", "#@* $.#", "#######"], "Right", 0.25 - 2.0),  # a box off its goal
+        (["#######", "#@*.$ #", "#######"], "Right", 0.25),  # from goal to goal
+        (["######", "#@$. #", "######"], "Right", 0.25 + 2.0 + 30.0),  # the last box
+    ],
+)
+def test_an_action_pays_its_step_its_box_and_the_end(rows, name, reward):
+    before = state_of(rows)
+    assert reward_of(before, push(before, NAMES.index(name)), Rewards(0.25, 2.0, 30.0)) == reward
+
+
+def test_the_cells_of_a_board_come_in_order():
+    assert cells(0) == []
+    assert cells(0b1011) == [0, 1, 3]
+    assert cells(1 << 4000) == [4000]
+
+
+@given(boards(max_side=5))
+def test_a_position_is_drawn_in_any_glyphs(rows):
+    state = state_of(rows)
+    glyphs = dict(zip("# .$*@+", "WFGBTPS", strict=True))
+    assert draw(state, "WFGBTPS") == "\n".join("".join(glyphs[glyph] for glyph in row) for row in rows)
+
+
+def test_the_outside_of_a_ragged_outline_is_blank_only_where_floor_is():
+    state = state_of(["  ####", "###.@#", "# $  #", "######"])
+    assert state.to_xsb() == "  ####\n###.@#\n# $  #\n######"
+    assert draw(state, "#_OX√PS").split("\n")[0] == "######"
+
+
+@given(boards(max_side=5))
+def test_the_reachable_cells_are_those_that_a_walk_visits(rows):
+    state = state_of(rows)
+    width = len(rows[0])
+    seen, queue = {state.player}, [state.player]
+    while queue:
+        row, column = divmod(queue.pop(), width)
+        for down, right in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+            cell = (row + down) * width + column + right
+            if rows[row + down][column + right] in " .@+" and cell not in seen:
+                seen.add(cell)
+                queue.append(cell)
+    assert cells(reachable(state)) == sorted(seen)
+
+
+def test_a_board_of_many_words_is_played_like_a_small_one():
+    # 64 x 64 cells are 64 machine words: nothing may depend on the width of an integer.
+    side = 64
+    rows = ["#" * side, *(f"#{' ' * (side - 2)}#" for _ in range(side - 2)), "#" * side]
+    rows[62] = f"#@{' ' * 58}$. #"
+    state = state_of(rows)
+    for _ in range(59):
+        rows, state = move(rows, "Right"), push(state, NAMES.index("Right"))
+    assert state.solved
+    assert rows_of(state) == rows

@@ -1,0 +1,121 @@
+"""AnswerFormat: which text is an answer, and what a bad one costs."""
+
+import gymnasium as gym
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tsr_gym.testing.worlds import Walk
+from tsr_gym import ConfigError
+from tsr_gym.wrappers import AnswerFormat
+
+TEXTS = [
+    ("<think>a</think><answer>Up</answer>", "Up"),
+    ("<think></think><answer></answer>", ""),
+    ("<think>a</think> \n\t <answer> Up || Left </answer>", "Up || Left"),
+    ("noise <think>a</think><answer>Up</answer> noise", "Up"),
+    ("<think>one</think><answer>Up</answer><think>two</think><answer>Down</answer>", "Up"),
+    # The first closing tag ends the answer, tags inside it are dropped.
+    ("<think>a</think><answer>Up<answer>Down</answer>", "UpDown"),
+    ("<think>a</think><answer>Up<|im_end|></answer>", "Up"),
+    ("<think>a <answer>no</answer></think><answer>Up</answer>", "Up"),
+    ("<think>a</think>b</think><answer>Up</answer>", "Up"),
+    ("<think>a</think> b <answer>Up</answer>", None),
+    ("<answer>Up</answer>", None),
+    ("<think>a</think><answer>Up", None),
+    ("<think>a<answer>Up</answer>", None),
+    ("</think><answer>Up</answer>", None),
+    ("</think><answer>Up</answer><think>", None),
+    ("<THINK>a</THINK><ANSWER>Up</ANSWER>", None),
+    ("Up", None),
+    ("", None),
+]
+
+
+@pytest.mark.parametrize(("text", "answer"), TEXTS)
+def test_the_answer_is_found_where_the_form_is_kept(text, answer):
+    assert AnswerFormat.parse(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [("<answer>Up</answer>", "Up"), ("so <answer> Up</answer>", "Up"), ("<answer>Up", None), ("Up", None), ("", None)],
+)
+def test_thinking_can_be_left_out_where_it_is_not_asked_for(text, answer):
+    assert AnswerFormat.parse(text, think=False) == answer
+
+
+@given(st.text(alphabet=st.sampled_from("abU p|\n<>é"), max_size=30).map(str.strip))
+def test_what_format_writes_parse_reads(action):
+    for think in (True, False):
+        env = AnswerFormat(Walk(), think=think)
+        assert AnswerFormat.parse(env.format(action, "thought"), think=think) == action
+
+
+@given(st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", "Up", " ", "\ud800"]), max_size=12))
+def test_any_text_is_an_answer_or_none(parts):
+    answer = AnswerFormat.parse("".join(parts))
+    assert answer is None or "<answer>" not in answer
+
+
+def stack(**arguments):
+    env = AnswerFormat(Walk(), **arguments)
+    env.reset(seed=1)
+    return env
+
+
+def test_a_good_answer_is_the_action_and_costs_nothing():
+    env = stack()
+    observation, reward, terminated, truncated, info = env.step("<think>x</think><answer>Right || Right</answer>")
+    assert observation.startswith("You are at 2")
+    assert reward == pytest.approx(-0.2)
+    assert (terminated, truncated) == (False, False)
+    assert info["action"] == "Right || Right"
+    assert info["action_is_valid"] is True
+    assert info["format_penalty"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "action", "reward"),
+    [
+        ("Right", "", -0.5),
+        ("<think>x</think><answer></answer>", "", -0.5),
+        ("<think>x</think><answer>Right || Fly</answer>", "Right || Fly", -0.6),
+        ("<think>x</think><answer>Fly</answer>", "Fly", -0.5),
+    ],
+)
+def test_a_bad_answer_is_carried_out_as_far_as_it_goes_and_costs_the_penalty(text, action, reward):
+    env = stack(penalty=0.5)
+    _, came, _, _, info = env.step(text)
+    assert came == pytest.approx(reward)
+    assert info["action"] == action
+    assert info["action_is_valid"] is False
+    assert info["format_penalty"] == 0.5
+    assert info["turns_left"] == 5
+
+
+def test_a_negative_penalty_would_be_a_reward_and_is_refused():
+    with pytest.raises(ConfigError, match=r"wanted a penalty >= 0, which is subtracted, got -0.1"):
+        AnswerFormat(Walk(), penalty=-0.1)
+
+
+def test_the_wrapper_is_part_of_the_spec():
+    env = AnswerFormat(gym.make("tsr/Sokoban-v0"), penalty=0.3, think=False)
+    again = gym.make(env.spec)
+    assert (type(again), again.penalty, again.think) == (AnswerFormat, 0.3, False)
+
+
+def test_an_environment_that_knows_no_validity_is_taken_to_be_content():
+    class Bare(gym.Env):
+        observation_space = action_space = gym.spaces.Text(9)
+
+        def reset(self, *, seed=None, options=None):
+            return "", {}
+
+        def step(self, action):
+            return action, 1.0, False, False, {}
+
+    env = AnswerFormat(Bare())
+    env.reset()
+    assert env.step("<think></think><answer>go</answer>")[:2] == ("go", 1.0)
+    assert env.step("go")[:2] == ("", 0.9)

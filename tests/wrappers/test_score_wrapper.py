@@ -1,0 +1,82 @@
+"""ScoreWrapper: scores go into info, rewards stay as they are."""
+
+import gymnasium as gym
+import pytest
+
+from tests.tsr_gym.testing.worlds import Walk
+from tsr_gym import restore, snapshot
+from tsr_gym.wrappers import AnswerFormat, ScoreWrapper
+
+
+class Progress(ScoreWrapper):
+    """Fields gained, and everything that `score` was given."""
+
+    def score(self, before, action, after, reward):
+        self.given = (before, action, after, reward)
+        return after.position - before.position
+
+
+def test_the_score_rates_the_states_around_a_turn():
+    env = Progress(Walk())
+    env.reset(seed=1)
+    start = env.unwrapped.state
+    bare = Walk()
+    bare.reset(seed=1)
+    *result, info = env.step("Right || Right")
+    *wanted, bare_info = bare.step("Right || Right")
+    assert result == wanted
+    assert info == {**bare_info, "score": 2.0}
+    assert type(info["score"]) is float
+    assert env.given == (start, "Right || Right", env.unwrapped.state, result[1])
+
+
+def test_the_score_sees_the_parsed_action_and_the_penalised_reward():
+    env = Progress(AnswerFormat(Walk(), penalty=0.5))
+    env.reset(seed=1)
+    reward = env.step("<think></think><answer>Right || Fly</answer>")[1]
+    assert env.given[1] == "Right || Fly"
+    assert env.given[3] == reward == pytest.approx(-0.6)
+
+
+def test_after_a_restore_the_score_begins_at_the_restored_state():
+    env = Progress(Walk())
+    env.reset(seed=1)
+    env.step("Right")
+    snap = snapshot(env)
+    env.step("Right || Right")
+    restore(env, snap)
+    assert env.step("Left")[4]["score"] == -1.0
+    assert env.given[0].position == 1
+
+
+def test_a_foreign_environment_is_scored_by_its_observations():
+    class Gap(ScoreWrapper):
+        def score(self, before, action, after, reward):
+            return float(after[0] - before[0])
+
+    env = Gap(gym.make("CartPole-v1"))
+    first, _ = env.reset(seed=1)
+    for _ in range(3):
+        second, *_, info = env.step(1)
+        assert info["score"] == float(second[0] - first[0])
+        first = second
+
+
+def test_the_last_observation_of_a_foreign_environment_is_the_wrappers_state():
+    class Same(ScoreWrapper):
+        def score(self, before, action, after, reward):
+            return float(before[0])
+
+    env = Same(gym.make("CartPole-v1"))
+    first, _ = env.reset(seed=1)
+    state = env.wrapper_state()
+    env.step(1)
+    env.set_wrapper_state(state)
+    assert env.step(0)[4]["score"] == float(first[0])
+
+
+def test_the_subclass_writes_the_score():
+    env = ScoreWrapper(Walk())
+    env.reset(seed=1)
+    with pytest.raises(NotImplementedError):
+        env.step("Right")

@@ -1,0 +1,393 @@
+"""TreeSearchWrapper: an episode recorded as a tree, imagined turns, and the loop that grows trees."""
+
+from functools import partial
+
+import gymnasium as gym
+import pytest
+from gymnasium.wrappers import RecordEpisodeStatistics
+
+from tests.tsr_gym.testing.worlds import Board, Dice, Walk
+from tsr_gym import Budget, Candidate, EpisodeOver, Expand, Limits, SnapshotError, Tree, TsrGymError, restore, snapshot
+from tsr_gym.seeds import derive_seed
+from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, TreeSearchWrapper
+from tsr_gym.wrappers.tree_search import grow
+
+ICE = ["FFF", "FSF", "FGF"]
+
+
+def lake(noise="fresh", **settings):
+    env = TreeSearchWrapper(gym.make("tsr/FrozenLake-v0", **{"desc": ICE, **settings}), noise=noise)
+    env.reset(seed=3)
+    return env
+
+
+def walk(noise="fresh", **limits):
+    env = TreeSearchWrapper(Walk(**limits), noise=noise)
+    env.reset(seed=3)
+    return env
+
+
+def candidates(*texts):
+    return [Candidate(text) for text in texts]
+
+
+def test_an_episode_plays_through_the_wrapper_as_without_it():
+    env, bare = walk(), Walk()
+    assert bare.reset(seed=3) == env.reset(seed=3)
+    for turn in ("Jump || Jump", "Left", "Jump", "junk"):
+        assert env.step(turn) == bare.step(turn)
+
+
+def test_every_turn_is_recorded_and_the_cursor_moves():
+    env = walk()
+    _, reward, *_, info = env.step("Jump || Left")
+    env.step("Left")
+    tree = env.tree
+    assert env.cursor == 2
+    assert list(tree.played) == [0, 1, 2]
+    assert tree.path(2) == [0, 1, 2]
+    assert tree.nodes[1].candidate.text == "Jump || Left"
+    assert (tree.nodes[1].reward, tree.nodes[1].score, tree.nodes[1].info) == (reward, reward, info)
+    assert tree.nodes[2].snapshot == snapshot(env.env)
+    assert tree.spent == Budget(env_steps=2)
+
+
+def test_a_reset_begins_a_new_tree_with_its_seed():
+    env = walk()
+    old = env.tree
+    env.reset(seed=5)
+    assert env.tree is not old
+    assert (env.tree.seed, env.cursor, len(env.tree.nodes)) == (5, 0, 1)
+
+
+def test_an_unseeded_reset_takes_its_seed_from_where_it_begins():
+    first, second = walk(), walk()
+    assert first.reset() == second.reset()
+    assert first.tree.seed == second.tree.seed
+
+
+def test_before_reset_there_is_no_tree():
+    env = TreeSearchWrapper(Walk())
+    assert not env.started
+    with pytest.raises(TsrGymError, match=r"call reset\(\) first"):
+        env.tree  # noqa: B018
+
+
+def test_expanding_moves_neither_the_cursor_nor_the_environment():
+    env = walk()
+    env.step("Right")
+    before = snapshot(env.env)
+    new = env.expand(0, candidates("Right", "Jump", "junk"))
+    assert new == [2, 3, 4]
+    assert env.tree.children(0) == (1, 2, 3, 4)
+    assert env.cursor == 1
+    assert snapshot(env.env) == before
+    assert list(env.tree.played) == [0, 1]
+
+
+def test_an_imagined_turn_is_what_the_environment_does_with_that_seed():
+    env = walk()
+    env.expand(0, candidates("Left", "Jump || Jump"))
+    env.expand(2, candidates("Jump"))
+    tree = env.tree
+    # The seed of a child comes from the tree's seed, the noise, its parent's address and its number.
+    twin = Walk()
+    twin.restore(tree.nodes[0].snapshot, seed=derive_seed(3, "fresh", 1))
+    assert twin.step("Jump || Jump")[0] == tree.nodes[2].observation
+    twin.restore(tree.nodes[2].snapshot, seed=derive_seed(3, "fresh", 1, 0))
+    assert twin.step("Jump")[0] == tree.nodes[3].observation
+
+
+def test_fresh_noise_gives_every_child_its_own_dice_even_for_the_same_text():
+    env = lake()
+    new = env.expand(0, candidates(*["Up"] * 60))
+    places = [env.tree.nodes[index].observation for index in new]
+    # The ice carries one to the left, up or right, with a third each: four standard deviations of 60 throws.
+    assert sorted(set(places)) == sorted({"_P_\n___\n_G_", "___\nP__\n_G_", "___\n__P\n_G_"})
+    assert all(6 <= places.count(place) <= 34 for place in set(places))
+    assert env.tree.spent == Budget(env_steps=60, restores=61)
+
+
+def test_common_noise_is_shared_by_siblings_and_is_not_the_episodes_own():
+    shared = [
+        {env.tree.nodes[index].observation for index in env.expand(0, candidates(*["Up"] * 5))}
+        for env in (lake("common", desc=ICE) for _ in range(2))
+    ]
+    assert len(shared[0]) == 1
+    assert shared[0] == shared[1]
+    env = walk("common")
+    env.expand(0, candidates("Jump", "Left || Jump"))
+    env.expand(0, candidates("Jump"))
+    twin = Walk()
+    for child in (1, 2, 3):
+        twin.restore(env.tree.nodes[0].snapshot, seed=derive_seed(3, "common"))
+        assert twin.step(env.tree.nodes[child].candidate.text)[0] == env.tree.nodes[child].observation
+    differs = 0
+    for seed in range(40):
+        env = lake("common")
+        env.reset(seed=seed)
+        imagined = env.tree.nodes[env.expand(0, candidates("Up"))[0]].observation
+        differs += imagined != env.step("Up")[0]
+    assert 15 <= differs <= 38
+
+
+def test_the_same_noise_sees_the_future_and_the_tree_says_so():
+    for seed in range(10):
+        env = lake("same")
+        env.reset(seed=seed)
+        imagined = env.tree.nodes[env.expand(0, candidates("Up || Left"))[0]]
+        assert env.tree.about["clairvoyant"] is True
+        assert env.step("Up || Left")[0] == imagined.observation
+    assert lake("fresh").tree.about["clairvoyant"] is False
+
+
+def test_expanding_draws_nothing_from_the_episodes_own_dice():
+    quiet, busy = walk(), walk()
+    for env in (quiet, busy):
+        env.step("Jump")
+    busy.expand(0, candidates("Jump", "Jump"))
+    busy.expand(1, candidates("Jump"))
+    assert [quiet.step("Jump")[:2] for _ in range(2)] == [busy.step("Jump")[:2] for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("env", "steps"),
+    [
+        # A turn of Walk may draw, so that it counts as drawing.
+        (lambda: walk(), 4),
+        (lambda: walk("common"), 2),
+        (lambda: walk("same"), 2),
+        (lambda: lake(is_slippery=False), 2),
+        (lambda: lake(), 4),
+        (lambda: lake("common"), 2),
+    ],
+    ids=["dice that may be drawn", "common dice", "same dice", "no dice at all", "fresh dice", "common ice"],
+)
+def test_equal_candidates_share_a_step_only_where_it_cannot_differ(env, steps):
+    env = env()
+    env.expand(0, candidates("Right", "Left", "Right", "Right"))
+    assert env.tree.spent.env_steps == steps
+    assert len(env.tree.children(0)) == 4
+    assert [env.tree.nodes[index].candidate.text for index in (1, 2, 3, 4)] == ["Right", "Left", "Right", "Right"]
+
+
+def test_what_was_imagined_does_not_depend_on_how_it_was_asked_for():
+    together, apart = lake(), lake()
+    together.expand(0, candidates("Up", "Up", "Left"))
+    for text in ("Up", "Up", "Left"):
+        apart.expand(0, candidates(text))
+    assert [n.observation for n in together.tree.nodes] == [n.observation for n in apart.tree.nodes]
+    assert [n.snapshot for n in together.tree.nodes] == [n.snapshot for n in apart.tree.nodes]
+
+
+def test_an_ended_episode_can_be_neither_expanded_nor_stepped():
+    env = walk(limits=Limits(max_turns=1))
+    new = env.expand(0, candidates("Left"))
+    with pytest.raises(EpisodeOver, match="node 1 ends its episode"):
+        env.expand(new[0], candidates("Left"))
+    env.step("Left")
+    with pytest.raises(EpisodeOver):
+        env.step("Left")
+
+
+def test_the_cursor_goes_anywhere_and_plays_on_from_there():
+    env = walk()
+    first, _ = env.reset(seed=3)
+    env.step("Right || Right")
+    env.expand(0, candidates("Left", "Jump"))
+    observation, info = env.goto(2)
+    assert observation == env.tree.nodes[2].observation == "You are at -1, the goal is at 7."
+    assert info == env.tree.nodes[2].info
+    env.step("Left")
+    assert env.tree.path(env.cursor) == [0, 2, 4]
+    # Turns after a jump into imagination are not the played episode.
+    assert list(env.tree.played) == [0, 1]
+    assert env.goto(0)[0] == first
+    with pytest.raises(IndexError):
+        env.goto(99)
+
+
+def test_going_to_a_node_without_a_snapshot_says_why(tmp_path):
+    env = walk()
+    env.step("Right")
+    env.tree.save(tmp_path / "tree.jsonl", snapshots=False)
+    env._tree = Tree.load(tmp_path / "tree.jsonl")
+    with pytest.raises((TsrGymError, SnapshotError), match="saved without"):
+        env.goto(0)
+    with pytest.raises((TsrGymError, SnapshotError), match="saved without"):
+        env.expand(0, candidates("Left"))
+
+
+def test_a_new_tree_can_begin_at_the_cursor():
+    env = walk()
+    env.step("Right")
+    before = snapshot(env.env)
+    tree = env.begin(8, noise="common")
+    assert (tree.seed, len(tree.nodes), env.cursor, env.noise) == (8, 1, 0, "common")
+    assert tree.nodes[0].snapshot == before
+    assert tree.nodes[0].observation == "You are at 1, the goal is at 7."
+
+
+def test_nodes_keep_copies_of_what_was_handed_out():
+    env = TreeSearchWrapper(Board())
+    observation, info = env.reset(seed=1)
+    board = observation.copy()
+    observation[...] = 7
+    info["mine"] = 1
+    assert (env.tree.nodes[0].observation == board).all()
+    assert "mine" not in env.tree.nodes[0].info
+    observation, *_, info = env.step(3)
+    board = observation.copy()
+    observation[...] = 7
+    info["mine"] = 1
+    assert (env.goto(1)[0] == board).all()
+    assert "mine" not in env.tree.nodes[1].info
+
+
+def test_statistics_outside_the_tree_do_not_get_into_it():
+    env = RecordEpisodeStatistics(TreeSearchWrapper(Walk(Limits(max_turns=1))))
+    env.reset(seed=1)
+    assert "episode" in env.step("Left")[4]
+    assert "episode" not in env.get_wrapper_attr("tree").nodes[1].info
+
+
+def test_the_tree_knows_environment_rules_and_scores():
+    env = TreeSearchWrapper(FrozenLakeScore(AnswerFormat(gym.make("tsr/FrozenLake-v0", desc=ICE, is_slippery=False))))
+    env.reset(seed=1)
+    env.step("<think></think><answer>Left</answer>")
+    assert env.tree.score_of == "state"
+    assert env.tree.about["env"] == "tsr/FrozenLake-v0"
+    assert env.tree.about["rules"]["desc"] == tuple(ICE)
+    # One step to the left of the start, the goal is two fields away.
+    assert env.tree.nodes[1].score == -2.0
+    assert walk().tree.score_of == "turn"
+
+
+def test_unknown_noise_is_refused():
+    with pytest.raises(ValueError, match=r"wanted noise of .*got 'loud'"):
+        TreeSearchWrapper(Walk(), noise="loud")
+
+
+def scripted(requests):
+    """Say Right and Left in turn, by the number of children that a node has."""
+    return [
+        [
+            Candidate(("Right", "Left")[(len(tree.children(wish.node)) + k) % 2], (1, 2), (3,))
+            for k in range(wish.samples)
+        ]
+        for tree, wish in requests
+    ]
+
+
+def wide(tree, *, width):
+    yield [Expand(tree.root, width)]
+    yield [Expand(child) for child in tree.open_leaves()]
+
+
+def test_a_search_grows_the_tree_below_the_cursor_and_stays_there():
+    env = walk()
+    env.step("Right")
+    view = env.search(scripted, partial(wide, width=2))
+    assert (view.root, env.cursor) == (1, 1)
+    assert [env.tree.nodes[index].candidate.text for index in view.children(1)] == ["Right", "Left"]
+    assert [len(view.children(index)) for index in view.children(1)] == [1, 1]
+    # Two rounds; two and two samples, each of one token and conditioned on two.
+    assert env.tree.spent == Budget(model_calls=2, sampled_tokens=4, prompt_tokens=8, env_steps=5, restores=7)
+
+
+def test_all_searches_share_one_call_of_the_policy_per_round():
+    calls = []
+
+    def counting(requests):
+        calls.append([(id(tree._store), wish) for tree, wish in requests])
+        return scripted(requests)
+
+    envs = [walk(), walk(), walk()]
+    for number, env in enumerate(envs):
+        env.reset(seed=number)
+    running = []
+    grow(envs, counting, partial(wide, width=3), watch=running.append)
+    assert [len(call) for call in calls] == [3, 9]
+    assert running == [3, 3, 0]
+    alone = walk()
+    alone.reset(seed=1)
+    alone.search(scripted, partial(wide, width=3))
+    assert [n.snapshot for n in alone.tree.nodes] == [n.snapshot for n in envs[1].tree.nodes]
+
+
+def test_a_search_that_ends_early_lets_the_others_go_on():
+    def short(tree):
+        yield [Expand(tree.root)]
+        if tree.seed == 1:
+            return
+        yield [Expand(tree.root)]
+
+    envs = [walk(), walk()]
+    for number, env in enumerate(envs):
+        env.reset(seed=number)
+    grow(envs, scripted, short)
+    assert [len(env.tree.nodes) for env in envs] == [3, 2]
+
+
+def greedy(tree):
+    yield [Expand(tree.root, 2)]
+
+
+def test_a_rollout_plays_the_chosen_turns_on_the_episodes_own_dice():
+    env = lake(max_turns=3, max_actions_per_turn=1)
+
+    def policy(requests):
+        return [candidates("Up", "Down")[: wish.samples] for _, wish in requests]
+
+    tree = env.rollout(policy, greedy)
+    played = [tree.nodes[index] for index in tree.played]
+    assert played[-1].done
+    assert env.cursor == tree.played[-1]
+    twin = gym.make("tsr/FrozenLake-v0", desc=ICE, max_turns=3, max_actions_per_turn=1)
+    twin.reset(seed=3)
+    for node in played[1:]:
+        assert twin.step(node.candidate.text)[0] == node.observation
+
+
+def test_a_rollout_follows_the_best_imagined_path():
+    env = walk(limits=Limits(max_turns=4))
+
+    def policy(requests):
+        return [candidates("Left", "Right || Right || Right")[: wish.samples] for _, wish in requests]
+
+    tree = env.rollout(policy, greedy)
+    # Every action costs 0.1, so one Left is dearer than nothing but cheaper than three Rights.
+    assert [tree.nodes[index].candidate.text for index in tree.played][1:] == ["Left"] * 4
+
+
+@pytest.mark.parametrize(
+    ("strategy", "policy", "message"),
+    [
+        (lambda tree: iter(()), scripted, "expanded nothing at node 0"),
+        (lambda tree: iter([[]]), scripted, "yielded an empty list"),
+        (greedy, lambda requests: [candidates("Left")], r"asked for \[2\] candidates and gave \[1\]"),
+        (greedy, lambda requests: [], r"asked for \[2\] candidates and gave \[\]"),
+    ],
+    ids=["nothing wanted", "an empty wish", "too few candidates", "no answer"],
+)
+def test_a_strategy_or_policy_that_breaks_its_promise_is_named(strategy, policy, message):
+    with pytest.raises(TsrGymError, match=message):
+        walk().rollout(policy, strategy)
+
+
+def test_a_restore_of_the_whole_stack_begins_a_tree_at_the_restored_state():
+    env = walk()
+    env.step("Right")
+    snap = snapshot(env)
+    env.step("Left")
+    restore(env, snap)
+    assert (env.cursor, len(env.tree.nodes), env.tree.seed) == (0, 1, 3)
+    assert env.tree.nodes[0].observation == "You are at 1, the goal is at 7."
+    assert snapshot(env) == snap
+
+
+def test_an_array_environment_can_be_searched_too():
+    env = TreeSearchWrapper(Dice())
+    env.reset(seed=1)
+    new = env.expand(0, [Candidate(0), Candidate(2)])
+    assert [env.tree.nodes[index].info["roll"] in range(1, 9) for index in new] == [True, True]

@@ -1,0 +1,79 @@
+"""Snapshot-able text environments for language-model agents that learn by searching.
+
+Importing this package registers the ``tsr/`` environments with Gymnasium.
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+from tsr_gym.budget import Budget
+from tsr_gym.errors import (
+    CheckFailed,
+    CheckpointError,
+    ConfigError,
+    EpisodeOver,
+    GenerationFailed,
+    InvalidLevel,
+    InvalidTree,
+    MissingExtra,
+    PromptTooLong,
+    SnapshotError,
+    TrainingDiverged,
+    TsrGymError,
+)
+from tsr_gym.registration import register_envs
+from tsr_gym.snapshots import Snapshot
+from tsr_gym.spaces import FreeText
+from tsr_gym.stack import Noise, SnapshotWrapper, clone, restore, snapshot
+from tsr_gym.state_env import Episode, Limits, StateEnv, Step
+from tsr_gym.text_env import TextEnv
+from tsr_gym.tree import Candidate, Expand, Node, Policy, Strategy, Tree
+from tsr_gym.version import __version__
+
+__all__ = [
+    "Budget",
+    "Candidate",
+    "CheckFailed",
+    "CheckpointError",
+    "ConfigError",
+    "Episode",
+    "EpisodeOver",
+    "Expand",
+    "FreeText",
+    "GenerationFailed",
+    "InvalidLevel",
+    "InvalidTree",
+    "Limits",
+    "MissingExtra",
+    "Node",
+    "Noise",
+    "Policy",
+    "PromptTooLong",
+    "Snapshot",
+    "SnapshotError",
+    "SnapshotWrapper",
+    "StateEnv",
+    "Step",
+    "Strategy",
+    "TextEnv",
+    "TrainingDiverged",
+    "Tree",
+    "TsrGymError",
+    "__version__",
+    "clone",
+    "register_envs",
+    "restore",
+    "snapshot",
+]
+
+_ROOMS = frozenset({"agents", "testing", "wrappers"})
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a room when it is first named, so that ``import tsr_gym`` alone stays cheap."""
+    if name in _ROOMS:
+        return import_module(f"tsr_gym.{name}")
+    raise AttributeError(f"module 'tsr_gym' has no attribute {name!r}")
+
+
+register_envs()

@@ -1,0 +1,38 @@
+"""Budget: what a search has spent, or may spend."""
+
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Counts of the work that a search does; add them with ``+``.
+
+    Attributes:
+        model_calls: Rounds in which a policy was asked.
+        sampled_tokens: Tokens that the model wrote, rejected candidates included.
+        prompt_tokens: Tokens that the model was conditioned on, once per sample.
+        prompt_tokens_saved: Those of `prompt_tokens` that were not computed again, thanks to shared prefixes.
+        env_steps: Calls of `step`.
+        restores: Snapshots restored.
+        seconds: Wall-clock time of growing the tree, without the model; never part of equality.
+        env_seconds: The part of `seconds` that was spent in `step`.
+
+    >>> (Budget(env_steps=2) + Budget(env_steps=3, restores=1)).env_steps
+    5
+    """
+
+    model_calls: int = 0
+    sampled_tokens: int = 0
+    prompt_tokens: int = 0
+    prompt_tokens_saved: int = 0
+    env_steps: int = 0
+    restores: int = 0
+    seconds: float = field(default=0.0, compare=False)
+    env_seconds: float = field(default=0.0, compare=False)
+
+    def __add__(self, other: "Budget") -> "Budget":
+        return Budget(**{name: get(self) + get(other) for name, get in _FIELDS.items()})
+
+
+_FIELDS = {item.name: attrgetter(item.name) for item in fields(Budget)}

@@ -1,0 +1,56 @@
+"""The `tsr` command: each subcommand is a function in a file of its own, imported when it is called."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tsr_gym.errors import ConfigError, TsrGymError
+from tsr_gym.optional import load
+from tsr_gym.version import __version__
+
+COMMANDS = {
+    "play": ("tsr_gym.cli.play:main", "play an environment in the terminal"),
+    "base-model": ("tsr_gym.cli.base_model:main", "build the small embedded language model of an environment"),
+    "train": ("tsr_gym.cli.train:main", "train a language model on searched trajectories, or go on with a run"),
+    "eval": ("tsr_gym.cli.evaluate:main", "play held-out instances with a model or a run"),
+    "report": ("tsr_gym.cli.report:main", "compare runs in a table and a picture"),
+}
+USAGE = "\n".join(
+    [
+        f"tsr-gym {__version__}: environments in which language-model agents learn by searching",
+        "",
+        "usage: tsr COMMAND [OPTIONS]",
+        "",
+        *[f"  {name:<11} {text}" for name, (_, text) in COMMANDS.items()],
+        "",
+        "tsr COMMAND --help explains a command.",
+    ]
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status: 0 done, 1 failed, 2 wrong settings, 130 interrupted."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(USAGE)
+        return 0
+    if args[0] in ("-V", "--version"):
+        print(__version__)
+        return 0
+    if args[0] not in COMMANDS:
+        print(f"tsr: no command {args[0]!r}\n\n{USAGE}", file=sys.stderr)
+        return 2
+    try:
+        command: Callable[[list[str]], int] = _callable(load(COMMANDS[args[0]][0]))
+        return command(args[1:])
+    except TsrGymError as error:
+        print(f"tsr {args[0]}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+    except KeyboardInterrupt:
+        print(f"tsr {args[0]}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _callable(value: object) -> Callable[..., Any]:
+    assert callable(value)
+    return value

@@ -1,0 +1,55 @@
+"""`tsr eval`: play held-out instances with a model or a run."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from tsr_gym.optional import load, require
+
+
+def main(args: list[str]) -> int:
+    """Play, print success beside the bars, and write the result where wanted."""
+    task_kind: Any = load("tsr_gym.agents.config:TaskConfig")
+    search_kind: Any = load("tsr_gym.agents.config:SearchConfig")
+    model_kind: Any = load("tsr_gym.agents.config:ModelConfig")
+
+    @dataclass(frozen=True)
+    class EvalArgs:
+        """Play held-out instances, without search or with it, and never count an imagined success."""
+
+        source: Annotated[str, tyro.conf.Positional]
+        """Folder of a run (its latest checkpoint and settings), folder of a model, or default."""
+        env: str | None = None
+        """Environment; a run knows its own."""
+        split: str = "test"
+        """Instances to play."""
+        instances: int = 256
+        """How many."""
+        at_temperature: float = 0.5
+        """Of sampling."""
+        seed: int = 0
+        """Of samples and dice; the instances are always the same."""
+        out: Path | None = None
+        """File for the result as JSON."""
+        task: task_kind = field(default_factory=task_kind)
+        search: search_kind = field(default_factory=search_kind)
+        model: model_kind = field(default_factory=model_kind)
+
+    chosen = tyro.cli(EvalArgs, args=args, prog="tsr eval", config=(tyro.conf.OmitArgPrefixes,))
+    require("torch", "agents")
+    require("transformers", "agents")
+    play: Any = load("tsr_gym.agents.evaluate_model:evaluate_model")
+    result = play(**{name: value for name, value in vars(chosen).items() if name != "out"})
+    low, high = result.evaluation.interval
+    print(
+        f"{result.instances_of}: success {result.evaluation.success:.3f} [{low:.3f}, {high:.3f}], 95 % over instances"
+    )
+    for name, value in asdict(result.bars).items():
+        print(f"{name:>10}: {'not known' if value is None else f'{value:.3f}'}")
+    print(f"    return: {result.evaluation.total_reward:.2f}, turns {result.evaluation.turns:.2f}")
+    if chosen.out is not None:
+        chosen.out.write_text(json.dumps(asdict(result), indent=2))
+    return 0

@@ -1,0 +1,137 @@
+"""`tsr train`: train a language model on searched trajectories, or go on with a run."""
+
+import gc
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from tsr_gym.optional import load, require
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeArgs:
+    """Go on with a run from its latest checkpoint."""
+
+    resume: Path
+    """Folder of the run."""
+    updates: int | None = None
+    """A new number of updates; the run's own by default."""
+
+
+def main(args: list[str]) -> int:
+    """Train and return 0 at the end of the run, 130 after an interruption."""
+    if any(arg == "--resume" or arg.startswith("--resume=") for arg in args):
+        chosen: Any = tyro.cli(ResumeArgs, args=args, prog="tsr train")
+        _require_learning()
+        resume: Any = load("tsr_gym.agents.trainer:resume_run")
+        trainer = resume(chosen.resume, updates=chosen.updates)
+    else:
+        kind: Any = load("tsr_gym.agents.config:TrainConfig")
+        config = tyro.cli(
+            kind,
+            args=args,
+            prog="tsr train",
+            description="Train a language model on searched trajectories. Go on with a run: tsr train --resume FOLDER.",
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs),
+        )
+        _require_learning()
+        check: Any = load("tsr_gym.agents.trainer:check_run")
+        check(config)
+        start: Any = load("tsr_gym.agents.trainer:start_run")
+        trainer = start(config, _model_dir(config))
+    with _Signals() as signals:
+        finished = _run(trainer, signals)
+    print(f"{trainer.folder}: {trainer.progress.update} of {trainer.config.run.updates} updates")
+    return 0 if finished else signals.exit_status
+
+
+def _require_learning() -> None:
+    for package in ("torch", "transformers", "safetensors", "tensorboard"):
+        require(package, "agents")
+
+
+def _model_dir(config: Any) -> Path:
+    if config.model.model != "default":
+        return Path(config.model.model)
+    default: Any = load("tsr_gym.agents.base_model:default_model")
+    path: Path = default(config.env, config.task.env_set, note=lambda text: print(text, file=sys.stderr))
+    return path
+
+
+def _run(trainer: Any, signals: "_Signals") -> bool:
+    """Train with live progress: a bar in a terminal, lines elsewhere."""
+    # What the libraries have made by now stays for good; the collector need not walk over it in every update.
+    gc.collect()
+    gc.freeze()
+    console = Console(stderr=True)
+    with _progress(console) as bar:
+        task = bar.add_task("", total=trainer.config.run.updates, completed=trainer.progress.update)
+
+        def watch(kind: str, record: dict[str, Any]) -> None:
+            if kind == "update":
+                bar.update(task, completed=record["step"], description=_line(record))
+            if kind == "evaluation" or (not console.is_terminal and record["step"] % 10 == 0):
+                bar.console.print(
+                    _evaluation(record) if kind == "evaluation" else f"update {record['step']}: {_line(record)}"
+                )
+
+        return bool(trainer.run(watch=watch, stop=lambda: signals.asked))
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Progress]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        yield bar
+
+
+def _line(record: dict[str, Any]) -> str:
+    kept = f"{record['groups_kept']}/{record['groups']}"
+    tokens = f"{record['sampled_tokens_total']:,}"
+    return f"success {record['success']:.2f}  return {record['reward_mean']:.2f}  kept {kept}  tokens {tokens}"
+
+
+def _evaluation(record: dict[str, Any]) -> str:
+    low, high = record["interval"]
+    bars = [f"{name} {record[name]:.3f}" for name in ("random", "optimal") if record[name] is not None]
+    beside = f", beside {' and '.join(bars)}" if bars else ""
+    return f"held out after {record['step']} updates: success {record['success']:.3f} [{low:.3f}, {high:.3f}]{beside}"
+
+
+class _Signals:
+    """Turn the first Ctrl-C, or a request to terminate, into a wish to stop; the second one stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.exit_status = 130
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "_Signals":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        self.exit_status = 128 + number
+        signal.signal(number, signal.default_int_handler)
+        print("\nfinishing this update and writing a checkpoint; again to stop at once", file=sys.stderr)

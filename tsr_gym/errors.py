@@ -1,0 +1,68 @@
+"""The error vocabulary of tsr-gym.
+
+An agent's bad move is data and never raises; these are for the programmer, and every message says what was wanted,
+what came and what to do.
+"""
+
+
+class TsrGymError(Exception):
+    """Base of every error that tsr-gym raises on purpose."""
+
+
+class SnapshotError(TsrGymError):
+    """A snapshot is damaged, foreign to the environment it is restored into, or cannot be taken."""
+
+
+class EpisodeOver(TsrGymError):
+    """`step` or `expand` was called on an episode that has ended."""
+
+
+class InvalidLevel(TsrGymError, ValueError):
+    """A level, map or level file breaks the rules of its format."""
+
+
+class GenerationFailed(TsrGymError):
+    """No level with the wanted properties was found within the bounded number of attempts."""
+
+
+class InvalidTree(TsrGymError, ValueError):
+    """A saved tree is damaged or of another format."""
+
+
+class ConfigError(TsrGymError, ValueError):
+    """Settings are unknown, impossible or contradict each other."""
+
+
+class CheckpointError(TsrGymError):
+    """A model folder or a training checkpoint is missing, incomplete or damaged."""
+
+
+class PromptTooLong(TsrGymError):
+    """A prompt leaves no room for an answer in the model's context."""
+
+
+class TrainingDiverged(TsrGymError):
+    """A loss or gradient became NaN or infinite; that step was not taken.
+
+    Attributes:
+        steps_taken: Optimizer steps of the same update that had been taken before.
+    """
+
+    steps_taken: int = 0
+
+
+class CheckFailed(TsrGymError, AssertionError):
+    """A conformance check failed; `check` names the rule and the message names the culprit."""
+
+    def __init__(self, check: str, message: str) -> None:
+        super().__init__(f"[{check}] {message}")
+        self.check = check
+
+
+class MissingExtra(TsrGymError, ImportError):
+    """An optional package is not installed; the message holds the pip line that installs it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"this needs the package {package!r}, which is not installed: pip install 'tsr-gym[{extra}]'")
+        self.package = package
+        self.extra = extra

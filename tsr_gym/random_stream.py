@@ -1,0 +1,143 @@
+"""The random numbers of one environment as a value: read, set and shared without touching numpy until somebody draws.
+
+Invariant: `_position` is the true position of the stream, or None while only `_generator` knows it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.utils import seeding
+
+from tsr_gym.errors import SnapshotError
+
+_BIT_GENERATORS = {
+    kind.__name__: kind
+    for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
+}
+
+
+class Seeded(NamedTuple):
+    """A stream that starts at a seed and has not been drawn from."""
+
+    seed: int
+
+
+class Drawn(NamedTuple):
+    """A stream's exact position: the bit generator's name and its state."""
+
+    bit_generator: str
+    state: tuple[Any, ...]
+
+
+Position = Seeded | Drawn
+
+
+def position_of(generator: np.random.Generator) -> Drawn:
+    """Return where a generator stands."""
+    state = generator.bit_generator.state
+    if state["bit_generator"] == "PCG64":
+        inner = state["state"]
+        return Drawn("PCG64", (inner["state"], inner["inc"], state["has_uint32"], state["uinteger"]))
+    return Drawn(state["bit_generator"], _freeze(state))
+
+
+def canonical(position: Position) -> Drawn:
+    """Return the position in the one form that equal streams share."""
+    return position_of(seeding.np_random(position.seed)[0]) if isinstance(position, Seeded) else position
+
+
+def _set_position(generator: np.random.Generator, position: Drawn) -> None:
+    if position.bit_generator == "PCG64":
+        state, inc, has_uint32, uinteger = position.state
+        generator.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": state, "inc": inc},
+            "has_uint32": has_uint32,
+            "uinteger": uinteger,
+        }
+    else:
+        generator.bit_generator.state = _thaw(position.state)
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((key, _freeze(item)) for key, item in value.items())
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _thaw(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return {key: _thaw(item) for key, item in value}
+    return value
+
+
+class RandomStream:
+    """A `numpy.random.Generator` whose position is an immutable value.
+
+    `set` costs nothing until the next draw, so environments whose transitions draw no noise never pay for their
+    generator when they are restored. A generator that was handed out by `expose` may be drawn from behind our back, so
+    from then on the position is always read from and written to it.
+    """
+
+    __slots__ = ("_exposed", "_generator", "_position")
+
+    def __init__(self, generator: np.random.Generator | None = None, position: Position | None = None) -> None:
+        self._generator = generator
+        self._position = position
+        self._exposed = False
+
+    @property
+    def position(self) -> Position:
+        """Where the stream stands."""
+        position = self._position
+        if position is None:
+            if self._generator is None:
+                raise SnapshotError("the environment has no random state yet: call reset(seed=...) first")
+            position = position_of(self._generator)
+            if not self._exposed:
+                self._position = position
+        return position
+
+    @position.setter
+    def position(self, position: Position) -> None:
+        self._position = position
+        if self._exposed:
+            self._materialise()
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing can have been drawn since `position` was last read or set."""
+        return self._position is not None
+
+    @property
+    def seeded(self) -> bool:
+        """Whether there are random numbers to draw."""
+        return self._generator is not None or self._position is not None
+
+    def draw(self) -> np.random.Generator:
+        """Return the generator for one transition's use; the caller must not keep it."""
+        if self._position is not None:
+            self._materialise()
+        assert self._generator is not None
+        return self._generator
+
+    def expose(self) -> np.random.Generator | None:
+        """Return the generator to somebody who may keep it, or None where the stream was never seeded."""
+        if self._position is not None:
+            self._materialise()
+        self._exposed = self._generator is not None
+        return self._generator
+
+    def _materialise(self) -> None:
+        position, self._position = self._position, None
+        assert position is not None
+        if isinstance(position, Seeded) and not self._exposed:
+            self._generator = seeding.np_random(position.seed)[0]
+            return
+        drawn = canonical(position)
+        generator = self._generator
+        if generator is None or generator.bit_generator.state["bit_generator"] != drawn.bit_generator:
+            if drawn.bit_generator not in _BIT_GENERATORS:
+                raise SnapshotError(f"unknown bit generator {drawn.bit_generator!r}; known: {sorted(_BIT_GENERATORS)}")
+            self._generator = generator = np.random.Generator(_BIT_GENERATORS[drawn.bit_generator]())
+        _set_position(generator, drawn)

@@ -1,0 +1,145 @@
+"""Snapshot: everything that decides an environment's future, as one immutable value."""
+
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from tsr_gym.codec import decode, encode
+from tsr_gym.errors import SnapshotError
+from tsr_gym.random_stream import Position, canonical
+
+MAGIC = b"TSR-SNAP"
+VERSION = 1
+_DIGEST_SIZE = 16
+# How an object that cannot be changed from outside is filled.
+_set = object.__setattr__
+
+
+class Layer(NamedTuple):
+    """One layer of a stack: the class that wrote it (``"module:Class"``) and its episode state."""
+
+    kind: str
+    state: Any
+
+
+class EnvState(NamedTuple):
+    """What the innermost layer of a `StateEnv` holds.
+
+    `rules` is the configuration that decides what the episode may still become: a snapshot is foreign to an
+    environment with other rules.
+    """
+
+    rules: Any
+    episode: Any
+    position: Position
+
+
+class Snapshot:
+    """An immutable, hashable, picklable picture of an environment, wrappers included.
+
+    Two snapshots are equal when every layer's state, the random state and all counters are equal. Restoring one
+    continues the episode bit for bit. In memory it shares the environment's immutable state, so taking one copies
+    nothing; bytes and digest are made when asked for.
+
+    Args:
+        layers: Outermost wrapper first, the environment last.
+    """
+
+    __slots__ = ("_digest", "_layers", "_payload")
+    _layers: tuple[Layer, ...] | None
+    _payload: bytes | None
+    _digest: str | None
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        _set(self, "_layers", layers)
+        _set(self, "_payload", None)
+        _set(self, "_digest", None)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Snapshot is immutable: cannot set {name}")
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers, outermost first.
+
+        Raises:
+            SnapshotError: The snapshot came as bytes and names classes that are not imported or have changed.
+        """
+        if self._layers is None:
+            assert self._payload is not None
+            layers = decode(self._payload)
+            if not (isinstance(layers, tuple) and layers and all(isinstance(layer, Layer) for layer in layers)):
+                raise SnapshotError("the bytes do not hold a tuple of layers: not a snapshot")
+            _set(self, "_layers", layers)
+        assert self._layers is not None
+        return self._layers
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits over everything: state, random state, counters and wrapper state."""
+        if self._digest is None:
+            _set(self, "_digest", blake2b(self._encoded(), digest_size=_DIGEST_SIZE).hexdigest())
+        assert self._digest is not None
+        return self._digest
+
+    def _encoded(self) -> bytes:
+        if self._payload is None:
+            assert self._layers is not None
+            _set(self, "_payload", encode(tuple(map(_canonical_layer, self._layers))))
+        assert self._payload is not None
+        return self._payload
+
+    def to_bytes(self) -> bytes:
+        """Return the versioned, pickle-free byte form.
+
+        Raises:
+            SnapshotError: The state holds something that has no pickle-free form.
+        """
+        return MAGIC + bytes([VERSION]) + bytes.fromhex(self.digest) + self._encoded()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Snapshot":
+        """Return the snapshot that `to_bytes` wrote, also in another process.
+
+        The bytes are verified here; the state's classes are looked up when the snapshot is first restored.
+
+        Raises:
+            SnapshotError: The bytes are not a snapshot, of another version, cut short or altered.
+        """
+        head = len(MAGIC) + 1
+        if not isinstance(data, bytes) or data[: len(MAGIC)] != MAGIC:
+            raise SnapshotError("wanted the bytes of Snapshot.to_bytes(), got something else")
+        if len(data) < head + _DIGEST_SIZE:
+            raise SnapshotError(f"wanted at least {head + _DIGEST_SIZE} bytes, got {len(data)}: cut short")
+        if data[head - 1] != VERSION:
+            raise SnapshotError(
+                f"wanted snapshot version {VERSION}, got {data[head - 1]}: take it again with this version"
+            )
+        payload = data[head + _DIGEST_SIZE :]
+        found = blake2b(payload, digest_size=_DIGEST_SIZE).digest()
+        if found != data[head : head + _DIGEST_SIZE]:
+            raise SnapshotError("the bytes do not match their digest: the snapshot is damaged")
+        snapshot = cls(())
+        _set(snapshot, "_layers", None)
+        _set(snapshot, "_payload", payload)
+        _set(snapshot, "_digest", found.hex())
+        return snapshot
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Snapshot) and (self is other or self.digest == other.digest)
+
+    def __hash__(self) -> int:
+        return int(self.digest[:15], 16)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Snapshot.from_bytes, (self.to_bytes(),)
+
+    def __repr__(self) -> str:
+        return (
+            f"Snapshot({' < '.join(layer.kind.rpartition(':')[2] for layer in self.layers)}, digest={self.digest[:8]})"
+        )
+
+
+def _canonical_layer(layer: Layer) -> Layer:
+    if not isinstance(layer.state, EnvState):
+        return layer
+    return layer._replace(state=layer.state._replace(position=canonical(layer.state.position)))

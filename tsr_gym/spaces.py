@@ -1,0 +1,89 @@
+"""Spaces for text that a language model writes or reads."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.wrappers.utils import create_zero_array
+
+_JUNK = "abcdefghijklmnopqrstuvwxyzABCXYZ0123456789 \n\t.,:;|<>[](){}#_√é漢🙂"
+
+
+class FreeText(gym.Space[str]):
+    r"""All Unicode strings of up to `max_length` characters.
+
+    Gymnasium's `Text` wants a fixed alphabet, and its `AsyncVectorEnv` returns the same wrong string for ever where
+    observations are `Text` in shared memory. This space refuses shared memory, so that `AsyncVectorEnv` fails at once
+    and says to pass ``shared_memory=False``.
+
+    Args:
+        max_length: Longest string, in characters.
+        words: What `sample` joins into an answer; without it, `sample` returns arbitrary text.
+        separator: What stands between the words of a sample.
+        max_words: Most words in a sample.
+        seed: Seed of `sample`.
+
+    >>> space = FreeText(20, words=("Up", "Down"), max_words=2, seed=1)
+    >>> space.sample() in space
+    True
+    """
+
+    def __init__(
+        self,
+        max_length: int,
+        *,
+        words: Sequence[str] = (),
+        separator: str = " || ",
+        max_words: int = 1,
+        seed: int | None = None,
+    ) -> None:
+        if max_length < 1 or max_words < 1:
+            raise ValueError(f"wanted max_length and max_words >= 1, got {max_length} and {max_words}")
+        super().__init__(shape=None, dtype=str, seed=seed)
+        self.max_length = max_length
+        self.words = tuple(words)
+        self.separator = separator
+        self.max_words = max_words
+
+    def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
+        """Return a random string.
+
+        Raises:
+            ValueError: A mask or a probability was given; free text has neither.
+        """
+        if mask is not None or probability is not None:
+            raise ValueError("FreeText has no masks or probabilities: call sample() without them")
+        if self.words:
+            count = int(self.np_random.integers(1, self.max_words + 1))
+            picks = self.np_random.integers(len(self.words), size=count)
+            return self.separator.join(self.words[pick] for pick in picks)[: self.max_length]
+        count = int(self.np_random.integers(0, min(64, self.max_length) + 1))
+        return "".join(_JUNK[pick] for pick in self.np_random.integers(len(_JUNK), size=count))
+
+    def contains(self, x: Any) -> bool:
+        """Return whether `x` is a string that is short enough."""
+        return isinstance(x, str) and len(x) <= self.max_length
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """Free text has no fixed-size array form."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"FreeText({self.max_length})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FreeText) and (self.max_length, self.words, self.separator, self.max_words) == (
+            other.max_length,
+            other.words,
+            other.separator,
+            other.max_words,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@create_zero_array.register(FreeText)
+def _empty_text(space: FreeText) -> str:  # type: ignore[misc]
+    """Return what Gymnasium's frame stacks and delays pad with."""
+    return ""

@@ -1,0 +1,286 @@
+"""StateEnv: an environment as a thin shell around an immutable state.
+
+The author writes `initial`, `transition` and `observe`; everything that makes an episode (random stream, counters,
+limits, the end) lives in this class, once, so snapshots are right by construction.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.core import RenderFrame
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import seeding
+
+from tsr_gym.errors import ConfigError, EpisodeOver, SnapshotError, TsrGymError
+from tsr_gym.random_stream import RandomStream, Seeded
+from tsr_gym.snapshots import EnvState, Layer, Snapshot
+
+StateT = TypeVar("StateT")
+ObsT = TypeVar("ObsT")
+ActT = TypeVar("ActT")
+
+
+class Step(NamedTuple):
+    """What one transition did.
+
+    `state` is the new immutable state, `terminated` whether the task itself ended, `info` facts about this transition;
+    ``info["action_is_valid"] = False`` says that the action meant nothing and costs no action of the budget.
+    """
+
+    state: Any
+    reward: float
+    terminated: bool
+    info: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When an episode is cut off; None means never.
+
+    Attributes:
+        max_turns: Calls of `step` in an episode.
+        max_actions_per_turn: Actions of one turn that are carried out; further ones are dropped.
+        max_actions: Actions in an episode.
+    """
+
+    max_turns: int | None = None
+    max_actions_per_turn: int | None = None
+    max_actions: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("max_turns", self.max_turns),
+            ("max_actions_per_turn", self.max_actions_per_turn),
+            ("max_actions", self.max_actions),
+        ):
+            if value is not None and value < 1:
+                raise ConfigError(f"wanted {name} >= 1 or None, got {value}")
+
+
+class Episode(NamedTuple):
+    """Where an episode stands: the author's state and the base's counters."""
+
+    state: Any
+    turns: int = 0
+    actions: int = 0
+    terminated: bool = False
+    truncated: bool = False
+
+
+class _NoNoise:
+    """Stands in for the generator where an environment has promised to draw nothing; any use of it is an error."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise TsrGymError(f"transition() used rng.{name}, but the environment declares draws_noise = False: remove one")
+
+
+NO_NOISE: Any = _NoNoise()
+# Makes a NamedTuple as its constructor does, in half the time.
+new_tuple = tuple.__new__
+
+
+class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
+    """A Gymnasium environment whose whole episode is one immutable value.
+
+    A subclass sets `observation_space` and `action_space` and writes three pure functions:
+
+    - ``initial(rng, options) -> state``: the start of an episode; all randomness from `rng`.
+    - ``transition(state, action, rng) -> Step``: the rules; never touches `self`'s attributes.
+    - ``observe(state) -> observation``: a fresh observation.
+
+    States are NamedTuples or frozen dataclasses of numbers, text, tuples and read-only arrays.
+
+    Args:
+        rules: Immutable configuration that the rules depend on; part of every snapshot.
+        limits: When an episode is truncated.
+        render_mode: One of ``metadata["render_modes"]`` or None.
+
+    Attributes:
+        draws_noise: Whether `transition` may draw random numbers. Environments that never do set it to False, and
+            then a restore never touches the generator.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)
+    draws_noise: bool = True
+
+    def __init__(self, rules: Any = None, *, limits: Limits | None = None, render_mode: str | None = None) -> None:
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ConfigError(f"wanted a render_mode of {self.metadata['render_modes']}, got {render_mode!r}")
+        self.limits = limits or Limits()
+        self.render_mode = render_mode
+        self._rules = (rules, self.limits)
+        self._kind = f"{type(self).__module__}:{type(self).__qualname__}"
+        self._stream = RandomStream()
+        self._episode: Episode | None = None
+
+    # What the author writes.
+
+    def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> StateT:
+        """Return the state at the start of an episode."""
+        raise NotImplementedError
+
+    def transition(self, state: StateT, action: ActT, rng: np.random.Generator) -> Step:
+        """Return what one action does to a state."""
+        raise NotImplementedError
+
+    def observe(self, state: StateT) -> ObsT:
+        """Return a fresh observation of a state."""
+        raise NotImplementedError
+
+    def state_key(self, state: StateT) -> bytes:
+        """Return bytes that are equal exactly where the rules treat two states alike from now on.
+
+        Without random state, counters and history: for transpositions, anchor groups and duplicate instances.
+        """
+        raise NotImplementedError
+
+    # What the base provides.
+
+    # Gymnasium keeps its generator in this attribute; whoever reads it may draw from it, which `expose` allows for.
+    @property
+    def _np_random(self) -> np.random.Generator | None:
+        return self._stream.expose()
+
+    @_np_random.setter
+    def _np_random(self, generator: np.random.Generator | None) -> None:
+        # Whoever sets it may keep it, just like whoever reads it.
+        self._stream = RandomStream(generator)
+        self._stream.expose()
+
+    @property
+    def rules(self) -> Any:
+        """The configuration that the rules depend on."""
+        return self._rules[0]
+
+    @property
+    def state(self) -> StateT:
+        """The author's state of the running episode.
+
+        Raises:
+            ResetNeeded: `reset` was not called yet.
+        """
+        state: StateT = self._current().state
+        return state
+
+    @property
+    def episode(self) -> Episode:
+        """State and counters of the running episode."""
+        return self._current()
+
+    @property
+    def drew_noise(self) -> bool:
+        """Whether random numbers may have been drawn since the last `restore` or `snapshot`."""
+        return not self._stream.untouched
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ObsT, dict[str, Any]]:
+        """Start an episode."""
+        if seed is not None or not self._stream.seeded:
+            # What Env.reset does, but the generator stays our own until somebody asks for `np_random`.
+            generator, self._np_random_seed = seeding.np_random(seed)
+            self._stream = RandomStream(generator)
+        state = self.initial(self._stream.draw(), dict(options or {}))
+        self._episode = Episode(state)
+        info = {"turns_left": self.limits.max_turns, "actions_left": self.limits.max_actions, **self._facts(state)}
+        return self.observe(state), info
+
+    def step(self, action: ActT) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
+        """Take one turn.
+
+        Raises:
+            ResetNeeded: `reset` was not called yet.
+            EpisodeOver: The episode has ended.
+        """
+        if self._episode is None:
+            self._refuse()
+        start, turns, actions, terminated, truncated = self._episode
+        if terminated or truncated:
+            self._refuse()
+        rng = self._stream.draw() if self.draws_noise else NO_NOISE
+        state, reward, terminated, facts = self.transition(start, action, rng)
+        turns, actions, limits = turns + 1, actions + 1, self.limits
+        turns_left = None if limits.max_turns is None else limits.max_turns - turns
+        actions_left = None if limits.max_actions is None else limits.max_actions - actions
+        truncated = not terminated and (turns_left == 0 or actions_left == 0)
+        self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
+        info = {**facts, "turns_left": turns_left, "actions_left": actions_left, **self._facts(state)}
+        return self.observe(state), reward, terminated, truncated, info
+
+    def _facts(self, state: StateT) -> dict[str, Any]:
+        """Return what every info of this kind of environment says of a state."""
+        return {}
+
+    def snapshot(self) -> Snapshot:
+        """Return this environment's state, random state and counters; wrappers are not included.
+
+        Use `tsr_gym.snapshot(env)` for a whole stack.
+
+        Raises:
+            SnapshotError: `reset` was not called yet.
+        """
+        return Snapshot((self._layer(),))
+
+    def restore(self, snapshot: Snapshot, *, seed: int | None = None) -> None:
+        """Continue from a snapshot of an environment with the same class and rules.
+
+        Args:
+            snapshot: What `snapshot` returned, here, in a clone or in another process.
+            seed: None continues on the snapshot's own random numbers (exact replay); a number draws fresh ones.
+
+        Raises:
+            SnapshotError: The snapshot belongs to something else; this environment is then unchanged.
+        """
+        if len(snapshot.layers) != 1:
+            raise SnapshotError(
+                f"wanted a snapshot of a bare {type(self).__name__}, got one of a stack of {len(snapshot.layers)} "
+                "layers: use tsr_gym.restore(env, snapshot)"
+            )
+        self._apply(snapshot.layers[0], seed)
+
+    def clone(self) -> "StateEnv[StateT, ObsT, ActT]":
+        """Return an independent environment in the same state; wrappers are not included."""
+        twin = copy.copy(self)
+        twin._stream = RandomStream(position=self._stream.position if self._stream.seeded else None)
+        return twin
+
+    def render(self) -> RenderFrame | list[RenderFrame] | None:
+        """Return the frame for `render_mode`; ``"ansi"`` is the observation as text."""
+        return str(self.observe(self.state)) if self.render_mode == "ansi" else None
+
+    def _layer(self) -> Layer:
+        episode = self._episode
+        if episode is None:
+            raise SnapshotError(f"{type(self).__name__} has no state yet: call reset() before snapshot()")
+        state = new_tuple(EnvState, (self._rules, episode, self._stream.position))
+        return new_tuple(Layer, (self._kind, state))
+
+    def _check(self, layer: Layer) -> None:
+        """Raise SnapshotError unless `_apply` would accept the layer."""
+        if layer.kind != self._kind or not isinstance(layer.state, EnvState):
+            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {layer.kind}")
+        if layer.state.rules is not self._rules and layer.state.rules != self._rules:
+            raise SnapshotError(
+                f"the snapshot was taken under other rules: wanted {self._rules}, got {layer.state.rules}; make the "
+                "environment with the same settings"
+            )
+
+    def _apply(self, layer: Layer, seed: int | None) -> None:
+        self._check(layer)
+        self._episode = layer.state.episode
+        self._stream.position = layer.state.position if seed is None else Seeded(seed)
+        # Gymnasium's word for "not known"; left at None, reading it would replace the generator.
+        self._np_random_seed = -1 if seed is None else seed
+
+    def _current(self) -> Episode:
+        if self._episode is None:
+            self._refuse()
+        return self._episode
+
+    def _refuse(self) -> NoReturn:
+        if self._episode is None:
+            raise ResetNeeded(f"{type(self).__name__} has no episode: call reset() first")
+        raise EpisodeOver(f"the episode of {type(self).__name__} has ended: call reset() or restore a snapshot")

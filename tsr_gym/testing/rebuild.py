@@ -1,0 +1,100 @@
+"""How to make an equal environment again, here and in another process."""
+
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from tsr_gym.errors import CheckFailed
+from tsr_gym.optional import load
+from tsr_gym.testing.facts import layers_of, name_of
+
+Factory = Callable[[], gym.Env[Any, Any]]
+
+
+class Recipe(NamedTuple):
+    """How to make an environment again.
+
+    Attributes:
+        build: Makes one in this process.
+        order: What another process is told: ``{"factory": "module:name"}`` or ``{"spec": JSON}``; None where there are
+            no words for it.
+    """
+
+    build: Factory
+    order: dict[str, Any] | None
+
+
+def build(order: dict[str, Any]) -> gym.Env[Any, Any]:
+    """Make the environment that an order names."""
+    if "factory" in order:
+        factory: Any = load(order["factory"])
+        env: gym.Env[Any, Any] = factory()
+        return env
+    made: gym.Env[Any, Any] = gym.make(EnvSpec.from_json(order["spec"]))
+    return made
+
+
+def recipe_of(env: gym.Env[Any, Any], factory: Factory | str | None) -> Recipe:
+    """Return how to make an environment again.
+
+    Args:
+        env: The environment.
+        factory: What makes it: a function of a module, or its name as ``"module:name"``; None uses ``env.spec``.
+
+    Raises:
+        CheckFailed: There is neither a spec nor a factory, or what they make is not the same stack.
+    """
+    recipe = _from_spec(env) if factory is None else _from_factory(factory)
+    wanted, came = _names(env), _names(recipe.build())
+    if wanted != came:
+        raise CheckFailed(
+            "rebuild",
+            f"wanted {' < '.join(wanted)} again, got {' < '.join(came)}: pass factory=, a function that makes it",
+        )
+    return recipe
+
+
+def _names(env: gym.Env[Any, Any]) -> list[str]:
+    return [name_of(layer) for layer in layers_of(env)]
+
+
+def _from_factory(factory: Factory | str) -> Recipe:
+    if isinstance(factory, str):
+        order = {"factory": factory}
+        return Recipe(lambda: build(order), order)
+    path = _path_of(factory)
+    return Recipe(factory, None if path is None else {"factory": path})
+
+
+def _path_of(factory: Factory) -> str | None:
+    """Return the name under which another process finds a function, None where it cannot."""
+    if not isinstance(factory, FunctionType | type) or factory.__module__ == "__main__":
+        return None
+    known = vars(sys.modules[factory.__module__]).get(factory.__qualname__) is factory
+    return f"{factory.__module__}:{factory.__qualname__}" if known else None
+
+
+def _from_spec(env: gym.Env[Any, Any]) -> Recipe:
+    if env.spec is None:
+        raise CheckFailed(
+            "rebuild",
+            f"{name_of(env)} has no spec, so it cannot be made again: make it with gym.make, or pass factory=, a "
+            "function of a module that makes it",
+        )
+    spec = env.spec
+
+    def again() -> gym.Env[Any, Any]:
+        try:
+            made: gym.Env[Any, Any] = gym.make(spec)
+        except (ValueError, TypeError, gym.error.Error) as error:
+            raise CheckFailed("rebuild", f"gym.make(env.spec) failed ({error}): pass factory=") from error
+        return made
+
+    try:
+        return Recipe(again, {"spec": spec.to_json()})
+    except (ValueError, TypeError):
+        return Recipe(again, None)

@@ -1,0 +1,44 @@
+"""Trial: one environment under test, with the episodes on record that the rules compare with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+
+from tsr_gym.testing.facts import layers_of, name_of
+from tsr_gym.testing.rebuild import Recipe
+from tsr_gym.testing.recording import Recording
+
+# Gymnasium's wrappers that remember earlier episodes across a reset.
+_REMEMBER = (
+    gym.wrappers.MaxAndSkipObservation,
+    gym.wrappers.NormalizeObservation,
+    gym.wrappers.NormalizeReward,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a rule about snapshots is given.
+
+    Attributes:
+        env: The stack under test.
+        recipe: How to make it again.
+        recordings: One episode per seed.
+        num_steps: Most turns of an episode.
+    """
+
+    env: gym.Env[Any, Any]
+    recipe: Recipe
+    recordings: tuple[Recording, ...]
+    num_steps: int
+
+    @property
+    def name(self) -> str:
+        """How messages call the environment."""
+        return name_of(self.env.unwrapped)
+
+    @property
+    def starts_afresh(self) -> bool:
+        """Whether a reset forgets earlier episodes; otherwise only restores can be compared with the record."""
+        return not any(isinstance(layer, _REMEMBER) for layer in layers_of(self.env))

@@ -1,0 +1,151 @@
+"""TextEnv: a StateEnv in which an agent reads text and answers with text, turn by turn."""
+
+from functools import lru_cache
+from typing import Any
+
+from tsr_gym.spaces import FreeText
+from tsr_gym.state_env import NO_NOISE, Episode, Limits, StateEnv, StateT, new_tuple
+
+MAX_TEXT = 100_000
+
+
+def split_turn(text: str, separator: str | None) -> tuple[str, ...]:
+    """Return the actions that a turn's text asks for, in order.
+
+    >>> split_turn(" Up ||  Right|| ", "||")
+    ('Up', 'Right')
+    """
+    return _split_short(text, separator) if len(text) <= _SHORT else _split(text, separator)
+
+
+def _split(text: str, separator: str | None) -> tuple[str, ...]:
+    if separator is None:
+        return (text.strip(),) if text.strip() else ()
+    return tuple(part for part in map(str.strip, text.split(separator)) if part)
+
+
+# Agents repeat themselves; what is remembered stays small.
+_SHORT = 200
+_split_short = lru_cache(maxsize=4096)(_split)
+
+
+class TextEnv(StateEnv[StateT, str, str]):
+    """An environment whose actions and observations are text, with several actions in one turn where it allows them.
+
+    The author's `transition` takes one action as text, such as ``"Up"``. An action that means nothing returns the
+    state unchanged with ``info["action_is_valid"] = False``: it is dropped, costs nothing, and the rest of the turn is
+    carried out. A turn without any valid action still uses up a turn.
+
+    Every `info` holds:
+
+    - ``action_is_valid``: every action of the turn was understood, and there was at least one;
+    - ``action_is_effective``: the turn changed the state;
+    - ``executed``: the actions that were carried out, a tuple of str;
+    - ``success``: the task was solved;
+    - ``turns_left``, ``actions_left``: what the limits still allow, or None.
+
+    Args:
+        rules: Immutable configuration that the rules depend on.
+        limits: Turns, actions per turn and actions per episode.
+        separator: What stands between the actions of a turn; None where the whole text is one action.
+        render_mode: ``"ansi"`` or None.
+
+    Attributes:
+        actions: Names that `transition` understands in every state, or () where they depend on the state.
+        instructions: The rules of the game in a few sentences, for an agent that reads.
+    """
+
+    actions: tuple[str, ...] = ()
+    instructions: str = ""
+
+    def __init__(
+        self,
+        rules: Any = None,
+        *,
+        limits: Limits | None = None,
+        separator: str | None = "||",
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(rules, limits=limits, render_mode=render_mode)
+        self.separator = separator
+        self.observation_space = FreeText(MAX_TEXT)
+        self.action_space = FreeText(
+            MAX_TEXT,
+            words=self.actions,
+            separator=f" {separator} " if separator else " ",
+            max_words=(self.limits.max_actions_per_turn or 1) if separator else 1,
+        )
+
+    def is_success(self, state: StateT) -> bool:
+        """Return whether the task is solved in a state."""
+        raise NotImplementedError
+
+    def legal_actions(self, state: StateT) -> tuple[str, ...]:
+        """Return the single actions that mean something in a state; uniform play draws from them."""
+        return self.actions
+
+    def optimal_turn(self, state: StateT, turns_left: int | None, actions_left: int | None) -> str | None:
+        """Return the text of a best next turn, or None where the environment has no oracle.
+
+        Best means: the highest chance of success within what the limits leave. Used for demonstrations and for the
+        optimal bar beside results, never by a search.
+        """
+        return None
+
+    def success_bars(self, state: StateT) -> tuple[float, float] | None:
+        """Return the exact success probability of uniform random play and of the best policy, or None if unknown.
+
+        Both from the start of an episode, under the environment's own limits.
+        """
+        return None
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Take one turn.
+
+        Raises:
+            ResetNeeded: `reset` was not called yet.
+            EpisodeOver: The episode has ended.
+        """
+        # All in one function: half of the time would go into calls.
+        if self._episode is None:
+            self._refuse()
+        start, turns, actions, terminated, truncated = self._episode
+        if terminated or truncated:
+            self._refuse()
+        rng = self._stream.draw() if self.draws_noise else NO_NOISE
+        limits = self.limits
+        max_actions, state, reward = limits.max_actions, start, 0.0
+        wanted = _split_short(action, self.separator) if len(action) <= _SHORT else _split(action, self.separator)
+        if limits.max_actions_per_turn is not None:
+            wanted = wanted[: limits.max_actions_per_turn]
+        valid = bool(wanted)
+        executed: tuple[str, ...] = ()
+        facts: dict[str, Any] = {}
+        for name in wanted:
+            if terminated or actions == max_actions:
+                break
+            state, gained, terminated, found = self.transition(state, name, rng)
+            if found and not found.get("action_is_valid", True):
+                valid = False
+            else:
+                reward += gained
+                actions += 1
+                executed += (name,)
+                facts = found
+        turns += 1
+        turns_left = None if limits.max_turns is None else limits.max_turns - turns
+        actions_left = None if max_actions is None else max_actions - actions
+        truncated = not terminated and (turns_left == 0 or actions_left == 0)
+        self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
+        info = {
+            "turns_left": turns_left,
+            "actions_left": actions_left,
+            "success": self.is_success(state),
+            "action_is_valid": valid,
+            "action_is_effective": state is not start and state != start,
+            "executed": executed,
+        }
+        return self.observe(state), reward, terminated, truncated, {**facts, **info} if facts else info
+
+    def _facts(self, state: StateT) -> dict[str, Any]:
+        return {"success": self.is_success(state)}

@@ -1,0 +1,1 @@
+"""The worlds of tsr-gym, one folder each."""

@@ -1,0 +1,1 @@
+"""FrozenLake: rules, maps, the exact optimum, scores and the environment."""

@@ -1,0 +1,166 @@
+"""The exact optimum of FrozenLake under limits, by dynamic programming: bars to hold results against, and an oracle."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsr_gym import ConfigError
+from tsr_gym_envs.frozen_lake.rules import ACTIONS, DEFAULT_SUCCESS_RATE, Ice, check_map, moves
+
+Array = NDArray[np.float64]
+MAX_SEQUENCES = 4**6
+
+
+def success_ceiling(
+    desc: list[str] | tuple[str, ...],
+    *,
+    success_rate: float = DEFAULT_SUCCESS_RATE,
+    max_actions: int = 10,
+    max_turns: int | None = None,
+    max_actions_per_turn: int | None = None,
+) -> float:
+    """Return the best success probability of any policy on a map.
+
+    Args:
+        desc: The map; several starts are equally likely.
+        success_rate: Probability of the intended direction.
+        max_actions: Actions in an episode.
+        max_turns: Turns in an episode, each a sequence of actions chosen without looking; None gives feedback after
+            every action.
+        max_actions_per_turn: Most actions in a turn; None where only `max_actions` binds.
+
+    Raises:
+        InvalidLevel: The map is malformed.
+        ConfigError: The limits make the sequences of one turn too many to enumerate.
+
+    >>> success_ceiling(["SFG"], success_rate=1.0, max_actions=2)
+    1.0
+    """
+    rows = check_map(tuple(desc))
+    values = _values(rows, Ice(success_rate), max_actions, max_turns, max_actions_per_turn)
+    return float(values.value(max_turns, max_actions)[_starts(rows)].mean())
+
+
+def random_success(
+    desc: list[str] | tuple[str, ...], *, success_rate: float = DEFAULT_SUCCESS_RATE, max_actions: int = 10
+) -> float:
+    """Return the success probability of uniformly random actions on a map.
+
+    Raises:
+        InvalidLevel: The map is malformed.
+    """
+    rows = check_map(tuple(desc))
+    alive, goal = _dynamics(rows, Ice(success_rate))
+    value = np.zeros(alive.shape[1])
+    for _ in range(max_actions):
+        value = (goal + alive @ value).mean(axis=0)
+    return float(value[_starts(rows)].mean())
+
+
+def optimal_turn(
+    desc: tuple[str, ...],
+    position: int,
+    *,
+    ice: Ice,
+    turns_left: int | None,
+    actions_left: int,
+    max_actions_per_turn: int | None,
+) -> tuple[str, ...]:
+    """Return the names of a best turn's actions; without a limit of turns, a single action."""
+    values = _values(desc, ice, actions_left, turns_left, max_actions_per_turn)
+    return tuple(ACTIONS[action] for action in values.best(turns_left, actions_left, position))
+
+
+def is_feasible(max_actions: int | None, max_turns: int | None, max_actions_per_turn: int | None) -> bool:
+    """Return whether the sequences of actions that one turn may hold are few enough to enumerate."""
+    return max_actions is not None and 4 ** _longest(max_actions, max_turns, max_actions_per_turn) <= MAX_SEQUENCES
+
+
+def _longest(max_actions: int, max_turns: int | None, max_actions_per_turn: int | None) -> int:
+    return 1 if max_turns is None else min(max_actions, max_actions_per_turn or max_actions)
+
+
+@dataclass(slots=True)
+class _Values:
+    """Success probabilities by turns left, actions left and cell, filled in as they are asked for."""
+
+    alive: list[Array]  # per sequence length: [sequence, from, to], the chance to be on open ice
+    goal: list[Array]  # per sequence length: [sequence, from], the chance to have arrived
+    known: dict[tuple[int | None, int], Array]
+
+    def value(self, turns: int | None, actions: int) -> Array:
+        """Return the best success probability of every cell."""
+        if (turns, actions) not in self.known:
+            self.known[turns, actions] = self._options(turns, actions).max(axis=0)
+        return self.known[turns, actions]
+
+    def best(self, turns: int | None, actions: int, cell: int) -> tuple[int, ...]:
+        """Return a best sequence of actions from a cell; among equals one that needs the fewest actions and turns.
+
+        Without that, a demonstration on ice that is not slippery would dawdle as long as the limits allow.
+        """
+        wanted = self.value(turns, actions)[cell] - 1e-12
+        actions = next(fewer for fewer in range(actions + 1) if self.value(turns, fewer)[cell] >= wanted)
+        if turns is not None:
+            turns = next(fewer for fewer in range(turns + 1) if self.value(fewer, actions)[cell] >= wanted)
+        options = self._options(turns, actions)[:, cell]
+        number = int(np.argmax(options > options.max() - 1e-12))
+        length = 1
+        while number >= 4**length:
+            number -= 4**length
+            length += 1
+        return tuple(number // 4**power % 4 for power in reversed(range(length)))
+
+    def _options(self, turns: int | None, actions: int) -> Array:
+        cells = self.goal[0].shape[1]
+        if actions <= 0 or turns == 0:
+            return np.zeros((4, cells))
+        options = []
+        for length in range(1, min(len(self.goal), actions) + 1):
+            later = self.value(None if turns is None else turns - 1, actions - length)
+            options.append(self.goal[length - 1] + self.alive[length - 1] @ later)
+        return np.concatenate(options)
+
+
+@lru_cache(maxsize=256)
+def _values(
+    desc: tuple[str, ...], ice: Ice, max_actions: int, max_turns: int | None, max_actions_per_turn: int | None
+) -> _Values:
+    longest = _longest(max_actions, max_turns, max_actions_per_turn)
+    if 4**longest > MAX_SEQUENCES:
+        raise ConfigError(
+            f"wanted at most 6 actions in a turn for the exact optimum, got {longest}: set max_actions_per_turn"
+        )
+    alive, goal = _dynamics(desc, ice)
+    alives, goals = [alive], [goal]
+    cells = goal.shape[1]
+    for _ in range(longest - 1):
+        before, arrived = alives[-1][:, None], goals[-1][:, None]
+        alives.append((before @ alive).reshape(-1, cells, cells))
+        goals.append((arrived + (before @ goal[..., None])[..., 0]).reshape(-1, cells))
+    return _Values(alives, goals, {})
+
+
+def _dynamics(desc: tuple[str, ...], ice: Ice) -> tuple[Array, Array]:
+    """Return, per action and cell, the chance to stand on each open cell next, and to arrive at a goal."""
+    table = moves(desc, ice, True)
+    letters = "".join(desc)
+    alive: Any = np.zeros((4, len(letters), len(letters)))
+    goal: Any = np.zeros((4, len(letters)))
+    for cell, row in enumerate(table):
+        if letters[cell] in "GH":
+            continue
+        for action, move in enumerate(row):
+            for chance, there, _, ended in move.outcomes:
+                if not ended:
+                    alive[action, cell, there] += chance
+                elif letters[there] == "G":
+                    goal[action, cell] += chance
+    return alive, goal
+
+
+def _starts(desc: tuple[str, ...]) -> list[int]:
+    return [cell for cell, letter in enumerate("".join(desc)) if letter == "S"]

@@ -1,0 +1,1 @@
+"""Sokoban: rules, levels, generation, oracle, scores and the environment."""

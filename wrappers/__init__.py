@@ -1,0 +1,15 @@
+"""Wrappers from environment to environment: answer format, scorers, and the tree.
+
+Imported as ``tsr_gym.wrappers``.
+"""
+
+if __name__ != "tsr_gym.wrappers":
+    raise ImportError("import this package as tsr_gym.wrappers: under two names there would be two of every class")
+
+from tsr_gym.wrappers.answer_format import AnswerFormat
+from tsr_gym.wrappers.frozen_lake_score import FrozenLakeScore
+from tsr_gym.wrappers.score_wrapper import ScoreWrapper
+from tsr_gym.wrappers.sokoban_score import SokobanScore
+from tsr_gym.wrappers.tree_search import TreeSearchWrapper
+
+__all__ = ["AnswerFormat", "FrozenLakeScore", "ScoreWrapper", "SokobanScore", "TreeSearchWrapper"]
