@@ -35,7 +35,7 @@ test-trl: .venv-trl/.ready
 
 .venv-trl/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-trl
-	.venv-trl/bin/python -m pip install --quiet "$(TORCH)"
+	.venv-trl/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
 	.venv-trl/bin/python -m pip install --quiet -c constraints.txt -e ".[agents,dev]" trl==1.16.0
 	touch $@
 

@@ -21,7 +21,7 @@ from tsr_gym.agents.chat_policy import ChatPolicy
 from tsr_gym.agents.config import ModelConfig, TaskConfig
 from tsr_gym.agents.evaluate import bars, evaluate
 from tsr_gym.agents.files import write_folder
-from tsr_gym.agents.models import ModelCard, Policy
+from tsr_gym.agents.models import ModelCard, Policy, save_policy
 from tsr_gym.agents.stage import Stage
 from tsr_gym.agents.tiny_model import END, tiny_model, tiny_tokenizer
 from tsr_gym.codec import digest
@@ -49,15 +49,16 @@ class BaseRecipe:
         poor_skill: Share of optimal turns in the second stage.
         malformed: Share of malformed answers in the second stage.
         instances: Task instances of the first stage.
-        episodes: Demonstrations of the first stage; the second stage has a sixth of it.
+        episodes: Demonstrations of each of them; the second stage has one of each of a fifth as many others.
         poor_steps: Most steps of the second stage, which ends as soon as success is in the band.
+        validations: Instances on which success is measured.
         batch: Turns per step.
         lr: Learning rate of the first stage, which falls to a tenth of it.
     """
 
     seed: int = 0
     env_set: tuple[str, ...] = ()
-    band: tuple[float, float] = (0.02, 0.2)
+    band: tuple[float, float] = (0.02, 0.25)
     hidden: int = 64
     layers: int = 2
     skill: float = 0.95
@@ -65,10 +66,20 @@ class BaseRecipe:
     poor_skill: float = 0.12
     malformed: float = 0.28
     instances: int = 5_000
-    episodes: int = 30_000
+    episodes: int = 6
     poor_steps: int = 200
+    validations: int = 256
     batch: int = 64
     lr: float = 3e-3
+
+
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """Shares of turns that are optimal (the others are random), malformed, and of at most one action."""
+
+    skill: float
+    malformed: float = 0.0
+    one_action: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,34 +144,21 @@ def build_base_model(
     assembly = replace(blank, policy=Policy(model, tokenizer, card))
     chat = assembly.chat("", temperature=1.0)
     note("imitating mostly optimal play")
-    skilled = _demonstrate(
-        stage, chat, recipe, skill=recipe.skill, malformed=0.0, one_action=0.0, seed=1, episodes=recipe.episodes
-    )
+    skilled = _demonstrate(stage, chat, _Play(recipe.skill), _tasks(recipe, 1, recipe.instances), recipe.episodes)
     _imitate(model, skilled, recipe, steps=recipe.steps, lr=recipe.lr, final=0.1, warmup=50)
     best = _success(assembly, recipe)
     note(f"plays with success {best:.3f}; imitating poor play until it is from {recipe.band[0]} to {recipe.band[1]}")
-    poor = _demonstrate(
-        stage,
-        chat,
-        recipe,
-        skill=recipe.poor_skill,
-        malformed=recipe.malformed,
-        one_action=0.8,
-        seed=2,
-        episodes=recipe.episodes // 6,
-    )
+    play = _Play(recipe.poor_skill, malformed=recipe.malformed, one_action=0.8)
+    poor = _demonstrate(stage, chat, play, _tasks(recipe, 2, max(1, recipe.instances // 5)))
     success = _hide(assembly, poor, recipe, best, note)
     about = {"recipe": asdict(recipe), "success_skilled": best, "success": success, "version": __version__}
-    note(f"done: success {success:.3f}")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_folder(out, partial(_save, assembly.policy, about))
     return about
 
 
 def _save(policy: Policy, about: dict[str, Any], folder: Path) -> None:
-    policy.model.save_pretrained(folder)
-    policy.tokenizer.save_pretrained(folder)
-    replace(policy.card, about=about).save(folder)
+    save_policy(policy._replace(card=replace(policy.card, about=about)), folder)
 
 
 def _texts(stage: Stage, seed: int) -> list[str]:
@@ -177,31 +175,29 @@ def _texts(stage: Stage, seed: int) -> list[str]:
     return texts
 
 
+def _tasks(recipe: BaseRecipe, stage: int, number: int) -> list[int]:
+    return [derive_seed(recipe.seed, "demonstration", stage, index) for index in range(number)]
+
+
 def _demonstrate(
-    stage: Stage,
-    chat: ChatPolicy,
-    recipe: BaseRecipe,
-    *,
-    skill: float,
-    malformed: float,
-    one_action: float,
-    seed: int,
-    episodes: int,
+    stage: Stage, chat: ChatPolicy, play: _Play, tasks: Sequence[int], episodes: int = 1
 ) -> list[_Example]:
-    """Play episodes, each turn optimal with probability `skill` and random otherwise, and return all turns."""
-    rng = np.random.default_rng(derive_seed(recipe.seed, "demonstrate", seed))
+    """Play `episodes` of each task instance and return all turns."""
+    rng = np.random.default_rng(tasks[0])
     examples = []
-    for number in range(episodes):
-        env = stage.set([derive_seed(recipe.seed, "demonstration", seed, number % recipe.instances)])[0]
-        while not env.tree.nodes[env.cursor].done:
-            turn = _optimal_turn(env) if rng.random() < skill else None
-            longest = 1 if rng.random() < one_action else stage.base.limits.max_actions_per_turn or 1
-            said = turn or _random_turn(env, rng, longest)
-            said = _malform(said, rng) if rng.random() < malformed else f"{said}</answer>"
-            prompt = chat.prompt_ids(env.tree, env.cursor)
-            answer = tuple(chat.tokenizer(said, add_special_tokens=False)["input_ids"])
-            examples.append(_Example(prompt, answer))
-            env.step(f"<answer>{said}")
+    for task in tasks:
+        env = stage.set([task])[0]
+        for _ in range(episodes):
+            env.goto(env.tree.ROOT)
+            while not env.tree.nodes[env.cursor].done:
+                turn = _optimal_turn(env) if rng.random() < play.skill else None
+                longest = 1 if rng.random() < play.one_action else stage.base.limits.max_actions_per_turn or 1
+                said = turn or _random_turn(env, rng, longest)
+                said = _malform(said, rng) if rng.random() < play.malformed else f"{said}</answer>"
+                prompt = chat.prompt_ids(env.tree, env.cursor)
+                answer = tuple(chat.tokenizer(said, add_special_tokens=False)["input_ids"])
+                examples.append(_Example(prompt, answer))
+                env.step(f"<answer>{said}")
     return examples
 
 
@@ -273,11 +269,13 @@ def _hide(assembly: Assembly, examples: Sequence[_Example], recipe: BaseRecipe, 
             lr /= 2
         else:
             success = found
+    if success > high:
+        note(f"still above {high} after {recipe.poor_steps} steps of poor play: success {success:.3f}")
     return success
 
 
-def _success(assembly: Assembly, recipe: BaseRecipe, instances: int = 256) -> float:
+def _success(assembly: Assembly, recipe: BaseRecipe) -> float:
     """Return the success of a model on instances of the validation split."""
     chat = assembly.chat("", temperature=0.5)
-    tasks = [derive_seed(recipe.seed, "validate", number) for number in range(instances)]
+    tasks = [derive_seed(recipe.seed, "validate", number) for number in range(recipe.validations)]
     return evaluate(assembly.stage("valid"), chat, tasks=tasks, seed=recipe.seed).success

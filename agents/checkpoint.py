@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from tsr_gym.agents.files import check_folder, write_folder
 from tsr_gym.agents.learner import Learner
-from tsr_gym.agents.models import Policy
+from tsr_gym.agents.models import Policy, save_policy
 from tsr_gym.errors import CheckpointError
 
 
@@ -41,9 +41,7 @@ def save_checkpoint(run: Path, policy: Policy, learner: Learner, progress: Progr
         return
 
     def write(folder: Path) -> None:
-        policy.model.save_pretrained(folder / "model")
-        policy.tokenizer.save_pretrained(folder / "model")
-        policy.card.save(folder / "model")
+        save_policy(policy, folder / "model")
         if learner.critic is not None:
             save_file(learner.critic.state_dict(), folder / "critic.safetensors")
         states: dict[str, Any] = {name: optimizer.state_dict() for name, optimizer in learner.optimizers.items()}

@@ -11,6 +11,7 @@ from tsr_gym.agents.checkpoint import checkpoints
 from tsr_gym.agents.collect import pick_strategy
 from tsr_gym.agents.config import ModelConfig, RunConfig, SearchConfig, TaskConfig, TrainConfig
 from tsr_gym.agents.evaluate import Bars, Evaluation, bars, evaluate, held_out
+from tsr_gym.agents.files import check_folder
 from tsr_gym.agents.models import load_policy, pick_device
 from tsr_gym.errors import ConfigError
 
@@ -56,7 +57,7 @@ def evaluate_model(
 
     Raises:
         ConfigError: The environment is not known, or a setting is impossible.
-        CheckpointError: The folder holds no model.
+        CheckpointError: The folder holds no model, or the run's latest checkpoint is damaged.
     """
     config = TrainConfig(
         env=env or "",
@@ -70,7 +71,7 @@ def evaluate_model(
     if (folder / "config.json").is_file() and checkpoints(folder):
         config = TrainConfig.from_json((folder / "config.json").read_text(), source=str(folder / "config.json"))
         env, task, model = config.env, config.task, config.model
-        folder = checkpoints(folder)[-1] / "model"
+        folder = _latest_model(folder)
     elif source == "default":
         if env is None:
             raise ConfigError("wanted --env for the default model")
@@ -90,3 +91,9 @@ def evaluate_model(
     )
     clairvoyant = " (clairvoyant)" if strategy is not None and search.noise == "same" else ""
     return ModelEvaluation(words + clairvoyant, played, bars(stage, tasks=tasks))
+
+
+def _latest_model(run: Path) -> Path:
+    latest = checkpoints(run)[-1]
+    check_folder(latest)
+    return latest / "model"

@@ -199,7 +199,8 @@ class Learner:
         for name, optimizer in self.optimizers.items():
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             norms[name] = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.grad_clip))
-        bad = [name for name, value in {**losses, **norms}.items() if not abs(value) < float("inf")]
+        gradients = {f"the {name}'s gradient": norm for name, norm in norms.items()}
+        bad = [name for name, value in {**losses, **gradients}.items() if not abs(value) < float("inf")]
         if bad:
             self._clear()
             raise TrainingDiverged(

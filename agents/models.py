@@ -1,12 +1,15 @@
 """Models from local folders, and the card that says how a small embedded model wants to be spoken to."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from tsr_gym.agents.critic import Critic
 from tsr_gym.errors import CheckpointError, ConfigError
@@ -63,6 +66,19 @@ class Policy(NamedTuple):
     card: ModelCard
 
 
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing a bar for every file that it reads or writes."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+@_without_progress_bars()
 def load_policy(folder: Path, *, device: torch.device) -> Policy:
     """Return the model in a folder, in float32.
 
@@ -95,6 +111,15 @@ def load_policy(folder: Path, *, device: torch.device) -> Policy:
     return Policy(model.to(device), tokenizer, ModelCard.load(folder))
 
 
+@_without_progress_bars()
+def save_policy(policy: Policy, folder: Path) -> None:
+    """Write model, tokenizer and card into a folder, in Hugging Face form."""
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    policy.card.save(folder)
+
+
+@_without_progress_bars()
 def load_critic(folder: Path, *, device: torch.device) -> Critic:
     """Return a critic whose backbone begins as the policy in a folder."""
     backbone = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)

@@ -11,7 +11,8 @@ import numpy as np
 
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.files import JsonLines
-from tsr_gym.errors import CheckpointError
+from tsr_gym.errors import CheckpointError, ConfigError
+from tsr_gym.registration import env_id
 
 # Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom.
 _T = (
@@ -105,9 +106,10 @@ def summarise_runs(folders: Sequence[Path]) -> Report:
 
     Raises:
         CheckpointError: A folder holds no evaluated run.
+        ConfigError: There is no folder, or the runs were evaluated on different instances.
     """
     methods: dict[str, list[Run]] = {}
-    for run in map(load_run, folders):
+    for run in _load_comparable(folders):
         methods.setdefault(run.label, []).append(run)
     first = next(iter(methods.values()))[0]
     known = first.evaluations[0]
@@ -125,6 +127,22 @@ def summarise_runs(folders: Sequence[Path]) -> Report:
         _over("step", "updates", methods),
         _over("sampled_tokens_total", "sampled tokens", methods),
     )
+
+
+def _load_comparable(folders: Sequence[Path]) -> list[Run]:
+    if not folders:
+        raise ConfigError("wanted the folder of at least one run")
+    runs = [load_run(folder) for folder in folders]
+    for folder, run in zip(folders, runs, strict=True):
+        if _instances_of(run) != _instances_of(runs[0]):
+            raise ConfigError(f"{folder} was evaluated on other instances than {folders[0]}: report them apart")
+    return runs
+
+
+def _instances_of(run: Run) -> tuple[Any, ...]:
+    """Return all that decides which held-out instances a run was evaluated on."""
+    task = run.config.task
+    return env_id(run.config.env), task.preset, task.env_set, task.eval_split, run.evaluations[0]["instances"]
 
 
 def _over(key: str, name: str, methods: Mapping[str, Sequence[Run]]) -> Table:
@@ -153,8 +171,6 @@ def _row(label: str, runs: Sequence[Run]) -> tuple[str, ...]:
     gains = [after - before for before, after in zip(base, final, strict=True)]
     tokens = fmean([run.evaluations[-1]["sampled_tokens_total"] for run in runs])
     seconds = [update["seconds"] for run in runs for update in run.updates]
-    total = sum(part["all"] for part in seconds) or 1.0
-    shares = [100 * sum(part[name] for part in seconds) / total for name in PARTS]
     return (
         label,
         runs[0].config.search.per_instance,
@@ -164,9 +180,17 @@ def _row(label: str, runs: Sequence[Run]) -> tuple[str, ...]:
         _interval(gains),
         f"{min(gains):+.1f}",
         f"{tokens / 1000:,.0f}k",
-        f"{total / max(len(seconds), 1):.2f}",
-        *[f"{share:.0f}" for share in shares],
+        *_times(seconds),
     )
+
+
+def _times(seconds: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return the seconds of an update and the share of each part in percent."""
+    if not seconds:
+        return ["-"] * (1 + len(PARTS))
+    total = sum(update["all"] for update in seconds)
+    shares = [100 * sum(update[part] for update in seconds) / total for part in PARTS]
+    return [f"{total / len(seconds):.2f}", *[f"{share:.0f}" for share in shares]]
 
 
 def _interval(values: Sequence[float]) -> str:
@@ -181,13 +205,14 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
 
     Raises:
         CheckpointError: A folder holds no evaluated run.
+        ConfigError: There is no folder, or the runs were evaluated on different instances.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    runs = [load_run(folder) for folder in folders]
+    runs = _load_comparable(folders)
     labels = list(dict.fromkeys(run.label for run in runs))
     figure, panels = pyplot.subplots(1, 2, figsize=(12, 4.5), sharey=True, layout="constrained")
     for panel, key, name in zip(panels, ("step", "sampled_tokens_total"), ("updates", "sampled tokens"), strict=True):

@@ -39,7 +39,7 @@ class DemoArgs:
 
     seeds: int = 3
     """Runs per method; three show that learning works, eight or more may rank methods."""
-    updates: int = 60
+    updates: int = 40
     """Updates per run."""
     smoke: bool = False
     """Only show that everything runs: one seed, a few updates, a base model of little skill."""
@@ -84,7 +84,7 @@ def _base_model(out: Path, *, smoke: bool) -> Path:
     if not folder.exists():
         recipe = BaseRecipe(env_set=(ENV_SET,), band=(0.02, 0.1))
         if smoke:
-            recipe = BaseRecipe(env_set=(ENV_SET,), band=(0.0, 1.0), steps=150, episodes=1000, poor_steps=0)
+            recipe = BaseRecipe(env_set=(ENV_SET,), band=(0.0, 1.0), steps=150, instances=500, episodes=2, poor_steps=0)
         build_base_model("sokoban", folder, recipe, note=lambda text: print(f"base model: {text}"))
     return folder
 

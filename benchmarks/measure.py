@@ -6,10 +6,12 @@ import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from time import process_time
 from typing import Any
 
+PACKAGES = ("gymnasium", "numpy", "numba", "torch", "transformers")
 RESULTS = Path(__file__).parent / "results"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -38,12 +40,16 @@ def write_result(name: str, numbers: dict[str, Any]) -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu[0].partition(":")[2].strip() if cpu else platform.processor(),
         "cores": os.cpu_count(),
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in ("numpy", "numba")},
+        "versions": {"python": platform.python_version()} | _versions(),
     }
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps(about | numbers, indent=2)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     print(text)
+
+
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in PACKAGES if find_spec(name)}
 
 
 def _cpu_lines() -> list[str]:

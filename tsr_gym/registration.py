@@ -6,6 +6,10 @@ ENTRY_POINTS = {
     "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.env:make",
     "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.env:make",
 }
+VECTOR_ENTRY_POINTS = {
+    "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.vector_env:make_vec",
+    "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.vector_env:make_vec",
+}
 SHORT_NAMES = {"frozen_lake": "tsr/FrozenLake-v0", "frozenlake": "tsr/FrozenLake-v0", "sokoban": "tsr/Sokoban-v0"}
 
 
@@ -13,7 +17,7 @@ def register_envs() -> None:
     """Register every tsr/ id with Gymnasium; safe to call twice."""
     for env_id, entry_point in ENTRY_POINTS.items():
         if env_id not in gym.registry:
-            gym.register(env_id, entry_point=entry_point)
+            gym.register(env_id, entry_point=entry_point, vector_entry_point=VECTOR_ENTRY_POINTS.get(env_id))
 
 
 def env_id(name: str) -> str:

@@ -92,6 +92,13 @@ class TextEnv(StateEnv[StateT, str, str]):
         """
         return None
 
+    def dead_end(self, state: StateT) -> str | None:
+        """Return why the task can no longer be solved from a state; None where it can be or nobody knows.
+
+        Without regard to limits. For people who play and for statistics, never for a search.
+        """
+        return None
+
     def success_bars(self, state: StateT) -> tuple[float, float] | None:
         """Return the exact success probability of uniform random play and of the best policy, or None if unknown.
 

@@ -1,18 +1,53 @@
 """Settings of an environment from keywords and a named preset, with errors that name what is known."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tsr_gym import ConfigError
 
 SettingsT = TypeVar("SettingsT")
+ACTION_TYPES = ("discrete", "text")
+
+
+class FormSettings(Protocol):
+    """The settings that decide how actions and observations are written."""
+
+    @property
+    def obs_type(self) -> str:
+        """What an observation is."""
+
+    @property
+    def action_type(self) -> str:
+        """``"text"`` or ``"discrete"``."""
+
+    @property
+    def max_turns(self) -> int | None:
+        """Turns of an episode."""
+
+    @property
+    def max_actions_per_turn(self) -> int | None:
+        """Actions of a turn."""
 
 
 def settings_from(
-    cls: Callable[..., SettingsT], presets: Mapping[str, Mapping[str, Any]], preset: str, given: Mapping[str, Any]
+    cls: Callable[..., SettingsT],
+    presets: Mapping[str, Mapping[str, Any]],
+    preset: str,
+    given: Mapping[str, Any],
+    *,
+    discrete: Mapping[str, Any],
+    arrays: Collection[str],
 ) -> SettingsT:
     """Return a settings dataclass: its defaults, changed by the preset, changed by what was given.
+
+    Args:
+        cls: The dataclass.
+        presets: Settings by the name of the preset.
+        preset: Name of the preset.
+        given: What was given.
+        discrete: Further defaults where actions are discrete; they win over the preset.
+        arrays: Values of `obs_type` that are not text; they imply discrete actions.
 
     Raises:
         ConfigError: The preset or a keyword is unknown.
@@ -24,4 +59,26 @@ def settings_from(
         raise ConfigError(f"unknown settings {unknown}; known: {known}")
     # Lists come from JSON, as in a saved environment spec.
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return cls(preset=preset, **{**presets[preset], **values})
+    is_discrete = values.get("action_type", "discrete" if values.get("obs_type") in arrays else "text") == "discrete"
+    defaults = {**presets[preset], **({"action_type": "discrete", **discrete} if is_discrete else {})}
+    return cls(preset=preset, **{**defaults, **values})
+
+
+def check_form(settings: FormSettings, texts: Collection[str], arrays: Collection[str]) -> None:
+    """Raise ConfigError where observations and actions do not go together, or are unknown."""
+    known = sorted([*texts, *arrays])
+    if settings.obs_type not in known:
+        raise ConfigError(f"wanted obs_type of {known}, got {settings.obs_type!r}")
+    if settings.action_type not in ACTION_TYPES:
+        raise ConfigError(f"wanted action_type of {list(ACTION_TYPES)}, got {settings.action_type!r}")
+    if settings.action_type == "text" and settings.obs_type in arrays:
+        raise ConfigError(
+            f"text actions come with text observations: wanted obs_type of {sorted(texts)}, got {settings.obs_type!r}; "
+            "or take action_type='discrete'"
+        )
+    turns = (settings.max_turns, settings.max_actions_per_turn)
+    if settings.action_type == "discrete" and turns != (None, None):
+        raise ConfigError(
+            f"a discrete action is a turn of its own: wanted max_actions alone, got max_turns={turns[0]} and "
+            f"max_actions_per_turn={turns[1]}"
+        )

@@ -1,17 +1,16 @@
-"""What the tests of agents share: two tiny models, each made once per process, and a quiet transformers."""
+"""What the tests of agents share: two tiny models and a short run, each made once per process."""
 
 import pytest
 import torch
-from transformers.utils import logging
 
+from tests.agents.runs import trained
 from tests.agents.tiny import chatml_tokenizer, save_chat_model
 from tsr_gym.agents.base_model import BaseRecipe, build_base_model
 
 torch.set_num_threads(1)
-logging.disable_progress_bar()
 
 # Enough to be read and sampled from, not enough to play.
-SMALL = BaseRecipe(steps=30, episodes=60, poor_steps=0, band=(0.0, 1.0))
+SMALL = BaseRecipe(steps=30, instances=30, episodes=2, poor_steps=0, validations=8, band=(0.0, 1.0), layers=1)
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +28,14 @@ def chat_model(tmp_path_factory):
 @pytest.fixture(scope="session")
 def base_model(tmp_path_factory):
     """The folder of an embedded base model of Sokoban, hardly trained, which takes the compact prompt."""
-    folder = tmp_path_factory.mktemp("base") / "model"
-    build_base_model("sokoban", folder, SMALL)
+    folder = tmp_path_factory.getbasetemp() / "base-model"
+    if not folder.exists():
+        build_base_model("sokoban", folder, SMALL)
     return folder
+
+
+@pytest.fixture(scope="session")
+def undisturbed(base_model, tmp_path_factory):
+    """The folder of a short run that nobody disturbed."""
+    folder = tmp_path_factory.getbasetemp() / "undisturbed"
+    return folder if folder.exists() else trained(folder, base_model)

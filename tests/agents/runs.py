@@ -1,6 +1,7 @@
 """Short training runs and what of them must repeat: everything but the clock."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from tsr_gym.agents.checkpoint import checkpoints
 from tsr_gym.agents.config import LearnConfig, ModelConfig, RunConfig, SearchConfig, TrainConfig
 from tsr_gym.agents.files import JsonLines
 from tsr_gym.agents.trainer import start_run
+from tsr_gym.cli import main
 
 UPDATES = 5
 FLAGS = {
@@ -111,11 +113,35 @@ def finish(process):
     return process.returncode, out, err
 
 
-def wait_for(process, happened, timeout=60):
-    """Wait until something has happened or the process has ended."""
+def wait_for(runs, happened, timeout=60):
+    """Wait until something has happened or a process runs no more."""
     end = time.monotonic() + timeout
-    while time.monotonic() < end and process.poll() is None and not happened():
+    while time.monotonic() < end and runs() and not happened():
         time.sleep(0.002)
+
+
+# A fork of a server that has everything imported costs a fraction of a new process.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tsr_gym.agents.trainer", "transformers.models.qwen2.modeling_qwen2"])
+
+
+def train_and_kill(args, run, updates, delay):
+    """Run `tsr` in a process of its own and kill it without warning; return whether it was still running.
+
+    Args:
+        args: Of the command.
+        run: Folder of the run.
+        updates: Lines of the log to wait for, counted from the beginning of the run.
+        delay: Seconds to wait after that.
+    """
+    began = boards(run)
+    process = FORKS.Process(target=main, args=(list(map(str, args)),))
+    process.start()
+    wait_for(process.is_alive, lambda: boards(run) > began and lines(run) >= updates)
+    time.sleep(delay)
+    process.kill()
+    process.join()
+    return process.exitcode == -signal.SIGKILL
 
 
 def boards(run):
@@ -123,9 +149,7 @@ def boards(run):
     return len(list((run / "tensorboard").glob("*")))
 
 
-def kill_training(process, run, began, delay):
-    """Kill a process without warning, some time after its training began; return whether it was still running."""
-    wait_for(process, lambda: boards(run) > began)
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    return finish(process)[0] == -signal.SIGKILL
+def lines(run):
+    """Return how many updates a run has logged."""
+    log = run / "metrics.jsonl"
+    return log.read_text().count("\n") if log.exists() else 0

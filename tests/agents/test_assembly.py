@@ -80,7 +80,9 @@ def test_the_engine_stops_where_the_prompt_ends_answers_and_keeps_values_only_wh
 
     def saved(policy, history):
         engine = (
-            Assembly("sokoban", TaskConfig(), ModelConfig(history=history), policy).chat("", temperature=1.0).engine
+            Assembly("sokoban", TaskConfig(), ModelConfig(history=history, max_tokens=8), policy)
+            .chat("", temperature=1.0)
+            .engine
         )
         said = engine.generate([prompt], seeds=[[1]])[0][0].token_ids
         return engine.generate([[*prompt, *said, 8]], seeds=[[1]])[0][0].num_cached

@@ -99,7 +99,7 @@ def test_without_an_oracle_there_are_no_bars():
 
 def test_with_a_search_the_played_episode_counts_and_its_dice_do_not_depend_on_the_instances_seed():
     stage = Stage("frozen_lake", {}, score="FrozenLakeScore")
-    tasks = held_out(120)
+    tasks = held_out(60)
     search = partial(beam, width=1, branching=8, depth=1)
     honest = evaluate(stage, WALKER, tasks=tasks, strategy=search)
     clairvoyant = evaluate(stage, WALKER, tasks=tasks, strategy=search, noise="same")

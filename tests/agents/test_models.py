@@ -16,6 +16,7 @@ from tsr_gym.agents.models import (
     load_policy,
     pick_autocast,
     pick_device,
+    save_policy,
     stop_ids,
 )
 
@@ -39,6 +40,15 @@ def test_a_model_is_loaded_in_full_precision_with_its_tokenizer_and_a_default_ca
     assert policy.card == ModelCard(prompt="paper", history="full", env=None)
     assert policy.tokenizer.decode(policy.tokenizer("Up || √")["input_ids"]) == "Up || √"
     assert not policy.model.training
+
+
+def test_loading_and_saving_draw_no_progress_bars_and_leave_those_of_others(folder, tmp_path, capfd):
+    policy = load_policy(folder, device=CPU)
+    load_critic(folder, device=CPU)
+    save_policy(policy, tmp_path / "copy")
+    assert capfd.readouterr().err == ""
+    policy.model.save_pretrained(tmp_path / "by hand")
+    assert "Writing model shards" in capfd.readouterr().err
 
 
 def test_weights_stored_in_half_precision_are_loaded_in_full(folder):

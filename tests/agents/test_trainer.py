@@ -13,13 +13,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.agents.runs import (
     UPDATES,
-    boards,
     command,
     finish,
-    kill_training,
     records,
     result,
     short_run,
+    train_and_kill,
     train_flags,
     trained,
     wait_for,
@@ -31,12 +30,6 @@ from tsr_gym.agents import trainer as module
 from tsr_gym.agents.checkpoint import checkpoints
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.trainer import resume_run, start_run
-
-
-@pytest.fixture(scope="module")
-def undisturbed(base_model, tmp_path_factory):
-    """The folder of a short run that nobody disturbed."""
-    return trained(tmp_path_factory.mktemp("runs") / "undisturbed", base_model)
 
 
 @pytest.fixture(scope="module")
@@ -131,50 +124,39 @@ def test_another_process_with_another_hash_seed_does_the_same_to_the_last_bit(ex
 
 
 def test_another_seed_does_something_else(expected, base_model, tmp_path):
-    other = result(trained(tmp_path / "run", base_model, run={"seed": 1}))
-    assert other["metrics"] != expected["metrics"]
-    assert other["model/model.safetensors"] != expected["model/model.safetensors"]
+    other = result(trained(tmp_path / "run", base_model, run={"seed": 1, "updates": 1}))
+    assert other["metrics"] != expected["metrics"][:1]
     # The held-out instances are the same all the same.
-    assert [line["optimal"] for line in other["evaluations"]] == [line["optimal"] for line in expected["evaluations"]]
-    assert [line["random"] for line in other["evaluations"]] == [line["random"] for line in expected["evaluations"]]
-
-
-def check_kills(base_model, folder, expected, kills, seed):
-    rng = np.random.default_rng(seed)
-    run, killed = folder / "run", 0
-    for number in range(kills):
-        args = train_flags(run, base_model) if not run.exists() else ["train", "--resume", run]
-        began = boards(run)
-        process = command(*args, hash_seed=str(number + 1))
-        killed += kill_training(process, run, began, rng.uniform(0.0, 0.9))
-    # A run that was never killed would show nothing.
-    assert killed > 0
-    status, _, err = finish(command("train", "--resume", run, hash_seed="77"))
-    assert status == 0, err
-    assert result(run) == expected
+    ours, theirs = other["evaluations"][0], expected["evaluations"][0]
+    assert (ours["random"], ours["optimal"]) == (theirs["random"], theirs["optimal"])
 
 
 def test_a_run_that_is_killed_without_warning_goes_on_to_the_same_end(expected, base_model, tmp_path):
-    check_kills(base_model, tmp_path, expected, kills=2, seed=int.from_bytes(os.urandom(4), "little"))
+    run = tmp_path / "run"
+    # Other moments each time: whatever they are, nothing may change.
+    rng = np.random.default_rng()
+    moments = [(int(rng.integers(UPDATES - 2)), rng.uniform(0, 0.1)) for _ in range(3)]
+    killed = 0
+    for moment in moments:
+        args = train_flags(run, base_model) if not run.exists() else ["train", "--resume", run]
+        killed += train_and_kill(args, run, *moment)
+    assert killed > 0, moments
+    assert resume_run(run).run()
+    assert result(run) == expected, moments
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("search", ["naive", "beam"])
 def test_ten_kills_change_nothing_either(base_model, tmp_path, search):
-    changes = {"search": {"search": search}, "run": {"updates": 12, "checkpoint_every": 1}}
+    changes = {"search": {"search": search}, "run": {"updates": 40, "checkpoint_every": 1}}
     whole = result(trained(tmp_path / "whole", base_model, **changes))
-    more = {"--search": search, "--updates": 12, "--checkpoint-every": 1}
-    rng = np.random.default_rng(8)
-    run, killed = tmp_path / "run", 0
-    for number in range(40):
-        if killed == 10:
-            break
-        args = train_flags(run, base_model, **more) if not run.exists() else ["train", "--resume", run]
-        process = command(*args, hash_seed=str(number))
-        killed += kill_training(process, run, boards(run), rng.uniform(0.0, 0.6))
-    assert killed == 10
-    assert finish(command("train", "--resume", run))[0] == 0
-    assert result(run) == whole
+    run = tmp_path / "run"
+    first = train_flags(run, base_model, **{"--search": search, "--updates": 40, "--checkpoint-every": 1})
+    delays = np.random.default_rng().uniform(0, 0.3, size=10)
+    for delay in delays:
+        assert train_and_kill(["train", "--resume", run] if run.exists() else first, run, 0, delay), delays
+    assert finish(command("train", "--resume", run, hash_seed="77"))[0] == 0
+    assert result(run) == whole, delays
 
 
 class Killed(BaseException):
@@ -218,9 +200,8 @@ def check_kill_at(monkeypatch, base_model, folder, expected, number):
     return True
 
 
-# The first checkpoint's files, the moment its folder appears, the run's folder, the first evaluation, updates, an
-# evaluation, trees, a later checkpoint.
-@pytest.mark.parametrize("number", [3, 12, 13, 15, 18, 20, 22, 34])
+# Before the run's folder is there, at the first evaluation, at an update, at an evaluation, at a later checkpoint.
+@pytest.mark.parametrize("number", [12, 15, 18, 22, 34])
 def test_a_kill_at_any_touch_of_the_disk_changes_nothing(monkeypatch, base_model, tmp_path, expected, number):
     assert check_kill_at(monkeypatch, base_model, tmp_path / "run", expected, number)
 
@@ -236,7 +217,7 @@ def test_a_kill_at_every_touch_of_the_disk_changes_nothing(monkeypatch, base_mod
 def test_ctrl_c_finishes_the_update_writes_a_checkpoint_and_exits_with_130(base_model, tmp_path):
     run = tmp_path / "run"
     process = command(*train_flags(run, base_model, **{"--checkpoint-every": 100, "--updates": 50}))
-    wait_for(process, lambda: (run / "metrics.jsonl").exists())
+    wait_for(lambda: process.poll() is None, (run / "metrics.jsonl").exists)
     process.send_signal(signal.SIGINT)
     status, out, err = finish(process)
     done = len(records(run))
@@ -438,7 +419,7 @@ def test_where_only_training_outgrows_the_model_what_came_before_is_kept(base_mo
 
 
 def test_a_run_can_match_the_tokens_of_another(base_model, tmp_path):
-    beam = trained(tmp_path / "beam", base_model, search={"search": "beam"}, run={"updates": 2})
+    beam = trained(tmp_path / "beam", base_model, search={"search": "beam", "width": 1}, run={"updates": 2})
     matched = trained(tmp_path / "matched", base_model, search={"match_tokens": beam}, run={"updates": 2})
     theirs, ours = records(beam), records(matched)
     assert [line["groups"] for line in theirs] == [2, 2]
@@ -525,10 +506,7 @@ def test_a_run_of_no_updates_only_evaluates(base_model, tmp_path):
     ids=str,
 )
 def test_every_search_trains_and_repeats(base_model, tmp_path, search):
-    runs = [
-        result(trained(tmp_path / name, base_model, search=search, run={"updates": 2, "checkpoint_every": 1}))
-        for name in ("one", "two")
-    ]
+    runs = [result(trained(tmp_path / name, base_model, search=search, run={"updates": 1})) for name in ("one", "two")]
     assert runs[0] == runs[1]
     assert all(line["trajectories"] == 6 and line["groups"] == 2 for line in runs[0]["metrics"])
     assert all(line["sampled_tokens"] > 6 * line["response_length"] for line in runs[0]["metrics"])

@@ -5,7 +5,7 @@ import pytest
 
 from tests.tsr_gym.own_process import run_python
 from tsr_gym.optional import load
-from tsr_gym.registration import ENTRY_POINTS, SHORT_NAMES, env_id, register_envs
+from tsr_gym.registration import ENTRY_POINTS, SHORT_NAMES, VECTOR_ENTRY_POINTS, env_id, register_envs
 
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)
@@ -21,6 +21,12 @@ def test_every_id_has_an_entry_point_and_no_time_limit(name):
     assert spec.entry_point == ENTRY_POINTS[name]
     # Turn limits live in the environment's state, so a TimeLimit would count a second time.
     assert spec.max_episode_steps is None
+
+
+@pytest.mark.parametrize("name", VECTOR_ENTRY_POINTS)
+def test_a_vector_entry_point_makes_batches(name):
+    assert gym.spec(name).vector_entry_point == VECTOR_ENTRY_POINTS[name]
+    assert gym.make_vec(name, num_envs=2).reset(seed=1)[0].shape[0] == 2
 
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command: Callable[[list[str]], int] = _callable(load(COMMANDS[args[0]][0]))
         return command(args[1:])
-    except TsrGymError as error:
+    except (TsrGymError, OSError) as error:
         print(f"tsr {args[0]}: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:

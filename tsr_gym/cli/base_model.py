@@ -13,7 +13,7 @@ def main(args: list[str]) -> int:
     """Build the model and say how it plays."""
     require("torch", "agents")
     require("transformers", "agents")
-    recipe: Any = load("tsr_gym.agents.base_model:BaseRecipe")
+    recipe_kind: Any = load("tsr_gym.agents.base_model:BaseRecipe")
 
     @dataclass(frozen=True)
     class BaseModelArgs:
@@ -23,7 +23,7 @@ def main(args: list[str]) -> int:
         """Gymnasium id, or a short name such as sokoban."""
         out: Path
         """Folder of the model, in Hugging Face form; it must not exist."""
-        recipe: recipe = field(default_factory=recipe)
+        recipe: recipe_kind = field(default_factory=recipe_kind)
 
     chosen = tyro.cli(BaseModelArgs, args=args, prog="tsr base-model", config=(tyro.conf.OmitArgPrefixes,))
     build: Any = load("tsr_gym.agents.base_model:build_base_model")

@@ -80,9 +80,8 @@ def _run(trainer: Any, signals: "_Signals") -> bool:
             if kind == "update":
                 bar.update(task, completed=record["step"], description=_line(record))
             if kind == "evaluation" or (not console.is_terminal and record["step"] % 10 == 0):
-                bar.console.print(
-                    _evaluation(record) if kind == "evaluation" else f"update {record['step']}: {_line(record)}"
-                )
+                text = _evaluation(record) if kind == "evaluation" else f"update {record['step']}: {_line(record)}"
+                bar.console.print(text, soft_wrap=True)
 
         return bool(trainer.run(watch=watch, stop=lambda: signals.asked))
 

@@ -1,67 +1,23 @@
-"""The FrozenLake environment: rules, maps and words put together."""
+"""The FrozenLake environment in words: rules, maps and text put together."""
 
-from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
-from gymnasium.utils import seeding
+from gymnasium.core import RenderFrame
 
-from tsr_gym import ConfigError, GenerationFailed, Limits, Step, TextEnv
-from tsr_gym.codec import encode
+from tsr_gym import Limits, Step, TextEnv
 from tsr_gym_envs.frozen_lake import optimal
-from tsr_gym_envs.frozen_lake.maps import GENERATORS, check_map_settings, draw_ragen_map, gymnasium_map
+from tsr_gym_envs.frozen_lake.arrays import TILES, tile_codes
+from tsr_gym_envs.frozen_lake.discrete_env import FrozenLakeDiscreteEnv
+from tsr_gym_envs.frozen_lake.lakes import Lakes
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS
-from tsr_gym_envs.frozen_lake.rules import ACTIONS, DEFAULT_SUCCESS_RATE, MAPS, FrozenLakeState, Ice, check_map, moves
-from tsr_gym_envs.settings import settings_from
-from tsr_gym_envs.split import SPLITS, in_split
-from tsr_gym_envs.symmetry import symmetries
+from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState, Ice, moves, state_key
+from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, make_settings
+from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
 _NUMBERS = {name.lower(): number for number, name in enumerate(ACTIONS)}
 _IMPOSSIBLE = {"action_is_valid": False}
-MAX_DRAWS = 10_000
-
-# What TSR's paper states, and what the code that its authors released does.
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "tsr-code": {"obs_type": "grid_coord", "p": 0.9, "success_rate": 0.8, "max_actions_per_turn": 2},
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenLakeSettings:
-    """What decides the maps, the ice, the limits and the words of a `FrozenLakeEnv`; see its documentation."""
-
-    preset: str = "paper"
-    obs_type: str = "grid"
-    desc: tuple[str, ...] | None = None
-    map_name: str | None = None
-    generator: str = "ragen"
-    size: int = 4
-    p: float = 0.8
-    noise: str = "separate"
-    is_slippery: bool = True
-    success_rate: float = DEFAULT_SUCCESS_RATE
-    reward_schedule: tuple[float, float, float] = (1.0, 0.0, 0.0)
-    split: str = "all"
-    max_turns: int | None = 5
-    max_actions_per_turn: int | None = 5
-    max_actions: int | None = 10
-
-    def __post_init__(self) -> None:
-        for name, value, known in (
-            ("obs_type", self.obs_type, OBSERVATIONS),
-            ("generator", self.generator, GENERATORS),
-            ("noise", self.noise, ("separate", "shared")),
-            ("split", self.split, SPLITS),
-        ):
-            if value not in known:
-                raise ConfigError(f"wanted {name} of {sorted(known)}, got {value!r}")
-        if self.map_name is not None and self.map_name not in MAPS:
-            raise ConfigError(f"wanted map_name of {sorted(MAPS)}, got {self.map_name!r}")
-        if self.desc is not None and self.map_name is not None:
-            raise ConfigError("wanted desc or map_name, got both")
-        if self.desc is None and self.map_name is None:
-            check_map_settings(self.size, self.p)
 
 
 class FrozenLakeEnv(TextEnv[FrozenLakeState]):
@@ -73,15 +29,20 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
 
     ## Action Space
     Text: ``Left``, ``Down``, ``Right``, ``Up``, in any case, several in a turn joined by ``||``. Words that mean
-    nothing are dropped, the rest of the turn is carried out; a turn ends where the episode does.
+    nothing are dropped, the rest of the turn is carried out; a turn ends where the episode does. With
+    ``action_type="discrete"``, the numbers 0 to 3 in the same order, which is Gymnasium's, one a step.
 
     ## Observation Space
     Text, by `obs_type`: ``grid`` (``P`` player, ``_`` ice, ``O`` hole, ``G`` goal, ``X`` player in a hole, ``√`` player
-    on the goal), ``coord`` (row and column), ``grid_coord`` (both), ``compact`` (for very small models).
+    on the goal), ``coord`` (row and column), ``grid_coord`` (both), ``compact`` (for very small models). Where actions
+    are discrete also ``discrete`` (the number of the player's cell, as in Gymnasium) and arrays of uint8: ``array``
+    (`[H, W]` codes: 0 ice, 1 hole, 2 goal, 3 player, 4 player in a hole, 5 player on the goal), ``onehot`` (`[6, H, W]`
+    planes of these codes), ``rgb`` (`[8 H, 8 W, 3]` pixels).
 
     ## Starting State
-    A start cell of a map from the generator, from `desc`, or from `map_name`; or of
-    ``reset(options={"desc": [...]})``.
+    A start cell of a map from the generator, from `desc`, or from `map_name`. `num_levels` allows only the maps of the
+    seeds 0, 1, ... For one episode, ``reset(options={"desc": [...]})`` gives a map and
+    ``reset(options={"number": n})`` the generator's map for the seed n.
 
     ## Rewards
     `reward_schedule`: 1 for the goal, 0 for a hole, 0 for any other cell.
@@ -91,19 +52,27 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
 
     ## Information
     As every `TextEnv`: ``action_is_valid``, ``action_is_effective``, ``executed``, ``success``, ``turns_left``,
-    ``actions_left``.
+    ``actions_left``, and ``prob``, the chance of what happened; where actions are discrete, ``action_is_effective``,
+    ``success``, ``actions_left`` and ``prob``.
 
     ## Arguments
     | keyword | default (preset ``paper``) | ``tsr-code`` |
     |---|---|---|
-    | `obs_type` | ``grid`` | ``grid_coord`` |
+    | `obs_type` | ``grid``; ``array`` where actions are discrete | ``grid_coord`` |
+    | `action_type` | ``text``; ``discrete`` where `obs_type` is an array or ``discrete`` | same |
     | `max_turns`, `max_actions_per_turn`, `max_actions` | 5, 5, 10 | 5, 2, 10 |
+    | the same where actions are discrete | None, None, 100 | same |
     | `is_slippery`, `success_rate` | True, 1/3 | True, 0.8 |
     | `size`, `p`, `generator` | 4, 0.8, ``ragen`` (or ``gymnasium``) | 4, 0.9, ``ragen`` |
     | `desc`, `map_name` | None: generated maps | same |
+    | `num_levels` | None: as many maps as there are | same |
     | `noise` | ``separate``: the map and the ice draw from different streams; ``shared``: as RAGEN | same |
     | `split` | ``all``; ``train``, ``valid`` or ``test`` never share a map up to symmetry | same |
     | `reward_schedule` | (1, 0, 0) | same |
+    | `render_mode` | None, ``ansi``, ``rgb_array`` (32 pixels a cell) or ``human`` (needs pygame) | same |
+
+    ``gym.make_vec("tsr/FrozenLake-v0", num_envs=N)`` takes the same keywords and plays N of them in compiled code, with
+    snapshots of its own; see `tsr_gym_envs.frozen_lake.vector_env`.
 
     TSR's reported success of 60.7 % lies above the best possible 47.7 % of the setting that its paper states; see
     `tsr_gym_envs.frozen_lake.optimal`.
@@ -113,6 +82,7 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
     """
 
     actions = ACTIONS
+    metadata = RENDERING
     instructions = (
         "You are crossing a frozen lake: reach the goal and keep out of the holes. The ice may be slippery and carry "
         "you to the side of the direction that you chose. On the grid, P is you, _ ice, O a hole, G the goal, X you in "
@@ -121,44 +91,19 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         "<answer>Right || Up</answer>. Reaching the goal earns 1."
     )
 
-    def __init__(self, settings: FrozenLakeSettings = FrozenLakeSettings(), *, render_mode: str | None = None) -> None:
+    def __init__(self, settings: FrozenLakeSettings, *, render_mode: str | None = None) -> None:
         limits = Limits(settings.max_turns, settings.max_actions_per_turn, settings.max_actions)
         super().__init__(settings, limits=limits, render_mode=render_mode)
         self.settings = settings
         self.draws_noise = settings.is_slippery
         self._describe = OBSERVATIONS[settings.obs_type]
-        self._ice = Ice(settings.success_rate if settings.is_slippery else 1.0, settings.reward_schedule)
-        desc = settings.desc if settings.map_name is None else MAPS[settings.map_name]
-        self._desc = None if desc is None else check_map(desc)
+        self._ice = settings.ice
+        self._lakes = Lakes(settings)
         self._has_optimum = optimal.is_feasible(limits.max_actions, limits.max_turns, limits.max_actions_per_turn)
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> FrozenLakeState:
-        """Return a start on a map: the one in the options, the given one, or a generated one."""
-        if unknown := sorted(set(options) - {"desc"}):
-            raise ConfigError(f"wanted reset options among ['desc'], got {unknown}")
-        desc = check_map(tuple(options["desc"])) if "desc" in options else self._desc or self._draw_map(rng)
-        starts = [cell for cell, letter in enumerate("".join(desc)) if letter == "S"]
-        # Gymnasium draws one number for the start, also where there is only one.
-        return FrozenLakeState(desc, starts[int(rng.random() * len(starts))])
-
-    def _draw_map(self, rng: np.random.Generator) -> tuple[str, ...]:
-        settings = self.settings
-        if settings.noise == "shared":
-            # RAGEN seeds the map and the ice alike: draw the map from a twin and leave the stream where it is.
-            source = np.random.Generator(np.random.PCG64())
-            source.bit_generator.state = rng.bit_generator.state
-        else:
-            source = seeding.np_random(int(rng.integers(2**63)))[0]
-        for _ in range(MAX_DRAWS):
-            if settings.generator == "ragen":
-                desc = tuple(draw_ragen_map(source, settings.size, settings.p))
-            else:
-                desc = tuple(gymnasium_map(int(source.integers(2**31)), settings.size, settings.p))
-            if in_split("\n".join(min(symmetries(desc))).encode(), settings.split):
-                return desc
-        raise GenerationFailed(
-            f"no map of split {settings.split!r} in {MAX_DRAWS} draws: widen the settings {settings}"
-        )
+        """Return a start, on the map that the options give or number, or else one that is drawn."""
+        return self._lakes.start(rng, options)
 
     def transition(self, state: FrozenLakeState, action: str, rng: np.random.Generator) -> Step:
         """Return where one named action leads on this ice."""
@@ -175,11 +120,15 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
 
     def state_key(self, state: FrozenLakeState) -> bytes:
         """Return the bytes of map and position; a start cell counts as ice, which it is once the episode runs."""
-        return encode(("\n".join(state.desc).replace("S", "F"), state.position))
+        return state_key(state)
 
     def is_success(self, state: FrozenLakeState) -> bool:
         """Return whether the player stands on a goal."""
         return state.cell == "G"
+
+    def render(self) -> RenderFrame | list[RenderFrame] | None:
+        """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""
+        return picture(tile_codes(self.state), TILES, ZOOM) if self.render_mode == "rgb_array" else super().render()
 
     def optimal_turn(self, state: FrozenLakeState, turns_left: int | None, actions_left: int | None) -> str | None:
         """Return the turn with the best chance of success within the limits; None where that is not worked out.
@@ -219,16 +168,19 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         )
 
 
-def make(preset: str = "paper", render_mode: str | None = None, **settings: Any) -> FrozenLakeEnv:
+def make(preset: str = "paper", render_mode: str | None = None, **settings: Any) -> gym.Env[Any, Any]:
     """Make the environment behind ``gym.make("tsr/FrozenLake-v0", ...)``.
 
     Args:
         preset: ``"paper"`` or ``"tsr-code"``.
-        render_mode: ``"ansi"`` or None.
+        render_mode: ``"ansi"``, ``"rgb_array"``, ``"human"`` or None.
         settings: Fields of `FrozenLakeSettings`; they win over the preset.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
         InvalidLevel: The map is malformed.
+        MissingExtra: A window needs pygame.
     """
-    return FrozenLakeEnv(settings_from(FrozenLakeSettings, PRESETS, preset, settings), render_mode=render_mode)
+    chosen = make_settings(preset, settings)
+    make_env = FrozenLakeDiscreteEnv if chosen.action_type == "discrete" else FrozenLakeEnv
+    return with_window(lambda mode: make_env(chosen, render_mode=mode), render_mode)

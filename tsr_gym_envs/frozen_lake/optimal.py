@@ -40,7 +40,7 @@ def success_ceiling(
     1.0
     """
     rows = check_map(tuple(desc))
-    values = _values(rows, Ice(success_rate), max_actions, max_turns, max_actions_per_turn)
+    values = _values(rows, Ice(success_rate), _longest(max_actions, max_turns, max_actions_per_turn))
     return float(values.value(max_turns, max_actions)[_starts(rows)].mean())
 
 
@@ -70,7 +70,7 @@ def optimal_turn(
     max_actions_per_turn: int | None,
 ) -> tuple[str, ...]:
     """Return the names of a best turn's actions; without a limit of turns, a single action."""
-    values = _values(desc, ice, actions_left, turns_left, max_actions_per_turn)
+    values = _values(desc, ice, _longest(actions_left, turns_left, max_actions_per_turn))
     return tuple(ACTIONS[action] for action in values.best(turns_left, actions_left, position))
 
 
@@ -87,12 +87,17 @@ def _longest(max_actions: int, max_turns: int | None, max_actions_per_turn: int 
 class _Values:
     """Success probabilities by turns left, actions left and cell, filled in as they are asked for."""
 
-    alive: list[Array]  # per sequence length: [sequence, from, to], the chance to be on open ice
-    goal: list[Array]  # per sequence length: [sequence, from], the chance to have arrived
+    alive: Array  # [action, from, to], the chance to be on open ice
+    goal: Array  # [action, from], the chance to have arrived
+    longest: int  # actions in a turn
     known: dict[tuple[int | None, int], Array]
 
     def value(self, turns: int | None, actions: int) -> Array:
         """Return the best success probability of every cell."""
+        if turns is not None:
+            # Turns without actions, and actions without turns, are of no use.
+            turns = min(turns, actions)
+            actions = min(actions, turns * self.longest)
         if (turns, actions) not in self.known:
             self.known[turns, actions] = self._options(turns, actions).max(axis=0)
         return self.known[turns, actions]
@@ -103,9 +108,10 @@ class _Values:
         Without that, a demonstration on ice that is not slippery would dawdle as long as the limits allow.
         """
         wanted = self.value(turns, actions)[cell] - 1e-12
-        actions = next(fewer for fewer in range(actions + 1) if self.value(turns, fewer)[cell] >= wanted)
-        if turns is not None:
-            turns = next(fewer for fewer in range(turns + 1) if self.value(fewer, actions)[cell] >= wanted)
+        while actions > 0 and self.value(turns, actions - 1)[cell] >= wanted:
+            actions -= 1
+        while turns and self.value(turns - 1, actions)[cell] >= wanted:
+            turns -= 1
         options = self._options(turns, actions)[:, cell]
         number = int(np.argmax(options > options.max() - 1e-12))
         length = 1
@@ -115,33 +121,27 @@ class _Values:
         return tuple(number // 4**power % 4 for power in reversed(range(length)))
 
     def _options(self, turns: int | None, actions: int) -> Array:
-        cells = self.goal[0].shape[1]
+        """Return the success probability of every sequence of actions that the next turn may hold, from every cell."""
+        cells = self.goal.shape[1]
         if actions <= 0 or turns == 0:
             return np.zeros((4, cells))
         options = []
-        for length in range(1, min(len(self.goal), actions) + 1):
-            later = self.value(None if turns is None else turns - 1, actions - length)
-            options.append(self.goal[length - 1] + self.alive[length - 1] @ later)
+        for length in range(1, min(self.longest, actions) + 1):
+            # Backwards through the turn: each pass puts every action before every sequence so far.
+            values = self.value(None if turns is None else turns - 1, actions - length)[None]
+            for _ in range(length):
+                values = (self.goal[:, None] + values @ self.alive.transpose(0, 2, 1)).reshape(-1, cells)
+            options.append(values)
         return np.concatenate(options)
 
 
 @lru_cache(maxsize=256)
-def _values(
-    desc: tuple[str, ...], ice: Ice, max_actions: int, max_turns: int | None, max_actions_per_turn: int | None
-) -> _Values:
-    longest = _longest(max_actions, max_turns, max_actions_per_turn)
+def _values(desc: tuple[str, ...], ice: Ice, longest: int) -> _Values:
     if 4**longest > MAX_SEQUENCES:
         raise ConfigError(
             f"wanted at most 6 actions in a turn for the exact optimum, got {longest}: set max_actions_per_turn"
         )
-    alive, goal = _dynamics(desc, ice)
-    alives, goals = [alive], [goal]
-    cells = goal.shape[1]
-    for _ in range(longest - 1):
-        before, arrived = alives[-1][:, None], goals[-1][:, None]
-        alives.append((before @ alive).reshape(-1, cells, cells))
-        goals.append((arrived + (before @ goal[..., None])[..., 0]).reshape(-1, cells))
-    return _Values(alives, goals, {})
+    return _Values(*_dynamics(desc, ice), longest, {})
 
 
 def _dynamics(desc: tuple[str, ...], ice: Ice) -> tuple[Array, Array]:

@@ -7,10 +7,11 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tsr_gym import ConfigError, InvalidLevel
+from tsr_gym.codec import encode
 
-# Gymnasium's numbering.
+# Gymnasium's numbering, and the rows and columns that each goes.
 ACTIONS = ("Left", "Down", "Right", "Up")
-_STEPS = ((0, -1), (1, 0), (0, 1), (-1, 0))
+STEPS = ((0, -1), (1, 0), (0, 1), (-1, 0))
 DEFAULT_SUCCESS_RATE = 1 / 3
 MAPS = {
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
@@ -55,6 +56,11 @@ class FrozenLakeState(NamedTuple):
         """The letter under the player."""
         columns = len(self.desc[0])
         return self.desc[self.position // columns][self.position % columns]
+
+
+def state_key(state: FrozenLakeState) -> bytes:
+    """Return the bytes of map and position; a start cell counts as ice, which it is once the episode runs."""
+    return encode(("\n".join(state.desc).replace("S", "F"), state.position))
 
 
 def check_map(desc: tuple[str, ...]) -> tuple[str, ...]:
@@ -115,7 +121,7 @@ def _outcomes(
         return [(1.0, cell, 0, True)]
     outcomes = []
     for direction in ((action - 1) % 4, action, (action + 1) % 4) if is_slippery else (action,):
-        down, right = _STEPS[direction]
+        down, right = STEPS[direction]
         to_row, to_column = min(max(row + down, 0), rows - 1), min(max(column + right, 0), columns - 1)
         letter = desc[to_row][to_column]
         reward = ice.rewards[0 if letter == "G" else 1 if letter == "H" else 2]

@@ -4,7 +4,7 @@ A plan is an array `[3, K + 1]` for K boxes and K goals: the boxes' prices, the 
 (K where there is none). The last column is free for use.
 """
 
-from tsr_gym_envs.sokoban.compiled import Bytes, Ints, Longs, njit
+from tsr_gym_envs.compiled import Bytes, Ints, Longs, njit
 
 
 @njit

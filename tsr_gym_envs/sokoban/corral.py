@@ -7,7 +7,7 @@ once, then making it at once costs no push more than making it later: all other 
 
 import numpy as np
 
-from tsr_gym_envs.sokoban.compiled import Bytes, Flags, Ints, Longs, njit
+from tsr_gym_envs.compiled import Bytes, Flags, Ints, Longs, njit
 from tsr_gym_envs.sokoban.deadlock_rules import touched_side
 
 # What a cell is to a corral.

@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from tsr_gym.errors import InvalidLevel
+from tsr_gym_envs.compiled import Bytes, Flags, Ints, Longs, njit
 from tsr_gym_envs.sokoban.assignment import match_boxes
-from tsr_gym_envs.sokoban.compiled import Bytes, Flags, Ints, Longs, njit
 from tsr_gym_envs.sokoban.rules import Level, SokobanState
 from tsr_gym_envs.sokoban.tables import UNREACHABLE, flood, level_tables, nearest_goal
 

@@ -1,63 +1,26 @@
-"""The Sokoban environment: rules, rooms and words put together."""
+"""The Sokoban environment in words: rules, rooms and text put together."""
 
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
+from gymnasium.core import RenderFrame
 
-from tsr_gym import ConfigError, GenerationFailed, Limits, Step, TextEnv
-from tsr_gym.codec import encode
+from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.state_env import new_tuple
-from tsr_gym_envs.settings import settings_from
 from tsr_gym_envs.sokoban import oracle
-from tsr_gym_envs.sokoban.generate import check_room_settings, draw_room
-from tsr_gym_envs.sokoban.levels import LevelFiles, parse_level
+from tsr_gym_envs.sokoban.arrays import TILES, tile_codes
+from tsr_gym_envs.sokoban.discrete_env import SokobanDiscreteEnv
 from tsr_gym_envs.sokoban.observation import OBSERVATIONS
-from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, push, reward_of
-from tsr_gym_envs.sokoban.symmetry import canonical_form
-from tsr_gym_envs.split import SPLITS, in_split
+from tsr_gym_envs.sokoban.plan import dead_end, shortest_plan
+from tsr_gym_envs.sokoban.rooms import Rooms
+from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, push, reward_of, state_key
+from tsr_gym_envs.sokoban.settings import SokobanSettings, make_settings
+from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
 _NUMBERS = {word: number for number, name in enumerate(ACTIONS) for word in (name, name.lower())}
 _IMPOSSIBLE = {"action_is_valid": False}
 _POSSIBLE: dict[str, Any] = {}
-MAX_DRAWS = 10_000
-
-# What TSR's paper states, and what the code that its authors released does.
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "tsr-code": {"obs_type": "grid_coord", "max_actions_per_turn": 2},
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SokobanSettings:
-    """What decides the rooms, the rewards, the limits and the words of a `SokobanEnv`; see its documentation."""
-
-    preset: str = "paper"
-    obs_type: str = "grid"
-    dim: tuple[int, int] = (6, 6)
-    num_boxes: int = 1
-    solution_length: tuple[int, int] = (1, 10)
-    split: str = "all"
-    level: str | None = None
-    levels: str | None = None
-    reward_step: float = -0.1
-    reward_box: float = 1.0
-    reward_done: float = 10.0
-    max_turns: int | None = 5
-    max_actions_per_turn: int | None = 5
-    max_actions: int | None = 10
-
-    def __post_init__(self) -> None:
-        if self.obs_type not in OBSERVATIONS:
-            raise ConfigError(f"wanted obs_type of {sorted(OBSERVATIONS)}, got {self.obs_type!r}")
-        if self.level is not None and self.levels is not None:
-            raise ConfigError("wanted level or levels, got both")
-        if self.levels is None and self.split not in SPLITS:
-            raise ConfigError(f"wanted split of {sorted(SPLITS)}, got {self.split!r}")
-        if self.level is None and self.levels is None:
-            check_room_settings(self.dim, self.num_boxes, self.solution_length)
 
 
 class SokobanEnv(TextEnv[SokobanState]):
@@ -70,16 +33,22 @@ class SokobanEnv(TextEnv[SokobanState]):
     ## Action Space
     Text: ``Up``, ``Down``, ``Left``, ``Right``, in any case, several in a turn joined by ``||``. A direction moves the
     player, pushes a box that has free floor behind it, or does nothing (and still counts and pays the step reward).
-    Words that mean nothing are dropped, the rest of the turn is carried out.
+    Words that mean nothing are dropped, the rest of the turn is carried out. With ``action_type="discrete"``, the
+    numbers 0 to 3 in the same order, one a step.
 
     ## Observation Space
     Text, by `obs_type`: ``grid`` (rows of ``#`` wall, ``_`` floor, ``O`` goal, ``X`` box, ``√`` box on goal, ``P``
     player, ``S`` player on goal), ``coord`` (row and column of every piece), ``grid_coord`` (both), ``compact`` (for
-    very small models).
+    very small models). Where actions are discrete also arrays of uint8: ``array`` (`[H, W]` codes: 0 wall, 1 floor, 2
+    goal, 3 box on goal, 4 box, 5 player, 6 player on goal), ``onehot`` (`[7, H, W]` planes of these codes), ``rgb``
+    (`[8 H, 8 W, 3]` pixels). Boards have the size `dim` or that of the largest level; `shape` pads them with wall.
 
     ## Starting State
-    A room from the generator; from `levels`, a file or folder of XSB or Boxoban levels; or the one `level`. The same
-    three can be chosen for one episode by ``reset(options={"level": XSB_TEXT})``.
+    A room from the generator; from `levels`, a file or folder of XSB or Boxoban levels; or the one `level`. With the
+    generators ``ragen`` and ``gym-sokoban``, ``reset(seed=s)`` leads to the very room that is published for the seed s;
+    if `split` leaves that out, to the first room inside that ``numpy.random.default_rng(s)`` leads to. `num_levels`
+    allows only the rooms of the seeds 0, 1, ... or the first levels of the files. For one episode,
+    ``reset(options={"level": XSB_TEXT})`` gives a board and ``reset(options={"number": n})`` the room number n.
 
     ## Rewards
     -0.1 per action; +1 for a box pushed onto a goal, -1 off it; +10 when all boxes are on goals (TSR D.1). Each is a
@@ -90,23 +59,35 @@ class SokobanEnv(TextEnv[SokobanState]):
 
     ## Information
     As every `TextEnv`: ``action_is_valid``, ``action_is_effective``, ``executed``, ``success``, ``turns_left``,
-    ``actions_left``.
+    ``actions_left``; where actions are discrete, ``action_is_effective``, ``success`` and ``actions_left``.
 
     ## Arguments
     | keyword | default (preset ``paper``) | ``tsr-code`` |
     |---|---|---|
-    | `obs_type` | ``grid`` | ``grid_coord`` |
+    | `obs_type` | ``grid``; ``array`` where actions are discrete | ``grid_coord`` |
+    | `action_type` | ``text``; ``discrete`` where `obs_type` is an array | same |
     | `max_turns`, `max_actions_per_turn`, `max_actions` | 5, 5, 10 | 5, 2, 10 |
-    | `dim`, `num_boxes`, `solution_length` | (6, 6), 1, (1, 10) | same |
+    | the same where actions are discrete | None, None, 120 | same |
+    | `generator` | ``native``, ``ragen`` or ``gym-sokoban`` | same |
+    | `dim`, `num_boxes` | (6, 6), 1 | same |
+    | `solution_length` | (1, 10); only of native rooms | same |
+    | `search_depth` | 300; only of RAGEN's rooms | same |
     | `split` | ``all``; ``train``, ``valid`` or ``test`` never share a room up to symmetry and translation | same |
     | `level`, `levels` | None: generated rooms | same |
+    | `num_levels` | None: as many rooms as there are | same |
+    | `shape` | None: the size of the largest room; only where actions are discrete | same |
     | `reward_step`, `reward_box`, `reward_done` | -0.1, 1, 10 | same |
+    | `render_mode` | None, ``ansi``, ``rgb_array`` (32 pixels a cell) or ``human`` (needs pygame) | same |
+
+    ``gym.make_vec("tsr/Sokoban-v0", num_envs=N)`` takes the same keywords and plays N of them in compiled code, with
+    snapshots of its own; see `tsr_gym_envs.sokoban.vector_env`.
 
     ## Version History
     v0: first version.
     """
 
     actions = ACTIONS
+    metadata = RENDERING
     instructions = (
         "You are solving a Sokoban puzzle: push every box onto a target. You can push boxes but not pull them, and one "
         "at a time, so keep boxes out of corners. On the grid, # is a wall, _ floor, O a target, X a box, √ a box on a "
@@ -116,40 +97,21 @@ class SokobanEnv(TextEnv[SokobanState]):
     )
     draws_noise = False
 
-    def __init__(self, settings: SokobanSettings = SokobanSettings(), *, render_mode: str | None = None) -> None:
+    def __init__(self, settings: SokobanSettings, *, render_mode: str | None = None) -> None:
         limits = Limits(settings.max_turns, settings.max_actions_per_turn, settings.max_actions)
         super().__init__(settings, limits=limits, render_mode=render_mode)
         self.settings = settings
         self._describe = OBSERVATIONS[settings.obs_type]
         self._rewards = Rewards(settings.reward_step, settings.reward_box, settings.reward_done)
-        self._files = None if settings.levels is None else _level_files(settings.levels, settings.split)
-        self._level = None if settings.level is None else parse_level(settings.level)
+        self._rooms = Rooms(settings)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start an episode."""
+        return super().reset(seed=seed, options=self._rooms.options_of(seed, options))
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> SokobanState:
-        """Return a room: the one in the options, the given one, one from the files, or a generated one."""
-        unknown = sorted(set(options) - {"level"})
-        if unknown:
-            raise ConfigError(f"wanted reset options among ['level'], got {unknown}")
-        if "level" in options:
-            return parse_level(options["level"])
-        if self._level is not None:
-            return self._level
-        if self._files is not None:
-            levels = self._files.read(int(rng.integers(len(self._files.files))))
-            return levels[rng.integers(len(levels))]
-        return self._draw(rng)
-
-    def _draw(self, rng: np.random.Generator) -> SokobanState:
-        settings = self.settings
-        for _ in range(MAX_DRAWS):
-            state = draw_room(
-                rng, dim=settings.dim, num_boxes=settings.num_boxes, solution_length=settings.solution_length
-            )
-            if in_split(self.state_key(canonical_form(state)), settings.split):
-                return state
-        raise GenerationFailed(
-            f"no room of split {settings.split!r} in {MAX_DRAWS} draws: widen the settings {settings}"
-        )
+        """Return a room: the one that the options give or number, or else one that is drawn."""
+        return self._rooms.start(rng, options)
 
     def transition(self, state: SokobanState, action: str, rng: np.random.Generator) -> Step:
         """Return what one named action does."""
@@ -169,20 +131,28 @@ class SokobanEnv(TextEnv[SokobanState]):
 
     def state_key(self, state: SokobanState) -> bytes:
         """Return the bytes of walls, goals, boxes and player."""
-        level, boxes, player = state
-        return encode((level.height, level.width, level.walls, level.goals, boxes, player))
+        return state_key(state)
 
     def is_success(self, state: SokobanState) -> bool:
         """Return whether all boxes stand on goals."""
         level, boxes, _ = state
         return boxes == level.goals
 
+    def render(self) -> RenderFrame | list[RenderFrame] | None:
+        """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""
+        if self.render_mode != "rgb_array":
+            return super().render()
+        level = self.state.level
+        return picture(tile_codes(self.state, (level.height, level.width)), TILES, ZOOM)
+
     def optimal_turn(self, state: SokobanState, turns_left: int | None, actions_left: int | None) -> str | None:
-        """Return the next actions of a shortest solution; None where there is none or the board is too large."""
-        if oracle.distance_table(state.level) is None:
-            return None
-        plan = oracle.shortest_solution(state)
+        """Return the next actions of a shortest plan; None where there is none or it was not found."""
+        plan = shortest_plan(state)
         return " || ".join(ACTIONS[action] for action in plan[: self.limits.max_actions_per_turn]) if plan else None
+
+    def dead_end(self, state: SokobanState) -> str | None:
+        """Return the rule that proves that nothing solves a position."""
+        return dead_end(state)
 
     def success_bars(self, state: SokobanState) -> tuple[float, float] | None:
         """Return the success of uniformly random actions, and 1 or 0 as a solution fits into the limits."""
@@ -196,21 +166,19 @@ class SokobanEnv(TextEnv[SokobanState]):
         return oracle.random_success(state, budget), float(moves is not None and moves <= budget)
 
 
-@lru_cache(maxsize=8)
-def _level_files(path: str, split: str) -> LevelFiles:
-    return LevelFiles(path, split=None if split == "all" else split)
-
-
-def make(preset: str = "paper", render_mode: str | None = None, **settings: Any) -> SokobanEnv:
+def make(preset: str = "paper", render_mode: str | None = None, **settings: Any) -> gym.Env[Any, Any]:
     """Make the environment behind ``gym.make("tsr/Sokoban-v0", ...)``.
 
     Args:
         preset: ``"paper"`` or ``"tsr-code"``.
-        render_mode: ``"ansi"`` or None.
+        render_mode: ``"ansi"``, ``"rgb_array"``, ``"human"`` or None.
         settings: Fields of `SokobanSettings`; they win over the preset.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
         InvalidLevel: `level` or `levels` is malformed.
+        MissingExtra: The generator needs numba, or the window pygame.
     """
-    return SokobanEnv(settings_from(SokobanSettings, PRESETS, preset, settings), render_mode=render_mode)
+    chosen = make_settings(preset, settings)
+    make_env = SokobanDiscreteEnv if chosen.action_type == "discrete" else SokobanEnv
+    return with_window(lambda mode: make_env(chosen, render_mode=mode), render_mode)

@@ -4,7 +4,7 @@ Native rooms are drawn from one Generator and do not depend on what is installed
 Python does not get far enough, numba is needed, and nothing else takes its place.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from tsr_gym_envs.sokoban.lurd import walk_to
 from tsr_gym_envs.sokoban.oracle import layers, num_positions
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, push, reachable
 
+GeneratorName = Literal["native", "ragen", "gym-sokoban"]
+SOLUTION_LENGTH = (1, 10)
 MAX_ATTEMPTS = 500
 MAX_STATES = 20_000
 # Where boards are too large to enumerate: trails tried per floor, pulls per trail, nodes per question to the solver.
@@ -34,7 +36,7 @@ _DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 def generate_room(
     seed: int,
     *,
-    generator: Literal["native", "ragen", "gym-sokoban"] = "native",
+    generator: GeneratorName = "native",
     dim: tuple[int, int] = (6, 6),
     num_boxes: int = 1,
     solution_length: tuple[int, int] | None = None,
@@ -57,16 +59,13 @@ def generate_room(
         GenerationFailed: No such room was found in a bounded number of attempts.
         MissingExtra: The room needs numba.
     """
-    if generator not in ("native", "ragen", "gym-sokoban"):
-        raise ConfigError(f"wanted generator of ['gym-sokoban', 'native', 'ragen'], got {generator!r}")
-    if (solution_length is not None and generator != "native") or (search_depth is not None and generator != "ragen"):
-        raise ConfigError(f"solution_length is native's setting and search_depth ragen's, got generator {generator!r}")
+    check_generator(generator, solution_length, search_depth)
     if generator == "native":
         rng = np.random.default_rng(seed)
-        return draw_room(rng, dim=dim, num_boxes=num_boxes, solution_length=solution_length or (1, 10))
+        return draw_room(rng, dim=dim, num_boxes=num_boxes, solution_length=solution_length or SOLUTION_LENGTH)
     from tsr_gym_envs.sokoban import parity
 
-    check_room_settings(dim, num_boxes, (1, 1))
+    check_room_settings(dim, num_boxes, None)
     if generator == "gym-sokoban":
         return parity.gym_sokoban_room(seed, dim=dim, num_boxes=num_boxes)
     depth = parity.SEARCH_DEPTH if search_depth is None else search_depth
@@ -186,14 +185,24 @@ def _pull_at_random(rng: np.random.Generator, state: SokobanState) -> list[Sokob
     return trail
 
 
-def check_room_settings(dim: tuple[int, int], num_boxes: int, solution_length: tuple[int, int]) -> None:
+def check_generator(
+    generator: str, solution_length: tuple[int, int] | None = None, search_depth: int | None = None
+) -> None:
+    """Raise ConfigError where a generator is unknown, or a setting is not one of its own."""
+    if generator not in get_args(GeneratorName):
+        raise ConfigError(f"wanted generator of {sorted(get_args(GeneratorName))}, got {generator!r}")
+    if (solution_length is not None and generator != "native") or (search_depth is not None and generator != "ragen"):
+        raise ConfigError(f"solution_length is native's setting and search_depth ragen's, got generator {generator!r}")
+
+
+def check_room_settings(dim: tuple[int, int], num_boxes: int, solution_length: tuple[int, int] | None) -> None:
     """Raise ConfigError where no room can have these properties."""
     if min(dim) < 4 or max(dim) > 64:
         raise ConfigError(f"wanted dim between 4x4 and 64x64, walls included, got {dim}")
     inner = (dim[0] - 2) * (dim[1] - 2)
     if not 1 <= num_boxes <= inner // 2:
         raise ConfigError(f"wanted 1 to {inner // 2} boxes in a {dim[0]}x{dim[1]} room, got {num_boxes}")
-    if not 1 <= solution_length[0] <= solution_length[1]:
+    if solution_length is not None and not 1 <= solution_length[0] <= solution_length[1]:
         raise ConfigError(f"wanted 1 <= shortest <= longest solution_length, got {solution_length}")
 
 

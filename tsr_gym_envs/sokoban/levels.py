@@ -151,6 +151,15 @@ class LevelFiles:
             self._cache[path] = parse_xsb(path.read_text(encoding="utf-8", errors="replace"), source=str(path))
         return self._cache[path]
 
+    def first(self, number: int | None) -> list[SokobanState]:
+        """Return the levels of all files in order, at most so many; None for all."""
+        levels: list[SokobanState] = []
+        for file in range(len(self.files)):
+            if number is not None and len(levels) >= number:
+                break
+            levels += self.read(file)
+        return levels[:number]
+
 
 def _is_row(line: str, inside: bool) -> bool:
     """Return whether a line is part of a board; a line that only resembles one is, so that its fault is reported."""

@@ -6,7 +6,7 @@ A twister is an array `[625]`: 624 words, and how many of them have been used.
 
 import numpy as np
 
-from tsr_gym_envs.sokoban.compiled import Longs, njit
+from tsr_gym_envs.compiled import Longs, njit
 
 _N, _M = 624, 397
 _WORD = 0xFFFFFFFF

@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 
 from tsr_gym.errors import ConfigError, GenerationFailed
-from tsr_gym_envs.sokoban.compiled import Bytes, Flags, Longs, njit
+from tsr_gym_envs.compiled import Bytes, Flags, Longs, njit
 from tsr_gym_envs.sokoban.mersenne import numpy_below, python_below, python_random, python_twister, seed_by_number
 from tsr_gym_envs.sokoban.reverse_play import MAX_EXPLORED, box_on, play_backwards
 from tsr_gym_envs.sokoban.rules import Level, SokobanState

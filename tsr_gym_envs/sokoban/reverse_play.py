@@ -7,7 +7,7 @@ the boxes' total distance from their goals, and counts only while every goal is 
 
 import numpy as np
 
-from tsr_gym_envs.sokoban.compiled import Flags, Longs, njit
+from tsr_gym_envs.compiled import Flags, Longs, njit
 
 MAX_EXPLORED = 300_000
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from tsr_gym.codec import encode
 from tsr_gym.state_env import new_tuple
 
 ACTIONS = ("Up", "Down", "Left", "Right")
@@ -156,6 +157,12 @@ def reward_of(before: SokobanState, after: SokobanState, rewards: Rewards) -> fl
         if boxes == goals:
             reward += done
     return reward
+
+
+def state_key(state: SokobanState) -> bytes:
+    """Return the bytes of walls, goals, boxes and player."""
+    level, boxes, player = state
+    return encode((level.height, level.width, level.walls, level.goals, boxes, player))
 
 
 def paint(state: SokobanState) -> bytes:

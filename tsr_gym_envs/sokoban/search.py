@@ -7,8 +7,8 @@ leaves its bucket has been reached at the least cost.
 
 import numpy as np
 
+from tsr_gym_envs.compiled import Bytes, Flags, Ints, Longs, njit
 from tsr_gym_envs.sokoban.assignment import match_boxes, rematch_box
-from tsr_gym_envs.sokoban.compiled import Bytes, Flags, Ints, Longs, njit
 from tsr_gym_envs.sokoban.corral import keep_corral_pushes
 from tsr_gym_envs.sokoban.deadlock_rules import freeze, is_held
 from tsr_gym_envs.sokoban.tables import UNREACHABLE, flood

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from tsr_gym.errors import ConfigError, TsrGymError
+from tsr_gym_envs.compiled import Ints
 from tsr_gym_envs.sokoban.assignment import match_boxes
-from tsr_gym_envs.sokoban.compiled import Ints
 from tsr_gym_envs.sokoban.deadlock_rules import judge
 from tsr_gym_envs.sokoban.lurd import lurd_of_boards
 from tsr_gym_envs.sokoban.rules import ACTIONS, SokobanState, cells, push

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tsr_gym.errors import InvalidLevel
-from tsr_gym_envs.sokoban.compiled import Bytes, Flags, Ints, Longs, njit
+from tsr_gym_envs.compiled import Bytes, Flags, Ints, Longs, njit
 from tsr_gym_envs.sokoban.rules import Level, cells
 
 # The side of a player who cannot walk to any side of a box.

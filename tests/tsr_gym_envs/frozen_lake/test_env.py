@@ -175,7 +175,7 @@ def test_a_key_names_map_and_cell_and_takes_the_start_for_ice():
         ({"success_rate": 2}, "between 0 and 1, got 2"),
         ({"reward_schedule": (1, 0)}, "three rewards"),
         ({"max_turns": 0}, "wanted max_turns >= 1"),
-        ({"render_mode": "human"}, "wanted a render_mode"),
+        ({"render_mode": "video"}, "wanted a render_mode"),
     ],
     ids=str,
 )
@@ -192,12 +192,12 @@ def test_a_malformed_map_is_refused_when_it_is_given():
     env = lake()
     with pytest.raises(InvalidLevel, match="at least one goal"):
         env.reset(options={"desc": ["SF"]})
-    with pytest.raises(ConfigError, match=r"wanted reset options among \['desc'\], got \['level'\]"):
+    with pytest.raises(ConfigError, match=r"wanted reset options among \['desc', 'number'\], got \['level'\]"):
         env.reset(options={"level": "x"})
 
 
 def test_a_split_without_maps_is_reported(monkeypatch):
-    monkeypatch.setattr("tsr_gym_envs.frozen_lake.env.MAX_DRAWS", 5)
+    monkeypatch.setattr("tsr_gym_envs.frozen_lake.lakes.MAX_DRAWS", 5)
     env = FrozenLakeEnv(FrozenLakeSettings(size=2, p=1.0, split="test"))
     failed = 0
     for seed in range(20):

@@ -75,6 +75,55 @@ def test_a_success_rate_is_a_probability(rate):
         transition_table(("SG",), success_rate=rate)
 
 
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("turns", range(4))
+def test_a_transition_and_a_symmetry_commute(turns, mirrored):
+    desc, steps = ("SFHF", "FGFF", "HFFS"), ((0, -1), (1, 0), (0, 1), (-1, 0))
+
+    def seen(array):
+        array = np.rot90(array, turns)
+        return array[:, ::-1] if mirrored else array
+
+    # Which cell of the plain map lies on each cell of the view, and what becomes of each direction.
+    cells = seen(np.arange(12).reshape(3, 4))
+    place_of = {int(cell): place for place, cell in enumerate(cells.ravel())}
+    sent = []
+    for down, right in steps:
+        mark = np.zeros((3, 3), int)
+        mark[1 + down, 1 + right] = 1
+        row, column = np.argwhere(seen(mark))[0] - 1
+        sent.append(steps.index((row, column)))
+    turned = tuple("".join(row) for row in seen(np.array([list(row) for row in desc])))
+    plain, other = (transition_table(rows, success_rate=0.8, reward_schedule=(3, -2, -1)) for rows in (desc, turned))
+    for cell in range(12):
+        for action in range(4):
+            wanted = sorted((chance, place_of[there], *rest) for chance, there, *rest in plain[cell][action])
+            assert sorted(other[place_of[cell]][sent[action]]) == wanted
+
+
 def test_there_are_three_rewards():
     with pytest.raises(ConfigError, match="three rewards"):
         Ice(0.5, (1.0, 0.0))
+
+
+@given(st.one_of(st.lists(st.text(alphabet="SFHG", max_size=5), max_size=5), st.lists(st.text(max_size=9), max_size=9)))
+def test_arbitrary_rows_are_a_map_or_refused(rows):
+    is_map = bool(rows) and len({len(row) for row in rows}) == 1 and set("SG") <= set("".join(rows)) <= set("SFHG")
+    try:
+        assert check_map(tuple(rows)) == tuple(rows)
+    except InvalidLevel:
+        assert not is_map
+    else:
+        assert is_map
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_no_map(data):
+    with pytest.raises(InvalidLevel):
+        check_map(tuple(data))
+
+
+@pytest.mark.parametrize("rows", [("F" * 10**6,), ("SG",) * 10**5], ids=["wide", "high"])
+def test_huge_maps_are_refused_at_once(rows):
+    with pytest.raises(InvalidLevel, match="at most 64x64"):
+        check_map(rows)

@@ -22,6 +22,7 @@ Flags = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 def njit(function: FunctionT) -> FunctionT:

@@ -1,0 +1,45 @@
+"""`tsr base-model`: a folder that says how it was made, or a message and nothing."""
+
+import json
+
+import pytest
+import torch
+
+from tsr_gym import cli
+from tsr_gym.agents.models import load_policy
+
+RECIPE = {"steps": 3, "instances": 6, "episodes": 2, "hidden": 16, "layers": 1, "batch": 8, "validations": 4}
+TINY = [*(f"--{name}={number}" for name, number in RECIPE.items()), "--poor-steps=0", "--band", "0", "1"]
+
+
+def test_a_model_is_built_as_the_recipe_says_and_what_is_done_is_told(capsys, tmp_path):
+    out = tmp_path / "deep" / "model"
+    assert cli.main(["base-model", "frozen_lake", "--out", str(out), "--seed", "5", *TINY]) == 0
+    shown = capsys.readouterr()
+    policy = load_policy(out, device=torch.device("cpu"))
+    assert (policy.model.config.hidden_size, policy.model.config.num_hidden_layers) == (16, 1)
+    assert policy.card.env == "tsr/FrozenLake-v0"
+    about = json.loads((out / "tsr_gym.json").read_text())["about"]
+    assert (about["recipe"]["seed"], about["recipe"]["steps"]) == (5, 3)
+    lines = shown.out.splitlines()
+    assert lines[0] == "imitating mostly optimal play"
+    assert lines[-1] == (f"{out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5")
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["sokoban", "--out", "."], "exists: choose another folder"),
+        (["nonsense", "--out", "model"], "nonsense cannot be made"),
+        (["frozen_lake", "--out", "model", "--env-set", "max_actions=null"], "no oracle with these settings"),
+    ],
+    ids=["folder exists", "no such environment", "no oracle"],
+)
+def test_what_cannot_be_built_is_one_message_and_status_2(capsys, tmp_path, monkeypatch, args, message):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["base-model", *args, *TINY]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

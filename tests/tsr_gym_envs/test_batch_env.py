@@ -1,0 +1,291 @@
+"""Batches against Gymnasium's vector environment over as many single environments: seed by seed, number by number."""
+
+import copy
+import pickle
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from tsr_gym import ConfigError, EpisodeOver, Snapshot, SnapshotError
+
+SOKOBAN, LAKE = "tsr/Sokoban-v0", "tsr/FrozenLake-v0"
+LEVEL = "#######\n#@$ . #\n#  $ .#\n#######"
+SHORT = "######\n#@$. #\n######"
+CASES = [
+    (SOKOBAN, {"max_actions": 9}),
+    (SOKOBAN, {"num_levels": 5, "max_actions": 12, "shape": (7, 8), "reward_box": 0.3}),
+    (SOKOBAN, {"level": LEVEL, "obs_type": "onehot"}),
+    (SOKOBAN, {"generator": "ragen", "split": "train", "max_actions": 8, "obs_type": "rgb"}),
+    (SOKOBAN, {"level": SHORT, "obs_type": "grid_coord", "max_actions": None}),
+    (SOKOBAN, {"dim": (5, 7), "num_boxes": 2, "obs_type": "compact", "max_actions": 5}),
+    (LAKE, {"max_actions": 9}),
+    (LAKE, {"num_levels": 7, "success_rate": 0.8, "reward_schedule": (2, -1, -0.1)}),
+    (LAKE, {"map_name": "4x4", "obs_type": "discrete"}),
+    (LAKE, {"desc": ["SFS", "FHF", "FGG"], "obs_type": "coord", "is_slippery": False}),
+    (LAKE, {"noise": "shared", "obs_type": "onehot", "split": "valid"}),
+    (LAKE, {"map_name": "8x8", "success_rate": 1.0, "obs_type": "rgb", "max_actions": None}),
+]
+MODES = list(AutoresetMode)
+
+
+def batch(name, num_envs=3, **settings):
+    return gym.make_vec(name, num_envs=num_envs, **settings)
+
+
+def one_by_one(name, num_envs, autoreset_mode, settings):
+    single = {"action_type": "discrete", **settings}
+    envs = [lambda: gym.make(name, disable_env_checker=True, **single) for _ in range(num_envs)]
+    return SyncVectorEnv(envs, autoreset_mode=autoreset_mode)
+
+
+def same(one, other, where=""):
+    """Compare observations, arrays and infos, deeply."""
+    if isinstance(one, dict):
+        dropped = {"turns_left", "_turns_left"}
+        # Without a limit, single environments say None, and batches nothing.
+        dropped |= {"actions_left", "_actions_left"} if "actions_left" not in other else set()
+        # Where no environment has a key, single environments leave it out, and batches say so in its mask.
+        for key in set(other) - set(one):
+            assert not other[f"_{key.removeprefix('_')}"].any(), f"{where}[{key!r}]"
+        assert set(one) - dropped <= set(other), where
+        for key in set(one) - dropped:
+            same(one[key], other[key], f"{where}[{key!r}]")
+    elif isinstance(one, tuple) or (isinstance(one, np.ndarray) and one.dtype == object):
+        assert len(one) == len(other), where
+        for index, (mine, theirs) in enumerate(zip(one, other, strict=True)):
+            same(mine, theirs, f"{where}[{index}]")
+    else:
+        assert np.asarray(one).dtype == np.asarray(other).dtype, where
+        assert np.array_equal(one, other), where
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+def test_a_batch_is_as_many_single_environments(name, settings, mode):
+    ours, theirs = batch(name, autoreset_mode=mode, **settings), one_by_one(name, 3, mode, settings)
+    assert ours.observation_space == theirs.observation_space
+    assert ours.action_space == theirs.action_space
+    rng = np.random.default_rng(4)
+    same(theirs.reset(seed=11), ours.reset(seed=11))
+    for step in range(60):
+        actions = rng.integers(4, size=3)
+        result = ours.step(actions)
+        same(theirs.step(actions), result, f"step {step}")
+        assert result[0] in ours.observation_space
+        over = result[2] | result[3]
+        if mode is AutoresetMode.DISABLED and over.any():
+            same(theirs.reset(options={"reset_mask": over}), ours.reset(options={"reset_mask": over}))
+    same(theirs.reset(), ours.reset())
+    same(theirs.reset(seed=[5, None, 5]), ours.reset(seed=[5, None, 5]))
+
+
+@pytest.mark.parametrize(("name", "settings"), [CASES[1], CASES[7]], ids=str)
+def test_results_do_not_depend_on_how_many_there_are(name, settings):
+    many, few = batch(name, 40, **settings), batch(name, 2, **settings)
+    many.reset(seed=100)
+    few.reset(seed=[107, 133])
+    actions = np.random.default_rng(0).integers(4, size=(80, 40))
+    for row in actions:
+        one, other = many.step(row), few.step(row[[7, 33]])
+        for mine, theirs in zip(one[:4], other[:4], strict=True):
+            assert np.array_equal(mine[[7, 33]], theirs)
+
+
+@pytest.mark.parametrize("name", [SOKOBAN, LAKE])
+def test_the_options_of_a_reset_are_those_of_the_single_environment(name):
+    one = {"level": SHORT} if name == SOKOBAN else {"desc": ["SFFF", "FHFH", "FFFH", "HFFG"]}
+    env = batch(name, autoreset_mode="Disabled", **({"shape": (6, 6)} if name == SOKOBAN else {}))
+    first, _ = env.reset(seed=3)
+    mask = np.array([False, True, False])
+    given, infos = env.reset(options={**one, "reset_mask": mask})
+    assert infos["_success"].tolist() == mask.tolist()
+    assert np.array_equal(given[[0, 2]], first[[0, 2]])
+    single = gym.make(name, obs_type="array", **({"shape": (6, 6)} if name == SOKOBAN else {}))
+    assert np.array_equal(single.reset(seed=1, options=one)[0], given[1])
+    numbered, _ = env.reset(options={"number": 5})
+    assert np.array_equal(numbered[0] % 3, single.reset(seed=1, options={"number": 5})[0] % 3)
+    with pytest.raises(ConfigError, match="wanted reset options among"):
+        env.reset(options={"colour": "blue"})
+
+
+def play(env, actions):
+    return [env.step(row)[:4] for row in actions]
+
+
+def alike(one, other):
+    return all(
+        np.array_equal(mine, theirs) for a, b in zip(one, other, strict=True) for mine, theirs in zip(a, b, strict=True)
+    )
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+@pytest.mark.parametrize(("name", "settings"), [CASES[0], CASES[1], CASES[4], CASES[6], CASES[7], CASES[8]], ids=str)
+def test_a_restored_batch_goes_on_as_it_did(name, settings, mode):
+    env = batch(name, 5, autoreset_mode=mode, **settings)
+    actions = np.random.default_rng(1).integers(4, size=(40, 5))
+    env.reset(seed=2)
+    play(env, actions[:15])
+    before = env.snapshot()
+    seen = env.observe()
+    wanted = play(env, actions[15:])
+    env.restore(before)
+    assert all(map(np.array_equal, env.observe(), seen))
+    assert alike(play(env, actions[15:]), wanted)
+    # Bytes, in another batch, that was never reset.
+    other = batch(name, 5, autoreset_mode=mode, **settings)
+    other.restore(Snapshot.from_bytes(before.to_bytes()))
+    assert other.snapshot() == before
+    assert alike(play(other, actions[15:]), wanted)
+    # Some environments into others.
+    other.restore(env.snapshot([4, 0]), [1, 3])
+    assert other.snapshot([1, 3]) == env.snapshot([4, 0])
+
+
+@pytest.mark.parametrize(("name", "settings"), [CASES[1], CASES[6]], ids=str)
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_copies_are_independent(name, settings, copied):
+    env = batch(name, 4, **settings)
+    env.reset(seed=3)
+    actions = np.random.default_rng(1).integers(4, size=(30, 4))
+    play(env, actions[:5])
+    twin = copied(env)
+    before = twin.snapshot()
+    wanted = play(env, actions[5:])
+    assert twin.snapshot() == before
+    assert alike(play(twin, actions[5:]), wanted)
+    assert twin.snapshot() == env.snapshot()
+    # A batch that was never reset can be copied, too.
+    with pytest.raises(ResetNeeded):
+        copied(batch(name, 4, **settings)).step(actions[0])
+
+
+def test_snapshots_do_not_change_with_the_batch():
+    env = batch(LAKE)
+    env.reset(seed=1)
+    snapshot = env.snapshot()
+    digest = snapshot.digest
+    play(env, np.random.default_rng(1).integers(4, size=(20, 3)))
+    assert Snapshot(snapshot.layers).digest == digest
+    assert env.snapshot() != snapshot
+    with pytest.raises(ValueError, match="read-only"):
+        snapshot.layers[0].state.buffer[0] = 1
+
+
+def test_fresh_noise_is_chosen_by_its_seed():
+    env = batch(LAKE, 4, desc=["FFFFF", "FFSFF", "FFFFG"], obs_type="discrete", max_actions=None)
+    env.reset(seed=[1, 1, 1, 1])
+    start = env.snapshot()
+    actions = np.full((3, 4), 2)
+    same_noise = play(env, actions)
+    env.restore(start, seed=9)
+    fresh = play(env, actions)
+    env.restore(start, seed=9)
+    assert alike(play(env, actions), fresh)
+    assert not alike(same_noise, fresh)
+    assert len(set(same_noise[-1][0])) == 1
+    env.restore(start, seed=[9, None, None, None])
+    mixed = play(env, actions)[-1][0]
+    assert (mixed[0], mixed[3]) == (fresh[-1][0][0], same_noise[-1][0][3])
+
+
+@pytest.mark.parametrize("name", [SOKOBAN, LAKE])
+def test_a_fork_is_exact(name):
+    env = batch(name, 6, num_levels=4)
+    env.reset(seed=1)
+    actions = np.random.default_rng(2).integers(4, size=(30, 6))
+    play(env, actions[:3])
+    assert env.fork(4, 3).tolist() == [5, 0, 1]
+    assert env.fork(4, [2]).tolist() == [2]
+    for row in actions[3:]:
+        result = env.step(np.full(6, row[0]))
+        for part in result[:4]:
+            assert all(np.array_equal(part[env], part[4]) for env in (5, 0, 1, 2))
+    assert env.snapshot([3]) != env.snapshot([4]) == env.snapshot([0])
+
+
+@pytest.mark.parametrize("name", [SOKOBAN, LAKE])
+def test_foreign_snapshots_are_refused_and_change_nothing(name):
+    env, wider = batch(name, 3), batch(name, 3, max_actions=7)
+    other = batch({SOKOBAN: LAKE, LAKE: SOKOBAN}[name], 3)
+    for each in (env, wider, other):
+        each.reset(seed=1)
+    before = env.snapshot()
+    for snapshot, indices, message in (
+        (other.snapshot(), None, "wanted a snapshot of"),
+        (wider.snapshot(), None, "under other rules"),
+        (env.snapshot([0, 1]), None, "wanted a snapshot of 3 environments or of one, got 2"),
+    ):
+        with pytest.raises(SnapshotError, match=message):
+            env.restore(snapshot, indices)
+    for indices in ([3], [-1], [0.5], 1):
+        with pytest.raises(ConfigError, match="wanted"):
+            env.restore(before, indices)
+    with pytest.raises(ConfigError, match="at most 2 copies"):
+        env.fork(0, 3)
+    assert env.snapshot() == before
+
+
+@pytest.mark.parametrize("name", [SOKOBAN, LAKE])
+def test_mistakes_are_refused(name):
+    for settings, message in (
+        ({"action_type": "text"}, "vectorization_mode='sync'"),
+        ({"autoreset_mode": "sometimes"}, "wanted autoreset_mode of"),
+        ({"render_mode": "human"}, "wanted a render_mode"),
+        ({"num_envs": 0}, "num_envs >= 1"),
+        ({"max_actions": 0}, "max_actions >= 1"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            batch(name, **settings)
+    env = batch(name, autoreset_mode="Disabled", max_actions=1)
+    with pytest.raises(ResetNeeded):
+        env.step([0, 0, 0])
+    env.reset(seed=1, options={"reset_mask": np.array([True, False, True])})
+    with pytest.raises(ResetNeeded):
+        env.step([0, 0, 0])
+    env.reset(seed=1)
+    for actions in ([0, 1], [0, 1, 4], [0, -1, 0], [0.0, 1.0, 2.0], np.zeros((3, 1), int)):
+        with pytest.raises(InvalidAction, match="wanted 3 actions from 0 to 3"):
+            env.step(actions)
+    env.step([0, 0, 0])
+    with pytest.raises(EpisodeOver, match=r"environments \[0, 1, 2\] have ended"):
+        env.step([0, 0, 0])
+    for mask in ([True, False, False], np.ones(2, bool), np.ones(3)):
+        with pytest.raises(ConfigError, match="reset_mask as an array of 3 booleans"):
+            env.reset(options={"reset_mask": mask})
+    with pytest.raises(ConfigError, match="a number or 3 seeds, got 2"):
+        env.reset(seed=[1, 2])
+
+
+@pytest.mark.parametrize("name", [SOKOBAN, LAKE])
+def test_text_actions_are_left_to_gymnasiums_vector_environments(name):
+    env = gym.make_vec(name, num_envs=2, vectorization_mode="sync")
+    observations, _ = env.reset(seed=4)
+    assert observations == tuple(gym.make(name).reset(seed=seed)[0] for seed in (4, 5))
+    assert env.step(("Up || Left", "what?"))[4]["action_is_valid"].tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", [SOKOBAN, LAKE])
+@pytest.mark.parametrize("mode", ["ansi", "rgb_array"])
+def test_every_environment_has_a_frame(name, mode):
+    env = batch(name, render_mode=mode)
+    env.reset(seed=5)
+    for number, frame in enumerate(env.render()):
+        single = gym.make(name, obs_type="array", render_mode=mode)
+        single.reset(seed=5 + number)
+        assert np.array_equal(frame, single.render())
+    assert batch(name).render() is None
+
+
+@pytest.mark.parametrize("name", [SOKOBAN, LAKE])
+def test_gymnasiums_wrappers_and_specs_work(name):
+    env = gym.wrappers.vector.RecordEpisodeStatistics(batch(name, max_actions=4))
+    env.reset(seed=1)
+    for _ in range(4):
+        *_, infos = env.step(env.action_space.sample())
+    assert infos["episode"]["l"].max() == 4
+    again = gym.make_vec(env.unwrapped.spec)
+    assert (again.num_envs, again.settings) == (3, env.unwrapped.settings)
+    again.close()

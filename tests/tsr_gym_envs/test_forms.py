@@ -1,0 +1,182 @@
+"""Every combination of observations, actions and ways to draw keeps Gymnasium's contract and that of snapshots."""
+
+import sys
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.error import InvalidAction
+from gymnasium.utils.env_checker import check_env
+
+import tsr_gym
+from tests.tsr_gym.own_process import run_python
+from tsr_gym import ConfigError, MissingExtra
+from tsr_gym.testing import check_snapshot, check_text_env
+
+IDS = ["tsr/Sokoban-v0", "tsr/FrozenLake-v0"]
+TEXTS = ["grid", "coord", "grid_coord", "compact"]
+BOARDS = ["array", "onehot", "rgb"]
+LEVEL = "#######\n#@ $ .#\n#  $ .#\n#######"
+CASES = [
+    *[(name, {"obs_type": kind}) for name in IDS for kind in BOARDS],
+    *[(name, {"obs_type": kind, "action_type": "discrete"}) for name in IDS for kind in TEXTS],
+    *[(name, {"action_type": "discrete", "num_levels": 4, "max_actions": None}) for name in IDS],
+    *[(name, {"action_type": "discrete", "preset": "tsr-code", "split": "train"}) for name in IDS],
+    ("tsr/Sokoban-v0", {"obs_type": "array", "level": LEVEL, "shape": (6, 9), "reward_step": 0.5}),
+    ("tsr/Sokoban-v0", {"obs_type": "onehot", "generator": "ragen", "split": "valid"}),
+    ("tsr/Sokoban-v0", {"generator": "gym-sokoban"}),
+    ("tsr/FrozenLake-v0", {"obs_type": "discrete", "map_name": "4x4", "is_slippery": False}),
+    ("tsr/FrozenLake-v0", {"obs_type": "discrete", "noise": "shared"}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+def test_a_form_keeps_both_contracts(name, settings):
+    env = gym.make(name, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        check_env(env.unwrapped)
+    check_snapshot(env, other_processes=False, seeds=(1,))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("tsr/Sokoban-v0", {"generator": "ragen", "split": "train"}),
+        ("tsr/Sokoban-v0", {"generator": "gym-sokoban", "num_levels": 9}),
+        ("tsr/FrozenLake-v0", {"num_levels": 9, "generator": "gymnasium"}),
+    ],
+    ids=str,
+)
+def test_numbered_and_published_instances_keep_the_contracts_of_text(name, settings):
+    env = gym.make(name, **settings)
+    check_text_env(env)
+    check_snapshot(env, other_processes=False, seeds=(0,))
+
+
+def test_single_environments_need_no_numba_and_batches_say_so():
+    code = (
+        "import sys; sys.modules['numba'] = None\n"
+        "import gymnasium as gym, tsr_gym\n"
+        f"for name in {IDS}:\n"
+        "    for settings in ({}, {'obs_type': 'rgb', 'render_mode': 'rgb_array'}):\n"
+        "        env = gym.make(name, **settings)\n"
+        "        env.reset(seed=1); env.step(env.action_space.sample()); env.render()\n"
+        "    try: gym.make_vec(name)\n"
+        "    except tsr_gym.MissingExtra as error: print(error)\n"
+    )
+    said = run_python(code).splitlines()
+    assert len(said) == 2
+    assert all(line.endswith("pip install 'tsr-gym[envs]'") for line in said)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_a_form_plays_alike_in_other_processes(name):
+    check_snapshot(gym.make(name, obs_type="array"), seeds=(3,))
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"obs_type": "array", "action_type": "text"}, "text actions come with text observations"),
+        ({"action_type": "continuous"}, r"wanted action_type of \['discrete', 'text'\]"),
+        ({"action_type": "discrete", "max_turns": 5}, "a discrete action is a turn of its own"),
+        ({"obs_type": "rgb", "max_actions_per_turn": 2}, "a discrete action is a turn of its own"),
+        ({"obs_type": "rgba"}, r"wanted obs_type of \['array', 'compact', .*'rgb'\], got 'rgba'"),
+    ],
+    ids=str,
+)
+def test_forms_that_do_not_go_together_are_refused(name, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        gym.make(name, **settings)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_arrays_bring_discrete_actions_and_the_other_way_round(name):
+    for settings in ({"obs_type": "array"}, {"action_type": "discrete"}):
+        env = gym.make(name, **settings)
+        assert env.unwrapped.settings.obs_type == "array"
+        assert env.action_space == gym.spaces.Discrete(4)
+        assert env.unwrapped.limits.max_turns is None
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("action", [-1, 4])
+def test_a_number_that_is_no_action_is_a_mistake(name, action):
+    env = gym.make(name, obs_type="array").unwrapped
+    env.reset(seed=1)
+    with pytest.raises(InvalidAction, match=f"from 0 to 3 .*got {action}"):
+        env.step(action)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_the_text_form_and_the_discrete_form_are_one_game(name):
+    same = {"split": "valid", "max_actions": 30}
+    text = gym.make(name, max_turns=None, **same)
+    discrete = gym.make(name, action_type="discrete", obs_type="grid", **same)
+    rng = np.random.default_rng(1)
+    for seed in range(10):
+        assert text.reset(seed=seed)[0] == discrete.reset(seed=seed)[0]
+        over = False
+        while not over:
+            action = int(rng.integers(4))
+            seen, paid, *ends, info = text.step(text.unwrapped.actions[action])
+            also_seen, also_paid, *also_ends, also_info = discrete.step(action)
+            assert (seen, paid, ends) == (also_seen, also_paid, also_ends)
+            assert all(info[key] == also_info[key] for key in ("success", "action_is_effective", "actions_left"))
+            over = any(ends)
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("form", [{}, {"obs_type": "rgb"}], ids=str)
+def test_pictures_show_the_tiles_of_the_board(name, form):
+    shown = gym.make(name, render_mode="rgb_array", **form)
+    text = gym.make(name)
+    shown.reset(seed=3)
+    frame = shown.render()
+    rows = text.reset(seed=3)[0].split("\n")
+    assert frame.shape == (32 * len(rows), 32 * len(rows[0]), 3)
+    assert frame.dtype == np.uint8
+    # Equal letters are equal tiles, different letters different ones.
+    tiles = {}
+    for row, line in enumerate(rows):
+        for column, letter in enumerate(line):
+            tile = frame[32 * row : 32 * row + 32, 32 * column : 32 * column + 32].tobytes()
+            assert tiles.setdefault(letter, tile) == tile
+    assert len(set(tiles.values())) == len(tiles) >= 3
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_an_rgb_observation_is_the_picture_in_small(name):
+    env = gym.make(name, obs_type="rgb", render_mode="rgb_array")
+    observation, _ = env.reset(seed=1)
+    assert np.array_equal(observation, env.render()[::4, ::4])
+    env = gym.make(name, obs_type="onehot")
+    codes = gym.make(name, obs_type="array").reset(seed=1)[0]
+    planes = env.reset(seed=1)[0]
+    assert np.array_equal(planes.argmax(axis=0), codes)
+    assert (planes.sum(axis=0) == 1).all()
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("form", [{}, {"obs_type": "array"}], ids=str)
+def test_ansi_shows_the_board_as_text(name, form):
+    env = gym.make(name, render_mode="ansi", **form)
+    env.reset(seed=2)
+    assert env.render() == gym.make(name).reset(seed=2)[0]
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_a_person_sees_a_window(name, monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = gym.make(name, render_mode="human", action_type="discrete")
+    env.reset(seed=1)
+    before = tsr_gym.snapshot(env)
+    env.step(0)
+    tsr_gym.restore(env, before)
+    env.close()
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'tsr-gym\[render\]'"):
+        gym.make(name, render_mode="human")

@@ -1,0 +1,52 @@
+"""PCG64 in compiled code against numpy's own, draw by draw and word by word."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsr_gym_envs.pcg64 import below, next_word, set_words, uniform, words_of
+
+LIMITS = (1, 2, 3, 7, 1000, 2**31 + 5, 2**32 - 1)
+
+
+def draws(seed, kinds):
+    """Draw from numpy and from the compiled stream, and compare after every draw."""
+    theirs = np.random.default_rng(seed)
+    streams = np.stack([words_of(np.random.default_rng(0)), words_of(theirs)])
+    for kind in kinds:
+        if kind == 0:
+            assert uniform(streams, 1) == theirs.random()
+        elif kind == 1:
+            assert int(next_word(streams, 1)) == theirs.bit_generator.random_raw()
+        else:
+            assert below(streams, 1, kind) == theirs.integers(kind)
+        assert np.array_equal(streams[1], words_of(theirs))
+    assert np.array_equal(streams[0], words_of(np.random.default_rng(0)))
+
+
+@given(st.integers(0, 2**64), st.lists(st.sampled_from((0, 1, *LIMITS)), max_size=30))
+def test_a_stream_draws_what_numpy_draws(seed, kinds):
+    draws(seed, kinds)
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(1, 2**32 - 1), max_size=20))
+def test_numbers_below_any_limit_are_numpys(seed, limits):
+    draws(seed, [limit if limit > 1 else 2 for limit in limits])
+
+
+@pytest.mark.deep
+def test_long_streams_stay_together():
+    streams = np.stack([words_of(np.random.default_rng(seed)) for seed in range(100)])
+    for seed in range(100):
+        theirs = np.random.default_rng(seed)
+        assert [uniform(streams, seed) for _ in range(10_000)] == theirs.random(10_000).tolist()
+        assert [below(streams, seed, 3) for _ in range(10_000)] == [theirs.integers(3) for _ in range(10_000)]
+
+
+def test_a_generator_goes_on_where_its_words_were_taken():
+    one, other = np.random.default_rng(5), np.random.default_rng(6)
+    one.integers(7)
+    set_words(other, words_of(one))
+    assert other.bit_generator.state == one.bit_generator.state
+    assert other.integers(9, size=10).tolist() == one.integers(9, size=10).tolist()

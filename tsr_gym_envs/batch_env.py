@@ -1,0 +1,362 @@
+"""BatchEnv: many environments of one game in arrays, each of them exactly what it would be alone.
+
+Invariant: environment k depends on its own row of every column only, so results do not depend on how many there are.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from tsr_gym import ConfigError, EpisodeOver, Limits, Snapshot, SnapshotError
+from tsr_gym.snapshots import Layer
+from tsr_gym_envs.columns import Column, Columns, Field, Layout
+from tsr_gym_envs.pcg64 import WORDS, set_words, words_of
+
+NUM_ACTIONS = 4
+# The index of all environments.
+ALL = slice(None)
+Indices = Sequence[int] | NDArray[np.int64]
+Seeds = int | Sequence[int | None] | None
+# The columns of all games: random streams (all 0 until seeded), actions taken, and whether the episode has ended.
+SHARED: Layout = (Field("streams", np.uint64, WORDS), Field("taken", np.int64), Field("over", np.bool_))
+
+
+class BatchState(NamedTuple):
+    """What a snapshot of a batch holds.
+
+    Attributes:
+        rules: The settings.
+        num_envs: Of how many environments it is.
+        buffer: The bytes of their columns.
+    """
+
+    rules: Any
+    num_envs: int
+    buffer: NDArray[np.uint8]
+
+
+class Outcome(NamedTuple):
+    """What one step did, `[N]` each; False and 0 where an environment rested."""
+
+    rewards: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    facts: dict[str, Column]
+
+    @classmethod
+    def nothing(cls, num_envs: int) -> "Outcome":
+        """Return the outcome of a step in which all rest."""
+        facts: dict[str, Column] = {"action_is_effective": np.zeros(num_envs, np.bool_)}
+        return cls(np.zeros(num_envs), np.zeros(num_envs, np.bool_), facts)
+
+
+class BatchEnv(VectorEnv[Any, Any, Any]):
+    """A vector environment that is exactly as many environments of the discrete form, seed by seed and draw by draw.
+
+    Infos hold an array for every key, and under ``_key`` a mask of the environments that have it, as Gymnasium's own
+    vector environments do; nothing is built for each environment alone, so that infos cost little. A key stays where no
+    environment has it. Turns mean nothing here, so there is no ``turns_left``, and ``actions_left`` is only there where
+    actions are limited. Observations and infos are new arrays at every call.
+
+    A subclass holds the board, its columns, and the rules.
+
+    Args:
+        num_envs: How many environments.
+        settings: What decides the game.
+        layout: The game's own columns.
+        single_observation_space: The space of one observation.
+        autoreset_mode: What happens after the end of an episode: ``"NextStep"``, ``"SameStep"`` or ``"Disabled"``.
+        render_mode: ``"ansi"``, ``"rgb_array"`` or None; `render` returns a frame per environment.
+
+    Raises:
+        ConfigError: A setting is impossible.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        settings: Any,
+        *,
+        layout: Layout,
+        single_observation_space: gym.Space[Any],
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+    ) -> None:
+        modes = [mode.value for mode in AutoresetMode]
+        if autoreset_mode not in (*modes, *AutoresetMode):
+            raise ConfigError(f"wanted autoreset_mode of {modes}, got {autoreset_mode!r}")
+        if render_mode not in (None, "ansi", "rgb_array"):
+            raise ConfigError(f"wanted a render_mode of ['ansi', 'rgb_array'], got {render_mode!r}")
+        if num_envs < 1:
+            raise ConfigError(f"wanted num_envs >= 1, got {num_envs}")
+        self.num_envs = num_envs
+        self.settings = settings
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.render_mode = render_mode
+        self.metadata = {
+            "render_modes": ["ansi", "rgb_array"],
+            "render_fps": 4,
+            "autoreset_mode": self.autoreset_mode,
+        }
+        self.single_observation_space = single_observation_space
+        self.single_action_space = gym.spaces.Discrete(NUM_ACTIONS)
+        self.observation_space = batch_space(single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._kind = f"{type(self).__module__}:{type(self).__qualname__}"
+        self._source = np.random.Generator(np.random.PCG64(0))
+        self._limit = Limits(max_actions=settings.max_actions).max_actions
+        self._all_numbers = np.arange(num_envs)
+        self._everyone = np.ones(num_envs, np.bool_)
+        self._no_seeds: Sequence[int | None] = [None] * num_envs
+        self._is_pooled = False
+        self._is_ready = False
+        self._layout = SHARED + layout
+        self._columns = Columns(self._layout, num_envs)
+        self._streams, self._taken, self._over = (self._columns.by_name[field.name] for field in SHARED)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Columns that were copied one by one would no longer lie in one buffer.
+        parts = (type(self), self.num_envs, self.settings, self.autoreset_mode, self.render_mode, self.spec)
+        return _rebuilt, (*parts, self._columns.buffer.copy())
+
+    # What a game writes.
+
+    def observe(self, envs: Column | slice = ALL) -> Any:
+        """Return the current observations of some environments, all by default, as new arrays or texts."""
+        raise NotImplementedError
+
+    def _draw(self, envs: Column) -> None:
+        """Start episodes in compiled code; only asked for where all that they can begin with is ready."""
+        raise NotImplementedError
+
+    def _start(self, env: int, rng: np.random.Generator, seed: int | None, options: dict[str, Any]) -> None:
+        """Start an episode as the single environment does in a reset."""
+        raise NotImplementedError
+
+    def _play(self, actions: Column, resting: Column) -> Outcome:
+        """Take one action in every environment that is not resting."""
+        raise NotImplementedError
+
+    def _success(self) -> Column:
+        """Return which tasks are solved, `[N]`."""
+        raise NotImplementedError
+
+    def _frame(self, env: int) -> Any:
+        """Return the frame of one environment for `render_mode`."""
+        raise NotImplementedError
+
+    # What all games share.
+
+    def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start episodes.
+
+        Args:
+            seed: A number s for seeds s, s + 1, ..., a list with a seed or None for each environment, or None to go on
+                drawing from the streams.
+            options: ``"reset_mask"``, booleans `[N]`, says which environments are meant; the rest is what the single
+                environment takes, for all of them.
+        """
+        given = dict(options or {})
+        envs = self._masked(given.pop("reset_mask", None))
+        seeds = self._seeds(seed)
+        for env in envs:
+            if seeds[env] is not None or not self._streams[env].any():
+                self._streams[env] = words_of(seeding.np_random(seeds[env])[0])
+        self._begin(envs, seeds, given)
+        self._is_ready = bool(self._streams.any(axis=1).all())
+        told = np.zeros(self.num_envs, np.bool_)
+        told[envs] = True
+        return self.observe(), self._infos(told, {}, told)
+
+    def step(self, actions: Any) -> tuple[Any, Column, Column, Column, dict[str, Any]]:
+        """Take an action in every environment; what happens where an episode has ended is up to `autoreset_mode`.
+
+        Raises:
+            ResetNeeded: An environment was never reset.
+            EpisodeOver: An episode has ended, and the mode is ``"Disabled"``.
+            InvalidAction: The actions are not `[N]` numbers from 0 to 3.
+        """
+        actions = self._checked(actions)
+        resting, played = self._over.copy(), ~self._over
+        if resting.any():
+            self._restart(resting)
+        rewards, terminated, facts = self._play(actions, resting)
+        self._taken += played
+        truncated = np.zeros(self.num_envs, np.bool_) if self._limit is None else self._taken >= self._limit
+        truncated &= ~terminated
+        np.logical_or(terminated, truncated, out=self._over)
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and self._over.any():
+            infos = self._reset_at_once(facts)
+        else:
+            infos = self._infos(self._everyone, facts, played)
+        return self.observe(), rewards, terminated, truncated, infos
+
+    def snapshot(self, indices: Indices | None = None) -> Snapshot:
+        """Return some environments' boards, counters and random streams, all by default."""
+        num, taken = self.num_envs, self._columns
+        if indices is None:
+            buffer = taken.buffer.copy()
+        else:
+            envs = self._numbers(indices)
+            num, taken = len(envs), Columns(self._layout, len(envs))
+            for name, column in taken.by_name.items():
+                column[:] = self._columns.by_name[name][envs]
+            buffer = taken.buffer
+        buffer.setflags(write=False)
+        return Snapshot((Layer(self._kind, BatchState(self.settings, num, buffer)),))
+
+    def restore(self, snapshot: Snapshot, indices: Indices | None = None, *, seed: Seeds = None) -> None:
+        """Continue some environments from a snapshot, all by default.
+
+        Args:
+            snapshot: What `snapshot` returned, here or in a batch of another size with the same settings.
+            indices: Into which environments, one for each in the snapshot; one in the snapshot fits any number.
+            seed: None continues on the snapshot's own random numbers; otherwise seeds of fresh ones, as in `reset`.
+
+        Raises:
+            SnapshotError: The snapshot belongs to something else or is of another size; nothing was changed.
+        """
+        envs, seeds = self._all_numbers if indices is None else self._numbers(indices), self._seeds(seed)
+        layer = snapshot.layers[0]
+        if layer.kind != self._kind or not isinstance(layer.state, BatchState):
+            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {layer.kind}")
+        if layer.state.rules is not self.settings and layer.state.rules != self.settings:
+            raise SnapshotError(f"the snapshot was taken under other rules: wanted {self.settings}")
+        state = layer.state
+        if state.num_envs not in (1, len(envs)):
+            raise SnapshotError(f"wanted a snapshot of {len(envs)} environments or of one, got {state.num_envs}")
+        if indices is None and state.num_envs == self.num_envs and state.buffer.shape == self._columns.buffer.shape:
+            self._columns.buffer[:] = state.buffer
+        else:
+            self._put(state, envs)
+        if seed is not None:
+            for env in envs:
+                if seeds[env] is not None:
+                    self._streams[env] = words_of(seeding.np_random(seeds[env])[0])
+        self._is_ready = self._is_ready or bool(self._streams.any(axis=1).all())
+
+    def fork(self, index: int, targets: int | Indices) -> NDArray[np.int64]:
+        """Copy one environment into others, random stream included, and return their numbers.
+
+        Args:
+            index: The environment to copy.
+            targets: Into which; a number n stands for the next n, going on at 0 after the last.
+        """
+        source = int(self._numbers([index])[0])
+        if isinstance(targets, int):
+            if not 0 <= targets < self.num_envs:
+                raise ConfigError(f"wanted at most {self.num_envs - 1} copies of one environment, got {targets}")
+            envs = (source + 1 + np.arange(targets)) % self.num_envs
+        else:
+            envs = self._numbers(targets)
+        for column in self._columns.by_name.values():
+            column[envs] = column[source]
+        self._is_ready = self._is_ready or bool(self._streams.any(axis=1).all())
+        return envs
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return a frame per environment."""
+        return None if self.render_mode is None else tuple(self._frame(env) for env in range(self.num_envs))
+
+    def _put(self, state: BatchState, envs: Column) -> None:
+        try:
+            columns = Columns(self._layout, state.num_envs, state.buffer)
+        except ValueError as error:
+            raise SnapshotError(f"the snapshot is damaged: {error}") from error
+        for name, column in columns.by_name.items():
+            self._columns.by_name[name][envs] = column
+
+    def _begin(self, envs: Column, seeds: Sequence[int | None], options: dict[str, Any]) -> None:
+        """Start episodes, each from its own stream."""
+        if self._is_pooled and not options:
+            self._draw(envs)
+        else:
+            for env in envs.tolist():
+                set_words(self._source, self._streams[env])
+                self._start(env, self._source, seeds[env], options)
+                self._streams[env] = words_of(self._source)
+        self._taken[envs] = 0
+        self._over[envs] = False
+
+    def _restart(self, ended: Column) -> None:
+        """Start new episodes where they have ended, one step ago."""
+        if self.autoreset_mode is AutoresetMode.DISABLED:
+            raise EpisodeOver(
+                f"the episodes of environments {np.flatnonzero(ended).tolist()} have ended: call "
+                "reset(options={'reset_mask': mask}) or restore a snapshot"
+            )
+        self._begin(np.flatnonzero(ended), self._no_seeds, {})
+
+    def _reset_at_once(self, facts: dict[str, Column]) -> dict[str, Any]:
+        """Start new episodes where they have ended, and return infos with what was last seen of the old ones."""
+        over, played = self._over.copy(), ~self._over
+        ended = np.flatnonzero(over)
+        last = np.full(self.num_envs, None, object)
+        for env, observation in zip(ended.tolist(), self.observe(ended), strict=True):
+            last[env] = observation
+        final = self._infos(over, {name: fact * over for name, fact in facts.items()}, over)
+        self._begin(ended, self._no_seeds, {})
+        infos = self._infos(self._everyone, {name: fact * played for name, fact in facts.items()}, played)
+        return {**infos, "final_obs": last, "_final_obs": over, "final_info": final, "_final_info": over.copy()}
+
+    def _infos(self, told: Column, facts: dict[str, Column], played: Column) -> dict[str, Any]:
+        """Return what is said of some environments, and the facts of those that played; 0 and False for all others."""
+        columns = {"success": (self._success(), told)}
+        if self._limit is not None:
+            columns["actions_left"] = (self._limit - self._taken, told)
+        infos: dict[str, Any] = {}
+        for name, (column, mask) in columns.items():
+            infos[name], infos[f"_{name}"] = column if mask is self._everyone else column * mask, mask.copy()
+        for name, fact in facts.items():
+            infos[name], infos[f"_{name}"] = fact, played.copy()
+        return infos
+
+    def _checked(self, actions: Any) -> Column:
+        if not self._is_ready:
+            raise ResetNeeded(f"{type(self).__name__} has environments without an episode: call reset() first")
+        numbers = np.asarray(actions)
+        whole = numbers.shape == (self.num_envs,) and numbers.dtype.kind in "iu"
+        # Negative numbers are large where they are read as unsigned.
+        if not whole or numbers.astype(np.int64, copy=False).view(np.uint64).max() >= NUM_ACTIONS:
+            raise InvalidAction(f"wanted {self.num_envs} actions from 0 to {NUM_ACTIONS - 1}, got {actions!r}")
+        return numbers.astype(np.int64, copy=False)
+
+    def _masked(self, mask: Any) -> Column:
+        if mask is None:
+            return self._all_numbers
+        if not (isinstance(mask, np.ndarray) and mask.shape == (self.num_envs,) and mask.dtype == np.bool_):
+            raise ConfigError(f"wanted reset_mask as an array of {self.num_envs} booleans, got {mask!r}")
+        return np.flatnonzero(mask)
+
+    def _seeds(self, seed: Seeds) -> Sequence[int | None]:
+        if seed is None:
+            return self._no_seeds
+        if isinstance(seed, int | np.integer):
+            return [int(seed) + env for env in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise ConfigError(f"wanted a number or {self.num_envs} seeds, got {len(seed)}")
+        return [None if one is None else int(one) for one in seed]
+
+    def _numbers(self, indices: Indices) -> NDArray[np.int64]:
+        numbers = np.asarray(indices)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise ConfigError(f"wanted the numbers of environments, got {indices!r}")
+        if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.num_envs):
+            raise ConfigError(f"wanted environments from 0 to {self.num_envs - 1}, got {indices!r}")
+        return numbers.astype(np.int64)
+
+
+def _rebuilt(
+    cls: Any, num_envs: int, settings: Any, autoreset_mode: Any, render_mode: Any, spec: Any, buffer: Column
+) -> BatchEnv:
+    """Return the copy of a batch that copies and pickles stand for."""
+    env: BatchEnv = cls(num_envs, settings, autoreset_mode=autoreset_mode, render_mode=render_mode)
+    env.spec = spec
+    env.restore(Snapshot((Layer(env._kind, BatchState(settings, num_envs, buffer)),)))
+    return env

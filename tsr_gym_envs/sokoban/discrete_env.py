@@ -1,0 +1,94 @@
+"""Sokoban for ordinary reinforcement learning: numbered actions, observations that are arrays (or text)."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium.core import RenderFrame
+from gymnasium.error import InvalidAction
+from gymnasium.spaces import Discrete
+
+from tsr_gym import ConfigError, Limits, StateEnv, Step
+from tsr_gym_envs.sokoban.arrays import TILES, tile_codes
+from tsr_gym_envs.sokoban.observation import OBSERVATIONS, grid
+from tsr_gym_envs.sokoban.rooms import Rooms
+from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, push, reward_of, state_key
+from tsr_gym_envs.sokoban.settings import SokobanSettings
+from tsr_gym_envs.tiles import RENDERING, ZOOM, as_array, picture, space_of
+
+
+class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
+    """`SokobanEnv` with one numbered action a step; see there."""
+
+    metadata = RENDERING
+    draws_noise = False
+
+    def __init__(self, settings: SokobanSettings, *, render_mode: str | None = None) -> None:
+        super().__init__(settings, limits=Limits(max_actions=settings.max_actions), render_mode=render_mode)
+        self.settings = settings
+        self._rewards = Rewards(settings.reward_step, settings.reward_box, settings.reward_done)
+        self._rooms = Rooms(settings)
+        self._describe = OBSERVATIONS.get(settings.obs_type)
+        self._shape = board_shape(settings, self._rooms)
+        self.observation_space = space_of(settings.obs_type, self._shape, len(TILES))
+        self.action_space: Any = Discrete(len(ACTIONS))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        return super().reset(seed=seed, options=self._rooms.options_of(seed, options))
+
+    def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> SokobanState:
+        """Return a room: the one that the options give or number, or else one that is drawn."""
+        state = self._rooms.start(rng, options)
+        check_fits(state, self._shape)
+        return state
+
+    def transition(self, state: SokobanState, action: int, rng: np.random.Generator) -> Step:
+        """Return what one numbered action does."""
+        if not 0 <= action < len(ACTIONS):
+            raise InvalidAction(f"wanted an action from 0 to 3 for {ACTIONS}, got {action}")
+        after = push(state, action)
+        reward = reward_of(state, after, self._rewards)
+        return Step(after, reward, after.solved, {"action_is_effective": after is not state})
+
+    def observe(self, state: SokobanState) -> Any:
+        """Return the position in the form of `obs_type`."""
+        if self._describe is not None:
+            return self._describe(state)
+        return as_array(tile_codes(state, self._shape), self.settings.obs_type, TILES)
+
+    def state_key(self, state: SokobanState) -> bytes:
+        """Return the bytes of walls, goals, boxes and player."""
+        return state_key(state)
+
+    def is_success(self, state: SokobanState) -> bool:
+        """Return whether all boxes stand on goals."""
+        return state.solved
+
+    def render(self) -> RenderFrame | list[RenderFrame] | None:
+        """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""
+        if self.render_mode == "rgb_array":
+            return picture(tile_codes(self.state, self._shape), TILES, ZOOM)
+        return grid(self.state) if self.render_mode == "ansi" else None
+
+    def _facts(self, state: SokobanState) -> dict[str, Any]:
+        return {"success": state.solved}
+
+
+def board_shape(settings: SokobanSettings, rooms: Rooms) -> tuple[int, int]:
+    """Return the rows and columns of every board: `settings.shape`, or else those of the largest room.
+
+    Raises:
+        ConfigError: The rooms are larger than the wanted shape.
+    """
+    height, width = rooms.largest()
+    shape = settings.shape or (height, width)
+    if shape[0] < height or shape[1] < width:
+        raise ConfigError(f"wanted a shape of at least the largest room's, {height}x{width}, got {shape[0]}x{shape[1]}")
+    return shape
+
+
+def check_fits(state: SokobanState, shape: tuple[int, int]) -> None:
+    """Raise ConfigError where a room is larger than the boards."""
+    height, width = state.level.height, state.level.width
+    if height > shape[0] or width > shape[1]:
+        raise ConfigError(f"wanted a room of at most {shape[0]}x{shape[1]}, got {height}x{width}: set a larger shape")
