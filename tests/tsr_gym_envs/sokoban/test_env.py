@@ -134,8 +134,8 @@ def test_playing_the_optimal_turns_solves_every_room():
 
 def test_a_deadlocked_position_has_no_optimal_turn():
     env = started(level="######\n#@ . #\n#    #\n#$   #\n######")
-    while not env.unwrapped.state.solved:
-        env.step(env.unwrapped.optimal_turn(env.unwrapped.state, None, None))
+    assert env.unwrapped.optimal_turn(env.unwrapped.state, 5, 10) is None
+    assert env.unwrapped.dead_end(env.unwrapped.state) == "dead square"
     assert env.unwrapped.success_bars(env.unwrapped.state) == (0.0, 0.0)
 
 
