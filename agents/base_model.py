@@ -62,10 +62,10 @@ class BaseRecipe:
     hidden: int = 64
     layers: int = 2
     skill: float = 0.95
-    steps: int = 1500
+    steps: int = 1000
     poor_skill: float = 0.12
     malformed: float = 0.28
-    instances: int = 5_000
+    instances: int = 4_000
     episodes: int = 6
     poor_steps: int = 200
     validations: int = 256
