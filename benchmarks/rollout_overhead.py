@@ -57,12 +57,13 @@ class TimedPolicy:
         started = perf_counter()
         played = self.player(requests)
         said = self.asked(requests) if self.asked is not None else played
-        self.seconds += perf_counter() - started
         self.prompt_tokens += [len(row[0].prompt_ids) for row in said]
-        return [
+        answers = [
             [model._replace(text=turn.text) for model, turn in zip(*rows, strict=True)]
             for rows in zip(said, played, strict=True)
         ]
+        self.seconds += perf_counter() - started
+        return answers
 
 
 def make_stack(think: bool = True, obs_type: str = "grid") -> gym.Env[Any, Any]:

@@ -1,7 +1,7 @@
 """Budget: what a search has spent, or may spend."""
 
 from dataclasses import dataclass, field, fields
-from operator import attrgetter
+from operator import add, attrgetter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,8 @@ class Budget:
     env_seconds: float = field(default=0.0, compare=False)
 
     def __add__(self, other: "Budget") -> "Budget":
-        return Budget(**{name: get(self) + get(other) for name, get in _FIELDS.items()})
+        return Budget(**dict(zip(_NAMES, map(add, _counts(self), _counts(other)), strict=True)))
 
 
-_FIELDS = {item.name: attrgetter(item.name) for item in fields(Budget)}
+_NAMES = [item.name for item in fields(Budget)]
+_counts = attrgetter(*_NAMES)

@@ -239,6 +239,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
                 f"wanted a snapshot of a bare {type(self).__name__}, got one of a stack of {len(snapshot.layers)} "
                 "layers: use tsr_gym.restore(env, snapshot)"
             )
+        self._check(snapshot.layers[0])
         self._apply(snapshot.layers[0], seed)
 
     def clone(self) -> "StateEnv[StateT, ObsT, ActT]":
@@ -269,7 +270,6 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
             )
 
     def _apply(self, layer: Layer, seed: int | None) -> None:
-        self._check(layer)
         self._episode = layer.state.episode
         self._stream.position = layer.state.position if seed is None else Seeded(seed)
         # Gymnasium's word for "not known"; left at None, reading it would replace the generator.

@@ -182,12 +182,13 @@ class Tree:
         Raises:
             ValueError: The node does not lie below the root.
         """
-        path = [index]
-        while path[-1] != self.root:
-            parent = self.nodes[path[-1]].parent
+        path, nodes, root, here = [index], self._store.nodes, self.root, index
+        while here != root:
+            parent = nodes[here].parent
             if parent is None:
-                raise ValueError(f"node {index} does not lie below the root {self.root}")
+                raise ValueError(f"node {index} does not lie below the root {root}")
             path.append(parent)
+            here = parent
         return path[::-1]
 
     def branch(self, index: int) -> tuple[int, ...]:
@@ -218,8 +219,8 @@ class Tree:
 
     def total(self, index: int, quantity: Quantity) -> float:
         """Return the sum of rewards, or of scores, of the turns from the root to a node."""
-        get = attrgetter(quantity)
-        return float(sum(get(self.nodes[step]) for step in self.path(index)[1:]))
+        get, nodes = attrgetter(quantity), self._store.nodes
+        return float(sum([get(nodes[step]) for step in self.path(index)[1:]]))
 
     def merit(self, index: int) -> float:
         """Return how good the path to a node looks to its scorer.

@@ -51,7 +51,8 @@ class AnswerFormat(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorA
             if begin < len("<answer>"):
                 return None
         end = text.find("</answer>", begin)
-        return None if end < 0 else _TAGS.sub("", text[begin:end]).strip()
+        answer = text[begin:end] if end >= 0 else None
+        return answer if answer is None else (_TAGS.sub("", answer) if "<" in answer else answer).strip()
 
     def format(self, action: str, thought: str = "") -> str:
         """Return the model text that stands for an action.

@@ -47,15 +47,14 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a turn and write its score into ``info["score"]``."""
-        before = self._seen()
+        base: Any = self.unwrapped
+        has_states = isinstance(base, StateEnv)
+        before = base.state if has_states else self._last
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._last = observation
-        info["score"] = float(self.score(before, info.get("action", action), self._seen(), float(reward)))
+        after = base.state if has_states else observation
+        info["score"] = float(self.score(before, info.get("action", action), after, float(reward)))
         return observation, float(reward), terminated, truncated, info
-
-    def _seen(self) -> Any:
-        base = self.unwrapped
-        return base.state if isinstance(base, StateEnv) else self._last
 
     def wrapper_state(self) -> Any:
         """Return the last observation where scores depend on it, None otherwise."""

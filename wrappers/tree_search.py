@@ -149,7 +149,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         parent = tree.node(node)
         if parent.done:
             raise EpisodeOver(f"node {node} ends its episode: expand an open leaf")
-        before = _snapshot_of(parent)
+        before, base = _snapshot_of(parent), self.unwrapped
         address = tree.branch(node)
         first = len(tree.children(node))
         outcomes: dict[Any, tuple[Any, Snapshot]] = {}
@@ -162,7 +162,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
                 result = self.env.step(candidate.text)
                 inside += perf_counter() - before_step
                 # Asked before the snapshot, which reads the random state and so forgets what was drawn before.
-                drew_noise = self._drew_noise()
+                drew_noise = not isinstance(base, StateEnv) or base.drew_noise
                 outcome = (result, snapshot(self.env))
                 steps += 1
                 if noise != "fresh" or not drew_noise:
@@ -219,10 +219,6 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
     def _score_of(self) -> Any:
         return self.env.get_wrapper_attr("score_of") if self.env.has_wrapper_attr("score_of") else "turn"
 
-    def _drew_noise(self) -> bool:
-        base = self.unwrapped
-        return base.drew_noise if isinstance(base, StateEnv) else True
-
     def wrapper_state(self) -> Any:
         """Return what the environment last said; the tree is a record and does not decide the future."""
         here = self.tree.nodes[self.cursor]
@@ -263,12 +259,10 @@ def grow(
             raise TsrGymError("a strategy yielded an empty list: let it return when it wants nothing more")
         answers = iter(_ask(policy, requests)) if requests else iter(())
         for env, view, _, wishes in running:
-            spent = Budget(model_calls=1)
-            for wish in wishes:
-                candidates = next(answers)
+            answered = [next(answers) for _ in wishes]
+            for wish, candidates in zip(wishes, answered, strict=True):
                 env.expand(wish.node, candidates, noise=noise)
-                spent += _cost(candidates)
-            view.charge(spent)
+            view.charge(_cost([candidate for candidates in answered for candidate in candidates]))
         searches = [(env, view, plan) for env, view, plan, _ in running]
         if watch is not None:
             watch(len(searches))
@@ -303,6 +297,7 @@ def _ask(policy: Policy, requests: Sequence[tuple[Tree, Expand]]) -> list[list[C
 
 def _cost(candidates: Sequence[Candidate]) -> Budget:
     return Budget(
+        model_calls=1,
         sampled_tokens=sum(len(candidate.token_ids) for candidate in candidates),
         prompt_tokens=sum(len(candidate.prompt_ids) for candidate in candidates),
     )
@@ -327,7 +322,7 @@ def _node(tree: Tree, parent: int, candidate: Candidate, result: Any, snap: Snap
         parent=parent,
         depth=tree.nodes[parent].depth + 1,
         candidate=candidate,
-        observation=deepcopy(observation),
+        observation=observation if type(observation) is str else deepcopy(observation),
         reward=float(reward),
         score=float(info.get("score", reward)),
         terminated=terminated,
