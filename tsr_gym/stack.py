@@ -6,7 +6,6 @@ listed here, and anything else is refused by name, because a silent gap would be
 
 import copy
 from collections import deque
-from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -18,7 +17,7 @@ from gymnasium.wrappers.utils import RunningMeanStd
 
 from tsr_gym.errors import SnapshotError
 from tsr_gym.snapshots import Layer, Snapshot
-from tsr_gym.state_env import StateEnv, new_tuple
+from tsr_gym.state_env import StateEnv
 
 Noise = Literal["same", "fresh", "common"]
 NOISES: tuple[Noise, ...] = ("same", "fresh", "common")
@@ -92,36 +91,10 @@ _CONTAINERS = (deque, list, dict, np.ndarray, RunningMeanStd)
 
 
 class _Plan(NamedTuple):
-    """How to read and write one wrapper class; `attributes` is None where the class speaks for itself."""
+    """How to read one wrapper class; `attributes` is None where the class speaks for itself."""
 
     kind: str
     attributes: tuple[str, ...] | None
-    read: Callable[[Any], Any]
-    write: Callable[[Any, Any], None]
-
-
-def _copied(value: Any) -> Any:
-    return value if type(value) in _ATOMS else copy.deepcopy(value)
-
-
-def _by_attributes(kind: str, paths: tuple[str, ...]) -> _Plan:
-    getters = [attrgetter(path) for path in paths]
-    targets = [(attrgetter(owner) if owner else None, name) for owner, _, name in (p.rpartition(".") for p in paths)]
-
-    def read(wrapper: Any) -> tuple[Any, ...]:
-        return tuple([_copied(get(wrapper)) for get in getters])
-
-    def write(wrapper: Any, state: Any) -> None:
-        for (owner, name), value in zip(targets, state, strict=True):
-            setattr(owner(wrapper) if owner else wrapper, name, _copied(value))
-
-    return _Plan(kind, paths, read, write)
-
-
-def _let_start(checker: Any, state: Any) -> None:
-    # A checker that never saw reset() would compare the next step with nothing; these share no objects with it.
-    if checker._previous_data is None:
-        checker._previous_data = (None, {})
 
 
 @lru_cache(maxsize=256)
@@ -129,20 +102,20 @@ def _plan(cls: Any) -> _Plan | None:
     """Return how to read a wrapper class, or None where that depends on the object."""
     kind = f"{cls.__module__}:{cls.__qualname__}"
     if issubclass(cls, SnapshotWrapper):
-        return _Plan(kind, None, cls.wrapper_state, cls.set_wrapper_state)
-    if cls is PassiveEnvChecker:
-        return _by_attributes(kind, ())._replace(write=_let_start)
+        return _Plan(kind, None)
     if cls.__module__.startswith("gymnasium.wrappers."):
         if cls.__name__ in _EPISODE_STATE:
-            return _by_attributes(kind, _EPISODE_STATE[cls.__name__])
+            return _Plan(kind, _EPISODE_STATE[cls.__name__])
         if cls.__name__ in _STATELESS:
-            return _by_attributes(kind, ())
+            return _Plan(kind, ())
     return None
 
 
 def _plan_of(wrapper: gym.Wrapper[Any, Any, Any, Any]) -> _Plan:
-    """Return how to read a wrapper whose class says nothing: it must hold nothing either."""
     cls: Any = type(wrapper)
+    plan = _plan(cls)
+    if plan is not None:
+        return plan
     own = sorted(set(vars(wrapper)) - _PLAIN_ATTRIBUTES)
     if own:
         raise SnapshotError(
@@ -150,7 +123,31 @@ def _plan_of(wrapper: gym.Wrapper[Any, Any, Any, Any]) -> _Plan:
             "state of the episode. Give it two methods: wrapper_state() returns that state as an immutable "
             "value (None if there is none) and set_wrapper_state(state) puts it back; or put it outside the search"
         )
-    return _by_attributes(f"{cls.__module__}:{cls.__qualname__}", ())
+    return _Plan(f"{cls.__module__}:{cls.__qualname__}", ())
+
+
+def _copied(value: Any) -> Any:
+    return value if type(value) in _ATOMS else copy.deepcopy(value)
+
+
+def _read(wrapper: gym.Wrapper[Any, Any, Any, Any]) -> Layer:
+    kind, attributes = _plan_of(wrapper)
+    if attributes is None:
+        return Layer(kind, wrapper.wrapper_state())  # type: ignore[attr-defined]
+    return Layer(kind, tuple([_copied(attrgetter(name)(wrapper)) for name in attributes]))
+
+
+def _write(wrapper: gym.Wrapper[Any, Any, Any, Any], layer: Layer) -> None:
+    attributes = _plan_of(wrapper).attributes
+    if attributes is None:
+        wrapper.set_wrapper_state(layer.state)  # type: ignore[attr-defined]
+        return
+    for path, value in zip(attributes, layer.state, strict=True):
+        owner, _, name = path.rpartition(".")
+        setattr(attrgetter(owner)(wrapper) if owner else wrapper, name, _copied(value))
+    if isinstance(wrapper, PassiveEnvChecker) and wrapper._previous_data is None:
+        # A checker that never saw reset() would compare the next step with nothing; these share no objects with it.
+        wrapper._previous_data = (None, {})
 
 
 def _unstack(env: gym.Env[Any, Any]) -> tuple[list[gym.Wrapper[Any, Any, Any, Any]], StateEnv[Any, Any, Any]]:
@@ -186,11 +183,7 @@ def snapshot(env: gym.Env[Any, Any]) -> Snapshot:
     True
     """
     wrappers, base = _unstack(env)
-    layers = [base._layer()]
-    for wrapper in reversed(wrappers):
-        plan = _plan(type(wrapper)) or _plan_of(wrapper)
-        layers.append(new_tuple(Layer, (plan.kind, plan.read(wrapper))))
-    return Snapshot(tuple(reversed(layers)))
+    return Snapshot((*[_read(wrapper) for wrapper in wrappers], base._layer()))
 
 
 def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", seed: int | None = None) -> None:
@@ -217,10 +210,9 @@ def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", se
         raise ValueError(f"noise={noise!r} {'takes no' if noise == 'same' else 'needs a'} seed, got seed={seed!r}")
     wrappers, base = _unstack(env)
     layers = snap.layers
-    plans = [_plan(type(wrapper)) or _plan_of(wrapper) for wrapper in wrappers]
-    # All is checked before anything is changed.
+    plans = [_plan_of(wrapper) for wrapper in wrappers]
     kinds = [*[plan.kind for plan in plans], base._kind]
-    if kinds != [layer.kind for layer in layers]:
+    if len(layers) != len(kinds) or any(layer.kind != kind for layer, kind in zip(layers, kinds, strict=False)):
         raise SnapshotError(
             f"wanted a snapshot of {' < '.join(kinds)}, got {' < '.join(layer.kind for layer in layers)}"
         )
@@ -231,8 +223,8 @@ def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", se
     base._check(layers[-1])
     base._apply(layers[-1], seed)
     # Innermost first, so that a wrapper may look at what it wraps.
-    for number in reversed(range(len(wrappers))):
-        plans[number].write(wrappers[number], layers[number].state)
+    for wrapper, layer in zip(reversed(wrappers), reversed(layers[:-1]), strict=True):
+        _write(wrapper, layer)
 
 
 def clone(env: EnvT) -> EnvT:
@@ -252,7 +244,7 @@ def _copy_stack(env: Any) -> Any:
         return env.clone()
     twin = copy.copy(env)
     twin.env = _copy_stack(env.env)
-    if (_plan(type(env)) or _plan_of(env)).attributes is not None:
+    if _plan_of(env).attributes is not None:
         for name, value in vars(env).items():
             if name not in _PLAIN_ATTRIBUTES and isinstance(value, _CONTAINERS):
                 setattr(twin, name, copy.deepcopy(value))
