@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tsr_gym.errors import InvalidLevel
-from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells
+from tsr_gym_envs.sokoban.rules import Level, SokobanState, boards_of, cells
 from tsr_gym_envs.sokoban.runlength import expand_runs
+from tsr_gym_envs.sokoban.symmetry import canonical_form
+
+__all__ = ["LevelFiles", "SokobanState", "canonical_form", "parse_level", "parse_xsb"]
 
 _BOARD = frozenset("# .$*@+-_")
 _RUNS = frozenset("0123456789|")
@@ -216,18 +219,6 @@ def _rows(block: _Block, where: str) -> list[_Row]:
     while not rows[0].text:
         rows.pop(0)
     return rows
-
-
-def boards_of(rows: Sequence[str]) -> dict[str, int]:
-    """Return bitboards of walls ``#``, goals ``.``, boxes ``$`` and players ``@``; anything else is floor."""
-    boards = {"#": 0, ".": 0, "$": 0, "@": 0}
-    width = max(map(len, rows))
-    for row, line in enumerate(rows):
-        for column, glyph in enumerate(line):
-            for kind in {"*": ".$", "+": ".@"}.get(glyph, glyph):
-                if kind in boards:
-                    boards[kind] |= 1 << (row * width + column)
-    return boards
 
 
 def _to_state(rows: Sequence[_Row], where: str) -> SokobanState:

@@ -4,6 +4,7 @@ Invariant: walls enclose every cell that a player or a box can reach, so a shift
 """
 
 from codecs import charmap_decode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -186,6 +187,18 @@ def draw(state: SokobanState, glyphs: str) -> str:
             outline is drawn as floor where floor is a blank, as wall otherwise.
     """
     return charmap_decode(paint(state), "strict", _letters(glyphs))[0]
+
+
+def boards_of(rows: Sequence[str]) -> dict[str, int]:
+    """Return bitboards of walls ``#``, goals ``.``, boxes ``$`` and players ``@``; anything else is floor."""
+    boards = {"#": 0, ".": 0, "$": 0, "@": 0}
+    width = max(map(len, rows))
+    for row, line in enumerate(rows):
+        for column, glyph in enumerate(line):
+            for kind in {"*": ".$", "+": ".@"}.get(glyph, glyph):
+                if kind in boards:
+                    boards[kind] |= 1 << (row * width + column)
+    return boards
 
 
 @lru_cache(maxsize=64)

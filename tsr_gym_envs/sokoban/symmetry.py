@@ -1,7 +1,6 @@
 """One name for all rooms that differ only by rotation, reflection or translation."""
 
-from tsr_gym_envs.sokoban.levels import boards_of
-from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, draw, reachable
+from tsr_gym_envs.sokoban.rules import Level, SokobanState, boards_of, cells, draw, reachable
 from tsr_gym_envs.symmetry import symmetries
 
 
