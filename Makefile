@@ -11,7 +11,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-trl test-py lint clean
+.PHONY: demo test test-deep test-trl test-sb3 test-py lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=8, SMOKE=1)
 demo: $(READY)
@@ -27,7 +27,7 @@ test: $(READY)
 ## make test-deep: the same at full size, and what needs an environment of its own
 test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
-	$(MAKE) test-trl test-py
+	$(MAKE) test-trl test-sb3 test-py
 
 ## make test-trl: our GRPO loss against TRL's on the same tokens, in an environment with TRL
 test-trl: .venv-trl/.ready
@@ -37,6 +37,16 @@ test-trl: .venv-trl/.ready
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
 	.venv-trl/bin/python -m pip install --quiet -c constraints.txt -e ".[agents,dev]" trl==1.16.0
+	touch $@
+
+## make test-sb3: Stable-Baselines3's PPO plays both grid worlds, in an environment with it
+test-sb3: .venv-sb3/.ready
+	.venv-sb3/bin/python benchmarks/sb3_grid_worlds.py --smoke
+
+.venv-sb3/.ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv-sb3
+	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
+	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt -e ".[envs]" stable-baselines3==2.9.2
 	touch $@
 
 ## make test-py: the core tests on every Python that is supported and installed here

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from dataclasses import replace
+from math import isfinite
 
 import numpy as np
 import pytest
@@ -510,3 +511,12 @@ def test_every_search_trains_and_repeats(base_model, tmp_path, search):
     assert runs[0] == runs[1]
     assert all(line["trajectories"] == 6 and line["groups"] == 2 for line in runs[0]["metrics"])
     assert all(line["sampled_tokens"] > 6 * line["response_length"] for line in runs[0]["metrics"])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["base_model", "chat_model"])
+def test_a_run_trains_on_a_gpu(kind, tmp_path, request):
+    run = trained(tmp_path / "run", request.getfixturevalue(kind), model={"device": "cuda"})
+    lines = records(run)
+    assert [line["step"] for line in lines] == list(range(1, UPDATES + 1))
+    assert all(isfinite(line["grad_norm"]) for line in lines)
