@@ -231,6 +231,7 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
         panel.set_xlabel(name)
         panel.grid(alpha=0.3)
     panels[1].set_xscale("symlog", linthresh=10_000)
+    panels[1].set_xlim(left=0)
     panels[0].set_ylabel("held-out success, %")
     panels[0].legend(fontsize=8)
     figure.savefig(out, dpi=150)

@@ -17,6 +17,7 @@ from pathlib import Path
 from time import sleep
 
 import tyro
+from measure import write_result
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -47,6 +48,8 @@ class DemoArgs:
     """Where everything goes; runs that are there already are continued or kept."""
     workers: int = os.cpu_count() or 1
     """Runs side by side."""
+    record: bool = False
+    """Also write the table to benchmarks/results/demo.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ def main() -> int:
     show(report)
     draw_curves(folders, out / "report.png")
     (out / "report.json").write_text(json.dumps(asdict(report), indent=2))
+    if args.record:
+        write_result("demo", asdict(report))
     print(f"curves: {out / 'report.png'}   table: {out / 'report.json'}   one run: tsr report {folders[0]}")
     return 0
 
