@@ -148,7 +148,7 @@ def _instances_of(run: Run) -> tuple[Any, ...]:
 def _over(key: str, name: str, methods: Mapping[str, Sequence[Run]]) -> Table:
     """Return success at some points of an axis, interpolated between evaluations, where all runs got that far."""
     ends = [run.evaluations[-1][key] for members in methods.values() for run in members]
-    points = [max(ends) * share // 16 for share in (1, 2, 4, 8, 16)]
+    points = sorted({max(1, max(ends) * share // 16) for share in (1, 2, 4, 8, 16)})
     rows = []
     for label, members in methods.items():
         cells = []

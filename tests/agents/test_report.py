@@ -106,6 +106,11 @@ def test_success_over_updates_and_over_tokens_is_interpolated_where_all_runs_got
     assert found["theirs"]["3,200"] == "90.0"
 
 
+def test_a_short_run_is_shown_at_each_of_its_updates_once(tmp_path):
+    run = write_run(tmp_path / "short", [(0, 0, 0.1), (3, 48, 0.4)], label="short")
+    assert summarise_runs([run]).by_updates.columns == ("method", "1", "3")
+
+
 def student_quantile(freedom):
     """Return the two-sided 95 % quantile of Student's t, by adding up its density."""
     step = 1e-4
