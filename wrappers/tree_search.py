@@ -21,6 +21,9 @@ from tsr_gym.stack import NOISES, Noise, restore, snapshot
 from tsr_gym.state_env import StateEnv
 from tsr_gym.tree import Candidate, Expand, Node, Policy, Strategy, Tree
 
+# Types of values that nobody can change.
+_FIXED = frozenset((bool, int, float, str, bytes, type(None)))
+
 
 class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
     """Record an episode as a tree, and grow the tree from any node of it.
@@ -124,7 +127,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         restore(self.env, _snapshot_of(there))
         self.tree.charge(Budget(restores=1))
         self._cursor = node
-        return deepcopy(there.observation), dict(there.info)
+        return deepcopy(there.observation), _own(there.info)
 
     def expand(self, node: int, candidates: Sequence[Candidate], *, noise: Noise | None = None) -> list[int]:
         """Add one imagined turn per candidate under a node; the cursor stays where it is.
@@ -204,7 +207,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         about = self._about | {"noise": self.noise, "clairvoyant": self.noise == "same"}
         self._tree = Tree(seed=seed, score_of=self._score_of(), about=about)
         self._cursor = self._tree.add(
-            Node(None, 0, Candidate(""), deepcopy(observation), 0.0, 0.0, *done, dict(info), snap), played=True
+            Node(None, 0, Candidate(""), deepcopy(observation), 0.0, 0.0, *done, _own(info), snap), played=True
         )
 
     @cached_property
@@ -327,6 +330,11 @@ def _node(tree: Tree, parent: int, candidate: Candidate, result: Any, snap: Snap
         score=float(info.get("score", reward)),
         terminated=terminated,
         truncated=truncated,
-        info=dict(info),
+        info=_own(info),
         snapshot=snap,
     )
+
+
+def _own(info: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy that shares nothing that can be changed; most values are numbers and text, which cannot."""
+    return {name: value if type(value) in _FIXED else deepcopy(value) for name, value in info.items()}
