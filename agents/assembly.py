@@ -13,6 +13,7 @@ from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
 from tsr_gym.stack import Noise
+from tsr_gym.text_env import TextEnv
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,18 @@ class Assembly:
             noise=noise,
         )
 
-    def chat(self, instructions: str, *, temperature: float) -> ChatPolicy:
+    def chat(self, instructions: str, *, temperature: float, reads_tags: bool = False) -> ChatPolicy:
         """Return the model as a policy that samples at a temperature.
+
+        Args:
+            instructions: The rules of the game, as `TextEnv.instructions` gives them.
+            temperature: Of sampling.
+            reads_tags: Whether the environment has a protocol of its own, as `TextEnv.reads_tags` says.
 
         Raises:
             ConfigError: The tokenizer has no usable chat template.
         """
-        prompt = self._prompt(instructions)
+        prompt = self._prompt(instructions, reads_tags)
         name = self.policy.card.history if self.model.history == "auto" else self.model.history
         history = History.parse(name)
         engine = TransformersEngine(
@@ -75,13 +81,18 @@ class Assembly:
         )
         return ChatPolicy(engine, self.policy.tokenizer, prompt, history)
 
+    def chat_about(self, base: TextEnv[Any], *, temperature: float) -> ChatPolicy:
+        """Return the model as a policy for an environment, with its instructions and in its form."""
+        return self.chat(base.instructions, temperature=temperature, reads_tags=base.reads_tags)
+
     @property
     def max_tokens(self) -> int:
         """Longest answer: the configured one, or less where the model's card says so."""
         return min(self.model.max_tokens, self.policy.card.max_tokens or self.model.max_tokens)
 
-    def _prompt(self, instructions: str) -> Prompt:
-        name = self.policy.card.prompt if self.model.prompt == "auto" else self.model.prompt
+    def _prompt(self, instructions: str, reads_tags: bool = False) -> Prompt:
+        preferred = "plain" if reads_tags else self.policy.card.prompt
+        name = preferred if self.model.prompt == "auto" else self.model.prompt
         if name not in PROMPTS:
             raise ConfigError(f"wanted a prompt of {sorted(PROMPTS)}, got {name!r}")
         return PROMPTS[name](instructions, max_tokens=self.max_tokens)

@@ -81,8 +81,9 @@ class ModelConfig:
 
     model: str = "default"
     """Folder of a local Hugging Face model; default builds the small embedded model of the environment."""
-    prompt: Literal["auto", "paper", "compact"] = "auto"
-    """Words around observations; auto takes what the model folder's tsr_gym.json says, else paper."""
+    prompt: Literal["auto", "paper", "compact", "plain"] = "auto"
+    """Words around observations. auto: what the model folder's tsr_gym.json says, else paper; for an environment with
+    a protocol of its own plain, which adds none."""
     history: str = "auto"
     """What a prompt repeats: full, markov, window(k), or auto."""
     max_tokens: int = 400

@@ -83,7 +83,7 @@ def evaluate_model(
         raise ConfigError(f"wanted --env: the model in {folder} was made for none")
     assembly = Assembly(env, task, model, policy)
     stage = assembly.stage(split)
-    chat = assembly.chat(stage.base.instructions, temperature=at_temperature)
+    chat = assembly.chat_about(stage.base, temperature=at_temperature)
     tasks = held_out(instances)
     played = evaluate(stage, chat, tasks=tasks, seed=seed, strategy=strategy, noise=search.noise)
     words = (

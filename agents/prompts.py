@@ -61,7 +61,20 @@ def compact_prompt(instructions: str = "", **_: Any) -> Prompt:
     return Prompt("", turn, "<answer>", think=False, stop="</answer>")
 
 
-PROMPTS: dict[str, Callable[..., Prompt]] = {"paper": paper_prompt, "compact": compact_prompt}
+def plain_prompt(instructions: str, **_: Any) -> Prompt:
+    """Return the arrangement for environments with a protocol of their own: instructions, then what they say.
+
+    Args:
+        instructions: The protocol in words, tags included.
+    """
+    return Prompt(instructions, lambda node: str(node.observation), "", think=False)
+
+
+PROMPTS: dict[str, Callable[..., Prompt]] = {
+    "paper": paper_prompt,
+    "compact": compact_prompt,
+    "plain": plain_prompt,
+}
 
 
 @dataclass(frozen=True, slots=True)

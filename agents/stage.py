@@ -20,7 +20,7 @@ class Stage:
         env: Gymnasium id or short name.
         settings: Its settings.
         score: Scorer, see `parse_call`; ``"reward"`` for none.
-        penalty: Price of an answer without the wanted form.
+        penalty: Price of an answer without the wanted form; environments that read tags themselves set their own.
         think: Whether answers have a thinking part.
         noise: The dice of imagined turns.
 
@@ -79,7 +79,9 @@ class Stage:
             made = gym.make(self._env, **self._settings)
         except (gym.error.Error, ModuleNotFoundError, TypeError) as error:
             raise ConfigError(f"{self._env} cannot be made with {self._settings}: {error}") from error
-        env = AnswerFormat(made, penalty=self._penalty, think=self._think)
+        base = made.unwrapped
+        reads_tags = isinstance(base, TextEnv) and base.reads_tags
+        env = made if reads_tags else AnswerFormat(made, penalty=self._penalty, think=self._think)
         if self._score is not None:
             scorer, settings = self._score
             try:

@@ -58,9 +58,8 @@ class Trainer:
         assembly = Assembly(config.env, config.task, config.model, self.policy)
         stage = assembly.stage(config.task.train_split, noise=config.search.noise)
         self.eval_stage = assembly.stage(config.task.eval_split)
-        instructions = stage.base.instructions
-        self.chat = assembly.chat(instructions, temperature=config.model.temperature)
-        self.eval_chat = assembly.chat(instructions, temperature=config.run.eval_temperature)
+        self.chat = assembly.chat_about(stage.base, temperature=config.model.temperature)
+        self.eval_chat = assembly.chat_about(stage.base, temperature=config.run.eval_temperature)
         self.collector = Collector(config.search, stage, self.chat, seed=config.run.seed)
         self.choose = pick_filter(config.search)
         self.learner = Learner(

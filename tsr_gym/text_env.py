@@ -10,7 +10,7 @@ MAX_TEXT = 100_000
 
 
 def split_turn(text: str, separator: str | None) -> tuple[str, ...]:
-    """Return the actions that a turn's text asks for, in order.
+    """Return the actions that a turn's text asks for, in order; without a separator the text as it is.
 
     >>> split_turn(" Up ||  Right|| ", "||")
     ('Up', 'Right')
@@ -20,7 +20,7 @@ def split_turn(text: str, separator: str | None) -> tuple[str, ...]:
 
 def _split(text: str, separator: str | None) -> tuple[str, ...]:
     if separator is None:
-        return (text.strip(),) if text.strip() else ()
+        return (text,) if text.strip() else ()
     return tuple(part for part in map(str.strip, text.split(separator)) if part)
 
 
@@ -47,16 +47,19 @@ class TextEnv(StateEnv[StateT, str, str]):
     Args:
         rules: Immutable configuration that the rules depend on.
         limits: Turns, actions per turn and actions per episode.
-        separator: What stands between the actions of a turn; None where the whole text is one action.
+        separator: What stands between the actions of a turn; None where the whole text, blanks included, is one action.
         render_mode: ``"ansi"`` or None.
 
     Attributes:
         actions: Names that `transition` understands in every state, or () where they depend on the state.
         instructions: The rules of the game in a few sentences, for an agent that reads.
+        reads_tags: Whether `step` takes what a model writes, tags and all, as environments do whose published protocol
+            has tags of its own; `AnswerFormat` is then not wanted around it.
     """
 
     actions: tuple[str, ...] = ()
     instructions: str = ""
+    reads_tags: bool = False
 
     def __init__(
         self,

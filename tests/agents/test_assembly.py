@@ -93,5 +93,19 @@ def test_the_engine_stops_where_the_prompt_ends_answers_and_keeps_values_only_wh
 
 def test_a_card_with_an_unknown_prompt_is_refused(large):
     policy = large._replace(card=replace(large.card, prompt="verbose"))
-    with pytest.raises(ConfigError, match=r"wanted a prompt of \['compact', 'paper'\], got 'verbose'"):
+    with pytest.raises(ConfigError, match=r"wanted a prompt of \['compact', 'paper', 'plain'\], got 'verbose'"):
         Assembly("sokoban", TaskConfig(), ModelConfig(), policy).chat("", temperature=1.0)
+
+
+def test_an_environment_with_a_protocol_of_its_own_is_played_in_its_own_words(large):
+    assembly = Assembly("retrieval_qa", TaskConfig(), ModelConfig(), large)
+    stage = assembly.stage("train")
+    chat = assembly.chat_about(stage.base, temperature=1.0)
+    assert (chat.prompt.system, chat.prompt.forced) == (stage.base.instructions, "")
+    (env,) = stage.set([1])
+    _, _, _, _, info = env.step("<think>first</think><search>anything</search>")
+    assert info["action_is_valid"]
+    assert "format_penalty" not in info
+    assert info["searches"] == 1
+    chosen = Assembly("retrieval_qa", TaskConfig(), ModelConfig(prompt="paper"), large)
+    assert chosen.chat_about(stage.base, temperature=1.0).prompt.forced == "<think>"

@@ -3,7 +3,7 @@
 import pytest
 
 from tsr_gym import Candidate, ConfigError, Node
-from tsr_gym.agents.prompts import PROMPTS, History, compact_prompt, paper_prompt
+from tsr_gym.agents.prompts import PROMPTS, History, compact_prompt, paper_prompt, plain_prompt
 
 FORM = "<think> [your reasoning] </think> <answer> [your actions] </answer>"
 
@@ -46,7 +46,13 @@ def test_the_compact_arrangement_is_the_observation_and_two_numbers():
     prompt = compact_prompt("rules that nobody reads", max_tokens=3)
     assert prompt.turn(node(3, reward=1.0, actions_left=4)) == "P_G\nturn 4 left 4"
     assert (prompt.system, prompt.forced, prompt.think, prompt.stop) == ("", "<answer>", False, "</answer>")
-    assert set(PROMPTS) == {"paper", "compact"}
+    assert set(PROMPTS) == {"paper", "compact", "plain"}
+
+
+def test_the_plain_arrangement_adds_nothing_to_what_the_environment_says():
+    prompt = plain_prompt("Write <search> or <answer>.", max_tokens=3)
+    assert prompt.turn(node(3, reward=1.0, actions_left=4)) == "P_G"
+    assert (prompt.system, prompt.forced, prompt.stop) == ("Write <search> or <answer>.", "", "")
 
 
 @pytest.mark.parametrize(

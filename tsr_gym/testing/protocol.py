@@ -146,7 +146,10 @@ def _idle(trial: TextTrial, seed: int) -> Any:
     """Play nothing but empty turns, up to a limit of turns that is not too far."""
     trial.base.reset(seed=seed)
     for _ in range(min(trial.base.limits.max_turns or 0, 100)):
-        yield trial.step("")
+        turn = trial.step("")
+        yield turn
+        if turn.terminated:
+            break
 
 
 def the_seed_decides(trial: TextTrial) -> None:
