@@ -21,6 +21,18 @@ class InvalidLevel(TsrGymError, ValueError):
     """A level, map or level file breaks the rules of its format."""
 
 
+class InvalidCatalogue(TsrGymError, ValueError):
+    """A WebShop catalogue, or a file that one is made from, is missing, damaged or incomplete."""
+
+
+class InvalidCorpus(TsrGymError, ValueError):
+    """A corpus, a file of questions or a search index is missing, damaged or incomplete."""
+
+
+class RetrievalFailed(TsrGymError):
+    """A retriever could not answer; the episode stands where it stood and can be continued."""
+
+
 class GenerationFailed(TsrGymError):
     """No level with the wanted properties was found within the bounded number of attempts."""
 
