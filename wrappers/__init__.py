@@ -8,8 +8,18 @@ if __name__ != "tsr_gym.wrappers":
 
 from tsr_gym.wrappers.answer_format import AnswerFormat
 from tsr_gym.wrappers.frozen_lake_score import FrozenLakeScore
+from tsr_gym.wrappers.retrieval_qa_score import RetrievalQAScore
 from tsr_gym.wrappers.score_wrapper import ScoreWrapper
 from tsr_gym.wrappers.sokoban_score import SokobanScore
 from tsr_gym.wrappers.tree_search import TreeSearchWrapper
+from tsr_gym.wrappers.webshop_score import WebShopScore
 
-__all__ = ["AnswerFormat", "FrozenLakeScore", "ScoreWrapper", "SokobanScore", "TreeSearchWrapper"]
+__all__ = [
+    "AnswerFormat",
+    "FrozenLakeScore",
+    "RetrievalQAScore",
+    "ScoreWrapper",
+    "SokobanScore",
+    "TreeSearchWrapper",
+    "WebShopScore",
+]

@@ -4,7 +4,7 @@ The wrapper holds no model: whoever decides is an argument. Invariant: between c
 the cursor's state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, is_dataclass
 from functools import cached_property
@@ -335,6 +335,6 @@ def _node(tree: Tree, parent: int, candidate: Candidate, result: Any, snap: Snap
     )
 
 
-def _own(info: dict[str, Any]) -> dict[str, Any]:
+def _own(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy that shares nothing that can be changed; most values are numbers and text, which cannot."""
     return {name: value if type(value) in _FIXED else deepcopy(value) for name, value in info.items()}

@@ -1,0 +1,311 @@
+"""The WebShop environment: the original's transcripts, the contract of text environments, and any text whatever."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from tests.tsr_gym.own_process import run_python
+from tests.tsr_gym_envs.webshop.shops import ODD_TEXTS, OPTION_VALUES, odd_files
+from tests.tsr_gym_envs.webshop.transcripts import canonical, play_transcripts
+from tsr_gym import ConfigError, EpisodeOver, SnapshotError, restore, snapshot
+from tsr_gym.testing import check_snapshot, check_text_env
+from tsr_gym.testing.actions import JUNK
+from tsr_gym_envs.webshop.catalogue import import_catalogue
+from tsr_gym_envs.webshop.pages import clickables, page_text, url
+
+
+@pytest.fixture
+def shop_env(real_catalogue):
+    return lambda **settings: gym.make("tsr/WebShop-v0", catalogue=str(real_catalogue.path), **settings)
+
+
+@pytest.fixture(scope="module")
+def odd_catalogue(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("odd")
+    return import_catalogue(odd_files(folder / "files"), folder / "store")
+
+
+def play(env, *texts):
+    """Return the results of some actions."""
+    return [env.step(text) for text in texts]
+
+
+def way_to_buy(env):
+    """Return actions that buy the target of a goal, found by its title, with nothing chosen."""
+    goal = env.unwrapped.shop.goal(env.unwrapped.state)
+    return f"search[{goal.name.replace('[', ' ')}]", f"click[{goal.asin}]", "click[buy now]"
+
+
+def test_every_golden_transcript_comes_out(golden, real_catalogue):
+    num_steps = num_purchases = 0
+    for played in play_transcripts(golden, real_catalogue):
+        wanted, env = played.wanted, played.env
+        seen = wanted["obs_text"] if wanted["returned_obs"] == "=obs_text" else wanted["returned_obs"]
+        assert played.observation == seen, played.where
+        assert page_text(env.shop, env.state, "text") == wanted["obs_text"], played.where
+        assert page_text(env.shop, env.state, "rich") == wanted["obs_rich"], played.where
+        assert url(env.shop, env.state) == wanted["url"], played.where
+        assert list(clickables(env.shop, env.state)) == wanted["clickables"], played.where
+        available = played.info["available_actions"]
+        assert available["clickables"] == wanted["clickables"], played.where
+        assert available["has_search_bar"] == wanted["has_search_bar"], played.where
+        assert (played.reward, played.terminated) == (wanted.get("reward"), wanted.get("done")), played.where
+        if parts := wanted.get("verbose_info"):
+            assert canonical({name: played.info[name] for name in parts}) == canonical(parts), played.where
+            num_purchases += 1
+        num_steps += 1
+    assert (num_steps, num_purchases) == (911, 68)
+
+
+@pytest.mark.parametrize("mode", ["text", "rich", "html", "url", "text_options"])
+def test_every_mode_of_observation_keeps_the_contract(shop_env, mode):
+    check_text_env(shop_env(observation_mode=mode, num_prev_obs=1, num_prev_actions=2))
+
+
+@pytest.mark.parametrize("preset", ["default", "paper", "tsr-code"])
+def test_every_preset_keeps_the_contract(shop_env, preset):
+    check_text_env(shop_env(preset=preset), seeds=tuple(range(8)), num_steps=20)
+
+
+@pytest.mark.parametrize("rules", ["fixed", "original"])
+def test_snapshots_are_exact_in_every_process(shop_env, rules):
+    check_snapshot(shop_env(rules=rules), num_steps=20)
+
+
+def test_snapshots_are_small(shop_env):
+    env = shop_env()
+    env.reset(seed=1)
+    play(env, *way_to_buy(env))
+    assert len(snapshot(env).to_bytes()) < 2500
+
+
+def test_episodes_are_the_same_whatever_the_hash_seed(real_catalogue):
+    code = (
+        "import gymnasium as gym, hashlib, numpy as np, tsr_gym\n"
+        f"env = gym.make('tsr/WebShop-v0', catalogue={str(real_catalogue.path)!r}, num_prev_obs=1).unwrapped\n"
+        "rng, seen = np.random.default_rng(1), []\n"
+        "for seed in range(20):\n"
+        "    seen.append(env.reset(seed=seed))\n"
+        "    while not (env.episode.terminated or env.episode.truncated):\n"
+        "        legal = env.legal_actions(env.state)\n"
+        "        seen.append(env.step(legal[rng.integers(len(legal))]))\n"
+        "print(hashlib.sha256(repr(seen).encode()).hexdigest())"
+    )
+    assert run_python(code, hash_seed="1") == run_python(code, hash_seed="2")
+
+
+def test_resets_follow_the_originals_sequence_and_seeds_begin_another(shop_env):
+    env = shop_env(rules="original").unwrapped
+
+    def draw(**options):
+        env.reset(**options)
+        return env.state.session, env.state.goal
+
+    assert [draw() for _ in range(2)] == [("ayfoedaown", 5457), ("erjhquytqf", 3613)]
+    first = [draw(seed=4), draw(), draw()]
+    draw(options={"goal": 5})
+    assert [draw(seed=4), draw(), draw()] == first
+
+
+def test_a_session_that_comes_back_has_its_goal_again(shop_env):
+    env = shop_env(rules="original")
+    first = env.reset()[0]
+    key = env.unwrapped.state.session
+    assert env.reset()[0] != first
+    assert env.reset(options={"session": key})[0] == first
+
+
+def test_goals_have_the_originals_fields_in_the_environments_order(shop_env, golden):
+    goals = shop_env(rules="original").unwrapped.goals
+    for row in golden("webshop/goals_synthetic_seed0.jsonl")[:200]:
+        assert goals[row["index"]] == {name: value for name, value in row.items() if name != "index"}
+
+
+@pytest.mark.parametrize("options", [{"goal": 6910}, {"session": -6911}, {"goals": 1}, {"seed": 3}])
+def test_unknown_goals_and_options_are_refused(shop_env, options):
+    with pytest.raises(ConfigError):
+        shop_env().reset(options=options)
+
+
+def test_a_purchase_says_what_it_earned_and_ends_the_episode(shop_env):
+    env = shop_env()
+    _, info = env.reset(options={"goal": 5})
+    assert (info["purchased"], info["success"], info["noun_source"]) == (False, False, info["noun_source"])
+    *before, (_, reward, terminated, truncated, info) = play(env, *way_to_buy(env))
+    assert all(not result[4]["purchased"] and "r_type" not in result[4] for result in before)
+    assert (terminated, truncated, info["purchased"]) == (True, False, True)
+    assert info["success"] is (reward == 1)
+    parts = info["r_att"] * info["w_att"] + info["r_option"] * info["w_option"] + info["r_price"] * info["w_price"]
+    assert reward == pytest.approx(parts * info["r_type"])
+    with pytest.raises(EpisodeOver):
+        env.step("search[more]")
+
+
+def test_the_original_goes_on_after_a_purchase(shop_env):
+    env = shop_env(rules="original")
+    env.reset(options={"goal": 5})
+    first = play(env, *way_to_buy(env))[-1]
+    ignored = env.step("click[back to search]")
+    assert ignored[:4] == (first[0], 0.0, False, False)
+    assert ignored[4]["action_is_valid"] is False
+    again = play(env, *way_to_buy(env))[-1]
+    assert again[:4] == first[:4]
+
+
+def test_limits_hold_in_the_original_where_they_are_given(shop_env):
+    env = shop_env(rules="original", max_turns=2)
+    env.reset(seed=1)
+    assert [result[3] for result in play(env, "foo", "search[mug]")] == [False, True]
+
+
+def test_several_actions_make_a_turn_where_that_is_wanted(shop_env):
+    env = shop_env(preset="paper")
+    env.reset(seed=1)
+    info = env.step("search[shirt] || click[next >] || click[next >]")[4]
+    assert (info["executed"], info["actions_left"]) == (("search[shirt]", "click[next >]"), 8)
+    assert env.unwrapped.state.number == 2
+    single = shop_env()
+    single.reset(seed=1)
+    assert single.step("search[a || b]")[4]["executed"] == ("search[a || b]",)
+
+
+def test_only_the_original_minds_blanks_around_an_action(shop_env):
+    for rules, is_valid in (("fixed", True), ("original", False)):
+        env = shop_env(rules=rules)
+        env.reset(seed=1)
+        assert env.step(" search[mug]")[4]["action_is_valid"] is is_valid
+
+
+def test_the_default_observation_says_which_options_are_chosen(shop_env):
+    env = shop_env()
+    env.reset(options={"goal": 5})
+    goal = env.unwrapped.shop.goal(env.unwrapped.state)
+    before = play(env, *way_to_buy(env)[:2])[-1][0]
+    (name, value), *_ = goal.goal_options
+    after, *_, info = env.step(f"click[{value}]")
+    assert f"{name}: {value}" in after.rpartition("You have chosen")[2]
+    assert after != before
+    assert info["action_is_effective"]
+
+
+def test_the_past_is_shown_again_oldest_first(shop_env):
+    env = shop_env(observation_mode="url", num_prev_obs=2, num_prev_actions=1)
+    first = env.reset(options={"session": "5"})[0]
+    texts = ["search[shoes]", "foo", "click[next >]"]
+    second, third, fourth = (result[0] for result in play(env, *texts))
+    results = "http://127.0.0.1:3000/search_results/5/shoes"
+    assert second == f"{first} [SEP] search[shoes] [SEP] {results}/1"
+    assert third == f"{first} [SEP] {results}/1 [SEP] foo [SEP] {results}/1"
+    assert fourth == f"{results}/1 [SEP] {results}/1 [SEP] click[next >] [SEP] {results}/2"
+
+
+def test_clones_share_the_shop_and_nothing_else(shop_env):
+    env = shop_env().unwrapped
+    env.reset(seed=1)
+    twin = env.clone()
+    play(env, "search[mug]")
+    assert twin.shop is env.shop
+    assert (twin.state.page, env.state.page) == ("index", "search_results")
+
+
+def test_snapshots_of_another_catalogue_or_other_nouns_are_refused(shop_env, odd_catalogue):
+    env = shop_env()
+    env.reset(seed=1)
+    snap = snapshot(env)
+    restore(shop_env(), snap)
+    others = (gym.make("tsr/WebShop-v0", catalogue=str(odd_catalogue.path)), shop_env(noun_fn=str.split))
+    for other in others:
+        with pytest.raises(SnapshotError):
+            restore(other, snap)
+
+
+def test_the_oracles_turns_earn_everything_where_the_limits_leave_time(shop_env):
+    env = shop_env(split="test")
+    for seed in range(12):
+        env.reset(seed=seed)
+        terminated = truncated = False
+        while not (terminated or truncated):
+            left = env.unwrapped.limits.max_turns - env.unwrapped.episode.turns
+            text = env.unwrapped.optimal_turn(env.unwrapped.state, left, None)
+            _, reward, terminated, truncated, info = env.step(text)
+        assert (reward, info["success"]) == (1.0, True)
+
+
+def test_states_that_differ_in_what_changes_no_rule_have_one_key(shop_env):
+    env = shop_env().unwrapped
+    env.reset(options={"goal": 5})
+    play(env, *way_to_buy(env)[:2])
+    state = env.state
+    key = env.state_key(state)
+    same = [
+        state._replace(session="other"),
+        state._replace(opened=()),
+        state._replace(past=("a", "b")),
+        state._replace(dice=(3,)),
+        state._replace(known=(("a", 1),)),
+    ]
+    assert {env.state_key(other) for other in same} == {key}
+    others = [
+        state._replace(goal=6),
+        state._replace(row=state.row + 1),
+        state._replace(options=(("color", "red"),)),
+        state._replace(keywords=("mug",)),
+        state._replace(number=2),
+        state._replace(page="done"),
+    ]
+    assert len({key, *(env.state_key(other) for other in others)}) == 7
+
+
+def random_text(env, rng):
+    """Return an action that is likely, odd or junk."""
+    kind = rng.random()
+    legal = env.legal_actions(env.state)
+    if kind < 0.6 and legal:
+        return legal[rng.integers(len(legal))]
+    if kind < 0.8:
+        odd = (*ODD_TEXTS, *OPTION_VALUES, "<r>", "<a> soft", "<c>", "<q> shirt", "\ud800", "shirt search_results")
+        verb = ("search", "click", "Search", "")[rng.integers(4)]
+        return f"{verb}[{odd[rng.integers(len(odd))]}]"
+    if kind < 0.9:
+        names = clickables(env.shop, env.state) or ("search",)
+        return f"click[{names[rng.integers(len(names))]}]"
+    return JUNK[rng.integers(len(JUNK))]
+
+
+def play_at_random(env, num_episodes, seed):
+    """Play episodes of up to 50 actions and return how many steps they had."""
+    env, rng, num_steps = env.unwrapped, np.random.default_rng(seed), 0
+    for _ in range(num_episodes):
+        env.reset(seed=int(rng.integers(2**31)))
+        for _ in range(50):
+            observation, reward, terminated, truncated, _ = env.step(random_text(env, rng))
+            assert observation in env.observation_space
+            assert 0 <= reward <= 1
+            num_steps += 1
+            if truncated or (terminated and env.shop.repairs.ends_with_purchase):
+                break
+    return num_steps
+
+
+FUZZED = [
+    {"rules": rules, "observation_mode": mode, "max_turns": None}
+    for rules in ("fixed", "original")
+    for mode in ("text_options", "rich", "url")
+]
+
+
+@pytest.mark.parametrize("settings", FUZZED, ids=str)
+@pytest.mark.parametrize("catalogue", ["real", "odd"])
+def test_no_text_ever_raises(real_catalogue, odd_catalogue, catalogue, settings):
+    folder = {"real": real_catalogue, "odd": odd_catalogue}[catalogue].path
+    env = gym.make("tsr/WebShop-v0", catalogue=str(folder), show_attrs=True, num_prev_actions=1, **settings)
+    assert play_at_random(env, 12, seed=7) > 100
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("settings", FUZZED, ids=str)
+def test_no_text_ever_raises_in_a_thousand_episodes(shop_env, odd_catalogue, settings):
+    assert play_at_random(shop_env(**settings), 1000, seed=8) > 10_000
+    assert (
+        play_at_random(gym.make("tsr/WebShop-v0", catalogue=str(odd_catalogue.path), **settings), 1000, seed=9) > 10_000
+    )

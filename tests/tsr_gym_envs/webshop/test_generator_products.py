@@ -1,0 +1,197 @@
+"""Generated products: their schema, their shares, and that each depends on the seed and its number only."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from itertools import combinations, islice
+from math import prod
+
+import pytest
+
+from tests.conftest import ROOT
+from tsr_gym_envs.webshop.generator import generate
+from tsr_gym_envs.webshop.generator.products import shown_options
+from tsr_gym_envs.webshop.generator.vocabulary import vocabulary
+
+FIELDS = {
+    "name": str,
+    "full_description": str,
+    "pricing": str,
+    "images": list,
+    "product_category": str,
+    "average_rating": float | str,
+    "small_description": list | str,
+    "customization_options": dict | str,
+    "asin": str,
+    "category": str,
+    "query": str,
+    "page": int,
+}
+RIVALS = {
+    attribute.phrase: {words.removeprefix("a ").removeprefix("an ") for words in attribute.rivals} - {attribute.phrase}
+    for category in vocabulary().categories
+    if category.name == "fashion"
+    for family in category.families
+    for kind in family.kinds
+    for attribute in kind.attributes
+}
+
+
+@pytest.fixture(scope="module")
+def records():
+    return list(generate(2000, 0))
+
+
+@pytest.fixture(scope="module")
+def options(records):
+    """What the pages show, of each product."""
+    return [shown_options(raw(record.item["customization_options"] or {})) for record in records]
+
+
+def raw(groups):
+    """Return the values of each option group of an item."""
+    return {
+        name: None if contents is None else [content["value"] for content in contents]
+        for name, contents in groups.items()
+    }
+
+
+def share(found):
+    found = list(found)
+    return sum(map(bool, found)) / len(found)
+
+
+def test_items_have_the_fields_of_the_original(records):
+    for record in records:
+        assert set(record.item) == set(FIELDS)
+        assert all(isinstance(record.item[name], kind) for name, kind in FIELDS.items())
+        assert re.fullmatch(r"(\$\d+\.\d\d){0,2}", record.item["pricing"])
+        assert record.item["product_category"].count("›") in (0, 2, 3)
+    assert len({record.item["asin"] for record in records}) == len(records)
+
+
+def test_nothing_is_left_of_a_template(records):
+    for record in records:
+        assert not re.search("[{}]", json.dumps([record.item["name"], record.item["full_description"]]))
+        assert not re.search("[{}]", json.dumps(record.item["small_description"]))
+        assert not re.search("[{}]", record.entry.get("instruction", ""))
+
+
+def test_fewer_products_are_the_first_of_more(records):
+    assert list(generate(30, 0)) == records[:30]
+    assert next(islice(generate(10**9, 0), 7, None)) == records[7]
+    assert list(generate(30, 1)) != records[:30]
+
+
+def test_products_do_not_depend_on_the_hashes_of_a_process(records):
+    code = (
+        "import json; from tsr_gym_envs.webshop.generator import generate\n"
+        "print(json.dumps([list(record) for record in generate(40, 0)]))"
+    )
+    for seed in ("0", "1"):
+        env = {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, env=env, cwd=ROOT
+        )
+        assert json.loads(done.stdout) == json.loads(json.dumps([list(record) for record in records[:40]]))
+
+
+def test_shares_are_near_those_of_the_real_small_set(records, options):
+    items = [record.item for record in records]
+    near = pytest.approx
+    assert share(item["pricing"] == "" for item in items) == near(0.089, abs=0.02)
+    assert share(item["pricing"].count("$") == 2 for item in items) == near(0.093, abs=0.02)
+    assert share(item["full_description"] == "" for item in items) == near(0.301, abs=0.04)
+    assert share("" in item["small_description"] for item in items if item["small_description"] != "") == near(
+        0.07, abs=0.02
+    )
+    assert share(item["product_category"] == "" for item in items) == near(0.022, abs=0.01)
+    assert share(isinstance(item["small_description"], str) for item in items) == near(0.016, abs=0.01)
+    assert share(record.entry["attributes"] == [] for record in records) == near(0.185, abs=0.04)
+    groups = Counter(map(len, options))
+    assert [groups[count] / len(items) for count in (0, 1, 2, 3)] == near([0.577, 0.245, 0.165, 0.013], abs=0.04)
+    assert share("instruction" in record.entry for record in records) == near(0.415, abs=0.05)
+    categories = Counter(item["category"] for item in items)
+    assert categories["beauty"] / len(items) == near(0.238, abs=0.04)
+    assert categories["grocery"] / len(items) == near(0.117, abs=0.03)
+    assert len({item["query"] for item in items[:1000]}) == near(246, abs=15)
+
+
+def test_products_have_at_most_fifty_values_and_some_have_hundreds_of_combinations(options):
+    assert all(len(values) >= 2 for groups in options for values in groups.values())
+    assert max(sum(map(len, groups.values())) for groups in options) <= 50
+    assert 100 < max(prod(map(len, groups.values())) for groups in options) <= 150
+
+
+def test_no_value_stands_twice_on_a_page(options):
+    for groups in options:
+        values = [value for group in groups.values() for value in group]
+        assert len(set(values)) == len(values)
+
+
+def test_some_values_are_awkward_as_in_the_real_set(options):
+    values = [value for groups in options for group in groups.values() for value in group]
+    for mark, least, most in (('"', 0.005, 0.06), (" | ", 0.008, 0.06), ("&", 0.0005, 0.02), ("  ", 0.0002, 0.01)):
+        assert least < share(mark in value for value in values) < most, mark
+    assert any(not value.isascii() for value in values)
+
+
+def test_an_instruction_asks_for_the_query_and_some_attributes_of_its_product(records):
+    for record in records:
+        if "instruction" not in record.entry:
+            continue
+        text, wanted = record.entry["instruction"], record.entry["instruction_attributes"]
+        assert text.startswith(tuple(opener + " " for opener in vocabulary().openers))
+        assert record.item["query"] in text
+        assert 2 <= len(wanted) == len(set(wanted))
+        assert set(wanted) <= set(record.entry["attributes"])
+        assert all(attribute in text for attribute in wanted)
+        assert not re.search(r"  |,,| ,|\band and\b|\.$", text)
+
+
+def test_a_product_is_not_two_things_that_rule_each_other_out(records):
+    found = 0
+    for record in records:
+        for first, second in combinations(record.entry["attributes"], 2):
+            if record.item["category"] == "fashion":
+                found += first in RIVALS
+                assert second not in RIVALS.get(first, ())
+    assert found > 100
+
+
+def test_people_ask_for_attributes_and_options_that_the_product_has(records, options):
+    notes = [
+        (note, record, groups) for record, groups in zip(records, options, strict=True) for note in record.annotations
+    ]
+    assert 0.05 < len({note["asin"] for note, _, _ in notes}) / len(records) < 0.2
+    for note, record, groups in notes:
+        assert note["asin"] == record.item["asin"]
+        assert note["attributes"] == record.entry["attributes"][: len(note["attributes"])]
+        assert set(note["instruction_attributes"]) <= set(note["attributes"])
+        assert note["instruction"] == note["instruction"].lower()
+        assert all(attribute in note["instruction"] for attribute in note["instruction_attributes"])
+        for chosen, value in zip(note["options"], note["instruction_options"], strict=True):
+            name, _, same = chosen.partition(": ")
+            assert value == same
+            assert value in groups[name]
+            assert value in note["instruction"]
+
+
+def test_products_come_in_lines_of_near_duplicates(records):
+    heads = Counter((record.item["query"], record.item["name"].split(" ")[0]) for record in records)
+    in_lines = sum(count for count in heads.values() if count > 1)
+    assert 0.3 < in_lines / len(records) < 0.7
+
+
+def test_titles_name_the_product_by_a_noun_of_its_kind(records):
+    nouns = {
+        kind.query: kind.nouns
+        for category in vocabulary().categories
+        for family in category.families
+        for kind in family.kinds
+    }
+    for record in records:
+        assert any(noun in record.item["name"] for noun in nouns[record.item["query"]])
+        assert 10 < len(record.item["name"]) <= 220

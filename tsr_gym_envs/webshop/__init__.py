@@ -1,0 +1,1 @@
+"""WebShop: find, configure and buy a product that an instruction describes."""

@@ -1,0 +1,276 @@
+"""The WebShop environment: shop, rules and text put together."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tsr_gym import ConfigError, Limits, Step, TextEnv
+from tsr_gym.codec import encode
+from tsr_gym.spaces import FreeText
+from tsr_gym.state_env import new_tuple
+from tsr_gym_envs.webshop.observation import MODES, SEPARATOR
+from tsr_gym_envs.webshop.opening import open_shop
+from tsr_gym_envs.webshop.oracle import best_plan
+from tsr_gym_envs.webshop.pages import page_of, page_text, url
+from tsr_gym_envs.webshop.queries import suggest_queries
+from tsr_gym_envs.webshop.reward import NounFn
+from tsr_gym_envs.webshop.rules import follow
+from tsr_gym_envs.webshop.sessions import Stream, begin, begin_as_original, stream_from
+from tsr_gym_envs.webshop.settings import WebShopSettings, make_settings
+from tsr_gym_envs.webshop.shop import Shop
+from tsr_gym_envs.webshop.state import ShopState
+
+# A description in a catalogue may be as long as a book.
+_MAX_PAGE = 10_000_000
+_IMPOSSIBLE = {"action_is_valid": False}
+
+
+class WebShopEnv(TextEnv[ShopState]):
+    """Find, configure and buy the product that an instruction describes.
+
+    ## Description
+    WebShop (arXiv 2207.01206) without Java, Flask or spaCy: the pages, rules, search and rewards of the original, and
+    its defects repaired where ``rules="fixed"``. Needs the extra ``envs``.
+
+    ## Action Space
+    Text: ``search[words]``, which works on every page, and ``click[name]`` for what the page shows, in any case: a
+    button, a product's id, or the value of an option. Where a value stands in several option groups of a product, or
+    is called like a button, it is shown and clicked as ``group: value``. Blanks around names do not matter. Text that
+    means nothing changes nothing. ``rules="original"`` reads texts exactly as the original.
+
+    ## Observation Space
+    Text, by `observation_mode`: ``text_options`` (the page's texts joined by `` [SEP] ``, and which options are
+    chosen), ``text`` (the same without the options, as the original's default), ``rich`` (a line for each text,
+    buttons marked, the original's ``text_rich``), ``html`` (the page), ``url`` (the original's address of it).
+
+    ## Starting State
+    The search page with an instruction, drawn by weight among the goals of `split`.
+    ``reset(options={"goal": number})`` begins with a goal of `goals`, negative numbers count from the end;
+    ``reset(options={"session": key})`` with the goal of that number where the key is a number, else with a random goal
+    that belongs to the key. ``rules="original"`` draws goals as the original does in a fresh process, episode by
+    episode, and anew from the seed of a `reset`.
+
+    ## Rewards
+    0, and for a purchase the share of wishes that it meets, times how right the kind of product is
+    (`tsr_gym_envs.webshop.reward`).
+
+    ## Episode End
+    Terminates with a purchase; truncates after `max_turns` turns or `max_actions` actions. With the original's rules
+    one may go on after a purchase, and terminates again with the next one.
+
+    ## Information
+    As every `TextEnv`: ``action_is_valid``, ``action_is_effective``, ``executed``, ``success`` (the reward is 1),
+    ``turns_left``, ``actions_left``; also ``purchased``, ``noun_source`` (where the nouns of the title score come
+    from), and ``available_actions``: the original's ``has_search_bar`` and ``clickables``, and ``actions``, the texts
+    that mean something. After a purchase the parts of the reward: ``r_type``, ``r_att``, ``w_att``, ``query_match``,
+    ``category_match``, ``title_score``, ``r_price``, ``w_price``, ``num_attr_matches``, ``num_option_matches``, and
+    where options are wanted ``r_option``, ``w_option``.
+
+    ## Arguments
+    | keyword | default |
+    |---|---|
+    | `catalogue` | None: the embedded one; else a folder of the original's JSON files, or of an imported catalogue |
+    | `rules` | ``fixed``; ``original`` is the original bit for bit, with the mode ``text`` and no limit of turns |
+    | `repairs` | None: all or none, by `rules`; else the names of the repairs (`tsr_gym_envs.webshop.repairs`) |
+    | `observation_mode` | ``text_options`` |
+    | `max_turns`, `max_actions_per_turn`, `max_actions` | 15, 1, None; several actions are joined by ``||`` |
+    | `human_goals` | False: generated instructions; True: those that people wrote |
+    | `noun_fn` | None: see `tsr_gym_envs.webshop.nouns`; else a function from a title to its nouns |
+    | `catalogue_seed` | 0: the seed of the original's random prices; means nothing where prices are stored |
+    | `num_products` | None: all; else how many of the catalogue's first |
+    | `limit_goals` | None: all; else how many, drawn by weight |
+    | `split` | ``all``; ``train``, ``valid`` or ``test`` |
+    | `num_prev_obs`, `num_prev_actions` | 0: how many earlier observations and actions are shown again |
+    | `show_attrs` | False: whether products have a page of attributes |
+    | `session_prefix` | "": what every session's key begins with |
+    | `engine` | ``lucene``; ``pyserini`` searches with the real Lucene |
+    | `preset` | ``default``; ``paper``: 5 turns of 2 actions, ``tsr-code``: 9 turns of 1; both observe ``text`` |
+    | `render_mode` | None or ``ansi`` |
+
+    ## Version History
+    v0: first version.
+    """
+
+    draws_noise = False
+
+    def __init__(self, settings: WebShopSettings, shop: Shop, *, render_mode: str | None = None) -> None:
+        per_turn = settings.max_actions_per_turn
+        super().__init__(
+            # A catalogue is its content, wherever it lies.
+            (replace(settings, catalogue=None), shop.catalogue.digest, shop.noun_source),
+            limits=Limits(settings.max_turns, per_turn, settings.max_actions),
+            separator="||" if per_turn is not None and per_turn > 1 else None,
+            render_mode=render_mode,
+        )
+        self.observation_space = FreeText(_MAX_PAGE)
+        self.settings = settings
+        self.shop = shop
+        self.instructions = _instructions(self.separator)
+        self._memory = max(settings.num_prev_obs, settings.num_prev_actions)
+
+    @property
+    def goals(self) -> Sequence[dict[str, Any]]:
+        """All goals in the environment's order, each with the original's field names."""
+        return self.shop.goals
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start an episode; `options` may name a ``goal`` or a ``session``.
+
+        Raises:
+            ConfigError: There is no such goal, or an option is unknown.
+        """
+        chosen = dict(options or {})
+        if unknown := sorted(set(chosen) - {"goal", "session"}):
+            raise ConfigError(f"unknown options of reset {unknown}; known: ['goal', 'session']")
+        if self.settings.is_original:
+            chosen["stream"] = self._stream_for(seed)
+        return super().reset(seed=seed, options=chosen)
+
+    def _stream_for(self, seed: int | None) -> Stream:
+        """Return where the original's random numbers stand when an episode begins."""
+        if seed is not None:
+            return stream_from(seed)
+        if self._episode is None:
+            return Stream(self.shop.goals.dice)
+        state: ShopState = self._episode.state
+        assert state.dice is not None
+        return Stream(state.dice, state.known)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Take one turn.
+
+        Raises:
+            ResetNeeded: `reset` was not called yet.
+            EpisodeOver: The episode has ended.
+        """
+        episode = self._episode
+        if episode is not None and episode.terminated and not self.shop.repairs.ends_with_purchase:
+            self._episode = episode._replace(terminated=False)
+        observation, reward, terminated, truncated, info = super().step(action)
+        info.update(self._page_facts(self.state))
+        return observation, reward, terminated, truncated, info
+
+    def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> ShopState:
+        """Return the search page with the goal that the options name, or else one that is drawn."""
+        if "stream" in options:
+            return begin_as_original(self.shop.goals, self.settings, options)
+        return begin(self.shop.goals, self.settings, options, rng)
+
+    def transition(self, state: ShopState, action: str, rng: np.random.Generator) -> Step:
+        """Return where one action leads, and what a purchase earns."""
+        following = follow(self.shop, state, self.shop.parse(action))
+        after = state if following is None else following
+        if self._memory:
+            past = (*state.past, self._look(state), action)
+            after = after._replace(past=past[-2 * self._memory :])
+        if following is None:
+            return new_tuple(Step, (after, 0.0, False, _IMPOSSIBLE))
+        if after.page != "done":
+            return new_tuple(Step, (after, 0.0, False, {}))
+        parts = self.shop.purchase(after)
+        return new_tuple(Step, (after, float(parts.pop("reward")), True, parts))
+
+    def observe(self, state: ShopState) -> str:
+        """Return the page in the form of `observation_mode`, behind as much of the past as is wanted."""
+        page = self._look(state)
+        if not state.past:
+            return page
+        shown = [page]
+        for back in range(1, len(state.past) // 2 + 1):
+            shown += [state.past[1 - 2 * back]] if back <= self.settings.num_prev_actions else []
+            shown += [state.past[-2 * back]] if back <= self.settings.num_prev_obs else []
+        return SEPARATOR.join(reversed(shown))
+
+    def _look(self, state: ShopState) -> str:
+        mode = self.settings.observation_mode
+        if mode in MODES:
+            return page_text(self.shop, state, mode)
+        if mode == "url":
+            return url(self.shop, state)
+        # Templates and their parser are loaded by those who want them.
+        from tsr_gym_envs.webshop.html import page_html
+
+        return page_html(self.shop, state)
+
+    def state_key(self, state: ShopState) -> bytes:
+        """Return the bytes of the goal and the page; what was opened before, and the past, change no rule."""
+        # The original looks into its address, in which the session stands, for the names of pages.
+        session = "" if self.shop.repairs.page_state else state.session
+        chosen = tuple(sorted(state.options))
+        page = (state.page, state.keywords, state.number, state.row, chosen, state.sub, state.drawn)
+        return encode((state.goal, session, *page))
+
+    def is_success(self, state: ShopState) -> bool:
+        """Return whether everything that was wanted was bought."""
+        return state.page == "done" and bool(self.shop.purchase(state)["success"])
+
+    def legal_actions(self, state: ShopState) -> tuple[str, ...]:
+        """Return every click, and on the search page a few queries made of the instruction."""
+        if state.page == "done" and self.shop.repairs.ends_with_purchase:
+            return ()
+        if state.page in ("index", "done"):
+            return tuple(f"search[{query}]" for query in suggest_queries(self.shop.goal(state).instruction_text))
+        return tuple(filter(self._is_one, self.shop.layout(page_of(self.shop, state)).actions))
+
+    def _is_one(self, action: str) -> bool:
+        """Return whether the name of an option does not cut a turn in two."""
+        return self.separator is None or self.separator not in action
+
+    def _facts(self, state: ShopState) -> dict[str, Any]:
+        return {**super()._facts(state), **self._page_facts(state)}
+
+    def _page_facts(self, state: ShopState) -> dict[str, Any]:
+        """Return what every info says of a page, in new containers."""
+        layout = self.shop.layout(page_of(self.shop, state))
+        return {
+            "available_actions": {
+                "has_search_bar": state.page == "index",
+                "clickables": list(layout.targets),
+                "actions": list(layout.actions),
+            },
+            "purchased": state.page == "done",
+            "noun_source": self.shop.noun_source,
+        }
+
+    def optimal_turn(self, state: ShopState, turns_left: int | None, actions_left: int | None) -> str | None:
+        """Return the first actions of the best purchase that the limits leave; None where nothing can be bought."""
+        per_turn = self.limits.max_actions_per_turn or 1
+        bounds = [] if turns_left is None else [turns_left * per_turn]
+        left = min(bounds + ([] if actions_left is None else [actions_left]), default=None)
+        turn = takewhile(self._is_one, best_plan(self.shop, state, left).actions[:per_turn])
+        return f" {self.separator} ".join(turn) or None
+
+
+def _instructions(separator: str | None) -> str:
+    several = f" Several actions in one answer are joined by {separator}." if separator else ""
+    return (
+        "You are shopping on the web for the product that the instruction describes. Write search[words] to look for "
+        "products, and click[name] for what the page shows: a button such as next >, the id of a product such as "
+        "b08dxl22jn, or an option such as red. Choose every option that the instruction asks for, keep to its limit of "
+        "the price, then click[buy now], which ends the episode. The reward is the share of the wishes that your "
+        f"purchase meets.{several} For example: <answer>search[red running shoes]</answer>."
+    )
+
+
+def make(
+    preset: str = "default", render_mode: str | None = None, noun_fn: NounFn | None = None, **settings: Any
+) -> gym.Env[Any, Any]:
+    """Make the environment behind ``gym.make("tsr/WebShop-v0", ...)``.
+
+    Args:
+        preset: ``"default"``, ``"paper"`` or ``"tsr-code"``.
+        render_mode: ``"ansi"`` or None.
+        noun_fn: The nouns of a title in lower case; None finds the best source there is.
+        settings: Fields of `WebShopSettings`; they win over the preset.
+
+    Raises:
+        ConfigError: A setting is unknown or impossible.
+        InvalidCatalogue: The catalogue is missing or damaged.
+        MissingExtra: A library is not installed.
+    """
+    chosen = make_settings(preset, settings)
+    return WebShopEnv(chosen, open_shop(chosen, noun_fn), render_mode=render_mode)

@@ -1,0 +1,67 @@
+"""Draws of the generator: a stream that depends on what it is for and on nothing else."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from tsr_gym.seeds import derive_seed
+
+T = TypeVar("T")
+# Numbers drawn at once: about what one product takes, because single draws from numpy are slow.
+BLOCK = 192
+
+
+class Draws:
+    """Endless draws for one purpose.
+
+    Equal parts give equal draws in every process.
+
+    >>> Draws(0, "product", 7).below(1000) == Draws(0, "product", 7).below(1000)
+    True
+    """
+
+    def __init__(self, *parts: int | str) -> None:
+        self._units = _units(derive_seed("webshop", *parts))
+
+    def below(self, count: int) -> int:
+        """Return one of 0, 1, ... `count` - 1, all equally likely."""
+        return int(next(self._units) * count)
+
+    def chance(self, p: float) -> bool:
+        """Return True with probability `p`."""
+        return next(self._units) < p
+
+    def pick(self, values: Sequence[T]) -> T:
+        """Return one of some values."""
+        return values[int(next(self._units) * len(values))]
+
+    def sample(self, values: Sequence[T], count: int) -> list[T]:
+        """Return `count` of some values, or all where there are fewer, in random order."""
+        pool = list(values)
+        for place in range(min(count, len(pool))):
+            other = place + int(next(self._units) * (len(pool) - place))
+            pool[place], pool[other] = pool[other], pool[place]
+        return pool[:count]
+
+    def sample_early(self, values: Sequence[T], count: int) -> list[T]:
+        """Return `count` of some values, or all where there are fewer; early ones are more likely than late ones."""
+        pool = list(values)
+        return [pool.pop(int(next(self._units) ** 2 * len(pool))) for _ in range(min(count, len(pool)))]
+
+    def weighted(self, cumulative: Sequence[float]) -> int:
+        """Return a number with the probabilities whose running sums, the last of them 1, are given."""
+        unit = next(self._units)
+        return next(number for number, bound in enumerate(cumulative) if unit < bound)
+
+    def quantile(self, points: Sequence[float]) -> float:
+        """Return a draw from the distribution with these equally spaced quantiles, straight lines between them."""
+        place = next(self._units) * (len(points) - 1)
+        lower = int(place)
+        return points[lower] + (place - lower) * (points[lower + 1] - points[lower])
+
+
+def _units(seed: int) -> Iterator[float]:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    while True:
+        yield from rng.random(BLOCK).tolist()

@@ -1,0 +1,154 @@
+"""What is written about a product: title, bullets and description."""
+
+from collections.abc import Iterator, Sequence
+
+from tsr_gym_envs.webshop.generator.draws import Draws
+from tsr_gym_envs.webshop.generator.sketch import Sketch, fitting_styles
+from tsr_gym_envs.webshop.generator.vocabulary import ARTICLES, Attribute, vocabulary
+
+# Equally spaced quantiles of lengths in characters, and of the number of bullets.
+TITLE_LENGTHS = (24, 50, 68, 84, 102, 118, 133, 150, 166, 184, 205)
+DESCRIPTION_LENGTHS = (20, 110, 210, 320, 440, 560, 720, 900, 1150, 1500, 2300)
+BULLET_LENGTHS = (10, 30, 50, 75, 100, 130, 160, 200, 260, 350, 520)
+NUM_BULLETS = (1, 3, 4, 5, 5, 5, 5, 5, 6, 7, 8)
+# The shares of products without a description, with a very long one, and with nothing but an empty bullet.
+NO_DESCRIPTION, LONG_DESCRIPTION, EMPTY_BULLET = 0.34, 0.004, 0.07
+# The shares of titles that begin with a brand, say for whom the product is, and have a second noun.
+BRANDED, FOR_WHOM, SYNONYM = 0.88, 0.65, 0.15
+# The share of descriptions that send shoppers on to other products.
+RELATED = 0.6
+# How likely an attribute is said in the title, in a bullet and in the description.
+IN_TITLE, IN_BULLETS, IN_DESCRIPTION = 0.3, 0.55, 0.65
+# The share of products whose sellers pile up words that shoppers may search for, and how many, also behind a very long
+# description.
+STUFFED, NUM_KEYWORDS, MANY = 0.055, (18, 35, 55, 80), 400
+# Parts of attributes that are written in capitals.
+ACRONYMS = frozenset(("bpa", "gmo", "led", "usb", "usda"))
+# Words that headings leave in lower case.
+SMALL = frozenset(("and", "at", "for", "in", "of", "to"))
+
+# A headword and a sentence.
+Point = tuple[str, str]
+
+
+def write_title(draws: Draws, sketch: Sketch) -> str:
+    """Return a title in the style of a shop: brand, kind and as many further parts as fit its length."""
+    length = draws.quantile(TITLE_LENGTHS)
+    said = [attribute for attribute in sketch.attributes if draws.chance(IN_TITLE)]
+    before = next((attribute for attribute in said if attribute.role == "adj"), None)
+    head = [sketch.brand.name] if draws.chance(BRANDED) else []
+    head += [sketch.family.who] if sketch.family.who and draws.chance(FOR_WHOM) else []
+    head += [capitals(before.words)] if before else []
+    head += [] if before and sketch.style in capitals(before.words) else [sketch.style]
+    title = " ".join([*head, sketch.noun])
+    for part in _title_parts(draws, sketch, [attribute for attribute in said if attribute is not before]):
+        text = part.format_map(sketch.slots) if "{" in part else part
+        if len(title) + len(text) <= length and text.strip() not in title:
+            title += text if text.startswith(" ") else sketch.brand.separator + text
+    return title
+
+
+def _title_parts(draws: Draws, sketch: Sketch, said: Sequence[Attribute]) -> list[str]:
+    """Return what may follow the head of a title; parts that begin with a blank need no separator."""
+    kind = sketch.kind
+    parts = [capitals(attribute.words) for attribute in said if attribute.role == "adj"]
+    parts += draws.sample(kind.details, 5) + draws.sample(sketch.category.extras, 4)
+    if draws.chance(SYNONYM):
+        noun = draws.pick([noun for noun in kind.nouns if noun != sketch.noun])
+        parts.append(f"{draws.pick(fitting_styles(kind, noun))} {noun}")
+    parts.append(capitals(sketch.material))
+    parts = draws.sample(parts, len(parts))
+    features, uses = ([attribute for attribute in said if attribute.role == role] for role in ("with", "for"))
+    with_, for_ = (" and ".join(capitals(attribute.words) for attribute in part[:2]) for part in (features, uses))
+    parts += [f" with {with_}"] if with_ else []
+    parts += [f" for {for_}"] if for_ else []
+    chosen = [values for values in sketch.options.values() if values]
+    return [*parts, f" ({draws.pick(chosen[0])})"] if chosen and draws.chance(0.25) else parts
+
+
+def write_bullets(draws: Draws, sketch: Sketch) -> list[str]:
+    """Return the list of features."""
+    if draws.chance(EMPTY_BULLET):
+        return [""]
+    said = [attribute for attribute in sketch.attributes if draws.chance(IN_BULLETS)]
+    points = [(capitals(attribute.phrase), draws.pick(attribute.says)) for attribute in said]
+    points += [_split(text) for text in draws.sample(sketch.family.says, len(sketch.family.says))]
+    points += [("Please note", text) for text in draws.sample(vocabulary().closing, 6)]
+    count = int(draws.quantile(NUM_BULLETS) + 0.5)
+    heads, rest = points[:count], iter(points[count:])
+    return [_bullet(draws, sketch, point, rest) for point in draws.sample(heads, len(heads))]
+
+
+def _bullet(draws: Draws, sketch: Sketch, point: Point, rest: Iterator[Point]) -> str:
+    """Return a bullet: a point, and more from what is left where it is a long one."""
+    length = draws.quantile(BULLET_LENGTHS)
+    head, text = point[0], sentence(point[1], sketch)
+    while len(text) < length and (more := next(rest, None)) is not None:
+        text = f"{text} {sentence(more[1], sketch)}"
+    brand = sketch.brand
+    return brand.bullet.format(head=head.upper() if brand.shouts else head, text=text)
+
+
+def write_description(draws: Draws, sketch: Sketch) -> str:
+    """Return the description, "" where there is none."""
+    if draws.chance(STUFFED):
+        return write_keywords(draws, sketch, int(draws.quantile(NUM_KEYWORDS)))
+    if draws.chance(NO_DESCRIPTION):
+        return ""
+    length = draws.quantile(DESCRIPTION_LENGTHS)
+    said = [attribute for attribute in sketch.attributes if draws.chance(IN_DESCRIPTION)]
+    texts = [draws.pick(attribute.says) for attribute in said]
+    texts += [_split(text)[1] for text in draws.sample(sketch.family.says, len(sketch.family.says))]
+    texts += [related(draws, sketch)] if draws.chance(RELATED) else []
+    texts = [draws.pick(sketch.family.intro), *draws.sample(texts, len(texts))]
+    texts += draws.sample(vocabulary().closing, len(vocabulary().closing))
+    written = ""
+    for text in texts:
+        if len(written) >= length:
+            break
+        written = f"{written} {sentence(text, sketch)}" if written else sentence(text, sketch)
+    return f"{written} {write_keywords(draws, sketch, MANY)}" if draws.chance(LONG_DESCRIPTION) else written
+
+
+def write_keywords(draws: Draws, sketch: Sketch, count: int) -> str:
+    """Return a list of words that shoppers may search for, whether they fit the product or not."""
+    families = [family for family in sketch.category.families if family.who == sketch.family.who]
+    kinds = [kind for family in families for kind in family.kinds]
+    words = [f"{sketch.family.who} {noun}".strip() for kind in kinds for noun in kind.nouns]
+    words += [attribute.phrase for attribute in sketch.kind.attributes] * 2
+    words += [kind.query for kind in kinds]
+    return "Search terms: " + " ".join(draws.sample(words, count)).lower()
+
+
+def related(draws: Draws, sketch: Sketch) -> str:
+    """Return a sentence that names other kinds of products."""
+    families = [family for family in sketch.category.families if family.who == sketch.family.who]
+    other, third = (draws.pick(draws.pick(families).kinds).query for _ in range(2))
+    return draws.pick(vocabulary().related).format(other=other, third=third, Brand=sketch.brand.name)
+
+
+def sentence(text: str, sketch: Sketch) -> str:
+    """Return a sentence about a product, with a capital at its beginning."""
+    text = text.format_map(sketch.slots) if "{" in text else text
+    return text[:1].upper() + text[1:]
+
+
+def capitals(phrase: str) -> str:
+    """Return a phrase as headings write it, without its article.
+
+    >>> capitals("a rubber sole"), capitals("easy to clean"), capitals("bpa free")
+    ('Rubber Sole', 'Easy to Clean', 'BPA Free')
+    """
+    article, _, rest = phrase.partition(" ")
+    return " ".join(_capital(word) for word in (rest if article in ARTICLES else phrase).split(" "))
+
+
+def _capital(word: str) -> str:
+    if word in ACRONYMS:
+        return word.upper()
+    return word if word in SMALL else word[:1].upper() + word[1:]
+
+
+def _split(text: str) -> Point:
+    head, _, rest = text.partition(": ")
+    return head, rest

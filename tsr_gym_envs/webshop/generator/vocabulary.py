@@ -1,0 +1,225 @@
+"""The words of the generator, read from ``words/*.toml``: nothing that a product says stands in code.
+
+A category's file has its attributes by the part that they play in a sentence, which of them rule each other out, and
+families of kinds; a family says for its kinds what they do not say themselves. See `Category`, `Family` and `Kind`.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from itertools import accumulate
+from typing import Any
+
+CATEGORIES = ("beauty", "electronics", "garden", "fashion", "grocery")
+ROLES = ("adj", "with", "for")
+ARTICLES = ("a", "an", "the")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """What a product may be said to be.
+
+    Attributes:
+        phrase: The attribute, such as "rubber sole".
+        words: The same as part of a sentence, with its article: "a rubber sole".
+        role: "adj" (before the noun), "with" or "for".
+        says: Sentences that claim it.
+        rivals: Words of the attributes that it rules out.
+    """
+
+    phrase: str
+    words: str
+    role: str
+    says: tuple[str, ...]
+    rivals: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptionSet:
+    """Values that an option may have: see words/options.toml."""
+
+    values: tuple[str, ...]
+    is_run: bool
+    codes: float
+    pairs: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """What a shopper has a name for.
+
+    Attributes:
+        query: That name, in the plural: "console tables".
+        nouns: What titles call it.
+        leaf: Last part of its path of categories.
+        is_mass: Whether the name is a singular after all, such as "popcorn".
+        style: Words of titles before the noun.
+        materials: What products are made of.
+        details: Further parts of titles; {names} stand for numbers.
+        attributes: What products may be.
+        options: Names of option groups, most typical first, and where their values come from.
+    """
+
+    query: str
+    nouns: tuple[str, ...]
+    leaf: str
+    is_mass: bool
+    style: tuple[str, ...]
+    materials: tuple[str, ...]
+    details: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+    options: tuple[tuple[str, OptionSet], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """Kinds that are described alike.
+
+    Attributes:
+        who: For whom, as titles begin: "Men's" or "".
+        path: The middle of the path of categories.
+        price: Quantiles of the price in dollars, equally spaced.
+        numbers: Bounds of the numbers that texts name in braces.
+        kinds: Its kinds.
+        intro: First sentences of descriptions.
+        says: Further sentences, each behind a headword and a colon.
+    """
+
+    who: str
+    path: str
+    price: tuple[float, ...]
+    numbers: tuple[tuple[str, int, int], ...]
+    kinds: tuple[Kind, ...]
+    intro: tuple[str, ...]
+    says: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Category:
+    """A top category.
+
+    Attributes:
+        name: As products carry it.
+        prefix: First part of the path of categories.
+        share: Its products in a thousand.
+        groups: Running shares of products with 0, 1, 2 and 3 option groups.
+        num_attributes: Equally spaced quantiles of the number of attributes.
+        extras: Parts of titles that say little.
+        families: Its families.
+    """
+
+    name: str
+    prefix: str
+    share: float
+    groups: tuple[float, ...]
+    num_attributes: tuple[float, ...]
+    extras: tuple[str, ...]
+    families: tuple[Family, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocabulary:
+    """All words: the categories, and what they share (words/common.toml)."""
+
+    categories: tuple[Category, ...]
+    openers: tuple[str, ...]
+    requests: tuple[str, ...]
+    closing: tuple[str, ...]
+    related: tuple[str, ...]
+    brand_parts: tuple[tuple[str, ...], ...]
+
+
+def is_plural(noun: str) -> bool:
+    """Return whether a noun of the vocabulary is a plural.
+
+    >>> is_plural("Socks"), is_plural("Dress"), is_plural("Camera Lens")
+    (True, False, False)
+    """
+    return noun.endswith("s") and not noun.endswith(("ss", "vas", "us", "is", "ens"))
+
+
+@lru_cache(maxsize=1)
+def vocabulary() -> Vocabulary:
+    """Return the vocabulary; it is read once a process."""
+    common = _read("common")
+    sets = {name: _option_set(table) for name, table in _read("options").items()}
+    return Vocabulary(
+        categories=tuple(_category(name, _read(name), sets) for name in CATEGORIES),
+        openers=tuple(common["openers"]),
+        requests=tuple(common["requests"]),
+        closing=tuple(common["closing"]),
+        related=tuple(common["related"]),
+        brand_parts=tuple(tuple(common[part]) for part in ("starts", "middles", "ends", "lasts")),
+    )
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / "words" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _option_set(table: dict[str, Any]) -> OptionSet:
+    is_run = "run" in table
+    values = table["run"] if is_run else table["any"]
+    return OptionSet(tuple(values), is_run, table.get("codes", 0.0), table.get("pairs", 0.0))
+
+
+def _category(name: str, table: dict[str, Any], sets: dict[str, OptionSet]) -> Category:
+    attributes = {}
+    for role in ROLES:
+        for words, says in table[role].items():
+            rivals = frozenset(rival for group in table["exclusive"] if words in group for rival in group)
+            attributes[words] = Attribute(_phrase(words), words, role, tuple(says), rivals)
+    return Category(
+        name=name,
+        prefix=table["prefix"],
+        share=table["share"],
+        groups=running_shares(table["groups"]),
+        num_attributes=tuple(table["attributes"]),
+        extras=tuple(table["extras"]),
+        families=tuple(_family(family, attributes, sets) for family in table["family"]),
+    )
+
+
+def _phrase(words: str) -> str:
+    article, _, rest = words.partition(" ")
+    return rest if article in ARTICLES else words
+
+
+def _family(table: dict[str, Any], attributes: dict[str, Attribute], sets: dict[str, OptionSet]) -> Family:
+    return Family(
+        who=table.get("who", ""),
+        path=table["path"],
+        price=tuple(table["price"]),
+        numbers=tuple((name, low, high) for name, (low, high) in table.get("numbers", {}).items()),
+        # What a kind does not say itself, its family says.
+        kinds=tuple(_kind(table | kind, attributes, sets) for kind in table["kinds"]),
+        intro=tuple(table["intro"]),
+        says=tuple(table["says"]),
+    )
+
+
+def _kind(table: dict[str, Any], attributes: dict[str, Attribute], sets: dict[str, OptionSet]) -> Kind:
+    without = table.get("without", ())
+    options = (line.split(" = ") for line in table["options"])
+    return Kind(
+        query=table["query"],
+        nouns=tuple(table["nouns"]),
+        leaf=table["leaf"],
+        is_mass=table.get("mass", False),
+        style=tuple(table["style"]),
+        materials=tuple(table["materials"]),
+        details=tuple(table["details"]),
+        attributes=tuple(attributes[words] for words in table["attributes"] if words not in without),
+        options=tuple((name, sets[values]) for name, values in options),
+    )
+
+
+def running_shares(weights: list[float]) -> tuple[float, ...]:
+    """Return running sums of weights, scaled so that the last is 1.
+
+    >>> running_shares([1, 1, 2])
+    (0.25, 0.5, 1.0)
+    """
+    total = sum(weights)
+    return tuple(value / total for value in accumulate(weights))

@@ -1,0 +1,274 @@
+"""The best that can still be bought: for one product, and from any page within so many actions.
+
+The oracle knows the goal and every product. It looks a product up by its title, so what it says can be reached; where
+that query lists a product on a later page, another one might list it sooner.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from tsr_gym_envs.webshop.actions import BUTTONS, option_labels
+from tsr_gym_envs.webshop.pages import page_name, page_of
+from tsr_gym_envs.webshop.reward import count_attributes, meets, rate_kind, total, wanted_options
+from tsr_gym_envs.webshop.shop import NUM_RESULTS, PAGE_SIZE, Shop
+from tsr_gym_envs.webshop.state import ShopState
+
+# Up to this many products all are looked at; of larger catalogues the hits of the target's title and the instruction.
+MAX_SCANNED = 5000
+# Stands for no limit: more actions than any plan takes.
+_ALWAYS = 1_000_000
+# What would end the argument of an action, or make a command of the query.
+_NOT_IN_QUERIES = re.compile(r"[\[\]<>|\s]+")
+
+Options = tuple[tuple[str, str], ...]
+
+
+class Purchase(NamedTuple):
+    """A product bought as well as can be.
+
+    Attributes:
+        reward: What it earns.
+        options: The (name, value) pairs that are chosen in the end.
+        clicks: What has to be clicked for that.
+    """
+
+    reward: float
+    options: Options
+    clicks: tuple[str, ...]
+
+
+class Plan(NamedTuple):
+    """What the best purchase from a state earns, and a way to it; no actions where nothing can be bought."""
+
+    reward: float
+    actions: tuple[str, ...]
+
+
+class _Way(NamedTuple):
+    """Actions that lead to the page of a product, and what is chosen there then."""
+
+    row: int
+    actions: tuple[str, ...]
+    options: Options = ()
+
+
+def as_query(text: str) -> str:
+    r"""Return a text as a query that every reading of actions takes as it is.
+
+    >>> as_query("Mug [blue],\n <r> 12 oz")
+    'Mug blue , r 12 oz'
+    """
+    return _NOT_IN_QUERIES.sub(" ", text).strip()
+
+
+def best_purchase(shop: Shop, goal: int, row: int, options: Options = (), max_clicks: int | None = None) -> Purchase:
+    """Return the best way to buy a product that is open.
+
+    Args:
+        shop: The shop.
+        goal: Number of the goal.
+        row: Catalogue row of the product.
+        options: What is chosen already; it can be replaced and not be taken back.
+        max_clicks: Most options that may still be clicked; None for any number.
+    """
+    num_met, whole, r_type = _terms(shop, goal, row)
+    met, clicked = _best_choice(shop, goal, row, options, _ALWAYS if max_clicks is None else max_clicks)
+    chosen = dict(options) | dict(pair for _, pair in clicked)
+    return Purchase(total(num_met + met, whole, r_type), tuple(chosen.items()), tuple(label for label, _ in clicked))
+
+
+@lru_cache(maxsize=1 << 14)
+def _terms(shop: Shop, goal: int, row: int) -> tuple[int, int, float]:
+    """Return wishes that a product meets whatever is chosen, wishes in all, and the factor for its kind."""
+    wish, product = shop.goals[goal], shop.product(row).as_original()
+    kind = rate_kind(wish, product, shop.noun_fn, symmetric=shop.repairs.symmetric_titles)
+    affordable = shop.goals.price(row) <= wish["price_upper"]
+    whole = len(wish["attributes"]) + len(wish["goal_options"]) + 1
+    return count_attributes(wish["attributes"], product) + affordable, whole, kind.r_type
+
+
+_Click = tuple[str, tuple[str, str]]
+
+
+def _best_choice(shop: Shop, goal: int, row: int, options: Options, max_clicks: int) -> tuple[int, tuple[_Click, ...]]:
+    """Return how many wanted options can be met, and the fewest clicks for it."""
+    wanted = wanted_options(shop.goals[goal])
+    if not wanted:
+        return 0, ()
+    product = shop.product(row)
+    offered = [value for _, values in product.options for value in values]
+
+    def met(name: str, value: str) -> int:
+        return sum(1 << i for i, wish in enumerate(wanted) if meets(wish, name, value, offered, shop.repairs))
+
+    chosen = dict(options)
+    # The fewest clicks for every set of met wishes, group by group; sets are the bits of a number.
+    best: dict[int, tuple[_Click, ...]] = {0: ()}
+    for name, values in _clickable(shop, row).items():
+        kept = met(name, chosen[name]) if name in chosen else 0
+        moves: dict[int, tuple[_Click, ...]] = {kept: ()}
+        for label, value in values:
+            moves.setdefault(met(name, value), ((label, (name, value)),))
+        grown: dict[int, tuple[_Click, ...]] = {}
+        for before, clicks in best.items():
+            for more, click in moves.items():
+                after, path = before | more, clicks + click
+                if len(path) <= max_clicks and (after not in grown or len(path) < len(grown[after])):
+                    grown[after] = path
+        best = grown
+    most = max(best, key=lambda wishes: (wishes.bit_count(), -len(best[wishes])))
+    return most.bit_count(), best[most]
+
+
+@lru_cache(maxsize=4096)
+def _clickable(shop: Shop, row: int) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Return the (label, value) pairs that can be clicked in each of a product's option groups."""
+    groups = option_labels(shop.product(row), unique=shop.repairs.symmetric_options)
+    # Where a label stands in two groups, a click goes to the last.
+    owners = {label: name for name, pairs in groups for label, _ in pairs}
+    return {
+        name: tuple(pair for pair in pairs if owners[pair[0]] == name and _can_be_clicked(shop, pair[0]))
+        for name, pairs in groups
+    }
+
+
+def _can_be_clicked(shop: Shop, label: str) -> bool:
+    return label not in BUTTONS and shop.parse(f"click[{label}]") == ("click", label)
+
+
+def best_plan(shop: Shop, state: ShopState, actions_left: int | None) -> Plan:
+    """Return the best purchase that can be reached from a state, and how.
+
+    A plan opens one product, chooses options and buys: the product that is open, one of the results at hand, or any
+    product of the catalogue (see `MAX_SCANNED`) after a search for its title. An episode that has ended with a purchase
+    keeps its reward.
+
+    Args:
+        shop: The shop.
+        state: Where the shopper stands.
+        actions_left: Actions that may still be taken; None for any number.
+    """
+    if state.page == "done":
+        return Plan(float(shop.purchase(state)["reward"]), ())
+    left = _ALWAYS if actions_left is None else actions_left
+    best = Plan(0.0, ())
+    for way in _ways_at_hand(shop, state):
+        best = _better(best, _finish(shop, state.goal, way, left))
+    # Searching, opening and buying takes three actions.
+    return best if left < 3 else _best_by_search(shop, state.goal, left, best)
+
+
+def _better(first: Plan, second: Plan) -> Plan:
+    """Return the plan with the higher reward, of equal ones the shorter; one without actions is none."""
+    return max(first, second, key=lambda plan: (plan.reward, bool(plan.actions), -len(plan.actions)))
+
+
+def _finish(shop: Shop, goal: int, way: _Way, left: int) -> Plan:
+    """Return the plan that goes a way and buys there."""
+    max_clicks = left - len(way.actions) - 1
+    if max_clicks < 0:
+        return Plan(0.0, ())
+    bought = best_purchase(shop, goal, way.row, way.options, max_clicks)
+    return Plan(bought.reward, (*way.actions, *(f"click[{label}]" for label in bought.clicks), "click[buy now]"))
+
+
+def _ways_at_hand(shop: Shop, state: ShopState) -> Iterator[_Way]:
+    """Yield the ways to the open product and to those on the page.
+
+    Going back to results, or on to their next page, takes no fewer actions than a search for the product.
+    """
+    if state.page == "search_results":
+        for row in page_of(shop, state).rows:
+            yield _Way(row, (_opening(shop, row),))
+    elif state.page == "item_page":
+        yield _Way(state.row, (), state.options)
+    # Where the original takes the page for another one, "< Prev" leads anywhere.
+    elif state.page == "item_sub_page" and page_name(shop, state) == state.page:
+        yield _Way(state.row, ("click[< prev]",), state.options)
+
+
+def _opening(shop: Shop, row: int) -> str:
+    return f"click[{shop.product(row).asin.lower()}]"
+
+
+def _best_by_search(shop: Shop, goal: int, left: int, best: Plan) -> Plan:
+    """Return the better of a plan and the best that begins with a search."""
+    max_clicks = left - 3
+
+    def improved(best: Plan, row: int) -> Plan:
+        way = _way_by_search(shop, row)
+        return best if way is None else _better(best, _finish(shop, goal, way, left))
+
+    best = improved(best, shop.goals.goal(goal).row)
+    if best.reward >= _ceiling(shop, goal, max_clicks):
+        return best
+    for bound, row in _bounds(shop, goal):
+        if bound <= best.reward:
+            break
+        if best_purchase(shop, goal, row, (), max_clicks).reward > best.reward:
+            best = improved(best, row)
+    return best
+
+
+@lru_cache(maxsize=4096)
+def _way_by_search(shop: Shop, row: int) -> _Way | None:
+    """Return the way to a product by a search for its title, or for all that the index knows of it."""
+    product = shop.product(row)
+    values = (value for _, values in product.options for value in values)
+    indexed = " ".join((product.title, product.description, *product.bullets[:1], *values))
+    queries = (as_query(product.title), as_query(indexed))
+    ways = []
+    for query in queries:
+        rows = shop.engine.rows(query.lower(), NUM_RESULTS) if query else ()
+        if row in rows:
+            turns = ("click[next >]",) * (rows.index(row) // PAGE_SIZE)
+            ways.append(_Way(row, (f"search[{query}]", *turns, _opening(shop, row))))
+            if not turns:
+                break
+    return min(ways, key=lambda way: len(way.actions), default=None)
+
+
+def _ceiling(shop: Shop, goal: int, max_clicks: int) -> float:
+    """Return a bound of what any product can earn with so many clicks on options."""
+    wish = shop.goals[goal]
+    wanted = wanted_options(wish)
+    # A click meets one wish at most where wishes belong to groups; elsewhere one click may meet them all.
+    one_by_one = shop.repairs.symmetric_options and not any(isinstance(want, str) for want in wanted)
+    met = min(max_clicks, len(wanted)) if one_by_one or not max_clicks else len(wanted)
+    num_others = len(wish["attributes"]) + 1
+    return total(num_others + met, num_others + len(wanted), 1.0)
+
+
+@lru_cache(maxsize=64)
+def _bounds(shop: Shop, goal: int) -> tuple[tuple[float, int], ...]:
+    """Return what each product could earn if all wanted options were met, with its row, highest first."""
+    rows: Iterable[int] = range(len(shop.catalogue))
+    if len(shop.catalogue) > MAX_SCANNED:
+        wish = shop.goals.goal(goal)
+        texts = (wish.name, wish.instruction_text)
+        rows = sorted({row for text in texts for row in shop.engine.rows(as_query(text).lower(), NUM_RESULTS)})
+    num_wanted = len(shop.goals[goal]["goal_options"])
+    found = []
+    for row in rows:
+        num_met, whole, r_type = _terms(shop, goal, row)
+        found.append((total(num_met + num_wanted, whole, r_type), row))
+    return tuple(sorted(found, key=lambda pair: (-pair[0], pair[1])))
+
+
+def best_reachable(shop: Shop, state: ShopState, actions_left: int | None) -> float:
+    """Return the highest reward that can be reached from a state; see `best_plan`."""
+    return best_plan(shop, state, actions_left).reward
+
+
+def best_action(shop: Shop, state: ShopState, actions_left: int | None) -> str:
+    """Return the first action of a best plan.
+
+    Where nothing can be bought in time, that is of a plan without a limit; where nothing earns anything, a search.
+    """
+    for left in (actions_left, None):
+        plan = best_plan(shop, state, left)
+        if plan.actions:
+            return plan.actions[0]
+    return f"search[{as_query(shop.goal(state).instruction_text)}]"

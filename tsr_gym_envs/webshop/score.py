@@ -1,0 +1,127 @@
+"""Proxy scores of a state: how far a shopper has come, and how well what is in sight fits the instruction.
+
+Everything here reads what the shopper can read, and never the goal behind the instruction.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from tsr_gym_envs.webshop.layout import sub_texts
+from tsr_gym_envs.webshop.nouns import FUNCTION_WORDS
+from tsr_gym_envs.webshop.pages import page_of
+from tsr_gym_envs.webshop.product import OptionGroup, Product
+from tsr_gym_envs.webshop.shop import Shop
+from tsr_gym_envs.webshop.state import ShopState
+
+_WORD = re.compile(r"[^\W_]+(?:[.'-][^\W_]+)*")
+# How instructions ask; no product is described by these words.
+_ASKWORDS = (
+    "find look looking search searching want need like love order buy get show please i'd i'm price lower dollars"
+)
+_ASKING = frozenset(_ASKWORDS.split())
+_LIMIT = re.compile(r",? and price lower than (\d+(?:\.\d+)?) dollars\s*$")
+_WISH = re.compile(r"(?: with |, and )((?:(?! with )[^:,])+): (.+?)(?=, and [^:,]+: |$)")
+
+
+class Request(NamedTuple):
+    """What an instruction says, as far as rules can tell.
+
+    Attributes:
+        words: Its words without function words, limit and options.
+        wishes: The (name, value) pairs of options that it spells out; generated instructions do, people do not.
+        limit: Most dollars to pay; infinite where it names no limit.
+        text: All of it, in lower case.
+    """
+
+    words: frozenset[str]
+    wishes: tuple[tuple[str, str], ...]
+    limit: float
+    text: str
+
+
+@lru_cache(maxsize=4096)
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text that say something.
+
+    >>> sorted(words_of("Find me a red mug, 12 oz"))
+    ['12', 'mug', 'oz', 'red']
+    """
+    return frozenset(_WORD.findall(text.lower())) - FUNCTION_WORDS - _ASKING
+
+
+@lru_cache(maxsize=4096)
+def read_instruction(instruction: str) -> Request:
+    """Return what an instruction asks for.
+
+    >>> request = read_instruction("Find me soft socks with size: 5, and price lower than 20.00 dollars")
+    >>> sorted(request.words), request.wishes, request.limit
+    (['socks', 'soft'], (('size', '5'),), 20.0)
+    """
+    limit = _LIMIT.search(instruction)
+    wanted = instruction[: limit.start()] if limit else instruction
+    wishes = tuple((name.strip().lower(), value.strip().lower()) for name, value in _WISH.findall(wanted))
+    words = words_of(_WISH.sub("", wanted))
+    return Request(words, wishes, float(limit[1]) if limit else float("inf"), instruction.lower())
+
+
+def progress(shop: Shop, state: ShopState) -> float:
+    """Return the share of three milestones: on a product's page, a value chosen in each of its groups, checked out."""
+    if state.row < 0:
+        return 0.0
+    groups = {name for name, _ in shop.product(state.row).options}
+    chosen = groups <= {name for name, _ in state.options}
+    return (1 + chosen + (state.page == "done")) / 3
+
+
+def overlap(shop: Shop, state: ShopState) -> float:
+    """Return the share of the instruction's words that stand on the page, the instruction itself left out.
+
+    After the purchase, the page is that of the product that was bought.
+    """
+    shown = state._replace(page="item_page", sub="") if state.page == "done" else state
+    nodes = shop.layout(page_of(shop, shown)).nodes
+    wanted = words_of(shop.goal(state).instruction_text)
+    return _share(wanted, words_of(" ".join(node.text for node in nodes if node.role != "button")))
+
+
+def fit(shop: Shop, state: ShopState) -> float:
+    """Return how much of the instruction is met, as far as a shopper can tell: an estimate of the reward.
+
+    The mean over the limit of the price, each option, and, counted twice, the share of the other words. For an open or
+    bought product, words count wherever its pages say them, and options where they are chosen; on a page of results,
+    the best of the listed titles counts.
+    """
+    request = read_instruction(shop.goal(state).instruction_text)
+    if state.row >= 0:
+        return _fit(request, shop.product(state.row), _readable(shop, state.row), dict(state.options))
+    rows = page_of(shop, state).rows
+    return max((_fit(request, shop.product(row), words_of(shop.product(row).title), {}) for row in rows), default=0.0)
+
+
+def _fit(request: Request, product: Product, words: frozenset[str], chosen: dict[str, str]) -> float:
+    wishes = request.wishes or _named(request.text, product.options)
+    met = sum(chosen.get(name) == value for name, value in wishes)
+    return (2 * _share(request.words, words) + (product.prices[0] <= request.limit) + met) / (3 + len(wishes))
+
+
+def _share(wanted: frozenset[str], found: frozenset[str]) -> float:
+    return len(wanted & found) / len(wanted) if wanted else 1.0
+
+
+def _named(text: str, groups: tuple[OptionGroup, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the longest value of each group that stands in a text as a word of its own."""
+    found = []
+    for name, values in groups:
+        named = [value for value in values if re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text)]
+        if named:
+            found.append((name, max(named, key=len)))
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _readable(shop: Shop, row: int) -> frozenset[str]:
+    """Return the words that the pages of a product say."""
+    product = shop.product(row)
+    subs = ("Description", "Features", "Attributes") if shop.show_attrs else ("Description", "Features")
+    return words_of(" ".join((product.title, *(text for sub in subs for text in sub_texts(sub, product)))))

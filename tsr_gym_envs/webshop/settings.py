@@ -1,0 +1,82 @@
+"""What decides a shop, its goals, the limits of an episode and the form of observations."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tsr_gym import ConfigError
+from tsr_gym_envs.settings import settings_from
+from tsr_gym_envs.split import SPLITS
+from tsr_gym_envs.webshop.observation import MODES
+from tsr_gym_envs.webshop.repairs import RULES, Repairs, repairs_of
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    # TSR (arXiv 2602.11767) states 5 turns and 10 actions for its text games, which leaves two actions to a turn.
+    "paper": {"observation_mode": "text", "max_turns": 5, "max_actions_per_turn": 2, "max_actions": 10},
+    # RAGEN's config/envs.yaml, which the code that TSR's authors released takes over: 9 turns of one action.
+    "tsr-code": {"observation_mode": "text", "max_turns": 9},
+}
+# What the original's rules imply besides the rules.
+ORIGINAL: dict[str, Any] = {"observation_mode": "text", "max_turns": None}
+OBSERVATION_MODES = (*MODES, "html", "url")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebShopSettings:
+    """What decides a shop, its goals, the limits and the form of observations; `WebShopEnv` documents it."""
+
+    preset: str = "default"
+    catalogue: str | None = None
+    rules: str = "fixed"
+    repairs: tuple[str, ...] | None = None
+    observation_mode: str = "text_options"
+    max_turns: int | None = 15
+    max_actions_per_turn: int | None = 1
+    max_actions: int | None = None
+    human_goals: bool = False
+    catalogue_seed: int = 0
+    split: str = "all"
+    limit_goals: int | None = None
+    num_products: int | None = None
+    num_prev_obs: int = 0
+    num_prev_actions: int = 0
+    show_attrs: bool = False
+    session_prefix: str = ""
+    engine: str = "lucene"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("rules", self.rules, RULES),
+            ("observation_mode", self.observation_mode, OBSERVATION_MODES),
+            ("split", self.split, SPLITS),
+        ):
+            if value not in known:
+                raise ConfigError(f"wanted {name} of {sorted(known)}, got {value!r}")
+        for name, count in (("num_prev_obs", self.num_prev_obs), ("num_prev_actions", self.num_prev_actions)):
+            if count < 0:
+                raise ConfigError(f"wanted {name} >= 0, got {count}")
+        for name, size in (("limit_goals", self.limit_goals), ("num_products", self.num_products)):
+            if size is not None and size < 1:
+                raise ConfigError(f"wanted {name} >= 1 or None, got {size}")
+        repairs_of(self.rules, self.repairs)
+
+    @property
+    def chosen_repairs(self) -> Repairs:
+        """Which defects of the original are repaired."""
+        return repairs_of(self.rules, self.repairs)
+
+    @property
+    def is_original(self) -> bool:
+        """Whether texts are read, and episodes drawn, exactly as in the original."""
+        return self.rules == "original"
+
+
+def make_settings(preset: str, given: dict[str, Any]) -> WebShopSettings:
+    """Return the settings that keywords stand for; what was given wins over the preset, and that over the rules.
+
+    Raises:
+        ConfigError: A setting is unknown or impossible.
+    """
+    implied = ORIGINAL if given.get("rules") == "original" else {}
+    taken = {name: value for name, value in implied.items() if name not in PRESETS.get(preset, {})}
+    return settings_from(WebShopSettings, PRESETS, preset, {**taken, **given}, discrete={}, arrays=())

@@ -1,0 +1,111 @@
+"""Scripted shoppers for floors, ceilings and demonstrations: a rule that anybody could follow, the oracle, chance."""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tsr_gym_envs.webshop.env import WebShopEnv
+from tsr_gym_envs.webshop.oracle import as_query, best_action
+from tsr_gym_envs.webshop.pages import page_of
+
+
+class Shopper(Protocol):
+    """Somebody who shops: one action a turn."""
+
+    def act(self, env: WebShopEnv) -> str:
+        """Return the next action in the running episode."""
+
+
+class Played(NamedTuple):
+    """How an episode went."""
+
+    goal: int
+    reward: float
+    success: bool
+    purchased: bool
+    turns: int
+
+
+class RuleShopper:
+    """Search for the instruction, open the first hit, choose the options that the instruction names, buy.
+
+    Reads what every agent reads: the instruction and the page. In each group it clicks the first value that stands
+    anywhere in the instruction, also as part of a word.
+
+    Args:
+        choose: Whether options are chosen at all.
+    """
+
+    def __init__(self, *, choose: bool = True) -> None:
+        self.choose = choose
+
+    def act(self, env: WebShopEnv) -> str:
+        """Return the next action in the running episode."""
+        state, shop = env.state, env.shop
+        page = page_of(shop, state)
+        if state.page == "search_results":
+            return f"click[{shop.product(page.rows[0]).asin.lower()}]" if page.rows else "click[back to search]"
+        if state.page == "item_sub_page":
+            return "click[< prev]"
+        instruction = shop.goal(state).instruction_text
+        if state.page != "item_page":
+            return f"search[{as_query(instruction)}]"
+        layout = shop.layout(page)
+        decided = set() if self.choose else {name for name, _ in shop.product(state.row).options}
+        for label, target in layout.targets.items():
+            if not isinstance(target, tuple) or target[0] in decided or f"click[{label}]" not in layout.actions:
+                continue
+            name, value = target
+            if value in instruction.lower():
+                decided.add(name)
+                if target not in state.options:
+                    return f"click[{label}]"
+        return "click[buy now]"
+
+
+class FirstHitShopper(RuleShopper):
+    """Search for the instruction and buy the first hit as it comes."""
+
+    def __init__(self) -> None:
+        super().__init__(choose=False)
+
+
+class OracleShopper:
+    """Take the best plan there is; reads the goal and the whole catalogue, so it is a ceiling and not a player."""
+
+    def act(self, env: WebShopEnv) -> str:
+        """Return the next action in the running episode."""
+        _, turns, actions, *_ = env.episode
+        limits = ((env.limits.max_turns, turns), (env.limits.max_actions, actions))
+        left = min((most - used for most, used in limits if most is not None), default=None)
+        return best_action(env.shop, env.state, left)
+
+
+class RandomShopper:
+    """Draw from what means something on the page, each action as likely as any other.
+
+    Args:
+        rng: Where its choices come from.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def act(self, env: WebShopEnv) -> str:
+        """Return the next action in the running episode."""
+        actions = env.legal_actions(env.state)
+        return actions[self.rng.integers(len(actions))]
+
+
+def play(env: WebShopEnv, shopper: Shopper, goals: Iterable[int]) -> list[Played]:
+    """Play one episode for each goal, to the end."""
+    records = []
+    for goal in goals:
+        _, info = env.reset(options={"goal": goal})
+        total, turns, ended = 0.0, 0, False
+        while not ended:
+            _, reward, terminated, truncated, info = env.step(shopper.act(env))
+            total, turns, ended = total + reward, turns + 1, terminated or truncated
+        records.append(Played(goal, total, info["success"], info["purchased"], turns))
+    return records
