@@ -1,0 +1,274 @@
+"""Corpora: rows by number and by id, exactly as the file has them, and errors that name file and line."""
+
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsr_gym import ConfigError, InvalidCorpus
+from tsr_gym_envs.retrieval_qa.corpus import (
+    build_index,
+    contents_of,
+    open_corpus,
+    parse_row,
+    split_contents,
+    write_corpus,
+)
+from tsr_gym_envs.retrieval_qa.passage import Passage
+
+ROWS = [
+    {"id": "0", "contents": '"Oslo"\nOslo is the capital of Norway.', "source": "extra keys are let alone"},
+    {"id": "b/1", "title": 'The "Fram"', "text": "A ship.\nIt was built in 1892."},
+    {"id": 7, "contents": "No title here"},
+    {"id": "ø", "title": "", "text": "Nor here: 東京\u2028."},
+]
+WANTED = [
+    Passage("0", "Oslo", "Oslo is the capital of Norway."),
+    Passage("b/1", 'The "Fram"', "A ship.\nIt was built in 1892."),
+    Passage("7", "", "No title here"),
+    Passage("ø", "", "Nor here: 東京\u2028."),
+]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TSR_GYM_CACHE", str(tmp_path / "cache"))
+
+
+def written(path, rows, between="\n", start=b"", end="\n"):
+    text = between.join(row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows)
+    path.write_bytes(start + (text + end).encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"end": ""},
+        {"between": "\r\n", "end": "\r\n"},
+        {"between": "\n\n  \n", "end": "\n\n\n"},
+        {"start": b"\xef\xbb\xbf"},
+        {"start": b"\n\n"},
+    ],
+    ids=["plain", "last line open", "crlf", "blank lines", "byte order mark", "blank first"],
+)
+@pytest.mark.parametrize("how", ["jsonl", "linked", "copied"])
+def test_passages_are_found_by_number_and_by_id(tmp_path, form, how):
+    path = written(tmp_path / "corpus.jsonl", ROWS, **form)
+    if how != "jsonl":
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        write_corpus(path, folder, link=how == "linked")
+        path = folder
+    corpus = open_corpus(path)
+    assert len(corpus) == 4
+    assert [corpus.passage(number) for number in range(4)] == WANTED
+    assert [corpus.number_of(passage.id) for passage in WANTED] == [0, 1, 2, 3]
+    assert [row.id for row in corpus.rows()] == [passage.id for passage in WANTED]
+    assert corpus.number_of("1") is None
+    assert corpus.passage(2, 0.5).score == 0.5
+    for number in (-1, 4):
+        with pytest.raises(IndexError, match="wanted a passage from 0 to 3"):
+            corpus.row(number)
+
+
+def test_every_real_passage_comes_back_as_it_is_written(shared):
+    path = shared / "data" / "retrieval" / "mini_corpus.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    corpus = open_corpus(path)
+    assert len(corpus) == len(rows) == 19_863
+    assert [tuple(row) for row in corpus.rows()] == [(row["id"], row["contents"]) for row in rows]
+    for number in range(0, len(rows), 97):
+        assert contents_of(corpus.passage(number)) == rows[number]["contents"]
+        assert corpus.number_of(rows[number]["id"]) == number
+
+
+@given(st.text())
+def test_contents_are_split_into_title_and_text_without_loss(contents):
+    for whole in (contents, f'"{contents}', f'"{contents}"', f'"{contents}"\n{contents}', f'""\n{contents}'):
+        passage = Passage("0", *split_contents(whole))
+        assert contents_of(passage) == whole
+
+
+@pytest.mark.parametrize(
+    ("contents", "title", "text"),
+    [
+        ('"Oslo"\nA city.', "Oslo", "A city."),
+        ('"The "Fram""\nA ship.\nBuilt.', 'The "Fram"', "A ship.\nBuilt."),
+        ('"Oslo"', "", '"Oslo"'),
+        ("Oslo\nA city.", "", "Oslo\nA city."),
+        ('""\nA city.', "", '""\nA city.'),
+        ('"\nA city.', "", '"\nA city.'),
+        ("", "", ""),
+    ],
+)
+def test_a_title_is_a_first_line_in_quotation_marks(contents, title, text):
+    assert split_contents(contents) == (title, text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '"id"',
+        "NaN",
+        "{}",
+        '{"id": "1"}',
+        '{"contents": "x"}',
+        '{"id": "", "contents": "x"}',
+        '{"id": null, "contents": "x"}',
+        '{"id": true, "contents": "x"}',
+        '{"id": 1.5, "contents": "x"}',
+        '{"id": "1", "contents": null}',
+        '{"id": "1", "contents": ["x"]}',
+        '{"id": "1", "title": "x"}',
+        '{"id": "1", "title": 1, "text": "x"}',
+        '{"id": "1", "contents": "\\ud800"}',
+        '{"id": "\\udfff", "contents": "x"}',
+        "[" * 100_000,
+    ],
+    ids=range(20),
+)
+def test_a_malformed_row_is_named_by_file_and_line(tmp_path, line):
+    with pytest.raises(InvalidCorpus, match="here: "):
+        parse_row(line.encode(), "here")
+    if line:
+        path = written(tmp_path / "bad.jsonl", [ROWS[0], "", line, ROWS[1]])
+        with pytest.raises(InvalidCorpus, match=r"bad\.jsonl:3: "):
+            open_corpus(path)
+
+
+def test_bytes_that_are_no_text_are_named_by_file_and_line(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(b'{"id": "1", "contents": "fine"}\n{"id": "2", "contents": "\xff"}\n')
+    with pytest.raises(InvalidCorpus, match=r"bad\.jsonl:2: "):
+        open_corpus(path)
+
+
+def test_two_passages_may_not_share_an_id(tmp_path):
+    path = written(tmp_path / "twins.jsonl", [ROWS[0], "", ROWS[1], ROWS[2], {"id": "7", "contents": "again"}])
+    with pytest.raises(InvalidCorpus, match=r"twins\.jsonl:5: wanted ids that differ, '7' is also that of 4"):
+        build_index(path, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_ids_whose_keys_collide_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr("tsr_gym_envs.retrieval_qa.corpus._key", lambda name: len(name) % 2)
+    rows = [{"id": f"{number:02}", "contents": "x"} for number in range(20)]
+    corpus = open_corpus(written(tmp_path / "corpus.jsonl", rows))
+    assert [corpus.number_of(row["id"]) for row in rows] == list(range(20))
+    assert corpus.number_of("20") is None
+    with pytest.raises(InvalidCorpus, match=r"twins\.jsonl:21: .* is also that of 8"):
+        open_corpus(written(tmp_path / "twins.jsonl", [*rows, {"id": "07", "contents": "x"}]))
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_a_file_without_passages_is_refused(tmp_path, content):
+    (tmp_path / "none.jsonl").write_text(content)
+    with pytest.raises(InvalidCorpus, match=r"none\.jsonl: .* the file has none"):
+        open_corpus(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize("place", ["nothing", "folder"])
+def test_a_place_without_a_corpus_is_refused(tmp_path, place):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InvalidCorpus, match="found neither"):
+        open_corpus(tmp_path / place)
+
+
+def test_an_index_folder_with_its_own_copy_needs_the_file_no_more(tmp_path):
+    path = written(tmp_path / "corpus.jsonl", ROWS)
+    build_index(path, tmp_path / "index")
+    path.unlink()
+    shutil.move(tmp_path / "index", tmp_path / "elsewhere")
+    assert open_corpus(tmp_path / "elsewhere").passage(1) == WANTED[1]
+
+
+def test_a_linked_file_that_changed_or_went_is_noticed(tmp_path):
+    path = written(tmp_path / "corpus.jsonl", ROWS)
+    build_index(path, tmp_path / "index", link=True)
+    assert not (tmp_path / "index" / "passages.jsonl").exists()
+    assert open_corpus(tmp_path / "index").passage(0) == WANTED[0]
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b"Oslo", b"Rome"))
+    with pytest.raises(InvalidCorpus, match="changed since"):
+        open_corpus(tmp_path / "index")
+    path.unlink()
+    with pytest.raises(InvalidCorpus, match="the passages are gone"):
+        open_corpus(tmp_path / "index")
+
+
+def test_the_digest_is_that_of_the_text_and_not_of_the_place(tmp_path):
+    one = open_corpus(written(tmp_path / "one.jsonl", ROWS))
+    two = open_corpus(build_index(written(tmp_path / "two.jsonl", ROWS), tmp_path / "index"))
+    other = open_corpus(written(tmp_path / "other.jsonl", ROWS[:3]))
+    assert one.digest == two.digest != other.digest
+
+
+@pytest.mark.parametrize("file", ["corpus.json", "offsets.npy", "ids.npy", "passages.jsonl"])
+@pytest.mark.parametrize("harm", ["cut", "emptied", "gone", "nonsense"])
+def test_a_damaged_index_folder_is_refused(tmp_path, file, harm):
+    folder = build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "index")
+    content = (folder / file).read_bytes()
+    if harm == "gone":
+        (folder / file).unlink()
+    else:
+        new = {"cut": content[: len(content) // 2], "emptied": b"", "nonsense": b"\x93NUMPY{}" + content[::-1]}
+        (folder / file).write_bytes(new[harm])
+    with pytest.raises(InvalidCorpus):
+        open_corpus(folder)
+
+
+def test_a_table_of_another_corpus_is_refused(tmp_path):
+    folder = build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "index")
+    np.save(folder / "offsets.npy", np.zeros(3, np.uint64))
+    with pytest.raises(InvalidCorpus, match=r"wanted \(5,\) of uint64"):
+        open_corpus(folder)
+
+
+def test_building_again_replaces_an_index_and_a_bad_corpus_leaves_it(tmp_path):
+    index = tmp_path / "index"
+    build_index(written(tmp_path / "one.jsonl", ROWS[:2]), index)
+    with pytest.raises(InvalidCorpus):
+        build_index(written(tmp_path / "bad.jsonl", [*ROWS, "{"]), index)
+    assert len(open_corpus(index)) == 2
+    build_index(written(tmp_path / "two.jsonl", ROWS), index)
+    assert len(open_corpus(index)) == 4
+
+
+def test_an_index_is_never_put_in_the_place_of_something_else(tmp_path):
+    (tmp_path / "home").mkdir()
+    with pytest.raises(ConfigError, match="choose another place"):
+        build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "home")
+
+
+def test_progress_is_told_stage_by_stage(tmp_path, monkeypatch):
+    monkeypatch.setattr("tsr_gym_envs.retrieval_qa.corpus.NEWS_EVERY", 2)
+    path = written(tmp_path / "corpus.jsonl", ROWS)
+    news = []
+    build_index(path, tmp_path / "index", lambda *told: news.append(told))
+    size = path.stat().st_size
+    assert [told for told in news if told[0] == "reading"][-1] == ("reading", size, size)
+    assert news[-1] == ("indexing", 4, 4)
+
+
+def test_a_corpus_may_be_pickled(tmp_path):
+    corpus = open_corpus(written(tmp_path / "corpus.jsonl", ROWS))
+    assert pickle.loads(pickle.dumps(corpus)).passage(1) == WANTED[1]
+
+
+def test_a_passage_that_was_damaged_in_place_is_an_error(tmp_path):
+    folder = build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "index")
+    text = (folder / "passages.jsonl").read_bytes()
+    for harm in (text.replace(b'"id": 7', b'"ID": 7'), text.replace(b'"No', b"'No"), text.replace(b"No t", b"No \xff")):
+        (folder / "passages.jsonl").write_bytes(harm)
+        with pytest.raises(InvalidCorpus, match="passage 2 is damaged"):
+            open_corpus(folder).passage(2)

@@ -1,0 +1,442 @@
+"""Loaders: a few rows in each published format, what becomes of them, and how malformed ones are named.
+
+The rows are written by hand after the formats' documentation; the real mini set is read where it is there.
+"""
+
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from tsr_gym import ConfigError, InvalidCorpus
+from tsr_gym_envs.retrieval_qa.loaders import FORMATS, load_questions, passages_of
+from tsr_gym_envs.retrieval_qa.question import Question
+
+FLASHRAG = [
+    {"id": "test_0", "question": "who wrote it", "golden_answers": ["Ann Lee", "A. Lee", "Ann Lee"]},
+    {"id": "test_1", "question": "when was it written", "golden_answers": ["1931"], "metadata": {}},
+]
+OWN = {
+    "id": "m-1",
+    "data_source": "mine",
+    "split": "dev",
+    "question": "Where was the author of It born?",
+    "golden_answers": ["Velden"],
+    "metadata": {
+        "supporting": ["7", "9"],
+        "hops": 2,
+        "decomposition": [
+            {"question": "Who wrote It?", "answer": "Ann Lee"},
+            {"question": "Where was #1 born?", "answer": "Velden"},
+        ],
+    },
+}
+SEARCH_R1_ROW = {
+    "data_source": "nq",
+    "prompt": [
+        {
+            "role": "user",
+            "content": "Answer the question. For example, <answer> Beijing </answer>. Question: who wrote it?\n",
+        }
+    ],
+    "ability": "fact-reasoning",
+    "reward_model": {"style": "rule", "ground_truth": {"target": ["Ann Lee", "A. Lee"]}},
+    "extra_info": {"split": "train", "index": 3},
+}
+CONTEXT = [
+    ["It (novel)", ["It is a novel.", " Ann Lee wrote it."]],
+    ["Ann Lee", ["Ann Lee was born in Velden."]],
+    ["Karst", ["Karst is a town."]],
+]
+HOTPOT = {
+    "_id": "5a7a06935542990198eaf050",
+    "question": "Where was the author of It born?",
+    "answer": "Velden",
+    "supporting_facts": [["It (novel)", 1], ["Ann Lee", 0], ["It (novel)", 0]],
+    "context": CONTEXT,
+    "type": "bridge",
+    "level": "hard",
+}
+TWO_WIKI = {
+    **HOTPOT,
+    "_id": "13f5ad2c088c11ebbd6fac1f6bf848b6",
+    "type": "compositional",
+    "evidences": [["It (novel)", "author", "Ann Lee"], ["Ann Lee", "place of birth", "Velden"]],
+}
+MUSIQUE = {
+    "id": "2hop__482757_12019",
+    "paragraphs": [
+        {"idx": 0, "title": "Karst", "paragraph_text": "Karst is a town.", "is_supporting": False},
+        {"idx": 1, "title": "Ann Lee", "paragraph_text": "Ann Lee was born in Velden.", "is_supporting": True},
+        {"idx": 2, "title": "It", "paragraph_text": "It is by Ann Lee.", "is_supporting": True},
+    ],
+    "question": "Where was the author of It born?",
+    "question_decomposition": [
+        {"id": 482757, "question": "Who wrote It?", "answer": "Ann Lee", "paragraph_support_idx": 2},
+        {"id": 12019, "question": "Where was #1 born?", "answer": "Velden", "paragraph_support_idx": 1},
+    ],
+    "answer": "Velden",
+    "answer_aliases": ["Velden town"],
+    "answerable": True,
+}
+TRIVIA = {
+    "Data": [
+        {
+            "Answer": {
+                "Aliases": ["Sunset Blvd", "Sunset Boulevard"],
+                "NormalizedAliases": ["sunset blvd", "sunset boulevard"],
+                "NormalizedValue": "sunset boulevard",
+                "Type": "WikipediaEntity",
+                "Value": "Sunset Boulevard",
+            },
+            "EntityPages": [],
+            "Question": "Which street is it?",
+            "QuestionId": "tc_1",
+            "QuestionSource": "http://example.org/",
+            "SearchResults": [],
+        }
+    ],
+    "Domain": "unfiltered",
+    "Split": "dev",
+    "VerifiedEval": False,
+    "Version": 1.0,
+}
+POPQA = {"id": 4222362, "subj": "Ann Lee", "prop": "occupation", "question": "What is Ann Lee's occupation?"}
+POPQA_ANSWERS = ["politician", "political leader"]
+SQUAD = {
+    "version": "v2.0",
+    "data": [
+        {
+            "title": "Ann_Lee",
+            "paragraphs": [
+                {
+                    "context": "Ann Lee was born in Velden.",
+                    "qas": [
+                        {
+                            "id": "56be85543aeaaa14008c9063",
+                            "question": "Where was Ann Lee born? ",
+                            "answers": [{"text": "Velden", "answer_start": 20}, {"text": "Velden", "answer_start": 20}],
+                            "is_impossible": False,
+                        },
+                        {
+                            "id": "5ad5",
+                            "question": "Where did Ann Lee die?",
+                            "answers": [],
+                            "plausible_answers": [{"text": "Velden", "answer_start": 20}],
+                            "is_impossible": True,
+                        },
+                    ],
+                }
+            ],
+        }
+    ],
+}
+
+
+def lines(rows):
+    return "\n".join(json.dumps(row) for row in rows) + "\n"
+
+
+def write(path, content):
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def ids_by_title(path):
+    return {row["contents"].partition("\n")[0].strip('"'): row["id"] for row in passages_of(path)}
+
+
+def test_flashrag_lines(tmp_path):
+    path = write(tmp_path / "nq.jsonl", lines(FLASHRAG))
+    assert load_questions(path) == (
+        Question("test_0", "nq", "who wrote it", ("Ann Lee", "A. Lee")),
+        Question("test_1", "nq", "when was it written", ("1931",)),
+    )
+    first = load_questions(path, data_source="mine", split="test")[0]
+    assert (first.group, first.split) == (("mine", "test_0"), "test")
+
+
+def test_your_own_lines_with_all_that_can_be_known(tmp_path):
+    path = write(tmp_path / "own.jsonl", lines([OWN]))
+    steps = (("Who wrote It?", "Ann Lee"), ("Where was #1 born?", "Velden"))
+    assert load_questions(path) == (
+        Question("m-1", "mine", "Where was the author of It born?", ("Velden",), ("7", "9"), "dev", 2, steps),
+    )
+
+
+def test_evidences_become_steps_that_refer_to_what_an_earlier_one_found(tmp_path):
+    evidences = [["A", "director", "X"], ["B", "director", "Y"], ["X", "born", "1"], ["Y", "born", "2"]]
+    row = {**OWN, "metadata": {"supporting": ["1", "2", "3", "4"], "evidences": evidences}}
+    (question,) = load_questions(write(tmp_path / "own.jsonl", lines([row])))
+    assert question.steps == (("A director", "X"), ("B director", "Y"), ("#1 born", "1"), ("#2 born", "2"))
+    assert question.hops == 4
+
+
+def test_search_r1_rows_of_parquet(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    published = {**SEARCH_R1_ROW, "id": "train_3", "question": "who wrote it", "golden_answers": ["Ann Lee", "A. Lee"]}
+    for row, name, text in ((SEARCH_R1_ROW, "train_3", "who wrote it?"), (published, "train_3", "who wrote it")):
+        path = tmp_path / "train.parquet"
+        parquet.write_table(pyarrow.Table.from_pylist([row]), path)
+        assert load_questions(path) == (Question(name, "nq", text, ("Ann Lee", "A. Lee"), split="train"),)
+
+
+def test_equal_indices_of_different_data_sources_are_different_questions(tmp_path):
+    rows = [SEARCH_R1_ROW, {**SEARCH_R1_ROW, "data_source": "hotpotqa"}]
+    found = load_questions(write(tmp_path / "train.jsonl", lines(rows)))
+    assert [question.group for question in found] == [("nq", "train_3"), ("hotpotqa", "train_3")]
+
+
+def test_hotpotqa(tmp_path):
+    path = write(tmp_path / "hotpot_dev_distractor_v1.json", [HOTPOT])
+    (question,) = load_questions(path, split="dev")
+    ids = ids_by_title(path)
+    assert question == Question(
+        HOTPOT["_id"], "hotpotqa", HOTPOT["question"], ("Velden",), (ids["It (novel)"], ids["Ann Lee"]), "dev", 2
+    )
+    assert {row["contents"] for row in passages_of(path)} == {
+        '"It (novel)"\nIt is a novel. Ann Lee wrote it.',
+        '"Ann Lee"\nAnn Lee was born in Velden.',
+        '"Karst"\nKarst is a town.',
+    }
+
+
+def columns(pairs, first, second):
+    return {first: [pair[0] for pair in pairs], second: [pair[1] for pair in pairs]}
+
+
+def test_hotpotqa_in_the_columns_of_its_copies(tmp_path):
+    expected = load_questions(write(tmp_path / "dev.json", [HOTPOT]))[0]
+    known = {
+        "type": "bridge",
+        "supporting_facts": columns(HOTPOT["supporting_facts"], "title", "sent_id"),
+        "context": columns(CONTEXT, "title", "sentences"),
+    }
+    asked = {"id": HOTPOT["_id"], "question": HOTPOT["question"]}
+    hugging_face = lines([{**asked, "answer": "Velden", **known}])
+    flashrag = lines([{**asked, "golden_answers": ["Velden"], "metadata": known}])
+    for content in (hugging_face, flashrag):
+        path = write(tmp_path / "hotpotqa.jsonl", content)
+        assert load_questions(path) == (expected,)
+        assert ids_by_title(path) == ids_by_title(tmp_path / "dev.json")
+
+
+def test_supporting_passages_are_unknown_where_a_record_does_not_carry_them_all(tmp_path):
+    (question,) = load_questions(write(tmp_path / "fullwiki.json", [{**HOTPOT, "context": CONTEXT[1:]}]))
+    assert question.supporting == ()
+
+
+def test_two_wiki(tmp_path):
+    path = write(tmp_path / "dev.json", json.dumps([TWO_WIKI], indent=1))
+    (question,) = load_questions(path)
+    ids = ids_by_title(path)
+    assert question.data_source == "2wikimultihopqa"
+    assert question.supporting == (ids["It (novel)"], ids["Ann Lee"])
+    assert question.hops == 2
+    assert question.steps == (("It (novel) author", "Ann Lee"), ("#1 place of birth", "Velden"))
+
+
+def test_musique_without_the_questions_that_their_paragraphs_do_not_answer(tmp_path):
+    path = write(tmp_path / "musique_full_v1.0_dev.jsonl", lines([MUSIQUE, {**MUSIQUE, "answerable": False}]))
+    (question,) = load_questions(path)
+    ids = ids_by_title(path)
+    assert question == Question(
+        "2hop__482757_12019",
+        "musique",
+        MUSIQUE["question"],
+        ("Velden", "Velden town"),
+        (ids["Ann Lee"], ids["It"]),
+        "",
+        2,
+        (("Who wrote It?", "Ann Lee"), ("Where was #1 born?", "Velden")),
+    )
+
+
+def test_nq_open(tmp_path):
+    rows = [{"question": "who wrote it", "answer": ["Ann Lee", "A. Lee"]}, {"question": "when", "answer": ["1931"]}]
+    found = load_questions(write(tmp_path / "NQ-open.dev.jsonl", lines(rows)))
+    assert [question.group for question in found] == [("nq", "0"), ("nq", "1")]
+    assert found[0].golden_answers == ("Ann Lee", "A. Lee")
+
+
+def test_triviaqa(tmp_path):
+    for content in (TRIVIA, json.dumps(TRIVIA, indent=4)):
+        (question,) = load_questions(write(tmp_path / "unfiltered-web-dev.json", content))
+        assert question.group == ("triviaqa", "tc_1")
+        assert question.golden_answers == ("Sunset Boulevard", "Sunset Blvd", "sunset blvd", "sunset boulevard")
+        assert question.split == "dev"
+
+
+def test_popqa_as_table_and_as_lines(tmp_path):
+    written = json.dumps(POPQA_ANSWERS)
+    cells = [*map(str, POPQA.values()), '"' + written.replace('"', '""') + '"']
+    table = "\t".join([*POPQA, "possible_answers"]) + "\n" + "\t".join(cells) + "\n"
+    rows = lines([{**POPQA, "possible_answers": written}])
+    listed = lines([{**POPQA, "possible_answers": POPQA_ANSWERS}])
+    for name, content in (("popQA.tsv", table), ("test.jsonl", rows), ("test.jsonl", listed)):
+        (question,) = load_questions(write(tmp_path / name, content))
+        assert question == Question("4222362", "popqa", POPQA["question"], ("politician", "political leader"))
+
+
+def test_bamboogle_as_table_and_as_json(tmp_path):
+    table = 'Question,Answer\n"Who, of all, wrote it?",Ann Lee\nWhen?,"1931"\n'
+    rows = [{"Question": "Who, of all, wrote it?", "Answer": "Ann Lee"}, {"Question": "When?", "Answer": "1931"}]
+    lower = [{key.lower(): value for key, value in row.items()} for row in rows]
+    for content in (table, rows, lines(rows), lines(lower)):
+        found = load_questions(write(tmp_path / "bamboogle", content))
+        assert [question.group for question in found] == [("bamboogle", "0"), ("bamboogle", "1")]
+        assert [question.golden_answers for question in found] == [("Ann Lee",), ("1931",)]
+        assert found[0].question == "Who, of all, wrote it?"
+
+
+def test_squad_without_the_impossible(tmp_path):
+    for content in (SQUAD, json.dumps(SQUAD, indent=2)):
+        path = write(tmp_path / "dev-v2.0.json", content)
+        (question,) = load_questions(path)
+        ((name, contents),) = [(row["id"], row["contents"]) for row in passages_of(path)]
+        assert contents == '"Ann_Lee"\nAnn Lee was born in Velden.'
+        assert question == Question(
+            "56be85543aeaaa14008c9063", "squad", "Where was Ann Lee born?", ("Velden",), (name,), "", 1
+        )
+
+
+def test_a_passage_that_several_questions_carry_is_one_passage(tmp_path):
+    path = write(tmp_path / "dev.json", [HOTPOT, {**HOTPOT, "_id": "b", "context": CONTEXT[::-1]}])
+    assert len(list(passages_of(path))) == 3
+    assert len({question.supporting for question in load_questions(path)}) == 1
+
+
+def test_formats_without_passages_say_so(tmp_path):
+    with pytest.raises(InvalidCorpus, match=r"carries passages.*got 'nq-open'"):
+        list(passages_of(write(tmp_path / "nq.jsonl", lines([{"question": "who", "answer": ["Ann"]}]))))
+    assert list(passages_of(write(tmp_path / "nq.jsonl", lines(FLASHRAG)))) == []
+
+
+def without(row, key):
+    return {name: value for name, value in row.items() if name != key}
+
+
+FAULTS = [
+    (lines([FLASHRAG[0], without(FLASHRAG[1], "id")]), r"file:2: wanted the key 'id', got \['golden_answers'"),
+    (
+        lines([FLASHRAG[0], {**FLASHRAG[1], "golden_answers": []}]),
+        "file:2: wanted at least one text under 'golden_answers'",
+    ),
+    (lines([FLASHRAG[0], {**FLASHRAG[1], "golden_answers": [" "]}]), "file:2: wanted at least one text"),
+    (lines([FLASHRAG[0], {**FLASHRAG[1], "golden_answers": 3}]), "file:2: wanted texts under 'golden_answers', got 3"),
+    (lines([{**FLASHRAG[0], "question": ""}]), "file:1: wanted a text under 'question', got ''"),
+    (lines([{**FLASHRAG[0], "id": True}]), "file:1: wanted a text under 'id', got True"),
+    (lines([FLASHRAG[0]]) + '\n\n{"id": \n', "file:4: wanted a JSON record"),
+    (lines([FLASHRAG[0]]) + "[1]\n", r"file:2: wanted a record, got \[1\]"),
+    (lines([FLASHRAG[0], FLASHRAG[1], FLASHRAG[0]]), "file:3: wanted ids that are unique.*'test_0'.*file:1"),
+    (
+        lines([{**OWN, "metadata": {"decomposition": [{"question": "Who?"}]}}]),
+        r"file:1, metadata, decomposition\[0\]: wanted the key 'answer'",
+    ),
+    (
+        lines([{**OWN, "metadata": {"evidences": [["a", "b"]]}}]),
+        r"file:1, metadata: wanted lists of 3 \(fact, relation, entity\) under 'evidences'",
+    ),
+    (lines([{**OWN, "metadata": "x"}]), "file:1: wanted a record under 'metadata', got 'x'"),
+    ([HOTPOT, without(HOTPOT, "answer")], "file, record 2: wanted the key 'answer'"),
+    (
+        [HOTPOT, {**HOTPOT, "_id": "b", "context": [["It", "text"]]}],
+        "file, record 2: wanted pairs of a title and its sentences",
+    ),
+    (
+        [{**HOTPOT, "supporting_facts": [["It"]]}],
+        r"file, record 1: wanted lists of 2 \(title, sent_id\) under 'supporting_facts'",
+    ),
+    (
+        lines([{**MUSIQUE, "paragraphs": [without(MUSIQUE["paragraphs"][0], "title")]}]),
+        r"file:1, paragraphs\[0\]: wanted the key 'title'",
+    ),
+    (
+        lines([{**MUSIQUE, "paragraphs": [{**MUSIQUE["paragraphs"][0], "is_supporting": 1}]}]),
+        "wanted true or false under 'is_supporting', got 1",
+    ),
+    ({**TRIVIA, "Data": [without(TRIVIA["Data"][0], "Answer")]}, "file, record 1: wanted the key 'Answer'"),
+    (lines([{**POPQA, "possible_answers": "[oops"}]), "file:1: wanted a JSON list under 'possible_answers'"),
+    ("Question,Answer\nWho?,Ann,Lee\n", r"file:2: wanted 2 columns \(Question, Answer\), got 3"),
+    ('Question,Answer\nWho?,"Ann\n', "file:2: wanted a table row"),
+    (
+        lines([{**SEARCH_R1_ROW, "prompt": [{"role": "user", "content": "Who?"}]}]),
+        "file:1: wanted 'Question: ...' at the end",
+    ),
+    (
+        lines([{**SEARCH_R1_ROW, "reward_model": {"ground_truth": {}}}]),
+        "file:1, reward_model, ground_truth: wanted the key 'target'",
+    ),
+    (
+        json.dumps(SQUAD).replace('"answers": []', '"answers": []').replace("true", "false"),
+        r"qas\[1\]: wanted at least one answer",
+    ),
+    ('[{"a": 1},\n {"b": }]', "file:2: wanted JSON"),
+    ({"questions": []}, "wanted a record of one of the formats"),
+    (lines([{"text": "?"}]), r"file:1: wanted a record of one of the formats .*got the keys \['text'\]"),
+    ("[]", "wanted at least one question, got none"),
+    ("", "wanted at least one question, got none"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), FAULTS, ids=range(len(FAULTS)))
+def test_a_malformed_record_is_refused_with_file_and_line(tmp_path, content, message):
+    path = write(tmp_path / "file", content)
+    with pytest.raises(InvalidCorpus, match=message) as caught:
+        load_questions(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path):
+    with pytest.raises(InvalidCorpus, match=f"got {re.escape(str(tmp_path / 'no'))}"):
+        load_questions(tmp_path / "no")
+    (tmp_path / "file").write_bytes(b'{"id": "1"}\n{"id": "\xff"}\n')
+    with pytest.raises(InvalidCorpus, match="file:2: wanted UTF-8"):
+        load_questions(tmp_path / "file")
+    (tmp_path / "file").write_bytes(b"PAR1 but nothing else")
+    pytest.importorskip("pyarrow")
+    with pytest.raises(InvalidCorpus, match="wanted a parquet file"):
+        load_questions(tmp_path / "file")
+
+
+def test_a_format_can_be_named_and_must_be_known(tmp_path):
+    path = write(tmp_path / "nq.jsonl", lines(FLASHRAG))
+    assert load_questions(path, "search-r1") == load_questions(path)
+    with pytest.raises(ConfigError, match=r"wanted format of \['2wikimultihopqa'.*got 'hotpot'"):
+        load_questions(path, "hotpot")
+    with pytest.raises(InvalidCorpus, match="file:1: wanted the key 'answer'"):
+        load_questions(write(tmp_path / "file", lines(FLASHRAG)), "hotpotqa")
+
+
+def test_a_byte_order_mark_blank_lines_and_windows_line_ends_do_not_matter(tmp_path):
+    path = tmp_path / "nq.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + lines(FLASHRAG).replace("\n", "\r\n\r\n").encode())
+    assert len(load_questions(path)) == 2
+
+
+def test_every_format_has_been_tried_here():
+    tried = ("search-r1", "search-r1-rows", "hotpotqa", "2wikimultihopqa", "musique", "nq-open", "triviaqa", "popqa")
+    assert set(FORMATS) == {*tried, "bamboogle", "squad"}
+
+
+def test_the_real_mini_set(shared):
+    found = load_questions(shared / "data/retrieval/mini_qa.jsonl")
+    corpus = (shared / "data/retrieval/mini_corpus.jsonl").read_text(encoding="utf-8")
+    ids = {json.loads(line)["id"] for line in corpus.splitlines()}
+    assert Counter(question.data_source for question in found) == {
+        "squad": 704,
+        "hotpotqa": 483,
+        "musique": 188,
+        "2wikimultihopqa": 88,
+    }
+    assert all(ids.issuperset(question.supporting) and question.supporting for question in found)
+    by_id = {question.id: question for question in found}
+    two_wiki = by_id["2wikimultihopqa-0051fad20bde11eba7f7acde48001122"]
+    assert two_wiki.steps == (
+        ("Karl, Prince of Leiningen father", "Emich, 5th Prince of Leiningen"),
+        ("#1 date of birth", "18 January 1866"),
+    )
+    assert all(question.steps for question in found if question.data_source in ("musique", "2wikimultihopqa"))
+    assert all(question.hops in (2, 3, 4) for question in found if question.data_source == "musique")

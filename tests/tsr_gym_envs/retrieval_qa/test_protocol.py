@@ -1,0 +1,259 @@
+"""Protocols: what a text asks for, where it is cut, and what an agent is shown."""
+
+import json
+from dataclasses import replace
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsr_gym import ConfigError
+from tsr_gym_envs.retrieval_qa.passage import Passage
+from tsr_gym_envs.retrieval_qa.protocol import (
+    MAX_QUERIES,
+    PROTOCOLS,
+    Protocol,
+    cut_turn,
+    make_protocol,
+    parse,
+    show,
+    write_answer,
+    write_search,
+)
+
+SEARCH_R1, SKYRL, VERL = (PROTOCOLS[name] for name in ("search-r1", "skyrl", "verl"))
+HITS = [
+    [
+        Passage("1", "Paul Walker", "An actor {born} in Glendale.", 9.0),
+        Passage("2", 'The "Q"', "Second.\nLine.", 8.0),
+    ]
+]
+
+
+def read(text, protocol=SEARCH_R1):
+    """Return what a text asks for, as (kind, queries or answer)."""
+    action = parse(cut_turn(text, protocol), protocol)
+    return action.kind, action.queries if action.kind == "search" else action.answer
+
+
+def call(*queries, name="search"):
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': {'query_list': list(queries)}})}</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("<think>hm</think><search> a town </search>", ("search", ("a town",))),
+        ("<answer>\n Paris </answer> and so on", ("answer", "Paris")),
+        ("<search></search>", ("search", ("",))),
+        ("<answer></answer>", ("answer", "")),
+        ("<search>two\nlines</search>", ("search", ("two\nlines",))),
+        # The first of several searches is read, and the text is cut after it.
+        ("<search>one</search><search>two</search>", ("search", ("one",))),
+        # The cut prefers the search, the reader then takes the first whole pair.
+        ("<search>q</search><answer>a</answer>", ("search", ("q",))),
+        ("<answer>a</answer><search>q</search>", ("answer", "a")),
+        ("<answer>a <search>q</search> b</answer>", ("search", ("q",))),
+        ("<search>never closed <answer>a</answer>", ("answer", "a")),
+        ("<search>q", ("invalid", "")),
+        ("q</search>", ("invalid", "")),
+        ("</answer><answer>", ("invalid", "")),
+        ("<Search>q</Search>", ("invalid", "")),
+        ("< search>q</search>", ("invalid", "")),
+        ("<search>q</answer>", ("invalid", "")),
+        ("", ("invalid", "")),
+    ],
+)
+def test_search_r1_reads_the_first_pair_of_what_it_cuts(text, action):
+    assert read(text) == action
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a <search>q</search> b </search>", "a <search>q</search>"),
+        ("<answer>a</answer> then <search>q</search> c", "<answer>a</answer> then <search>q</search>"),
+        ("<answer>a</answer> b", "<answer>a</answer>"),
+        ("neither", "neither"),
+    ],
+)
+def test_search_r1_cuts_after_the_search_and_only_else_after_the_answer(text, left):
+    assert cut_turn(text, SEARCH_R1) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("<answer>a</answer><search>q</search>", ("answer", "a")),
+        ("<search>q</search><answer>a</answer>", ("search", ("q",))),
+        # Stopped at the closing answer tag, the search is already whole.
+        ("<search>q<answer>a</answer></search>", ("answer", "a")),
+        ("none", ("invalid", "")),
+    ],
+)
+def test_skyrl_stops_at_the_earliest_tag_and_an_answer_wins(text, action):
+    assert read(text, SKYRL) == action
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        (call("one", " two "), ("search", ("one", "two"))),
+        (f"<answer>a</answer>{call('q')}", ("search", ("q",))),
+        ("<answer>a</answer> <answer>b</answer>", ("answer", "b")),
+        (call(*map(str, range(20))), ("search", tuple(map(str, range(MAX_QUERIES))))),
+        (call("q", name="fetch"), ("invalid", "")),
+        (call(), ("invalid", "")),
+        (call(7), ("invalid", "")),
+        ("<tool_call>q</tool_call>", ("invalid", "")),
+        ('<tool_call>{"name": "search", "arguments": "q"}</tool_call>', ("invalid", "")),
+        ('<tool_call>{"name": "search"}</tool_call>', ("invalid", "")),
+        ("<tool_call>[1]</tool_call>", ("invalid", "")),
+        (f"<tool_call>{'[' * 50_000}</tool_call>", ("invalid", "")),
+        ("<search>q</search>", ("invalid", "")),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_verl_reads_a_tool_call_with_a_list_of_queries(text, action):
+    assert read(text, VERL) == action
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("<search>q</search>", "search"),
+        ("<answer>a</answer>", "answer"),
+        ("<search>q</search><answer>a</answer>", "invalid"),
+        ("<search>q</search><search>r</search>", "invalid"),
+        ("<answer>a</answer><answer>a</answer>", "invalid"),
+    ],
+)
+def test_a_protocol_may_want_exactly_one_action(text, kind):
+    assert read(text, replace(SEARCH_R1, cut="never", both="invalid"))[0] == kind
+
+
+def test_tags_are_a_matter_of_the_protocol():
+    protocol = replace(SEARCH_R1, search_tag="find", answer_tag="final")
+    assert read("<find>q</find><search>no</search>", protocol) == ("search", ("q",))
+    assert read("<answer>no</answer><final>a</final>", protocol) == ("answer", "a")
+
+
+def test_search_r1_shows_titles_in_their_quotation_marks():
+    assert show(HITS, SEARCH_R1, 9999).observation == (
+        '\n\n<information>Doc 1(Title: "Paul Walker") An actor {born} in Glendale.\n'
+        'Doc 2(Title: "The "Q"") Second.\nLine.</information>\n\n'
+    )
+
+
+def test_skyrl_shows_escaped_json():
+    assert show(HITS, SKYRL, 9999).observation == (
+        '\n<information>{"result": "Doc 1: \\"Paul Walker\\"\\nAn actor {born} in Glendale.\\n'
+        'Doc 2: \\"The \\"Q\\"\\"\\nSecond.\\nLine.\\n"}</information>\n'
+    )
+    assert "\\u00e9" in show([[Passage("1", "é", "")]], SKYRL, 9999).observation
+
+
+def test_verl_shows_the_hits_of_each_query_in_a_tool_response():
+    assert show([*HITS, [Passage("3", "é", "Third.")]], VERL, 9999).observation == (
+        '\n<tool_response>\n{"result": "Doc 1 (Title: \\"Paul Walker\\")\\nAn actor {born} in Glendale.\\n\\n'
+        'Doc 2 (Title: \\"The \\"Q\\"\\")\\nSecond.\\nLine.\\n---\\nDoc 1 (Title: \\"é\\")\\nThird."}'
+        "\n</tool_response>\n"
+    )
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+def test_nothing_found_is_shown_as_nothing(protocol):
+    shown = show([[]], protocol, 9999)
+    assert shown.documents == ()
+    assert "Doc" not in shown.observation
+    assert protocol.observation.format(documents="X").partition("X")[2] in shown.observation
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+def test_long_hits_are_cut_one_by_one_and_no_hit_or_closing_tag_is_lost(protocol):
+    hits = [[Passage(str(place), f"T{place}", f"w{place} " * 400) for place in range(3)]]
+    shown = show(hits, replace(protocol, max_document_length=5), 9999)
+    assert [shown.observation.count(f"w{place}") for place in range(3)] == [5, 5, 5]
+    assert [text.count("w") for text in shown.documents] == [5, 5, 5]
+    assert shown.observation.rstrip().endswith(f"</{protocol.information_tag}>")
+    by_letters = replace(protocol, max_document_length=11, length="characters")
+    assert [show(hits, by_letters, 9999).observation.count(f"w{place}") for place in range(3)] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+def test_an_observation_stays_within_its_bound_whatever_the_corpus_holds(protocol):
+    hits = [[Passage("1", "漢" * 30_000, "字" * 90_000), Passage("2", "t", "x" * 90_000)]]
+    shown = show(hits, protocol, 50_000)
+    assert len(shown.observation) <= 50_000
+    assert shown.observation.rstrip().endswith(f"</{protocol.information_tag}>")
+    assert len(shown.documents) == 2
+
+
+def test_passages_of_a_hundred_words_are_shown_whole():
+    text = " ".join(f"word{place}" for place in range(100))
+    assert text in show([[Passage("1", "t", text)]], SEARCH_R1, 9999).observation
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+@given(query=st.text(st.characters(exclude_characters="<>"), max_size=30))
+def test_what_is_written_is_read(protocol, query):
+    assert read(write_search(query, protocol), protocol) == ("search", (query.strip(),))
+    assert read(write_answer(query, protocol), protocol) == ("answer", query.strip())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+@given(
+    parts=st.lists(st.sampled_from(["<search>", "</search>", "<answer>", "</answer>", "<tool_call>", "{", '"', "x"]))
+)
+def test_any_text_is_read(protocol, parts):
+    text = "".join(parts)
+    cut = cut_turn(text, protocol)
+    assert text.startswith(cut)
+    assert parse(cut, protocol).kind in ("search", "answer", "invalid")
+
+
+def test_reading_takes_time_in_proportion_to_the_text():
+    start = process_time()
+    for unit in ("<search>", "<answer>", "<search><answer>", "</search><answer>"):
+        parse(unit * 40_000, replace(SEARCH_R1, cut="never"))
+    # A reader that looks for the closing tag from every opening one takes minutes.
+    assert process_time() - start < 2
+
+
+def test_the_instructions_explain_the_tags_that_are_read():
+    for protocol in PROTOCOLS.values():
+        for tag in (protocol.think_tag, protocol.search_tag, protocol.information_tag, protocol.answer_tag):
+            assert f"<{tag}>" in protocol.instructions
+
+
+def test_a_protocol_is_made_from_a_name_or_a_mapping():
+    assert make_protocol("skyrl") == SKYRL
+    assert make_protocol(VERL) is VERL
+    made = make_protocol({"preset": "skyrl", "max_document_length": 20})
+    assert made == replace(SKYRL, max_document_length=20)
+    assert make_protocol({"search_tag": "find"}) == replace(SEARCH_R1, search_tag="find")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("r1", r"wanted a protocol of \['search-r1', 'skyrl', 'verl'\].*got 'r1'"),
+        ({"colour": 1}, r"unknown fields \['colour'\].*known: .*search_tag"),
+        ({"cut": "late"}, "wanted cut of"),
+        ({"both": "last"}, "wanted both of"),
+        ({"escape": "xml"}, "wanted escape of"),
+        ({"max_document_length": 0}, "max_document_length >= 1"),
+        ({"length": "tokens"}, "wanted length of"),
+        ({"document": "{name}"}, "wanted a document of"),
+        ({"observation": "{"}, "wanted a document of"),
+    ],
+    ids=str,
+)
+def test_an_impossible_protocol_is_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        make_protocol(given)
+
+
+def test_a_protocol_needs_its_own_instructions():
+    assert Protocol(instructions="Search.").search_tag == "search"

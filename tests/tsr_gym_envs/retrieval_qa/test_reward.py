@@ -1,0 +1,233 @@
+"""Rewards: answers, the ladder for structure, and the published graders with what they get wrong."""
+
+import pytest
+
+from tsr_gym import ConfigError
+from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
+from tsr_gym_envs.retrieval_qa.reward import (
+    REWARDS,
+    Reward,
+    Transcript,
+    grade,
+    grade_published,
+    is_structured,
+    is_structured_chat,
+    make_reward,
+)
+
+PROMPT = PROTOCOLS["search-r1"].instructions
+INVALID = PROTOCOLS["search-r1"].invalid
+THINK, INFORMATION = "<think>so</think>", '\n\n<information>Doc 1(Title: "T") Velden.</information>\n\n'
+GOOD = f"{THINK}\n<search>q</search>{INFORMATION}{THINK} <answer>Otto Brand</answer>"
+BARE = "<answer>Otto Brand</answer>"
+
+
+def earned(rule, response, golds, *, answer="Otto Brand", evidence=False):
+    return grade(REWARDS[rule], Transcript(PROMPT, response, answer, evidence), golds)
+
+
+@pytest.mark.parametrize(
+    ("rule", "golds", "reward"),
+    [
+        ("exact_match", ("the otto brand",), 1.0),
+        ("exact_match", ("Mayor Otto Brand",), 0.0),
+        ("f1", ("Mayor Otto Brand",), 0.8),
+        ("f1", ("Velden",), 0.0),
+    ],
+)
+def test_answers_are_graded_whatever_surrounds_them(rule, golds, reward):
+    for response in (GOOD, BARE, ""):
+        assert earned(rule, response, golds) == pytest.approx(reward)
+        assert earned(rule, response, golds, answer=None) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "golds", "structured", "unstructured"),
+    [
+        ("format", ("Otto Brand",), 1.0, 0.8),
+        ("format", ("Velden",), 0.2, 0.1),
+        ("format-f1", ("Otto Brand",), 1.0, 0.8),
+        ("format-f1", ("Mayor Otto Brand",), 0.8, 0.6),
+        # An answer of F1 2/12 earns no less than a wrong one.
+        ("format-f1", ("Otto " + "x " * 9,), 0.2, 0.1),
+        ("format-f1", ("Velden",), 0.2, 0.1),
+    ],
+)
+def test_the_ladder_pays_for_structure_and_never_less_for_a_better_answer(rule, golds, structured, unstructured):
+    assert earned(rule, GOOD, golds) == pytest.approx(structured)
+    assert earned(rule, BARE, golds) == pytest.approx(unstructured)
+
+
+def test_without_an_answer_the_ladder_pays_nothing():
+    for response in (GOOD, BARE, "", "<search>q</search>", INVALID):
+        assert earned("format", response, ("Otto Brand", "Beijing", "and"), answer=None) == 0.0
+
+
+def test_evidence_pays_where_the_episode_is_structured_and_the_answer_wrong():
+    rule = make_reward({"structure": 0.2, "final": 0.1, "retrieval": 0.1})
+    for golds, response, evidence, reward in (
+        (("Velden",), GOOD, True, 0.3),
+        (("Velden",), GOOD, False, 0.2),
+        (("Velden",), BARE, True, 0.1),
+        (("Otto Brand",), GOOD, True, 1.0),
+    ):
+        transcript = Transcript(PROMPT, response, "Otto Brand", evidence)
+        assert grade(rule, transcript, golds) == pytest.approx(reward)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        GOOD,
+        f"{THINK}<answer>a</answer>",
+        f"  \n{THINK}\n\n<answer>a</answer>\n ",
+        f"{THINK}<search>q</search>{INFORMATION}" * 3 + f"{THINK}<answer>a</answer>",
+        "<think>1 < 2 and <b>bold</b></think><answer></answer>",
+    ],
+)
+def test_thought_and_action_in_turn_are_structured(response):
+    assert is_structured(response)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "",
+        BARE,
+        THINK,
+        f"Well. {GOOD}",
+        f"{GOOD}<|im_end|>",
+        f"{GOOD} {THINK}",
+        f"{THINK} so <answer>a</answer>",
+        f"{THINK}<search>q</search>{THINK}<answer>a</answer>",
+        f"<search>q</search>{INFORMATION}{THINK}<answer>a</answer>",
+        f"{THINK}<search>q</search>{INFORMATION}<answer>a</answer>",
+        f"{THINK}<search>q</search>{INFORMATION.replace('</information>', '')}{THINK}<answer>a</answer>",
+        f"{THINK}<search>q</search>{INVALID}{THINK}<answer>a</answer>",
+        f"{THINK}{INVALID}{THINK}<answer>a</answer>",
+        f"{THINK}{THINK}<answer>a</answer>",
+        f"<think><search>q</search></think>{THINK}<answer>a</answer>",
+        f"{THINK}<answer>a</answer><answer>b</answer>",
+        f"{THINK}<answer>a",
+    ],
+)
+def test_anything_else_is_not_structured(response):
+    assert not is_structured(response)
+
+
+def test_the_tags_of_another_protocol_count_where_it_is_spoken():
+    tags = ("think", "tool_call", "tool_response", "answer")
+    response = f"{THINK}<tool_call>{{}}</tool_call><tool_response>x</tool_response>{THINK}<answer>a</answer>"
+    assert is_structured(response, tags)
+    assert not is_structured(response)
+    assert grade(REWARDS["format"], Transcript("", response, "a", False, tags), ("b",)) == 0.2
+
+
+# The published graders, quirk by quirk.
+
+
+def published(rule, response, golds):
+    return grade(REWARDS[rule], Transcript(PROMPT, response), golds)
+
+
+def test_a_rollout_without_an_answer_is_graded_by_the_example_in_its_prompt():
+    for response in ("", "<search>q</search>", THINK):
+        assert published("search-r1-em", response, ("Beijing",)) == 1.0
+        assert published("search-r1-em", response, ("Otto Brand",)) == 0.0
+        assert published("search-r1", response, ("Beijing",)) == pytest.approx(0.8)
+
+
+def test_after_an_invalid_turn_the_words_between_the_tags_of_the_hint_are_its_answer():
+    assert published("search-r1-em", f"hm{INVALID}", ("Beijing",)) == 0.0
+    assert published("search-r1-em", f"hm{INVALID}", ("and",)) == 1.0
+    assert published("search-r1-em", f"hm{INVALID}{BARE}", ("Otto Brand",)) == 1.0
+
+
+def test_answers_in_what_was_shown_count_as_the_agents():
+    shown = "<search>q</search><information>wiki: <answer>Velden</answer></information>"
+    assert published("search-r1-em", shown, ("Velden",)) == 1.0
+
+
+def test_a_single_answer_in_prompt_and_response_does_not_count():
+    rule = REWARDS["search-r1-em"]
+    assert grade_published(rule, f"no example {BARE}", ("Otto Brand",)) == 0.0
+    assert grade_published(rule, f"<answer>x</answer> {BARE}", ("Otto Brand",)) == 1.0
+    assert grade_published(REWARDS["search-r1"], BARE, ("Otto Brand",)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("response", "golds", "reward"),
+    [
+        (GOOD, ("Otto Brand",), 1.0),
+        (BARE, ("Otto Brand",), 0.8),
+        (GOOD, ("Karst",), 0.2),
+        (BARE, ("Karst",), 0.1),
+        # No answer at all: the prompt has one, so that the rung of 0 is never reached.
+        ("", ("Karst",), 0.1),
+        (f"{THINK}<search>q</search>", ("Karst",), 0.1),
+    ],
+)
+def test_the_published_ladder_pays_even_for_no_answer(response, golds, reward):
+    assert published("search-r1", response, golds) == pytest.approx(reward)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        GOOD + "<|im_end|>",
+        GOOD.replace("</information>", ""),
+        GOOD.replace(INFORMATION, INFORMATION + "text between tags"),
+        THINK + INVALID + GOOD,
+    ],
+)
+def test_what_breaks_the_published_structure_costs_a_fifth(broken):
+    assert published("search-r1", GOOD, ("Otto Brand",)) == 1.0
+    assert published("search-r1", broken, ("Otto Brand",)) == pytest.approx(0.8)
+
+
+def test_without_a_chat_template_nothing_is_structured():
+    assert is_structured_chat(f"<|im_start|>assistant\n{GOOD}")
+    assert not is_structured_chat(GOOD)
+    assert grade_published(REWARDS["search-r1"], f"{PROMPT}{GOOD}", ("Otto Brand",)) == pytest.approx(0.8)
+
+
+def test_published_evidence_is_any_substring_of_what_was_shown():
+    rule = Reward(structure=0.2, final=0.1, retrieval=0.1, published=True)
+    for golds, reward in ((("elde",), 0.3), (("Karst",), 0.2)):
+        assert grade(rule, Transcript(PROMPT, GOOD), golds) == pytest.approx(reward)
+
+
+@pytest.mark.parametrize(
+    ("response", "golds", "reward"),
+    [
+        (GOOD, ("Mayor Otto Brand",), 0.8),
+        (BARE, ("Mayor Otto Brand",), 0.6),
+        # 2 * (1/2 * 1/10) / (1/2 + 1/10): less than a wrong answer earns, and below 0 without structure.
+        (GOOD, ("Otto " + "x " * 9,), 1 / 6),
+        (BARE, ("Otto " + "x " * 9,), 1 / 6 - 0.2),
+        (GOOD, ("Karst",), 0.2),
+        (BARE, ("Karst",), 0.1),
+    ],
+)
+def test_tree_grpo_puts_f1_into_the_same_ladder(response, golds, reward):
+    assert published("tree-grpo", response, golds) == pytest.approx(reward)
+
+
+def test_a_reward_is_made_from_a_name_or_a_mapping():
+    assert make_reward("f1") == Reward(metric="f1")
+    assert make_reward(Reward()) == Reward()
+    assert make_reward({"metric": "f1", "final": 0.5}) == Reward(metric="f1", final=0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("bleu", r"wanted a reward of \['exact_match'.*got 'bleu'"),
+        ({"metric": "bleu"}, "wanted metric"),
+        ({"format": 1}, r"unknown fields \['format'\]"),
+    ],
+    ids=str,
+)
+def test_an_impossible_reward_is_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        make_reward(given)

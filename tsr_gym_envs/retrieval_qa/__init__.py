@@ -1,0 +1,1 @@
+"""Retrieval QA: answer a question by searching a corpus over several turns."""

@@ -1,0 +1,355 @@
+"""The retrieval QA environment: questions, protocol, retriever and grading put together."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tsr_gym import ConfigError, Limits, Step, TextEnv
+from tsr_gym.codec import encode
+from tsr_gym.optional import load
+from tsr_gym.state_env import Episode, new_tuple
+from tsr_gym.text_env import MAX_TEXT
+from tsr_gym_envs.retrieval_qa.answers import exact_match, token_f1
+from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
+from tsr_gym_envs.retrieval_qa.plan import next_turn, sensible_turns
+from tsr_gym_envs.retrieval_qa.protocol import Protocol, cut_turn, make_protocol, parse
+from tsr_gym_envs.retrieval_qa.question import Question
+from tsr_gym_envs.retrieval_qa.question_set import QuestionSet, question_set, read_questions
+from tsr_gym_envs.retrieval_qa.retriever import Retriever
+from tsr_gym_envs.retrieval_qa.reward import Reward, Transcript, grade, make_reward
+from tsr_gym_envs.retrieval_qa.searches import Searches
+from tsr_gym_envs.retrieval_qa.settings import AnswerMatch, History, RetrievalSettings
+from tsr_gym_envs.retrieval_qa.state import RetrievalState, Turn
+from tsr_gym_envs.retrieval_qa.world import default_world
+
+_INVALID = {"action_is_valid": False}
+_VALID: dict[str, Any] = {}
+
+
+class RetrievalQAEnv(TextEnv[RetrievalState]):
+    """Answer a question by searching a corpus over several turns.
+
+    ## Description
+    The task of Search-R1 and its successors. A turn is everything that the agent writes at once: a thought and a
+    search, or a thought and the final answer. The defaults ask generated multi-hop questions over a generated corpus;
+    with files, any questions over any corpus.
+
+    ## Action Space
+    Text, of which the protocol reads one action. With ``search-r1``, ``<search>query</search>`` or
+    ``<answer>text</answer>``; what follows the first closing tag is dropped. A turn that holds neither is shown how to
+    write them, and counts. This environment reads the tags itself: do not put `AnswerFormat` around it.
+
+    ## Observation Space
+    Text: first the question; after a search its passages in the protocol's words; after the answer, and after a search
+    in the last turn, nothing. That is what happened in the last turn, for agents that remember; with
+    ``history="transcript"`` it is everything so far, question first, and where that is too long, without its oldest
+    turns. `instructions` holds the protocol's explanation of the task.
+
+    ## Starting State
+    A question of the split, drawn with the seed. ``reset(options={"question_id": ID})`` asks that question, from
+    whatever split; where data sources share an id, ``"data_source"`` chooses.
+
+    ## Rewards
+    At the end of the episode, and 0 before. `reward`: ``exact_match`` or ``f1`` of the answer; ``format`` and
+    ``format-f1``, Search-R1's ladder for structure; ``search-r1`` (its v0.3 grader), ``search-r1-em`` (v0.1 and v0.2)
+    and ``tree-grpo``, which grade as the published code does, quirks included; or a `Reward` of your own, or a mapping
+    of its fields.
+
+    ## Episode End
+    Terminates with the answer. Truncates after `max_turns` turns and, in protocols with an extra turn, one more. The
+    last turn never searches. With ``verl``, a turn without any action terminates, too.
+
+    ## Information
+    As every `TextEnv`, and the same at every turn:
+    ``question_id`` and ``group`` (data source and id, for groups of rollouts); ``answer`` (None before it is given);
+    ``exact_match``, ``f1`` and ``answer_correct`` of it (False and 0.0 before); ``searches``, the number carried out;
+    ``retrieved``, a tuple of passage ids per turn; ``answer_turn``, the first turn, counted from 1, whose passages as
+    shown hold a golden answer, else None; ``supporting_found``, the supporting passages shown so far, and
+    ``supporting_recall``, their share (None where the question does not name any).
+
+    ## Arguments
+    | keyword | default | what |
+    |---|---|---|
+    | `questions` | None: generated | path of a file that `load_questions` reads, or a sequence of `Question` |
+    | `corpus` | None: generated | path of a jsonl file of passages or of an index folder |
+    | `retriever` | None: BM25 over `corpus` | a `Retriever`, or ``"module:name"``, which is called with `corpus` |
+    | `preset` | ``paper`` | the only one: what Search-R1's later scripts do |
+    | `protocol` | ``search-r1`` | also ``skyrl``, ``verl``; a mapping of fields with ``preset``; a `Protocol` |
+    | `reward` | ``exact_match`` | see above |
+    | `max_turns`, `top_k` | 4, 3 | as in Search-R1's later scripts |
+    | `split` | ``all`` | ``train``, ``valid`` (published as dev) or ``test``; by a hash of the id where not published |
+    | `history` | ``last`` | or ``transcript`` |
+    | `answer_match` | ``boundary`` | of whole words; also ``substring`` (Search-R1's), ``supporting`` (any such id) |
+    | `max_remembered` | 4096 | searches that an environment and its clones remember |
+    | `render_mode` | None | or ``ansi`` |
+
+    A retriever that fails raises RetrievalFailed, and the episode stands where it stood: call `step` again, or restore
+    a snapshot later.
+
+    ## Version History
+    v0: first version.
+    """
+
+    draws_noise = False
+    reads_tags = True
+
+    def __init__(
+        self,
+        settings: RetrievalSettings,
+        questions: QuestionSet,
+        retriever: Retriever,
+        *,
+        max_remembered: int = 4096,
+        render_mode: str | None = None,
+    ) -> None:
+        self._num_turns = settings.max_turns + settings.protocol.extra_turn
+        super().__init__(settings, limits=Limits(self._num_turns), separator=None, render_mode=render_mode)
+        self.settings = settings
+        self.instructions = settings.protocol.instructions
+        self.questions = questions
+        self.searches = Searches(retriever, settings.protocol, settings.top_k, max_remembered)
+        self._drawn_from = questions.of_split(settings.split)
+
+    def question(self, state: RetrievalState) -> Question:
+        """Return the question that is asked."""
+        return self.questions.questions[state.question]
+
+    def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> RetrievalState:
+        """Return a new question, the one of the options or else one that is drawn."""
+        if unknown := sorted(set(options) - {"question_id", "data_source"}):
+            raise ConfigError(f"wanted reset options among ['data_source', 'question_id'], got {unknown}")
+        if options:
+            return RetrievalState(self.questions.place_of(options))
+        return RetrievalState(self._drawn_from[int(rng.integers(len(self._drawn_from)))])
+
+    def transition(self, state: RetrievalState, action: str, rng: np.random.Generator) -> Step:
+        """Return what a turn does that is not the last: only `step` knows which one is.
+
+        Raises:
+            RetrievalFailed: The retriever did not answer.
+        """
+        return self._turn(state, action, is_last=False)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Take one turn; every text is one, also a blank one.
+
+        Raises:
+            ResetNeeded: `reset` was not called yet.
+            EpisodeOver: The episode has ended.
+            RetrievalFailed: The retriever did not answer; nothing has changed.
+        """
+        if self._episode is None:
+            self._refuse()
+        start, turns, actions, terminated, truncated = self._episode
+        if terminated or truncated:
+            self._refuse()
+        turns_left = self._num_turns - turns - 1
+        state, reward, terminated, facts = self._turn(start, action, is_last=turns_left == 0)
+        truncated = not terminated and turns_left == 0
+        observation = self.observe(state)
+        executed = (action,) if state.turns[-1].kind in ("search", "answer") else ()
+        self._episode = new_tuple(Episode, (state, turns + 1, actions + len(executed), terminated, truncated))
+        info = {
+            "turns_left": turns_left,
+            "actions_left": None,
+            "action_is_valid": facts is not _INVALID,
+            "action_is_effective": True,
+            "executed": executed,
+            **self._facts(state),
+        }
+        return observation, reward, terminated, truncated, info
+
+    def _turn(self, state: RetrievalState, text: str, *, is_last: bool) -> Step:
+        protocol = self.settings.protocol
+        text = cut_turn(text, protocol)
+        action = parse(text, protocol)
+        if action.kind == "search" and not is_last:
+            return new_tuple(Step, (self._search(state, text, action.queries), 0.0, False, _VALID))
+        kind: Any = "late" if action.kind == "search" else action.kind
+        after = state._replace(
+            turns=(*state.turns, Turn(text, kind, action.queries)),
+            answer=action.answer if kind == "answer" else None,
+        )
+        ended = kind == "answer" or (kind == "invalid" and protocol.ends_on_invalid)
+        reward = self.grade(after) if ended or is_last else 0.0
+        return Step(after, reward, ended, _INVALID if kind == "invalid" else _VALID)
+
+    def _search(self, state: RetrievalState, text: str, queries: tuple[str, ...]) -> RetrievalState:
+        question = self.question(state)
+        ids = self.searches.find(queries).ids
+        answer_turn, found = state.answer_turn, state.found
+        if any(name in ids and name not in found for name in question.supporting):
+            found = tuple(name for name in question.supporting if name in ids or name in found)
+        if answer_turn is None and self._answers(question, queries, ids):
+            answer_turn = len(state.turns) + 1
+        turns = (*state.turns, new_tuple(Turn, (text, "search", queries, ids)))
+        return new_tuple(RetrievalState, (state.question, turns, None, answer_turn, found))
+
+    def _answers(self, question: Question, queries: tuple[str, ...], ids: tuple[str, ...]) -> bool:
+        """Return whether what a search found counts as holding a golden answer."""
+        match = self.settings.answer_match
+        if match == "supporting":
+            return any(name in ids for name in question.supporting)
+        return self.searches.holds_answer(queries, question.golden_answers, match)
+
+    def grade(self, state: RetrievalState) -> float:
+        """Return what an episode that ends in a state earns."""
+        question, rule, protocol = self.question(state), self.settings.reward, self.settings.protocol
+        if not rule.reads_transcript:
+            return grade(rule, Transcript(answer=state.answer), question.golden_answers)
+        # What follows the last turn is read by nobody.
+        response = "".join(turn.text + self._shown(turn) for turn in state.turns[:-1]) + state.turns[-1].text
+        transcript = Transcript(
+            f"{protocol.instructions}\n{_asked(question)}\n",
+            response,
+            state.answer,
+            state.answer_turn is not None,
+            (protocol.think_tag, protocol.search_tag, protocol.information_tag, protocol.answer_tag),
+        )
+        return grade(rule, transcript, question.golden_answers)
+
+    def observe(self, state: RetrievalState) -> str:
+        """Return what the last turn brought, or everything so far, by `history`.
+
+        Raises:
+            RetrievalFailed: The passages are no longer remembered, and the retriever did not answer.
+        """
+        if not state.turns:
+            return _asked(self.question(state))
+        if self.settings.history == "last":
+            return self._shown(state.turns[-1])
+        return self._transcript(state)
+
+    def _shown(self, turn: Turn) -> str:
+        if turn.kind == "search":
+            return self.searches.find(turn.queries).observation
+        return self.settings.protocol.invalid if turn.kind == "invalid" else ""
+
+    def _transcript(self, state: RetrievalState) -> str:
+        asked = _asked(self.question(state))
+        room = MAX_TEXT - len(asked)
+        parts: list[str] = []
+        for turn in reversed(state.turns):
+            part = f"\n{turn.text}{self._shown(turn)}"
+            room -= len(part)
+            if room < 0:
+                break
+            parts.append(part)
+        return asked + "".join(reversed(parts))
+
+    def state_key(self, state: RetrievalState) -> bytes:
+        """Return the bytes of the question, what was read so far, and the answer.
+
+        The order of reading does not count, nor does the number of turns. Where the reward depends on the transcript,
+        what was written and shown counts, too.
+        """
+        read = tuple(sorted({name for turn in state.turns for name in turn.passages}))
+        said = tuple((turn.text, turn.kind) for turn in state.turns) if self.settings.reward.reads_transcript else ()
+        return encode((self.question(state).group, read, state.answer, said))
+
+    def is_success(self, state: RetrievalState) -> bool:
+        """Return whether the final answer is a golden one."""
+        return state.answer is not None and exact_match(state.answer, self.question(state).golden_answers)
+
+    def legal_actions(self, state: RetrievalState) -> tuple[str, ...]:
+        """Return sensible turns, made of the question and of the titles that were read last; no label is used."""
+        searched = [turn.queries for turn in state.turns if turn.kind == "search"]
+        titles = self.searches.find(searched[-1]).titles if searched else ()
+        return sensible_turns(self.question(state).question, titles, self.settings.protocol)
+
+    def optimal_turn(self, state: RetrievalState, turns_left: int | None, actions_left: int | None) -> str | None:
+        """Return the next search of the question's decomposition, then the golden answer; None where it has none."""
+        asked = {query for turn in state.turns for query in turn.queries}
+        return next_turn(
+            self.question(state),
+            asked,
+            self.settings.protocol,
+            may_search=turns_left is None or turns_left > 1,
+            structured=self.settings.reward.reads_transcript,
+        )
+
+    def _facts(self, state: RetrievalState) -> dict[str, Any]:
+        question, answer = self.question(state), state.answer
+        correct = self.is_success(state)
+        return {
+            "success": correct,
+            "question_id": question.id,
+            "group": question.group,
+            "answer": answer,
+            "exact_match": correct,
+            "f1": 0.0 if answer is None else token_f1(answer, question.golden_answers),
+            "answer_correct": correct,
+            "searches": sum(turn.kind == "search" for turn in state.turns),
+            "retrieved": tuple(turn.passages for turn in state.turns),
+            "answer_turn": state.answer_turn,
+            "supporting_found": state.found,
+            "supporting_recall": len(state.found) / len(question.supporting) if question.supporting else None,
+        }
+
+
+def _asked(question: Question) -> str:
+    """Return a question as it is asked, with its question mark."""
+    text = question.question.strip()
+    return text if text.endswith("?") else f"{text}?"
+
+
+def make(
+    questions: str | Path | Sequence[Question] | None = None,
+    corpus: str | Path | None = None,
+    *,
+    preset: str = "paper",
+    retriever: Retriever | str | None = None,
+    protocol: str | Mapping[str, Any] | Protocol = "search-r1",
+    reward: str | Mapping[str, Any] | Reward = "exact_match",
+    max_turns: int = 4,
+    top_k: int = 3,
+    split: str = "all",
+    history: History = "last",
+    answer_match: AnswerMatch = "boundary",
+    max_remembered: int = 4096,
+    render_mode: str | None = None,
+) -> RetrievalQAEnv:
+    """Make the environment behind ``gym.make("tsr/RetrievalQA-v0", ...)``; `RetrievalQAEnv` documents the keywords.
+
+    Raises:
+        ConfigError: A setting is unknown or impossible.
+        InvalidCorpus: The questions or the corpus are missing or malformed.
+    """
+    if preset != "paper":
+        raise ConfigError(f"wanted preset='paper', got {preset!r}: choose among published settings with `protocol`")
+    chosen, rule = make_protocol(protocol), make_reward(reward)
+    if questions is None and corpus is None and retriever is None:
+        world = default_world()
+        questions, corpus = world / "questions.jsonl", world / "corpus.jsonl"
+    if questions is None or (corpus is None and retriever is None):
+        raise ConfigError("wanted questions together with a corpus or a retriever, or none of them for the default")
+    asked = read_questions(questions) if isinstance(questions, str | Path) else question_set(questions)
+    engine = _make_retriever(retriever, corpus)
+    settings = RetrievalSettings(
+        questions=asked.digest,
+        retriever=engine.digest,
+        protocol=chosen,
+        reward=rule,
+        max_turns=max_turns,
+        top_k=top_k,
+        split=split,
+        history=history,
+        answer_match=answer_match,
+    )
+    return RetrievalQAEnv(settings, asked, engine, max_remembered=max_remembered, render_mode=render_mode)
+
+
+def _make_retriever(given: Retriever | str | None, corpus: str | Path | None) -> Retriever:
+    if given is None:
+        assert corpus is not None
+        return BM25Retriever(corpus)
+    if not isinstance(given, str):
+        return given
+    try:
+        make_one: Any = load(given)
+    except (ValueError, ImportError, KeyError) as error:
+        raise ConfigError(f"wanted retriever='package.module:name', got {given!r} ({error})") from error
+    engine: Retriever = make_one() if corpus is None else make_one(corpus)
+    return engine

@@ -1,0 +1,257 @@
+"""The published formats of question sets: what each calls question, answers, supporting passages and hops."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tsr_gym.errors import InvalidCorpus
+from tsr_gym_envs.retrieval_qa.loaders.carried import paragraphs_of, passage_id, supporting_of
+from tsr_gym_envs.retrieval_qa.loaders.row import Row
+from tsr_gym_envs.retrieval_qa.question import Question
+
+EVIDENCE = ("fact", "relation", "entity")
+_HOPS = re.compile(r"(\d)hop")
+
+
+class Defaults(NamedTuple):
+    """What is filled in where a record does not say it."""
+
+    data_source: str
+    split: str
+
+
+def search_r1(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the question of a FlashRAG or Search-R1 line, or of your own in that schema.
+
+    ``id``, ``question``, ``golden_answers``; if there, ``data_source``, ``split`` and in ``metadata`` ``supporting``
+    (or, as FlashRAG, HotpotQA's ``supporting_facts`` and ``context``), ``hops`` and ``decomposition`` (questions and
+    answers) or ``evidences`` (triples).
+    """
+    known = row.part("metadata") if row.fields.get("metadata") else Row(row.place, 0, {})
+    steps: tuple[tuple[str, str], ...] = ()
+    if known.fields.get("decomposition"):
+        steps = _decomposition(known.rows("decomposition"))
+    elif known.fields.get("evidences"):
+        steps = _evidences(known.tuples("evidences", EVIDENCE))
+    supporting = known.texts("supporting") if known.fields.get("supporting") else ()
+    if not supporting and {"supporting_facts", "context"} <= known.fields.keys():
+        supporting = supporting_of(known)
+    hops = known.fields.get("hops")
+    yield Question(
+        row.name("id"),
+        _given(row, "data_source", defaults.data_source),
+        row.text("question"),
+        row.texts("golden_answers"),
+        supporting,
+        _given(row, "split", defaults.split),
+        hops if isinstance(hops, int) else len(supporting) or None,
+        steps,
+    )
+
+
+def search_r1_rows(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the question of a row of Search-R1's parquet files (prompt, reward_model, extra_info).
+
+    Where there is no column ``question``, it is what follows ``Question:`` in the last message of the prompt; where
+    there is no column ``id``, split and index of ``extra_info`` make one.
+    """
+    extra = row.part("extra_info")
+    if row.fields.get("question"):
+        question = row.text("question")
+    else:
+        messages = row.rows("prompt")
+        question = messages[-1].text("content").rpartition("Question:")[2].strip() if messages else ""
+        if not question or "Question:" not in messages[-1].text("content"):
+            raise row.fault("'Question: ...' at the end of the prompt", row.value("prompt"))
+    split = _given(extra, "split", defaults.split)
+    name = row.name("id") if row.fields.get("id") is not None else f"{split or 'row'}_{extra.name('index')}"
+    golds = row.part("reward_model").part("ground_truth").texts("target")
+    yield Question(name, row.text("data_source"), question, golds, split=split)
+
+
+def hotpotqa(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the question of a HotpotQA record; two passages must be combined."""
+    yield _with_context(row, defaults, hops=2)
+
+
+def two_wiki(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the question of a 2WikiMultihopQA record; its evidence triples are the steps."""
+    titles = {title for title, _ in row.tuples("supporting_facts", ("title", "sent_id"))}
+    steps = _evidences(row.tuples("evidences", EVIDENCE)) if row.fields.get("evidences") else ()
+    yield _with_context(row, defaults, hops=len(titles))._replace(steps=steps)
+
+
+def musique(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the question of a MuSiQue line; none for those that their paragraphs do not answer."""
+    if row.fields.get("answerable", True) is False:
+        return
+    name = row.name("id")
+    golds = (row.text("answer"), *(row.texts("answer_aliases") if row.fields.get("answer_aliases") else ()))
+    steps = _decomposition(row.rows("question_decomposition"))
+    hops = _HOPS.match(name)
+    supporting = [passage_id(title, text) for title, text, is_supporting in paragraphs_of(row) if is_supporting]
+    yield Question(
+        name,
+        defaults.data_source,
+        row.text("question"),
+        tuple(dict.fromkeys(golds)),
+        tuple(dict.fromkeys(supporting)),
+        defaults.split,
+        int(hops[1]) if hops else len(steps),
+        steps,
+    )
+
+
+def nq_open(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the question of an NQ-open line, which has no id: its number among the questions is one."""
+    yield Question(
+        str(row.number), defaults.data_source, row.text("question"), row.texts("answer"), split=defaults.split
+    )
+
+
+def triviaqa(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the question of a TriviaQA record with all aliases of its answer."""
+    answer = row.part("Answer")
+    golds = [answer.text("Value")]
+    for key in ("Aliases", "NormalizedAliases"):
+        golds += answer.texts(key) if answer.fields.get(key) else ()
+    yield Question(
+        row.name("QuestionId"),
+        defaults.data_source,
+        row.text("Question"),
+        tuple(dict.fromkeys(golds)),
+        split=defaults.split,
+    )
+
+
+def popqa(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the question of a PopQA row, whose answers are a list written as JSON."""
+    listed = row.value("possible_answers")
+    if isinstance(listed, str):
+        try:
+            listed = json.loads(listed)
+        except ValueError as error:
+            raise row.fault("a JSON list under 'possible_answers'", listed) from error
+    golds = Row(row.place, row.number, {"possible_answers": listed}).texts("possible_answers")
+    yield Question(row.name("id"), defaults.data_source, row.text("question"), golds, split=defaults.split)
+
+
+def bamboogle(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the question of a Bamboogle row; two hops, and no id: its number among the questions is one."""
+    question, answer = ("Question", "Answer") if "Question" in row.fields else ("question", "answer")
+    yield Question(
+        str(row.number),
+        defaults.data_source,
+        row.text(question),
+        row.texts(answer),
+        split=defaults.split,
+        hops=2,
+    )
+
+
+def squad(row: Row, defaults: Defaults) -> Iterator[Question]:
+    """Yield the questions of a SQuAD article (v1.1, v2, XQuAD) but those that cannot be answered."""
+    title = row.text("title")
+    for paragraph in row.rows("paragraphs"):
+        supporting = (passage_id(title, paragraph.text("context")),)
+        for entry in paragraph.rows("qas"):
+            if entry.fields.get("is_impossible") is True:
+                continue
+            golds = tuple(dict.fromkeys(answer.text("text") for answer in entry.rows("answers")))
+            if not golds:
+                raise entry.fault("at least one answer under 'answers'", ())
+            yield Question(
+                entry.name("id"),
+                defaults.data_source,
+                entry.text("question").strip(),
+                golds,
+                supporting,
+                defaults.split,
+                1,
+            )
+
+
+class Format(NamedTuple):
+    """A published format: how a record becomes questions, and what its data set is called."""
+
+    questions: Callable[[Row, Defaults], Iterable[Question]]
+    data_source: str
+
+
+FORMATS: Mapping[str, Format] = {
+    "search-r1": Format(search_r1, ""),
+    "search-r1-rows": Format(search_r1_rows, ""),
+    "hotpotqa": Format(hotpotqa, "hotpotqa"),
+    "2wikimultihopqa": Format(two_wiki, "2wikimultihopqa"),
+    "musique": Format(musique, "musique"),
+    "nq-open": Format(nq_open, "nq"),
+    "triviaqa": Format(triviaqa, "triviaqa"),
+    "popqa": Format(popqa, "popqa"),
+    "bamboogle": Format(bamboogle, "bamboogle"),
+    "squad": Format(squad, "squad"),
+}
+
+
+def detect(row: Row) -> str:
+    """Return the name of the format that a record is written in.
+
+    Raises:
+        InvalidCorpus: It is none of them.
+    """
+    fields = row.fields
+    signs: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("search-r1-rows", ("prompt", "reward_model")),
+        ("search-r1", ("question", "golden_answers")),
+        ("2wikimultihopqa", ("context", "supporting_facts", "evidences")),
+        ("hotpotqa", ("context", "supporting_facts")),
+        ("musique", ("paragraphs", "question_decomposition")),
+        ("popqa", ("question", "possible_answers")),
+        ("triviaqa", ("QuestionId", "Question")),
+        ("bamboogle", ("Question", "Answer")),
+        ("squad", ("title", "paragraphs")),
+    )
+    for name, keys in signs:
+        if all(key in fields for key in keys):
+            return name
+    if {"question", "answer"} <= fields.keys():
+        return "bamboogle" if isinstance(fields["answer"], str) else "nq-open"
+    raise InvalidCorpus(
+        f"{row.place}: wanted a record of one of the formats {sorted(FORMATS)}, got the keys {sorted(map(str, fields))}"
+    )
+
+
+def _given(row: Row, key: str, otherwise: str) -> str:
+    return row.text(key) if row.fields.get(key) else otherwise
+
+
+def _with_context(row: Row, defaults: Defaults, hops: int) -> Question:
+    """Return the question of a HotpotQA-like record.
+
+    Its supporting passages are unknown where the record does not carry all of them, as in the full-wiki setting.
+    """
+    return Question(
+        row.name("_id" if "_id" in row.fields else "id"),
+        defaults.data_source,
+        row.text("question"),
+        (row.text("answer"),),
+        supporting_of(row),
+        defaults.split,
+        hops,
+    )
+
+
+def _decomposition(rows: list[Row]) -> tuple[tuple[str, str], ...]:
+    return tuple((row.text("question"), row.text("answer")) for row in rows)
+
+
+def _evidences(triples: Iterable[tuple[Any, ...]]) -> tuple[tuple[str, str], ...]:
+    """Return triples as steps: subject and relation are searched for, the object is found.
+
+    A subject that an earlier step finds is written as ``#1``, ``#2``, ..., as MuSiQue does.
+    """
+    steps: list[tuple[str, str]] = []
+    for subject, relation, found in triples:
+        earlier = [f"#{number}" for number, (_, answer) in enumerate(steps, start=1) if answer == subject]
+        steps.append((f"{earlier[0] if earlier else subject} {relation}", str(found)))
+    return tuple(steps)

@@ -1,0 +1,66 @@
+"""Turns that make sense at a question: those of anybody who reads it, and those of its decomposition."""
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+
+from tsr_gym_envs.retrieval_qa.protocol import Protocol, write_answer, write_search
+from tsr_gym_envs.retrieval_qa.question import Question
+
+_NAME = re.compile(r"[A-Z][\w'’.-]*(?:\s+(?:(?:of|the|and|de|von|van|in)\s+)*[A-Z0-9][\w'’.-]*)*")
+_REFERENCE = re.compile(r"#(\d+)")
+
+
+@lru_cache(maxsize=4096)
+def sensible_turns(question: str, titles: tuple[str, ...], protocol: Protocol) -> tuple[str, ...]:
+    """Return searches for the question, for the names in it and for the titles, and answers that are a title.
+
+    Without titles the answers are yes and no.
+    """
+    # A first word alone is no name: it is "Who" or "Which".
+    names = [found[0].rstrip(".'’-") for found in _NAME.finditer(question) if found.start() or " " in found[0]]
+    queries = dict.fromkeys(query for query in (question, *names, *titles) if query)
+    answers = dict.fromkeys(title for title in titles if title) or ("yes", "no")
+    return (
+        *(write_search(query, protocol) for query in queries),
+        *(write_answer(answer, protocol) for answer in answers),
+    )
+
+
+def queries_of(question: Question) -> tuple[str, ...]:
+    """Return the queries of a question's decomposition, with references such as ``#1`` to earlier answers filled in."""
+
+    def answer(reference: re.Match[str]) -> str:
+        number = int(reference[1])
+        return question.steps[number - 1][1] if 0 < number <= len(question.steps) else reference[0]
+
+    return tuple(_REFERENCE.sub(answer, query).strip() for query, _ in question.steps)
+
+
+def next_turn(
+    question: Question, asked: Collection[str], protocol: Protocol, *, may_search: bool, structured: bool
+) -> str | None:
+    """Return the next turn of a question's decomposition.
+
+    Args:
+        question: The question.
+        asked: Queries that were already searched for.
+        protocol: How turns are written.
+        may_search: Whether a later turn is left in which to answer.
+        structured: Whether a thought must come first.
+
+    Returns:
+        A search for the first query that is missing, else the golden answer; None without a decomposition.
+    """
+    if not question.steps:
+        return None
+    missing = [query for query in queries_of(question) if query not in asked]
+    action = (
+        write_search(missing[0], protocol)
+        if missing and may_search
+        else write_answer(question.golden_answers[0], protocol)
+    )
+    if not structured:
+        return action
+    thought = f"I look for: {missing[0]}" if missing and may_search else "I know the answer."
+    return f"<{protocol.think_tag}>{thought}</{protocol.think_tag}>\n{action}"

@@ -1,0 +1,77 @@
+"""Searches: what a retriever finds, as an agent is shown it; asked once per query and then remembered."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from tsr_gym import RetrievalFailed
+from tsr_gym.text_env import MAX_TEXT
+from tsr_gym_envs.retrieval_qa.answers import Match, contains_answer
+from tsr_gym_envs.retrieval_qa.passage import Passage
+from tsr_gym_envs.retrieval_qa.protocol import Protocol, show
+from tsr_gym_envs.retrieval_qa.retriever import Retriever
+
+# An engine never sees more of a query; encoders read less, and no sensible query is as long.
+MAX_QUERY = 2_000
+
+
+class Found(NamedTuple):
+    """What a search found, as it is shown.
+
+    Attributes:
+        ids: Ids of the passages, in the order shown.
+        titles: Their titles.
+        observation: What the agent reads.
+        documents: Title and text of each passage, cut as in the observation.
+    """
+
+    ids: tuple[str, ...]
+    titles: tuple[str, ...]
+    observation: str
+    documents: tuple[str, ...]
+
+
+class Searches:
+    """A retriever behind a memory that an environment shares with its clones.
+
+    Retrieval is a pure function of query, k and the retriever's digest, so what is remembered is never out of date,
+    and no state needs to hold it. A failure is not remembered.
+
+    Args:
+        retriever: Where passages come from.
+        protocol: How they are written.
+        top_k: Passages per query.
+        max_remembered: Searches that are remembered, those used least recently forgotten first.
+    """
+
+    def __init__(self, retriever: Retriever, protocol: Protocol, top_k: int, max_remembered: int) -> None:
+        self.retriever = retriever
+        self._protocol = protocol
+        self._top_k = top_k
+        self.find = lru_cache(maxsize=max_remembered)(self._find)
+        self.holds_answer = lru_cache(maxsize=max_remembered)(self._holds_answer)
+
+    def _find(self, queries: tuple[str, ...]) -> Found:
+        # All at once; a blank query matches nothing.
+        asked = [_clean(query) for query in queries]
+        hits = iter(self._retrieve([query for query in asked if query]))
+        per_query = [next(hits) if query else [] for query in asked]
+        shown = show(per_query, self._protocol, MAX_TEXT)
+        passages = [passage for found in per_query for passage in found]
+        return Found(tuple(passage.id for passage in passages), tuple(passage.title for passage in passages), *shown)
+
+    def _retrieve(self, queries: Sequence[str]) -> list[list[Passage]]:
+        if not queries:
+            return []
+        hits = self.retriever.retrieve(queries, self._top_k)
+        if len(hits) != len(queries):
+            raise RetrievalFailed(f"wanted passages for {len(queries)} queries, got {len(hits)} lists of them")
+        return [list(found[: self._top_k]) for found in hits]
+
+    def _holds_answer(self, queries: tuple[str, ...], golds: tuple[str, ...], match: Match) -> bool:
+        return any(contains_answer(document, golds, match=match) for document in self.find(queries).documents)
+
+
+def _clean(query: str) -> str:
+    """Return a query that any engine can take: of bounded length, and without halves of characters."""
+    return query[:MAX_QUERY].encode("utf-8", "replace").decode("utf-8").strip()
