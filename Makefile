@@ -11,7 +11,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-trl test-sb3 test-py lint clean
+.PHONY: demo test test-deep test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=8, SMOKE=1)
 demo: $(READY)
@@ -27,7 +27,7 @@ test: $(READY)
 ## make test-deep: the same at full size, and what needs an environment of its own
 test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
-	$(MAKE) test-trl test-sb3 test-py
+	$(MAKE) test-trl test-sb3 test-lucene test-dense test-browser test-py
 
 ## make test-trl: our GRPO loss against TRL's on the same tokens, in an environment with TRL
 test-trl: .venv-trl/.ready
@@ -48,6 +48,30 @@ test-sb3: .venv-sb3/.ready
 	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
 	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt -e ".[envs]" stable-baselines3==2.9.2
 	touch $@
+
+## make test-lucene: BM25 against Lucene itself, through Pyserini's jar; needs Java 17 or later
+test-lucene: .venv-lucene/.ready
+	.venv-lucene/bin/python -m pytest tests/tsr_gym_envs/retrieval_qa/with_lucene.py tests/tsr_gym_envs/webshop/test_search_engine.py
+
+.venv-lucene/.ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv-lucene
+	.venv-lucene/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,dev]"
+	.venv-lucene/bin/python -m pip install --quiet --no-deps pyserini==0.25.0 pyjnius==1.9.0
+	touch $@
+
+## make test-dense: dense retrieval and the OpenSearch client, in an environment with their libraries
+test-dense: .venv-dense/.ready
+	.venv-dense/bin/python -m pytest tests/tsr_gym_envs/retrieval_qa/with_dense.py tests/tsr_gym_envs/retrieval_qa/test_opensearch_retriever.py
+
+.venv-dense/.ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv-dense
+	.venv-dense/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
+	.venv-dense/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,serve,dense,opensearch,dev]"
+	touch $@
+
+## make test-browser: the shop in a headless Chromium, which must be installed with its driver
+test-browser: $(READY)
+	$(RUN) -m pytest tests/tsr_gym_envs/webshop/with_browser.py
 
 ## make test-py: the core tests on every Python that is supported and installed here
 test-py:

@@ -4,13 +4,21 @@ import gymnasium as gym
 
 ENTRY_POINTS = {
     "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.env:make",
+    "tsr/RetrievalQA-v0": "tsr_gym_envs.retrieval_qa.env:make",
     "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.env:make",
+    "tsr/WebShop-v0": "tsr_gym_envs.webshop.env:make",
 }
 VECTOR_ENTRY_POINTS = {
     "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.vector_env:make_vec",
     "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.vector_env:make_vec",
 }
-SHORT_NAMES = {"frozen_lake": "tsr/FrozenLake-v0", "frozenlake": "tsr/FrozenLake-v0", "sokoban": "tsr/Sokoban-v0"}
+SHORT_NAMES = {
+    "frozen_lake": "tsr/FrozenLake-v0",
+    "frozenlake": "tsr/FrozenLake-v0",
+    "retrieval_qa": "tsr/RetrievalQA-v0",
+    "sokoban": "tsr/Sokoban-v0",
+    "webshop": "tsr/WebShop-v0",
+}
 
 
 def register_envs() -> None:
