@@ -22,7 +22,7 @@ def play(capsys, monkeypatch):
         more = ["--env-set", *settings] if settings else []
         assert cli.main(["play", env, "--seed", str(seed), *more, *flags]) == 0
         shown = capsys.readouterr().out
-        assert shown.startswith("actions, several joined by ||; or: undo, restart, next, hint, quit\n")
+        assert re.match(r"actions(, several joined by \|\|)?; or: undo, restart, next, hint, quit\n", shown)
         return shown.split("\n> ")
 
     return play
@@ -181,3 +181,10 @@ def test_what_cannot_be_played_is_one_message_and_status_2(capsys, args, message
     assert shown.out == ""
     assert shown.err.startswith("tsr play: ")
     assert message in shown.err
+
+
+def test_a_hint_keeps_the_blanks_of_an_action_that_is_a_whole_text(play):
+    first, hint, results, _ = play("webshop", "hint", "search[red shoes]")
+    assert first.startswith("actions; or:")
+    assert re.match(r"\s*search\[\w+ .*\]\s*$", hint)
+    assert "Page 1 (Total results:" in results

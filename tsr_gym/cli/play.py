@@ -16,7 +16,7 @@ from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore, snapshot
 from tsr_gym.text_env import TextEnv
 
-HELP = "actions, several joined by ||; or: undo, restart, next, hint, quit"
+HELP = "{}; or: undo, restart, next, hint, quit"
 COMMANDS = ("undo", "restart", "next", "hint", "quit")
 UNLIMITED = {"max_turns": None, "max_actions_per_turn": None, "max_actions": None}
 MAX_HINT = 5
@@ -50,7 +50,8 @@ def main(args: list[str]) -> int:
     if not isinstance(base, TextEnv):
         raise ConfigError(f"wanted an environment of text, {chosen.env} is a {type(base).__name__}")
     game = Game(env, base, chosen.seed, numbered=chosen.levels is not None)
-    print(HELP)
+    several = f", several joined by {base.separator}" if base.separator else ""
+    print(HELP.format(f"actions{several}"))
     game.show()
     game.cmdloop()
     return 0
@@ -137,10 +138,13 @@ class Game(Cmd):
         except MissingExtra as error:
             print(error)
             return
-        actions = turn.split(self._base.separator) if turn else []
+        separator = self._base.separator
+        if turn is None or separator is None:
+            print(turn or "no hint for this position")
+            return
+        actions = turn.split(separator)
         more = f" and {len(actions) - MAX_HINT} more actions" if len(actions) > MAX_HINT else ""
-        begin = (self._base.separator or "").join(actions[:MAX_HINT]).strip()
-        print(f"{begin}{more}" if turn else "no hint for this position")
+        print(separator.join(actions[:MAX_HINT]).strip() + more)
 
     def show(self) -> None:
         """Print the position and how the episode stands."""

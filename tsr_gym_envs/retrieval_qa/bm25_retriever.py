@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from tsr_gym.errors import InvalidCorpus
@@ -30,8 +31,7 @@ class BM25Retriever:
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
         if path.is_file():
-            # An index of another version lies elsewhere, so that it is made anew.
-            path = cached(path, f"indexes-{VERSION}", MANIFEST, partial(write_index, path, link=True))
+            path = _indexed(path)
         self._folder = path
         self._corpus = open_corpus(path)
         self._index = BM25Index.open(path / BM25)
@@ -48,3 +48,15 @@ class BM25Retriever:
         """Return the best `k` passages of each query, best first."""
         found = self._index.search(list(queries), k)
         return [[self._corpus.passage(hit.number, hit.score) for hit in hits] for hits in found]
+
+
+def _indexed(corpus: Path) -> Path:
+    """Return the cached index of a jsonl file; one that is damaged is made anew."""
+    # An index of another version lies elsewhere.
+    folder = cached(corpus, f"indexes-{VERSION}", MANIFEST, partial(write_index, corpus, link=True))
+    try:
+        BM25Index.open(folder / BM25)
+    except InvalidCorpus:
+        rmtree(folder)
+        return cached(corpus, f"indexes-{VERSION}", MANIFEST, partial(write_index, corpus, link=True))
+    return folder

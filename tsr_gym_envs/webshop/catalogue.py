@@ -7,12 +7,13 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tsr_gym import ConfigError, InvalidCatalogue
+from tsr_gym import ConfigError, InvalidCatalogue, InvalidCorpus
 from tsr_gym_envs.cache_home import cache_home
+from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.lucene_bm25.layout import VERSION as INDEX_VERSION
 from tsr_gym_envs.webshop.importing import Progress, locked, write_store
 from tsr_gym_envs.webshop.original_files import OriginalFiles, find_files
-from tsr_gym_envs.webshop.store import FORMAT, Catalogue, is_store, open_store
+from tsr_gym_envs.webshop.store import FORMAT, INDEX, Catalogue, is_store, open_store
 
 EMBEDDED_PRODUCTS = 1000
 
@@ -113,11 +114,15 @@ def _first_use(folder: Path, write: Callable[[], None]) -> Catalogue:
 
 
 def _intact(folder: Path) -> Catalogue | None:
+    if not is_store(folder):
+        return None
     try:
-        return open_store(folder) if is_store(folder) else None
-    except InvalidCatalogue:
+        catalogue = open_store(folder)
+        BM25Index.open(catalogue.data / INDEX)
+    except (InvalidCatalogue, InvalidCorpus):
         # What is in the cache can be built again.
         return None
+    return catalogue
 
 
 def _key(sources: OriginalFiles, num_products: int | None) -> str:
