@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 STOP_WORDS = [
     "the",
@@ -52,7 +53,7 @@ def word(rank: int) -> str:
         rank -= 1
 
 
-def ranks(rng: np.random.Generator, size: int) -> np.ndarray:
+def ranks(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
     """Draw ranks by Zipf's law."""
     low, high = SHIFT ** (1 - EXPONENT), (RANKS + SHIFT) ** (1 - EXPONENT)
     return ((low + rng.random(size) * (high - low)) ** (1 / (1 - EXPONENT)) - SHIFT).astype(np.int64)
@@ -77,19 +78,20 @@ def passages(num: int, seed: int = 0) -> Iterator[tuple[str, str]]:
             yield str(first + number), " ".join(words)
 
 
-def queries(num: int, corpus: Path, seed: int = 1, size: int = 9) -> list[str]:
-    """Return queries of words that stand together in a passage of a corpus file."""
+def queries(num: int, corpus: Path, seed: int = 1, fewest: int = 4, most: int = 9) -> list[str]:
+    """Return queries of words that stand together in a passage of a corpus file, stop words left out."""
     rng = np.random.default_rng(seed)
+    found: list[str] = []
     with open(corpus, "rb") as file:
         length = file.seek(0, 2)
-        found = []
         while len(found) < num:
             file.seek(int(rng.integers(0, length)))
             file.readline()
             line = file.readline()
             if line:
-                words = [w for w in json.loads(line)["contents"].split() if w not in STOP_WORDS]
-                found.append(" ".join(rng.choice(words, min(size, len(words)), replace=False)))
+                words = [word for word in json.loads(line)["contents"].split() if word not in STOP_WORDS]
+                size = min(int(rng.integers(fewest, most + 1)), len(words))
+                found.append(" ".join(rng.choice(words, size, replace=False)))
     return found
 
 

@@ -1,0 +1,252 @@
+"""Retrieval: this project's BM25 beside bm25s, tantivy and Pyserini, on the same passages and queries.
+
+Run: python benchmarks/retrieval_speed.py [SIZE ...] [--engines ours,bm25s,tantivy,pyserini] [--work FOLDER]
+
+The 19,863 real passages come first, then made-up ones in each SIZE (such as 178000 1000000 4000000). Every step is a
+process of its own, so that memory is that step's. Times are processor time, children included. What an engine finds is
+compared with what ours finds before any query is timed. An engine that cannot be imported is named in the result.
+"""
+
+import argparse
+import gc
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import SHARED, rows_of, write_result
+from retrieval_engines import ENGINES, Search
+from zipf_text import queries, write_corpus
+
+TOP, BATCH, NUM_QUERIES, PLAN = 3, 64, 500, 21_000_000
+LONG_WORDS, LONG_TOP = 30, 50
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process and its children."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(sum(resource.getrusage(kind)[:2]) for kind in kinds)
+
+
+def private_mb() -> float:
+    """Return the memory that no other process shares."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+
+def index(engine: str, corpus: Path, out: Path) -> dict[str, float]:
+    """Build an index; what is loaded or compiled once is not counted."""
+    with tempfile.TemporaryDirectory() as small:
+        few = Path(small) / "few.jsonl"
+        few.write_text('{"id": "0", "contents": "a small corpus"}\n{"id": "1", "contents": "to warm up"}\n')
+        ENGINES[engine].build(few, Path(small) / "index")
+    start = cpu_seconds()
+    ENGINES[engine].build(corpus, out)
+    seconds = cpu_seconds() - start
+    peak = max(resource.getrusage(kind).ru_maxrss for kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    disk = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    return {"index_cpu_s": seconds, "index_peak_mb": peak / 1024, "disk_bytes": disk}
+
+
+def find(engine: str, out: Path, asked: list[str]) -> list[list[tuple[str, float]]]:
+    """Return the hits of every query."""
+    return ENGINES[engine].open_(out)(asked, TOP)
+
+
+def timed(search: Search, asked: list[str], k: int, batch: int) -> dict[str, float]:
+    """Return queries a second and percentiles of the time of one call."""
+    parts = [asked[start : start + batch] for start in range(0, len(asked), batch)]
+    seconds = []
+    for part in parts:
+        start = time.process_time()
+        search(part, k)
+        seconds.append(time.process_time() - start)
+    p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
+    return {"queries_per_s": len(asked) / sum(seconds), "p50_ms": p50, "p99_ms": p99}
+
+
+def speed(engine: str, out: Path, asked: list[str], long: list[str]) -> dict[str, Any]:
+    """Return load time and speeds; everything has been read once before, and the time of the very first search."""
+    start = time.perf_counter()
+    ENGINES[engine].open_(out)(asked[:1], TOP)
+    first = time.perf_counter() - start
+    start = time.perf_counter()
+    search = ENGINES[engine].open_(out)
+    numbers: dict[str, Any] = {"first_search_s": first, "load_s": time.perf_counter() - start}
+    search(asked, TOP)
+    # The collector of garbage would look through all that numba keeps.
+    gc.collect()
+    gc.freeze()
+    numbers |= {"single": timed(search, asked, TOP, 1), "batch": timed(search, asked, TOP, BATCH)}
+    if long:
+        search(long, LONG_TOP)
+        numbers["long_top_50"] = timed(search, long, LONG_TOP, 1)
+    return numbers
+
+
+def memory(engine: str, out: Path, asked: list[str]) -> dict[str, float]:
+    """Return the private memory of a process beside another one that uses the same index, and what the index adds."""
+    with tempfile.TemporaryDirectory() as small:
+        few = Path(small) / "few.jsonl"
+        few.write_text('{"id": "0", "contents": "a small corpus"}\n{"id": "1", "contents": "to warm up"}\n')
+        ENGINES[engine].build(few, Path(small) / "index")
+        ENGINES[engine].open_(Path(small) / "index")(["small"], 1)
+    before = private_mb()
+    search = ENGINES[engine].open_(out)
+    search(asked, TOP)
+    after = private_mb()
+    return {"private_mb": after, "private_mb_of_index": after - before}
+
+
+def hold(engine: str, out: Path, asked: list[str]) -> None:
+    """Use an index until standard input is closed."""
+    search = ENGINES[engine].open_(out)
+    search(asked, TOP)
+    print(json.dumps("ready"), flush=True)
+    sys.stdin.read()
+
+
+STEPS: dict[str, Callable[..., Any]] = {step.__name__: step for step in (index, find, speed, memory, hold)}
+
+
+def step_main(step: str, engine: str, arguments: Path) -> None:
+    """Do one step in this process and print what came out."""
+    given = json.loads(arguments.read_text(encoding="utf-8"))
+    paths = [Path(value) if name in ("corpus", "out") else value for name, value in given.items()]
+    came = STEPS[step](engine, *paths)
+    if came is not None:
+        print(json.dumps(came))
+
+
+def start(step: str, engine: str, work: Path, **given: Any) -> subprocess.Popen[str]:
+    """Start a step in a process of its own."""
+    arguments = work / f"{engine}-{step}.json"
+    arguments.write_text(json.dumps(given, default=str), encoding="utf-8")
+    command = [sys.executable, __file__, "--step", step, engine, str(arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def run(step: str, engine: str, work: Path, **given: Any) -> Any:
+    """Do a step in a process of its own and return what came out."""
+    child = start(step, engine, work, **given)
+    said = child.communicate()[0]
+    if child.returncode:
+        raise SystemExit(f"{engine}: {step} failed")
+    return json.loads(said.splitlines()[-1])
+
+
+def agreement(ours: list[Any], theirs: list[Any]) -> dict[str, float]:
+    """Return how often two engines find the same, in any order and in the same order."""
+    pairs = [([hit[0] for hit in one], [hit[0] for hit in other]) for one, other in zip(ours, theirs, strict=True)]
+    return {
+        "same_set": float(np.mean([set(one) == set(other) for one, other in pairs])),
+        "same_order": float(np.mean([one == other for one, other in pairs])),
+    }
+
+
+def measure_corpus(corpus: Path, asked: list[str], long: list[str], engines: list[str], work: Path) -> dict[str, Any]:
+    """Measure all engines on a corpus; ours is first, and the others' hits are compared with its."""
+    found, numbers = {}, {}
+    for engine in engines:
+        out = work / f"{corpus.stem}-{engine}"
+        numbers[engine] = run("index", engine, work, corpus=corpus, out=out)
+        found[engine] = run("find", engine, work, out=out, asked=asked)
+        numbers[engine] |= {"with_ours": agreement(found["ours"], found[engine])}
+    for engine in engines:
+        out = work / f"{corpus.stem}-{engine}"
+        numbers[engine] |= run("speed", engine, work, out=out, asked=asked, long=long)
+        holder = start("hold", engine, work, out=out, asked=asked)
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        numbers[engine] |= run("memory", engine, work, out=out, asked=asked)
+        holder.communicate()
+    return numbers
+
+
+def with_golden(hits: list[Any]) -> dict[str, float]:
+    """Return how often the real questions' hits are those of the golden run of Pyserini."""
+    rows = rows_of("golden/retrieval/pyserini_hits.jsonl")
+    return agreement([row["hits"][:TOP] for row in rows], hits)
+
+
+def plan(sizes: dict[int, dict[str, Any]]) -> dict[str, float]:
+    """Return what 21 M passages take by the straight line through the two largest sizes."""
+    (small, first), (large, second) = sorted(sizes.items())[-2:]
+
+    def at_plan(name: str) -> float:
+        slope = (second[name] - first[name]) / (large - small)
+        return float(second[name] + slope * (PLAN - large))
+
+    query_ms = {size: 1e3 / numbers["single"]["queries_per_s"] for size, numbers in sizes.items()}
+    slope = (query_ms[large] - query_ms[small]) / (large - small)
+    return {
+        "passages": PLAN,
+        "from": [small, large],
+        "disk_gb": at_plan("disk_bytes") / 1e9,
+        "index_cpu_minutes": at_plan("index_cpu_s") / 60,
+        "queries_per_s": 1e3 / (query_ms[large] + slope * (PLAN - large)),
+    }
+
+
+def versions(engines: list[str]) -> dict[str, str]:
+    """Return the versions of the engines' packages, by the names they are installed under."""
+    names = {"Stemmer": "PyStemmer", "jnius": "pyjnius"}
+    found = {}
+    for package in sorted({names.get(package, package) for name in engines for package in ENGINES[name].packages}):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def main() -> None:
+    """Measure, and write results/retrieval_speed.json."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sizes", nargs="*", type=int)
+    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--step", nargs=3)
+    given = parser.parse_args()
+    if given.step:
+        return step_main(given.step[0], given.step[1], Path(given.step[2]))
+    wanted = ["ours", *(name for name in given.engines.split(",") if name != "ours")]
+    missing = {name: [package for package in ENGINES[name].packages if find_spec(package) is None] for name in wanted}
+    engines = [name for name in wanted if not missing[name]]
+    corpora: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(dir=given.work) as folder:
+        work = Path(folder)
+        questions = [row["query"] for row in rows_of("golden/retrieval/pyserini_hits.jsonl")]
+        real = SHARED / "data/retrieval/mini_corpus.jsonl"
+        corpora["real"] = measure_corpus(real, questions, [], engines, work)
+        hits = run("find", "ours", work, out=work / f"{real.stem}-ours", asked=questions)
+        corpora["real"]["ours"]["with_golden_pyserini"] = with_golden(hits)
+        for size in given.sizes:
+            corpus = work / f"made-up-{size}.jsonl"
+            write_corpus(corpus, size)
+            asked = queries(NUM_QUERIES, corpus)
+            long = queries(NUM_QUERIES // 5, corpus, fewest=LONG_WORDS, most=LONG_WORDS)
+            corpora[str(size)] = measure_corpus(corpus, asked, long, engines, work)
+    numbers: dict[str, Any] = {
+        "top": TOP,
+        "batch": BATCH,
+        "settings": {name: ENGINES[name].settings for name in engines},
+        "engine_versions": versions(engines),
+        "not_importable": {name: packages for name, packages in missing.items() if packages},
+        "corpora": corpora,
+    }
+    if len(given.sizes) > 1:
+        numbers["plan_ours"] = plan({size: corpora[str(size)]["ours"] for size in given.sizes})
+    write_result("retrieval_speed", numbers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from tsr_gym import InvalidCorpus
+from tsr_gym_envs.lucene_bm25 import BM25Index, Hit
+
+SMALL = [
+    ("b", "The quick brown fox jumps over the lazy dog"),
+    ("a", "The quick brown fox jumps over the lazy dog"),
+    ("empty", ""),
+    ("stop", "the and of"),
+    ("\u4e2d", "\u4e2d\u6587 caf\xe9 \U0001f600"),
+    ("", "Foxes are quick"),
+]
+
+
+@pytest.fixture
+def small(tmp_path):
+    return BM25Index.build(SMALL, tmp_path / "index")
+
+
+def test_equal_scores_rank_by_id_and_are_reported_apart(small):
+    found = small.search(["lazy dogs"], 5)[0]
+    assert [(hit.id, hit.number) for hit in found] == [("a", 1), ("b", 0)]
+    assert np.float32(found[0].score) - np.float32(found[1].score) == pytest.approx(1e-6, rel=0.1)
+    assert isinstance(found[0], Hit)
+
+
+def test_scores_are_the_formulas_worked_out_by_hand(small):
+    # Four passages have terms, 7 + 7 + 4 + 2 of them; "caf\xe9" stands in one, of 4 terms.
+    mean, idf = 20 / 4, np.log(1 + (4 - 1 + 0.5) / (1 + 0.5))
+    score = idf * (1 - 1 / (1 + 1 / (0.9 * (0.6 + 0.4 * 4 / mean))))
+    assert small.search(["caf\xe9"], 1)[0][0].score == pytest.approx(score, abs=6e-5)
+
+
+def test_queries_without_an_answer_have_no_hits(small):
+    assert small.search(["", "the of", "xylophone", "  \n"], 3) == [[], [], [], []]
+    assert small.search([], 3) == []
+    assert small.search(["fox"], 0) == [[]]
+
+
+def test_fewer_hits_than_asked_for_are_all_there_are(small):
+    assert {hit.id for hit in small.search(["fox"], 100)[0]} == {"a", "b", ""}
+
+
+def test_texts_and_ids_of_any_script_are_kept(small):
+    assert [hit.id for hit in small.search(["\u6587 \U0001f600"], 5)[0]] == ["\u4e2d"]
+    assert len(small) == len(SMALL)
+
+
+def test_a_lone_surrogate_does_no_harm(tmp_path):
+    index = BM25Index.build([("x\ud800", "broken \ud800 text"), ("y", "text")], tmp_path / "index")
+    assert {hit.id for hit in index.search(["text \ud800"], 5)[0]} == {"x\ud800", "y"}
+
+
+def test_a_repeated_word_counts_as_often_as_it_stands_in_the_query(small):
+    once, thrice = (small.search([query], 1)[0][0].score for query in ("lazy", "lazy lazy lazy"))
+    assert thrice == pytest.approx(3 * once, abs=2e-4)
+
+
+@pytest.mark.parametrize("corpus", [[], [("a", ""), ("b", "the of")]])
+def test_a_corpus_without_terms_can_be_searched(tmp_path, corpus):
+    index = BM25Index.build(corpus, tmp_path / "index")
+    assert len(index) == len(corpus)
+    assert index.search(["anything", ""], 3) == [[], []]
+
+
+def test_wrong_arguments_are_refused(small, tmp_path):
+    with pytest.raises(ValueError, match="k of at least 0"):
+        small.search(["fox"], -1)
+    with pytest.raises(TypeError, match="list of queries"):
+        small.search("fox", 3)
+    for k1, b in ((-1, 0.4), (0.9, 1.1), (float("nan"), 0.4), (float("inf"), 0.4)):
+        with pytest.raises(ValueError, match="wanted k1"):
+            BM25Index.build(SMALL, tmp_path / "other", k1=k1, b=b)
+
+
+def test_an_index_travels_between_processes_as_its_place(small):
+    again = pickle.loads(pickle.dumps(small))
+    assert again.digest == small.digest
+    assert again.search(["fox"], 3) == small.search(["fox"], 3)
+
+
+def test_two_processes_with_other_hash_seeds_find_the_same_at_once(small):
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from tsr_gym_envs.lucene_bm25 import BM25Index\n"
+        f"index = BM25Index.open({str(small.path)!r})\n"
+        "print(index.digest, index.search(['quick fox', 'caf\xe9'], 3))"
+    )
+    children = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={"PYTHONHASHSEED": seed})
+        for seed in ("1", "2")
+    ]
+    said = [child.communicate()[0].strip() for child in children]
+    hits = small.search(["quick fox", "caf\xe9"], 3)
+    assert said[0] == said[1] == f"{small.digest} {hits}"
+
+
+def product_document(product):
+    """Return what the shop's search engine indexes of a product of the original's file."""
+    bullets = product["small_description"]
+    bullets = bullets if isinstance(bullets, list) else [bullets]
+    options = {
+        name.lower(): [content["value"].strip().replace("/", " | ").lower() for content in contents]
+        for name, contents in (product["customization_options"] or {}).items()
+        if contents is not None
+    }
+    text = ", and ".join(f"{name}: {', '.join(values)}" for name, values in options.items())
+    return " ".join([product["name"], product["full_description"] or "", bullets[0] if bullets else "", text]).lower()
+
+
+def test_the_shops_searches_are_lucenes_to_the_last_digit(shared, golden, tmp_path):
+    products = json.loads((shared / "data/webshop/items_shuffle_1000.json").read_text(encoding="utf-8"))
+    documents = {product["asin"]: product_document(product) for product in products}
+    assert all(documents[row["id"]] == row["contents"] for row in golden("webshop/analyzer_docs.jsonl"))
+    index = BM25Index.build(documents.items(), tmp_path / "index")
+    rows = golden("webshop/search.jsonl")
+    for row, hits in zip(rows, index.search([row["query"] for row in rows], 50), strict=True):
+        assert [hit.id for hit in hits] == row["asins"], row["query"]
+        assert [hit.score for hit in hits] == row["scores"], row["query"]
+
+
+def test_the_questions_passages_are_pyserinis_to_the_last_digit(shared, golden, tmp_path):
+    lines = (shared / "data/retrieval/mini_corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    passages = ((row["id"], row["contents"]) for row in map(json.loads, lines))
+    index = BM25Index.build(passages, tmp_path / "index")
+    rows = golden("retrieval/pyserini_hits.jsonl")
+    for row, hits in zip(rows, index.search([row["query"] for row in rows], 10), strict=True):
+        # The golden scores were written with six digits.
+        assert [[hit.id, round(hit.score, 6)] for hit in hits] == row["hits"], row["query"]
+
+
+def test_opening_is_refused_by_name(tmp_path):
+    with pytest.raises(InvalidCorpus, match=str(tmp_path)):
+        BM25Index.open(tmp_path)

@@ -1,0 +1,150 @@
+"""Postings in blocks of at most 128: distances between passages and frequencies, each in as few bits as a block needs.
+
+A block's last passage stands beside it and is not packed, so that a term of one passage takes no words at all.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsr_gym_envs.compiled import njit
+from tsr_gym_envs.lucene_bm25.lengths import Bytes, Singles
+
+SIZE = 128
+Words = NDArray[np.uint32]
+Blocks = NDArray[np.uint32]
+Longs = NDArray[np.int64]
+# Columns of a block: its last passage, its first word, the bits of a distance and of a frequency, and 256 times the
+# greatest share of the term's weight that a passage gets, rounded up, less 1.
+LAST, START, WIDTH, COUNT_WIDTH, BOUND = range(5)
+
+
+@njit
+def _width(value: int) -> int:
+    """Return how many bits a number needs."""
+    bits = 0
+    while value > 0:
+        value >>= 1
+        bits += 1
+    return bits
+
+
+@njit
+def _put(words: Words, bit: int, width: int, value: int) -> None:
+    """Write a number at a bit; the words must be zero there."""
+    word, shift = bit >> 5, bit & 31
+    spread = np.uint64(value) << np.uint64(shift)
+    words[word] |= np.uint32(spread & np.uint64(0xFFFFFFFF))
+    if shift + width > 32:
+        words[word + 1] |= np.uint32(spread >> np.uint64(32))
+
+
+@njit
+def take(words: Words, bit: int, width: int) -> Any:
+    """Return the number at a bit; one word behind its last must exist."""
+    # Unsigned numbers all through: numba checks signed indices, and makes floats of mixed signs.
+    place = np.uint64(bit)
+    word, mask = place >> np.uint64(5), (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    pair = np.uint64(words[word]) | (np.uint64(words[word + np.uint64(1)]) << np.uint64(32))
+    return np.int64((pair >> (place & np.uint64(31))) & mask)
+
+
+@njit
+def num_words(size: int, width: int, count_width: int) -> int:
+    """Return how many words a block takes."""
+    return ((size - 1) * width + size * count_width + 31) >> 5
+
+
+@njit
+def pack(
+    passages: Words,
+    frequencies: Words,
+    ends: Longs,
+    lengths: Bytes,
+    inverse: Singles,
+    first_word: int,
+    words: Words,
+    blocks: Blocks,
+) -> int:
+    """Pack the postings of some terms and return how many words that took.
+
+    Args:
+        passages: Numbers of the passages, ascending within a term.
+        frequencies: How often the term stands in each.
+        ends: `[T + 1]` where the terms' postings end; the first is 0.
+        lengths: Length bytes of all passages.
+        inverse: `[256]` inverse norms of the length bytes.
+        first_word: Number of the first word among all of the index.
+        words: Zeros; becomes the packed postings.
+        blocks: `[G, 5]`; becomes the blocks.
+    """
+    block, word = 0, 0
+    for term in range(ends.size - 1):
+        before = -1
+        for first in range(ends[term], ends[term + 1], SIZE):
+            size = min(SIZE, ends[term + 1] - first)
+            share, distance, count, last = 0.0, 0, 1, before
+            for place in range(first, first + size):
+                passage, frequency = int(passages[place]), int(frequencies[place])
+                share = max(share, 1.0 - 1.0 / (1.0 + np.float64(inverse[lengths[passage]]) * frequency))
+                if place < first + size - 1:
+                    distance = max(distance, passage - last - 1)
+                count = max(count, frequency)
+                last = passage
+            width, count_width = _width(distance), _width(count - 1)
+            blocks[block, LAST] = last
+            blocks[block, START] = first_word + word
+            blocks[block, WIDTH] = width
+            blocks[block, COUNT_WIDTH] = count_width
+            # A little more than the share, because scores are computed in single precision.
+            blocks[block, BOUND] = min(255, int(share * (1.0 + 1e-5) * 256.0))
+            bit = 32 * word
+            for place in range(first, first + size - 1):
+                _put(words, bit, width, int(passages[place]) - before - 1)
+                bit += width
+                before = int(passages[place])
+            for place in range(first, first + size):
+                _put(words, bit, count_width, int(frequencies[place]) - 1)
+                bit += count_width
+            before = last
+            word += num_words(size, width, count_width)
+            block += 1
+    return word
+
+
+@njit
+def unpack(
+    words: Words,
+    start: int,
+    size: int,
+    width: int,
+    count_width: int,
+    before: int,
+    last: int,
+    passages: Words,
+    base: int,
+) -> bool:
+    """Write the passages of a block to `passages` from `base` on; False means that the block is damaged.
+
+    Args:
+        words: The packed postings.
+        start: The block's first word.
+        size: Its postings.
+        width: Bits of a distance.
+        count_width: Bits of a frequency.
+        before: Last passage of the term's block before it, -1 for none.
+        last: Its last passage.
+        passages: Becomes the passages.
+        base: Where they go.
+    """
+    if width > 32 or count_width > 32 or start + num_words(size, width, count_width) >= words.size:
+        return False
+    bit, passage = 32 * start, before + 1
+    for place in range(base, base + size - 1):
+        passage += take(words, bit, width)
+        passages[place] = passage
+        passage += 1
+        bit += width
+    passages[base + size - 1] = last
+    return passage <= last

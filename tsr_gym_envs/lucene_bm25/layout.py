@@ -1,0 +1,204 @@
+"""What an index consists of on disk: plain arrays, one file each, and a description with their sizes and checksums.
+
+Invariant: a folder that has a description is complete.
+"""
+
+import json
+import mmap
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsr_gym.errors import InvalidCorpus
+
+FORMAT = "tsr-gym BM25 index"
+VERSION = 1
+META = "bm25.json"
+# Numbers that describe a block.
+COLUMNS = 5
+
+
+class Arrays(NamedTuple):
+    """The arrays of an index: P passages, T terms, G blocks of at most 128 postings.
+
+    Attributes:
+        id_ends: `[P + 1]` where the ids end in `id_bytes`; the first is 0.
+        id_bytes: The passages' ids, UTF-8.
+        lengths: `[P]` length bytes.
+        term_ends: `[T + 1]` where the terms end in `term_bytes`; the first is 0.
+        term_bytes: The terms in ascending order, UTF-8.
+        term_counts: `[T]` passages that a term stands in.
+        term_blocks: `[T]` a term's first block.
+        blocks: `[G, 5]` see the columns in `blocks`.
+        words: The packed postings.
+    """
+
+    id_ends: NDArray[np.int64]
+    id_bytes: NDArray[np.uint8]
+    lengths: NDArray[np.uint8]
+    term_ends: NDArray[np.uint32]
+    term_bytes: NDArray[np.uint8]
+    term_counts: NDArray[np.uint32]
+    term_blocks: NDArray[np.uint32]
+    blocks: NDArray[np.uint32]
+    words: NDArray[np.uint32]
+
+
+class Postings(NamedTuple):
+    """Those of the arrays that a search for terms reads, see `Arrays`."""
+
+    id_ends: NDArray[np.int64]
+    id_bytes: NDArray[np.uint8]
+    lengths: NDArray[np.uint8]
+    blocks: NDArray[np.uint32]
+    words: NDArray[np.uint32]
+
+
+DTYPES: dict[str, type[np.generic]] = {
+    "id_ends": np.int64,
+    "id_bytes": np.uint8,
+    "lengths": np.uint8,
+    "term_ends": np.uint32,
+    "term_bytes": np.uint8,
+    "term_counts": np.uint32,
+    "term_blocks": np.uint32,
+    "blocks": np.uint32,
+    "words": np.uint32,
+}
+
+
+class Stored(TypedDict):
+    """One file: its size in bytes and its BLAKE2 checksum."""
+
+    bytes: int
+    checksum: str
+
+
+class Meta(TypedDict):
+    """The description of an index; `digest` is that of the ids, texts and settings it was built from."""
+
+    format: str
+    version: int
+    digest: str
+    k1: float
+    b: float
+    num_passages: int
+    num_filled: int
+    num_tokens: int
+    num_terms: int
+    num_blocks: int
+    files: dict[str, Stored]
+
+
+class ArrayFile:
+    """A file that one array is written to, piece by piece."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._file = open(folder / name, "wb")  # noqa: SIM115
+        self._dtype = DTYPES[name]
+        self._sum = blake2b(digest_size=16)
+
+    def append(self, values: NDArray[Any] | bytes) -> None:
+        """Write more values."""
+        data = values if isinstance(values, bytes) else np.ascontiguousarray(values, self._dtype).data
+        self._sum.update(data)
+        self._file.write(data)
+
+    def close(self) -> Stored:
+        """Return what the file holds now that it is complete."""
+        size = self._file.tell()
+        self._file.close()
+        return {"bytes": size, "checksum": self._sum.hexdigest()}
+
+
+def write_meta(folder: Path, meta: Meta) -> None:
+    """Write the description; the folder is an index from now on."""
+    (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+
+
+def is_index(folder: Path) -> bool:
+    """Return whether the folder claims to be an index."""
+    return (folder / META).is_file()
+
+
+def read_meta(folder: Path) -> Meta:
+    """Return the description of an index.
+
+    Raises:
+        InvalidCorpus: There is none, or it is damaged or of another format.
+    """
+    try:
+        meta: Meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        kind = (meta["format"], meta["version"])
+        if kind != (FORMAT, VERSION):
+            raise InvalidCorpus(f"{folder}: wanted a {FORMAT} of version {VERSION}, got {kind}; build it anew")
+        _check_types(meta)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, InvalidCorpus):
+            raise
+        raise InvalidCorpus(
+            f"{folder}: wanted a search index, got no usable {META} ({error}); build it anew"
+        ) from error
+    return meta
+
+
+def _check_types(meta: Meta) -> None:
+    bytes.fromhex(meta["digest"])
+    float(meta["k1"]), float(meta["b"])
+    sizes = _sizes(meta)
+    for name in DTYPES:
+        stored = meta["files"][name]
+        if name in sizes and stored["bytes"] != sizes[name] * np.dtype(DTYPES[name]).itemsize:
+            raise ValueError(f"{name} has {stored['bytes']} bytes")
+
+
+def _sizes(meta: Meta) -> dict[str, int]:
+    passages, terms, blocks = meta["num_passages"], meta["num_terms"], meta["num_blocks"]
+    return {
+        "id_ends": passages + 1,
+        "lengths": passages,
+        "term_ends": terms + 1,
+        "term_counts": terms,
+        "term_blocks": terms,
+        "blocks": COLUMNS * blocks,
+    }
+
+
+def map_arrays(folder: Path, meta: Meta) -> Arrays:
+    """Map the arrays into memory, which all processes share.
+
+    Raises:
+        InvalidCorpus: A file is missing or has another size than it should.
+    """
+    arrays = {name: _map(folder / name, meta["files"][name]["bytes"], DTYPES[name]) for name in DTYPES}
+    return Arrays(**(arrays | {"blocks": arrays["blocks"].reshape(-1, COLUMNS)}))
+
+
+def _map(path: Path, size: int, dtype: type[np.generic]) -> NDArray[Any]:
+    try:
+        with open(path, "rb") as file:
+            found = file.seek(0, 2)
+            if found != size:
+                raise InvalidCorpus(f"{path}: wanted {size} bytes, got {found}; build the index anew")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else bytes(8)
+    except OSError as error:
+        raise InvalidCorpus(f"{path}: a file of the index cannot be read ({error}); build it anew") from error
+    return np.frombuffer(mapped, dtype, count=size // np.dtype(dtype).itemsize)
+
+
+def check_files(folder: Path, meta: Meta) -> None:
+    """Read every file and compare it with its checksum.
+
+    Raises:
+        InvalidCorpus: A file is damaged.
+    """
+    for name, stored in meta["files"].items():
+        checksum = blake2b(digest_size=16)
+        with open(folder / name, "rb") as file:
+            while piece := file.read(1 << 20):
+                checksum.update(piece)
+        if checksum.hexdigest() != stored["checksum"]:
+            raise InvalidCorpus(f"{folder / name}: is damaged; build the index anew")
