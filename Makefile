@@ -51,7 +51,7 @@ test-sb3: .venv-sb3/.ready
 
 ## make test-lucene: BM25 against Lucene itself, through Pyserini's jar; needs Java 17 or later
 test-lucene: .venv-lucene/.ready
-	.venv-lucene/bin/python -m pytest tests/tsr_gym_envs/retrieval_qa/with_lucene.py tests/tsr_gym_envs/webshop/test_search_engine.py
+	.venv-lucene/bin/python -m pytest tests/tsr_gym_envs/retrieval_qa/with_lucene.py tests/tsr_gym_envs/webshop/with_lucene.py
 
 .venv-lucene/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-lucene

@@ -106,7 +106,9 @@ def test_a_stop_lets_requests_that_have_begun_come_to_their_end(number):
         assert server.stdout.readline() == "begun\n"
         os.kill(server.pid, number)
         client.join()
-        assert server.wait(timeout=30) != 0
+        # Whoever runs the tests in the background may have the one signal ignored, also in their children.
+        ignored = signal.getsignal(number) is signal.SIG_IGN
+        assert (server.wait(timeout=30) == 0) == ignored
     assert answers == ["done"]
 
 

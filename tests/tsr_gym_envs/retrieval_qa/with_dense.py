@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from tests.tsr_gym_envs.retrieval_qa.engines import write_rows
@@ -143,6 +142,8 @@ def test_another_encoder_than_that_of_the_index_is_refused(folder, tmp_path):
 
 
 def test_the_encoder_may_have_moved(folder, encoder, queries, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
     SentenceTransformer(str(encoder)).save(str(tmp_path / "moved"))
     moved = DenseRetriever(folder, encoder=tmp_path / "moved")
     assert moved.digest == DenseRetriever(folder).digest
