@@ -1,6 +1,6 @@
-"""Retrieval: this project's BM25 beside bm25s, tantivy and Pyserini, on the same passages and queries.
+"""Retrieval: this project's BM25 beside bm25s, tantivy and Lucene itself, on the same passages and queries.
 
-Run: python benchmarks/retrieval_speed.py [SIZE ...] [--engines ours,bm25s,tantivy,pyserini] [--work FOLDER]
+Run: python benchmarks/retrieval_speed.py [SIZE ...] [--engines ours,bm25s,tantivy,lucene] [--work FOLDER]
 
 The 19,863 real passages come first, then made-up ones in each SIZE (such as 178000 1000000 4000000). Every step is a
 process of its own, so that memory is that step's. Times are processor time, children included. What an engine finds is
