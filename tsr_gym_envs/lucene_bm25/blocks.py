@@ -140,11 +140,15 @@ def unpack(
     """
     if width > 32 or count_width > 32 or start + num_words(size, width, count_width) >= words.size:
         return False
-    bit, passage = 32 * start, before + 1
-    for place in range(base, base + size - 1):
-        passage += take(words, bit, width)
+    step, mask = np.uint64(width), (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    bit, place, passage = np.uint64(32 * start), np.uint64(base), np.uint64(before + 1)
+    for _ in range(size - 1):
+        word = bit >> np.uint64(5)
+        pair = np.uint64(words[word]) | (np.uint64(words[word + np.uint64(1)]) << np.uint64(32))
+        passage += (pair >> (bit & np.uint64(31))) & mask
         passages[place] = passage
-        passage += 1
-        bit += width
-    passages[base + size - 1] = last
-    return passage <= last
+        passage += np.uint64(1)
+        place += np.uint64(1)
+        bit += step
+    passages[place] = last
+    return bool(np.int64(passage) <= last)

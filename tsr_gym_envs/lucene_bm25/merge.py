@@ -20,16 +20,17 @@ from tsr_gym_envs.lucene_bm25.runs import Run, unsqueeze
 
 # Postings that are merged at a time, unless a single term has more.
 AT_A_TIME = 1 << 22
+Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 
-def merge_terms(runs: list[Run], files: dict[str, ArrayFile]) -> tuple[list[Longs], int]:
+def merge_terms(runs: list[Run], files: dict[str, ArrayFile]) -> tuple[list[Ints], int]:
     """Write all terms of the runs in ascending order.
 
     Returns:
         For every run the numbers of its terms among all, and how many there are in all.
     """
-    numbers = [array("q") for _ in runs]
+    numbers = [array("i") for _ in runs]
     ends, terms = array("q", [0]), []
     latest, number, end = None, -1, 0
     for term, run in heapq.merge(*(zip(_lines(run.terms), repeat(place)) for place, run in enumerate(runs))):
@@ -55,12 +56,11 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def merge_postings(
     runs: list[Run],
-    numbers: list[Longs],
+    numbers: list[Ints],
     num_terms: int,
     lengths: Bytes,
     inverse: Singles,
     files: dict[str, ArrayFile],
-    at_a_time: int = AT_A_TIME,
 ) -> int:
     """Write the postings of all terms in blocks and return the number of blocks.
 
@@ -71,7 +71,6 @@ def merge_postings(
         lengths: Length bytes of all passages.
         inverse: `[256]` inverse norms of the length bytes.
         files: Where the arrays go.
-        at_a_time: Postings that are merged at a time, unless a single term has more.
     """
     counts = np.zeros(num_terms, np.int64)
     for run, of_run in zip(runs, numbers, strict=True):
@@ -81,7 +80,7 @@ def merge_postings(
     files["term_blocks"].append(blocks - (counts + SIZE - 1) // SIZE)
     ends, start, num_words = np.concatenate(([0], np.cumsum(counts))), 0, 0
     while start < num_terms:
-        stop = max(start + 1, int(np.searchsorted(ends, ends[start] + at_a_time, "right")) - 1)
+        stop = max(start + 1, int(np.searchsorted(ends, ends[start] + AT_A_TIME, "right")) - 1)
         passages, frequencies = _gather(runs, numbers, start, stop, ends[start : stop + 1] - ends[start])
         size = int(blocks[stop - 1] - (blocks[start - 1] if start else 0))
         words = np.zeros(2 * passages.size + size + 1, np.uint32)
@@ -103,7 +102,7 @@ def _check_size(what: str, size: int) -> None:
 
 
 def _gather(
-    runs: list[Run], numbers: list[Longs], start: int, stop: int, ends: Longs
+    runs: list[Run], numbers: list[Ints], start: int, stop: int, ends: Longs
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """Return passages and frequencies of the terms from `start` to `stop`, one term after the other."""
     passages, frequencies = np.empty(ends[-1], np.uint32), np.empty(ends[-1], np.uint32)
@@ -114,5 +113,6 @@ def _gather(
             continue
         place, size = int(run.ends[first]), int(run.ends[after] - run.ends[first])
         data = np.fromfile(run.postings, np.uint8, size, offset=place)
-        unsqueeze(data, run.counts[first:after], run.first, of_run[first:after] - start, filled, passages, frequencies)
+        targets = of_run[first:after].astype(np.int64) - start
+        unsqueeze(data, run.counts[first:after], run.first, targets, filled, passages, frequencies)
     return passages, frequencies

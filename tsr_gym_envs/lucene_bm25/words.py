@@ -17,6 +17,8 @@ MAX_UNITS = 255
 _ASCII_WORD = re.compile(
     r"(?:(?<!_)_+)?[A-Za-z0-9]\w*(?:(?:(?<=[A-Za-z])[.:'](?=[A-Za-z])|(?<=[0-9])[.,;'](?=[0-9]))\w+)*", re.ASCII
 )
+# Longer pieces of text without a blank hardly come again.
+_MAX_CACHED = 64
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 
 # Lucene knows the characters of Unicode 12.1. These have moved to another class since then.
@@ -81,7 +83,9 @@ def split_words(text: str) -> list[str]:
             right = text.find(" ", foreign.end())
             right = len(text) if right < 0 else right
             words += _ASCII_WORD.findall(text, start, left)
-            words += _foreign_words(text[left:right])
+            words += (
+                _foreign_words(text[left:right]) if right - left <= _MAX_CACHED else _WORD.findall(text, left, right)
+            )
             start = right
         words += _ASCII_WORD.findall(text, start)
     if max(map(len, words), default=0) > MAX_UNITS // 2:
