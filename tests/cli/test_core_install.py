@@ -144,3 +144,11 @@ def test_in_python_a_missing_package_is_an_error_with_the_same_line(run):
     assert done.returncode == 1
     wanted = "this needs the package 'numba', which is not installed: pip install 'tsr-gym[envs]'"
     assert done.stderr.endswith(f"tsr_gym.errors.MissingExtra: {wanted}\n")
+
+
+@pytest.mark.parametrize("name", ["tsr/WebShop-v0", "tsr/RetrievalQA-v0"])
+def test_worlds_that_need_more_name_the_extra(run, name):
+    code = (
+        f"import gymnasium, tsr_gym\ntry: gymnasium.make({name!r})\nexcept tsr_gym.MissingExtra as error: print(error)"
+    )
+    assert "pip install 'tsr-gym[envs]'" in run("-c", code).stdout
