@@ -5,7 +5,6 @@ partly malformed play, which hides the skill again. What is left succeeds rarely
 brings the skill back out, as with a pretrained model.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -24,6 +23,7 @@ from tsr_gym.agents.files import write_folder
 from tsr_gym.agents.models import ModelCard, Policy, save_policy
 from tsr_gym.agents.stage import Stage
 from tsr_gym.agents.tiny_model import END, tiny_model, tiny_tokenizer
+from tsr_gym.cache_home import cache_home
 from tsr_gym.codec import digest
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import env_id
@@ -99,11 +99,8 @@ def default_model(env: str, env_set: Sequence[str] = (), *, note: Note = lambda 
         note: Told what is being done.
     """
     recipe = BaseRecipe(env_set=tuple(env_set))
-    home = (
-        os.environ.get("TSR_GYM_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tsr-gym"
-    )
     key = digest((env_id(env), recipe, __version__))[:12]
-    folder = Path(home) / "models" / f"{env_id(env).replace('/', '-')}-{key}"
+    folder = cache_home() / "models" / f"{env_id(env).replace('/', '-')}-{key}"
     if not folder.exists():
         note(f"building the base model of {env_id(env)} in {folder}")
         build_base_model(env, folder, recipe, note=note)

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 
+import httpx
 import pytest
 
 from tests.conftest import ROOT
@@ -58,7 +59,6 @@ def test_something_else_is_never_replaced(tmp_path, corpus, capsys):
 
 
 def test_an_index_is_served_until_asked_to_stop(tmp_path, corpus):
-    httpx = pytest.importorskip("httpx")
     cli.main(["retrieval", "index", str(corpus), "--out", str(tmp_path / "index")])
     with served(tmp_path / "index", "--port", "0", "--topk", "1", "--max-topk", "2") as (server, url):
         assert url.startswith("http://127.0.0.1:")
@@ -78,7 +78,6 @@ def test_an_index_is_served_until_asked_to_stop(tmp_path, corpus):
     ],
 )
 def test_what_cannot_be_served_is_said(tmp_path, corpus, options, status, message):
-    pytest.importorskip("starlette")
     cli.main(["retrieval", "index", str(corpus), "--out", str(tmp_path / "index")])
     command = [option.format(tmp=tmp_path) for option in ["-m", "tsr_gym.cli", "retrieval", "serve", *options]]
     done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)

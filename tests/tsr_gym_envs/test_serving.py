@@ -7,20 +7,15 @@ import subprocess
 import sys
 from threading import Thread
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from tests.conftest import ROOT
-
-httpx = pytest.importorskip("httpx")
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-
-from starlette.applications import Starlette  # noqa: E402
-from starlette.middleware import Middleware  # noqa: E402
-from starlette.responses import PlainTextResponse  # noqa: E402
-from starlette.routing import Route  # noqa: E402
-
-from tsr_gym_envs.serving import BodyLimit, _listening, serving  # noqa: E402
+from tsr_gym_envs.serving import BodyLimit, _listening, serving
 
 
 async def length(request):

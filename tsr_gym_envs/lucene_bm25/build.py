@@ -3,14 +3,11 @@
 Invariant: until the last step the folder's place holds what it held before.
 """
 
-import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
 import numpy as np
 
@@ -21,6 +18,7 @@ from tsr_gym_envs.lucene_bm25.lengths import inverse_norms, length_bytes
 from tsr_gym_envs.lucene_bm25.merge import merge_postings, merge_terms
 from tsr_gym_envs.lucene_bm25.runs import Run, write_run
 from tsr_gym_envs.lucene_bm25.stretches import MAX_WORDS, Progress, Stretch, stretches
+from tsr_gym_envs.whole_folder import in_place_of
 
 
 class _Read(NamedTuple):
@@ -55,7 +53,9 @@ def build_index(
         InvalidCorpus: An id or a text is no string, two ids are equal, or something else stands at `path`.
     """
     digest = blake2b(f"{FORMAT} {VERSION} {float(k1)!r} {float(b)!r} ".encode(), digest_size=16)
-    with _in_place_of(path) as folder:
+    if path.exists() and not (is_index(path) or (path.is_dir() and not any(path.iterdir()))):
+        raise InvalidCorpus(f"{path}: wanted a new place or an index to replace, got something else; choose another")
+    with in_place_of(path) as folder:
         files = {name: ArrayFile(folder, name) for name in DTYPES}
         scratch = folder / "runs"
         scratch.mkdir()
@@ -86,30 +86,6 @@ def build_index(
 def mean_length(num_tokens: int, num_filled: int) -> float:
     """Return the mean length of the passages that have a term; those that have none do not count in Lucene."""
     return num_tokens / num_filled if num_filled else 1.0
-
-
-@contextmanager
-def _in_place_of(path: Path) -> Iterator[Path]:
-    """Give an empty folder beside `path`, which takes its place when all went well and is removed when not."""
-    if path.exists() and not (is_index(path) or (path.is_dir() and not any(path.iterdir()))):
-        raise InvalidCorpus(f"{path}: wanted a new place or an index to replace, got something else; choose another")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mark = uuid4().hex
-    folder, before = path.with_name(f".{path.name}.{mark}.partial"), path.with_name(f".{path.name}.{mark}.before")
-    folder.mkdir()
-    try:
-        yield folder
-        if path.exists():
-            os.replace(path, before)
-        try:
-            os.replace(folder, path)
-        except OSError:
-            if before.exists():
-                os.replace(before, path)
-            raise
-    finally:
-        for leftover in (folder, before):
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _read(source: Iterable[Stretch], scratch: Path, files: dict[str, ArrayFile]) -> _Read:

@@ -12,7 +12,7 @@ from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.lucene_bm25.layout import VERSION
 from tsr_gym_envs.retrieval_qa.corpus import BM25, MANIFEST, open_corpus, write_index
 from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.retrieval_qa.whole_folder import cached
+from tsr_gym_envs.whole_folder import cached
 
 
 class BM25Retriever:

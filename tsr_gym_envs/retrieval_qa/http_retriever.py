@@ -71,7 +71,7 @@ class HttpRetriever:
         self._max_batch = max_batch if dialect == "batch" else 1
         self._max_reply_bytes = max_reply_bytes
         self._digest: str | None = None
-        self._client: tuple[int, Any] | None = None
+        self._clients: dict[int, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         again = partial(
@@ -172,9 +172,9 @@ class HttpRetriever:
         """Return this process's client; one that came through a fork shares its sockets with the parent."""
         import httpx
 
-        if self._client is None or self._client[0] != os.getpid():
-            self._client = os.getpid(), httpx.Client(timeout=self._timeout_s)
-        return self._client[1]
+        client = self._clients.get(os.getpid())
+        # Of two threads that open one at once, both take the first: one in use must not be dropped, and so closed.
+        return client or self._clients.setdefault(os.getpid(), httpx.Client(timeout=self._timeout_s))
 
 
 def read_reply(reply: bytes, num_queries: int, k: int) -> list[list[Passage]]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tsr_gym import ConfigError, InvalidCatalogue, InvalidCorpus
-from tsr_gym_envs.cache_home import cache_home
+from tsr_gym.cache_home import cache_home
 from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.lucene_bm25.layout import VERSION as INDEX_VERSION
-from tsr_gym_envs.webshop.importing import Progress, locked, write_store
+from tsr_gym_envs.webshop.importing import LOCK, Progress, write_store
 from tsr_gym_envs.webshop.original_files import OriginalFiles, find_files
 from tsr_gym_envs.webshop.store import FORMAT, INDEX, Catalogue, is_store, open_store
+from tsr_gym_envs.whole_folder import locked
 
 EMBEDDED_PRODUCTS = 1000
 
@@ -23,7 +24,7 @@ def open_catalogue(where: str | Path | None = None, *, num_products: int | None 
 
     Args:
         where: The folder of an imported catalogue, or a folder with the original's files, which are imported at first
-            use into the cache (`tsr_gym_envs.cache_home`). None stands for generated products.
+            use into the cache (`tsr_gym.cache_home`). None stands for generated products.
         num_products: Only the first so many items of the original's list, or so many generated products (1000 where it
             is None).
 
@@ -70,7 +71,7 @@ def import_catalogue(
         InvalidCatalogue: A file is missing or damaged.
     """
     sources, folder = find_files(files), Path(out).resolve()
-    with locked(folder):
+    with locked(folder / LOCK):
         write_store(sources, folder, num_products=num_products, with_nouns=with_nouns, progress=progress)
     return open_store(folder)
 
@@ -107,7 +108,7 @@ def _first_use(folder: Path, write: Callable[[], None]) -> Catalogue:
     found = _intact(folder)
     if found is not None:
         return found
-    with locked(folder):
+    with locked(folder / LOCK):
         if _intact(folder) is None:
             write()
     return open_store(folder)

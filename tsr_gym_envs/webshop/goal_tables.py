@@ -6,21 +6,20 @@ depends on a seed but prices and limits drawn like the original's (`drawn_prices
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym import InvalidCatalogue
-from tsr_gym_envs.cache_home import cache_home
-from tsr_gym_envs.webshop.importing import locked
+from tsr_gym.cache_home import cache_home
+from tsr_gym_envs.webshop.importing import LOCK
 from tsr_gym_envs.webshop.original_random import Dice, draw_order, generator_of
 from tsr_gym_envs.webshop.prices import draw_price, draw_tier
 from tsr_gym_envs.webshop.store import SPLIT_NAMES, Catalogue, read_array
+from tsr_gym_envs.whole_folder import in_place_of, locked, remove_leftovers
 
 Kind = Literal["instruction", "annotation"]
 Array = NDArray[Any]
@@ -156,13 +155,10 @@ def _kept(catalogue: Catalogue, name: str, build: Callable[[], dict[str, Array]]
         home = lock = cache_home() / "webshop" / f"goals-{catalogue.data.name}-{catalogue.digest}"
     if (home / name).is_dir():
         return home / name
-    with locked(lock):
+    with locked(lock / LOCK):
         if not (home / name).is_dir():
-            for leftover in home.glob("draft-*"):
-                shutil.rmtree(leftover, ignore_errors=True)
-            draft = home / f"draft-{uuid4().hex[:12]}"
-            draft.mkdir(parents=True)
-            for stem, values in build().items():
-                np.save(draft / f"{stem}.npy", values)
-            draft.rename(home / name)
+            remove_leftovers(home / name)
+            with in_place_of(home / name) as draft:
+                for stem, values in build().items():
+                    np.save(draft / f"{stem}.npy", values)
     return home / name

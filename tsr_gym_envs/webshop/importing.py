@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from hashlib import blake2b
 from itertools import tee
 from pathlib import Path
@@ -50,9 +50,8 @@ from tsr_gym_envs.webshop.store import (
 
 # Called with the name of a stage, how much of it is done and how much there is: bytes of a file, or products.
 Progress = Callable[[str, int, int], None]
-_LOCK = "import.lock"
+LOCK = "import.lock"
 _STAGED = "staged.sqlite"
-_WAIT_SECONDS = 24 * 3600
 _REPORT_EVERY = 1000
 _MAX_COMBINATIONS = 1_000_000
 _SCHEMA = """
@@ -68,24 +67,6 @@ CREATE UNIQUE INDEX by_asin ON product(asin);
 CREATE INDEX by_category ON product(category);
 CREATE INDEX by_query ON product(query);
 """
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from building in a folder; a process that dies gives its lock back."""
-    folder.mkdir(parents=True, exist_ok=True)
-    # SQLite's lock, because it works on every system and needs nobody to clean up.
-    with closing(_lock(folder / _LOCK)):
-        yield
-
-
-def _lock(path: Path) -> sqlite3.Connection:
-    try:
-        lock = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.Error as error:
-        raise TsrGymError(f"cannot lock {path}: {error}; choose a folder that can be written") from error
-    return lock
 
 
 def write_store(

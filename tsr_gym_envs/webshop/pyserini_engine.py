@@ -3,13 +3,13 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from uuid import uuid4
 
 from tsr_gym import InvalidCatalogue, RetrievalFailed
 from tsr_gym_envs.lucene_java import java, lucene_searcher
 from tsr_gym_envs.webshop.documents import document_of
-from tsr_gym_envs.webshop.importing import locked
+from tsr_gym_envs.webshop.importing import LOCK
 from tsr_gym_envs.webshop.store import Catalogue
+from tsr_gym_envs.whole_folder import in_place_of, locked, remove_leftovers
 
 LUCENE = "lucene"
 # Anserini's defaults, which the original keeps.
@@ -26,7 +26,7 @@ def open_pyserini(catalogue: Catalogue) -> Callable[[str, int], Sequence[tuple[s
     """
     folder = catalogue.data / LUCENE
     if not folder.is_dir():
-        with locked(catalogue.path):
+        with locked(catalogue.path / LOCK):
             if not folder.is_dir():
                 _build(catalogue, folder)
     searcher = lucene_searcher(folder, K1, B)
@@ -49,12 +49,12 @@ def _row_of(catalogue: Catalogue, asin: str) -> int:
 
 
 def _build(catalogue: Catalogue, folder: Path) -> None:
-    draft = folder.with_name(f"draft-{uuid4().hex[:12]}")
-    indexer = java().named("io.anserini.index.SimpleIndexer")(str(draft))
-    for row in range(len(catalogue)):
-        product = catalogue.product(row)
-        document = {"id": product.asin, "contents": document_of(product)}
-        if not indexer.addRawDocument(json.dumps(document)):
-            raise InvalidCatalogue(f"Lucene did not take product {product.asin}")
-    indexer.close()
-    draft.rename(folder)
+    remove_leftovers(folder)
+    with in_place_of(folder) as draft:
+        indexer = java().named("io.anserini.index.SimpleIndexer")(str(draft))
+        for row in range(len(catalogue)):
+            product = catalogue.product(row)
+            document = {"id": product.asin, "contents": document_of(product)}
+            if not indexer.addRawDocument(json.dumps(document)):
+                raise InvalidCatalogue(f"Lucene did not take product {product.asin}")
+        indexer.close()

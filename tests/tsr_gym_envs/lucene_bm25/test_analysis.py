@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nltk.stem.porter import PorterStemmer
 
 from tsr_gym_envs.lucene_bm25 import analyse
 from tsr_gym_envs.lucene_bm25.analysis import stem
@@ -46,9 +47,7 @@ SUFFIXES = SUFFIX_LIST.split()
 
 def porter():
     """Another implementation of what Porter's programs do."""
-    module = pytest.importorskip("nltk.stem.porter")
-    stemmer = module.PorterStemmer(mode=module.PorterStemmer.MARTIN_EXTENSIONS)
-    return stemmer.stem
+    return PorterStemmer(mode=PorterStemmer.MARTIN_EXTENSIONS).stem
 
 
 @given(

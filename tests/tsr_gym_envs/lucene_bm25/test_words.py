@@ -3,6 +3,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from uniseg import wordbreak
 
 from tsr_gym_envs.lucene_bm25 import words
 from tsr_gym_envs.lucene_bm25.words import MAX_UNITS, split_words
@@ -64,7 +65,6 @@ PLAIN = st.text(
 
 @given(PLAIN)
 def test_words_are_those_of_another_reading_of_the_standard(text):
-    wordbreak = pytest.importorskip("uniseg.wordbreak")
     segments = [part for part in wordbreak.words(text) if any(unicodedata.category(sign)[0] in "LN" for sign in part)]
     assert split_words(text) == segments
 

@@ -14,10 +14,10 @@ from tests.tsr_gym_envs.retrieval_qa.engines import scripted, served, served_slo
 from tsr_gym import ConfigError, RetrievalFailed, restore, snapshot
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.corpus import build_index
+from tsr_gym_envs.retrieval_qa.env import make
 from tsr_gym_envs.retrieval_qa.http_retriever import HttpRetriever
 from tsr_gym_envs.retrieval_qa.passage import Passage
-
-pytest.importorskip("httpx")
+from tsr_gym_envs.retrieval_qa.question import Question
 
 JSON = {"content-type": "application/json"}
 OSLO = {"document": {"id": "1", "contents": '"Oslo"\nA city.'}, "score": 2.5}
@@ -316,19 +316,17 @@ def test_a_server_that_is_killed_in_mid_request_is_an_error_and_its_successor_is
 
 
 def test_an_episode_goes_on_from_its_snapshot_when_the_server_is_back(index):
-    env_module = pytest.importorskip("tsr_gym_envs.retrieval_qa.env")
-    question_module = pytest.importorskip("tsr_gym_envs.retrieval_qa.question")
-    questions = [question_module.Question("q0", "own", "How deep is the sea?", ("deep",), ("sea",))]
+    questions = [Question("q0", "own", "How deep is the sea?", ("deep",), ("sea",))]
 
     def play(env, searches):
         return [env.step(f"<search>{search}</search>") for search in searches]
 
-    undisturbed = env_module.make(questions, retriever=BM25Retriever(index))
+    undisturbed = make(questions, retriever=BM25Retriever(index))
     undisturbed.reset(seed=1)
     wanted = play(undisturbed, ["blue", "deep sea"])
 
     with served_slowly(index) as (server, url):
-        env = env_module.make(questions, retriever=quick(url, max_retries=0, timeout_s=60))
+        env = make(questions, retriever=quick(url, max_retries=0, timeout_s=60))
         env.reset(seed=1)
         assert play(env, ["blue"]) == wanted[:1]
         before = snapshot(env)
@@ -341,7 +339,7 @@ def test_an_episode_goes_on_from_its_snapshot_when_the_server_is_back(index):
         assert snapshot(env).digest == before.digest
     with served(index) as (_, url):
         # A new process would do just this: the server may even be elsewhere.
-        env = env_module.make(questions, retriever=quick(url))
+        env = make(questions, retriever=quick(url))
         env.reset(seed=2)
         restore(env, before)
         assert play(env, ["deep sea"]) == wanted[1:]

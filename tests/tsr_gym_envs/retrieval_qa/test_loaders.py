@@ -7,7 +7,9 @@ import json
 import re
 from collections import Counter
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tsr_gym import ConfigError, InvalidCorpus
 from tsr_gym_envs.retrieval_qa.loaders import FORMATS, load_questions, passages_of
@@ -174,8 +176,6 @@ def test_evidences_become_steps_that_refer_to_what_an_earlier_one_found(tmp_path
 
 
 def test_search_r1_rows_of_parquet(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     published = {**SEARCH_R1_ROW, "id": "train_3", "question": "who wrote it", "golden_answers": ["Ann Lee", "A. Lee"]}
     for row, name, text in ((SEARCH_R1_ROW, "train_3", "who wrote it?"), (published, "train_3", "who wrote it")):
         path = tmp_path / "train.parquet"
@@ -396,7 +396,6 @@ def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path):
     with pytest.raises(InvalidCorpus, match="file:2: wanted UTF-8"):
         load_questions(tmp_path / "file")
     (tmp_path / "file").write_bytes(b"PAR1 but nothing else")
-    pytest.importorskip("pyarrow")
     with pytest.raises(InvalidCorpus, match="wanted a parquet file"):
         load_questions(tmp_path / "file")
 

@@ -134,11 +134,6 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def client():
-    pytest.importorskip("opensearchpy", reason="wanted opensearch-py: pip install 'tsr-gym[opensearch]'")
-
-
-@pytest.fixture
 def corpus(tmp_path):
     return open_corpus(write_rows(tmp_path / "corpus.jsonl"))
 
@@ -160,7 +155,6 @@ def test_without_the_client_the_extra_is_named(monkeypatch):
         OpenSearchRetriever(Address("http://127.0.0.1:1", "wiki"))
 
 
-@pytest.mark.usefixtures("client")
 @pytest.mark.parametrize(
     "version",
     [
@@ -181,7 +175,6 @@ def test_scores_are_lucenes_whatever_the_version_multiplies_them_by(corpus, vers
         assert [p.score for p in mine] == pytest.approx([p.score for p in theirs], abs=6e-5)
 
 
-@pytest.mark.usefixtures("client")
 def test_queries_are_sent_in_parts_and_come_back_in_order(corpus):
     with cluster(corpus) as (_, where):
         whole, parts = OpenSearchRetriever(where), OpenSearchRetriever(where, max_batch=2)
@@ -191,7 +184,6 @@ def test_queries_are_sent_in_parts_and_come_back_in_order(corpus):
             whole.retrieve(["blue"], 10_001)
 
 
-@pytest.mark.usefixtures("client")
 def test_the_index_is_created_as_anserini_analyses_and_scores(corpus):
     with cluster(corpus) as (stand_in, _):
         index = stand_in.indices["wiki"]
@@ -211,7 +203,6 @@ def test_the_index_is_created_as_anserini_analyses_and_scores(corpus):
     assert [index["documents"][str(number)] for number in range(4)] == [dict(row) for row in ROWS]
 
 
-@pytest.mark.usefixtures("client")
 def test_an_index_that_was_left_incomplete_is_refused_and_filled_anew(corpus):
     failing = {"bulk": True}
 
@@ -233,7 +224,6 @@ def test_an_index_that_was_left_incomplete_is_refused_and_filled_anew(corpus):
             index_corpus(corpus, where)
 
 
-@pytest.mark.usefixtures("client")
 def test_an_index_of_somebody_else_is_neither_used_nor_deleted(corpus):
     with cluster() as (stand_in, where):
         stand_in.indices["wiki"] = {"settings": {}, "mappings": {"properties": {}}, "documents": {"1": {}}}
@@ -244,7 +234,6 @@ def test_an_index_of_somebody_else_is_neither_used_nor_deleted(corpus):
         assert stand_in.indices["wiki"]["documents"] == {"1": {}}
 
 
-@pytest.mark.usefixtures("client")
 def test_an_index_that_lost_passages_on_the_way_is_an_error(corpus):
     def trouble(method, path):
         return (200, {"count": 3, "_shards": {"failed": 0}}) if path.endswith("_count") else None
@@ -253,7 +242,6 @@ def test_an_index_that_lost_passages_on_the_way_is_an_error(corpus):
         index_corpus(corpus, where)
 
 
-@pytest.mark.usefixtures("client")
 def test_an_index_of_another_generation_is_refused(corpus):
     with cluster(corpus, number="2.19.1") as (stand_in, where):
         stand_in.version["number"] = "3.1.0"
@@ -288,7 +276,6 @@ BAD = {
 }
 
 
-@pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("told", [(200, {"responses": [GOOD]}), *BAD.values()], ids=["good", *BAD])
 def test_an_answer_that_is_not_whole_is_an_error(corpus, told):
     with cluster(corpus) as (stand_in, where):
@@ -301,13 +288,11 @@ def test_an_answer_that_is_not_whole_is_an_error(corpus, told):
                 retriever.retrieve(["sky"], 3)
 
 
-@pytest.mark.usefixtures("client")
 def test_nobody_there_is_an_error():
     with pytest.raises(RetrievalFailed, match="ConnectionError"):
         OpenSearchRetriever(Address("http://127.0.0.1:1", "wiki", max_retries=0))
 
 
-@pytest.mark.usefixtures("client")
 def test_a_copy_has_the_same_digest_and_another_corpus_another(corpus, tmp_path):
     with cluster(corpus) as (_, where), cluster(open_corpus(write_rows(tmp_path / "b.jsonl", ROWS[:2]))) as (_, other):
         retriever = OpenSearchRetriever(where)

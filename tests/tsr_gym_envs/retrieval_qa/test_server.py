@@ -5,6 +5,7 @@ import re
 import signal
 from threading import Barrier, Thread
 
+import httpx
 import pytest
 
 from tests.tsr_gym_envs.retrieval_qa.engines import ROWS, served, write_rows
@@ -12,13 +13,8 @@ from tsr_gym import RetrievalFailed
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.corpus import build_index
 from tsr_gym_envs.retrieval_qa.http_retriever import HttpRetriever
-
-httpx = pytest.importorskip("httpx")
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-
-from tsr_gym_envs.retrieval_qa.server import BUCKETS_S, Limits, Metrics, retrieval_app  # noqa: E402
-from tsr_gym_envs.serving import serving  # noqa: E402
+from tsr_gym_envs.retrieval_qa.server import BUCKETS_S, Limits, Metrics, retrieval_app
+from tsr_gym_envs.serving import serving
 
 CONTENTS = {row["id"]: row["contents"] for row in ROWS}
 LIMITS = Limits(default_k=2, max_k=5, max_queries=4, max_passages=10, max_body=2000)

@@ -70,9 +70,9 @@ def test_a_build_that_is_killed_leaves_nothing_that_is_taken_for_whole(store):
         f"goal_tables.goal_table(open_store({str(store.path)!r}), 'instruction')"
     )
     assert run_python(code, check=False).returncode == -9
-    assert len(list(store.data.glob("draft-*"))) == 1
+    assert len(list(store.data.glob(".*.partial"))) == 1
     assert len(make_goals(store, FIXED)) == 78
-    assert list(store.data.glob("draft-*")) == []
+    assert list(store.data.glob(".*.partial")) == []
 
 
 def test_processes_that_build_at_once_get_the_same_goals(store):

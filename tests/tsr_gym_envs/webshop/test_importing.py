@@ -4,19 +4,15 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conftest import ROOT
 from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, ENTRY, item, write_files
 from tsr_gym import InvalidCatalogue, TsrGymError
 from tsr_gym_envs.split import in_split
 from tsr_gym_envs.webshop.catalogue import import_catalogue
-from tsr_gym_envs.webshop.importing import locked
 from tsr_gym_envs.webshop.store import SPLIT_NAMES, open_store, write_meta
 
 
@@ -157,25 +153,6 @@ def test_imports_into_one_folder_wait_for_each_other(tmp_path):
         list(pool.map(lambda folder: import_catalogue(folder, out), files))
     assert titles(out)[0] in {f"Shirt {n}" for n in range(4)}
     assert len(data_folders(out)) == 1
-
-
-def test_a_lock_ends_with_its_process(tmp_path):
-    code = (
-        "import sys; from pathlib import Path; from tsr_gym_envs.webshop.importing import locked\n"
-        f"with locked(Path({str(tmp_path)!r})): print('mine', flush=True); sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert holder.stdout.readline() == "mine\n"
-    probe = sqlite3.connect(tmp_path / "import.lock", timeout=0, isolation_level=None)
-    with pytest.raises(sqlite3.OperationalError, match="locked"):
-        probe.execute("BEGIN EXCLUSIVE")
-    probe.close()
-    holder.kill()
-    holder.communicate()
-    with locked(tmp_path):
-        pass
 
 
 def test_nouns_of_titles_are_stored_where_a_model_is_installed(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import http.client
 import re
 import socket
 
+import httpx
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
@@ -11,17 +12,12 @@ from bs4 import BeautifulSoup
 from tests.tsr_gym_envs.webshop.hostile_shop import BOLD, EVIL, NUM_SHIRTS, goal_of, hostile_catalogue, hostile_env
 from tests.tsr_gym_envs.webshop.shops import odd_files
 from tsr_gym.tree import Tree
+from tsr_gym_envs.serving import serving
 from tsr_gym_envs.webshop.catalogue import import_catalogue
 from tsr_gym_envs.webshop.html import text_of
+from tsr_gym_envs.webshop.site import HEADERS, MAX_BODY, MAX_QUERY, shop_site
 from tsr_gym_envs.webshop.trips import Trips
 from tsr_gym_envs.webshop.visitors import Visitors
-
-httpx = pytest.importorskip("httpx", reason="needs the extra serve")
-pytest.importorskip("starlette", reason="needs the extra serve")
-pytest.importorskip("uvicorn", reason="needs the extra serve")
-
-from tsr_gym_envs.serving import serving  # noqa: E402
-from tsr_gym_envs.webshop.site import HEADERS, MAX_BODY, MAX_QUERY, shop_site  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from tsr_gym.cache_home import cache_home
 from tsr_gym.seeds import derive_seed
-from tsr_gym_envs.cache_home import cache_home
 from tsr_gym_envs.retrieval_qa.passage import Passage
 from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.retrieval_qa.whole_folder import write_whole
 from tsr_gym_envs.retrieval_qa.world.facts import Knowledge
 from tsr_gym_envs.retrieval_qa.world.forms import Form
 from tsr_gym_envs.retrieval_qa.world.inquiry import inquire
@@ -26,6 +24,7 @@ from tsr_gym_envs.retrieval_qa.world.overviews import overviews
 from tsr_gym_envs.retrieval_qa.world.populate import populate
 from tsr_gym_envs.retrieval_qa.world.sentences import passage, title
 from tsr_gym_envs.retrieval_qa.world.settings import WorldSettings
+from tsr_gym_envs.whole_folder import first_use, write_whole
 
 CORPUS, QUESTIONS = "corpus.jsonl", "questions.jsonl"
 # Counts up when the same settings give another world.
@@ -101,21 +100,9 @@ def default_world(settings: WorldSettings | None = None) -> Path:
         settings: Which world; the default settings' if None.
     """
     settings = settings or WorldSettings()
-    parent = cache_home() / "retrieval" / "worlds"
     key = blake2b(json.dumps([VERSION, asdict(settings)]).encode(), digest_size=8).hexdigest()
-    folder = parent / f"seed-{settings.seed}-{key}"
-    if folder.exists():
-        return folder
-    parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=parent, prefix=".") as beside:
-        complete = write_world(generate_world(settings), Path(beside) / "world")
-        try:
-            complete.rename(folder)
-        except OSError:
-            # Another process was faster, with the same bytes.
-            if not folder.exists():
-                raise
-    return folder
+    folder = cache_home() / "retrieval" / "worlds" / f"seed-{settings.seed}-{key}"
+    return first_use(folder, QUESTIONS, lambda partial: _fill(generate_world(settings), partial))
 
 
 def _fill(world: World, folder: Path) -> None:

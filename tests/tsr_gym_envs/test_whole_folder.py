@@ -1,6 +1,7 @@
 """Folders that are absent or complete, whatever happens while they are written."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tsr_gym import ConfigError
-from tsr_gym_envs.retrieval_qa.whole_folder import cached, write_whole
+from tsr_gym_envs.whole_folder import cached, locked, write_whole
 
 MARKER = "marker"
 
@@ -62,7 +63,7 @@ def test_a_folder_of_another_kind_is_never_replaced(tmp_path):
 WRITE_SLOWLY = """
 import time
 from pathlib import Path
-from tsr_gym_envs.retrieval_qa.whole_folder import write_whole
+from tsr_gym_envs.whole_folder import write_whole
 
 def write(folder):
     (folder / "text").write_text("killed")
@@ -82,7 +83,7 @@ def test_a_run_that_was_killed_leaves_the_old_folder_and_can_be_run_again(tmp_pa
         assert run.stdout.readline() == "writing\n"
         run.kill()
     assert (out / "text").read_text() == "before"
-    assert names_in(tmp_path) == [".out.partial", "out"]
+    assert [name.rpartition(".")[2] for name in names_in(tmp_path)] == ["partial", "out"]
     write_whole(out, MARKER, filled_with("after"))
     assert (out / "text").read_text() == "after"
     assert names_in(tmp_path) == ["out"]
@@ -91,7 +92,7 @@ def test_a_run_that_was_killed_leaves_the_old_folder_and_can_be_run_again(tmp_pa
 def test_a_run_that_was_killed_between_its_two_renames_loses_nothing(tmp_path):
     out = tmp_path / "out"
     write_whole(out, MARKER, filled_with("before"))
-    os.replace(out, tmp_path / ".out.before")
+    os.replace(out, tmp_path / ".out.0.before")
     with pytest.raises(OSError, match="disk full"):
         write_whole(out, MARKER, broken)
     assert (out / "text").read_text() == "before"
@@ -118,7 +119,7 @@ def test_what_is_made_of_a_file_is_made_once_until_the_file_changes(tmp_path, mo
 COUNT = """
 import sys, time
 from pathlib import Path
-from tsr_gym_envs.retrieval_qa.whole_folder import cached
+from tsr_gym_envs.whole_folder import cached
 
 def write(folder):
     with open({log!r}, "a") as log:
@@ -142,3 +143,22 @@ def test_of_several_processes_one_writes_and_the_others_wait(tmp_path, monkeypat
     assert len(set(shown)) == 1
     assert shown[0].startswith(str(tmp_path))
     assert log.read_text() == "made "
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from tsr_gym_envs.whole_folder import locked\n"
+        f"with locked(Path({str(tmp_path / 'a.lock')!r})): print('mine', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "mine\n"
+    probe = sqlite3.connect(tmp_path / "a.lock", timeout=0, isolation_level=None)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        probe.execute("BEGIN EXCLUSIVE")
+    probe.close()
+    holder.kill()
+    holder.communicate()
+    with locked(tmp_path / "a.lock"):
+        pass

@@ -1,0 +1,134 @@
+"""Folders that are either absent or complete: built beside their place by one process, then moved into it."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from uuid import uuid4
+
+from tsr_gym.cache_home import cache_home
+from tsr_gym.errors import ConfigError, TsrGymError
+
+_WAIT_SECONDS = 24 * 3600
+Write = Callable[[Path], None]
+
+
+@contextmanager
+def locked(lock: Path) -> Iterator[None]:
+    """Keep other processes out while a file is locked; a process that dies gives its lock back.
+
+    Raises:
+        TsrGymError: The file cannot be made or locked.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    # SQLite's lock, because it works on every system and needs nobody to clean up.
+    with closing(_lock(lock)):
+        yield
+
+
+def _lock(path: Path) -> sqlite3.Connection:
+    try:
+        lock = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+        # Nothing is written, so there is nothing for a journal to save, which a killed process would leave behind.
+        lock.execute("PRAGMA journal_mode=MEMORY")
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        raise TsrGymError(f"cannot lock {path}: {error}; choose a folder that can be written") from error
+    return lock
+
+
+@contextmanager
+def in_place_of(out: Path) -> Iterator[Path]:
+    """Give an empty folder beside `out`, which takes its place when all went well and is removed when not."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    mark = uuid4().hex
+    partial, before = out.with_name(f".{out.name}.{mark}.partial"), out.with_name(f".{out.name}.{mark}.before")
+    partial.mkdir()
+    try:
+        yield partial
+        if out.exists():
+            os.replace(out, before)
+        try:
+            os.replace(partial, out)
+        except OSError:
+            if before.exists():
+                os.replace(before, out)
+            raise
+    finally:
+        for leftover in (partial, before):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def remove_leftovers(out: Path) -> None:
+    """Remove what interrupted runs left beside a folder whose place this process has locked."""
+    for before in out.parent.glob(f".{out.name}.*.before"):
+        if not out.exists():
+            # That run ended between its two renames.
+            os.replace(before, out)
+    for kind in ("partial", "before"):
+        for leftover in out.parent.glob(f".{out.name}.*.{kind}"):
+            shutil.rmtree(leftover)
+
+
+def write_whole(out: Path, marker: str, write: Write) -> None:
+    """Write a folder; what stood there before stays until the new one is complete.
+
+    A run that was interrupted leaves only hidden files beside `out`; running it again starts anew and removes them.
+
+    Args:
+        out: The folder.
+        marker: File by which a complete folder of this kind is known; a folder without it is never replaced.
+        write: Fills the empty folder that it is given.
+
+    Raises:
+        ConfigError: Something else stands at `out`.
+    """
+    with locked(_lock_of(out)):
+        _write(out, marker, write)
+
+
+def first_use(folder: Path, marker: str, write: Write) -> Path:
+    """Return a folder of the cache; where there is none, one process writes it and others wait.
+
+    Args:
+        folder: The folder.
+        marker: File by which a complete folder is known.
+        write: Fills the empty folder that it is given.
+    """
+    if not (folder / marker).exists():
+        with locked(_lock_of(folder)):
+            if not (folder / marker).exists():
+                _write(folder, marker, write)
+    return folder
+
+
+def cached(source: Path, kind: str, marker: str, write: Write) -> Path:
+    """Return the folder that belongs to a file as it is now, written at first use.
+
+    The key is the file's path, size and time of change.
+
+    Args:
+        source: The file.
+        kind: What is made of it; a folder below ``cache_home()/retrieval``.
+        marker: File by which a complete folder is known.
+        write: Fills the empty folder that it is given.
+    """
+    path, stat = source.resolve(), source.stat()
+    key = blake2b(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}".encode(), digest_size=8).hexdigest()
+    return first_use(cache_home() / "retrieval" / kind / f"{path.stem}-{key}", marker, write)
+
+
+def _lock_of(out: Path) -> Path:
+    return out.with_name(f".{out.name}.lock")
+
+
+def _write(out: Path, marker: str, write: Write) -> None:
+    """Write a folder whose place this process has locked."""
+    remove_leftovers(out)
+    if out.exists() and not (out / marker).exists():
+        raise ConfigError(f"{out}: wanted a new folder, or one with {marker} to replace; choose another place")
+    with in_place_of(out) as partial:
+        write(partial)
