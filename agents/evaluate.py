@@ -12,7 +12,7 @@ from tsr_gym.agents.trajectory import Trajectory, harvest_all, success_rate, tra
 from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import Noise
 from tsr_gym.tree import Policy, Strategy
-from tsr_gym.wrappers.tree_search import play_out
+from tsr_gym.wrappers.grow import play_out
 
 
 @dataclass(frozen=True, slots=True)

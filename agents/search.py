@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from tsr_gym.budget import Budget
 from tsr_gym.stack import Noise
-from tsr_gym.tree import Policy, Strategy, Tree
-from tsr_gym.wrappers.tree_search import TreeSearchWrapper, grow
+from tsr_gym.tree import Policy, Rater, Strategy, Tree
+from tsr_gym.wrappers.grow import grow
+from tsr_gym.wrappers.tree_search import TreeSearchWrapper
 
 
 def search(
@@ -14,6 +16,9 @@ def search(
     *,
     seeds: Sequence[int],
     noise: Noise = "fresh",
+    rater: Rater | None = None,
+    limit: Budget | None = None,
+    workers: int | None = None,
 ) -> list[Tree]:
     """Grow one tree per environment, from where each stands.
 
@@ -26,6 +31,10 @@ def search(
         strategy: Makes the wishes of one search, such as ``partial(beam, width=2, branching=4)``.
         seeds: One per environment.
         noise: The dice of imagined turns; with ``"same"`` the search is clairvoyant, and the trees say so.
+        rater: Scores what grew in place of the environments' own scores.
+        limit: Where each search ends at the latest; only counts that are not 0 bind.
+        workers: None grows all trees in lock-step. Otherwise as many calls of the policy run at a time, from threads of
+            their own, and no search waits for the slowest; the trees are the same.
 
     Returns:
         The trees, in the environments' order.
@@ -41,5 +50,5 @@ def search(
         if not env.started:
             env.reset(seed=seed)
         env.begin(seed, noise=noise)
-    grow(envs, policy, strategy, noise=noise)
+    grow(envs, policy, strategy, noise=noise, rater=rater, limit=limit, workers=workers)
     return [env.tree for env in envs]

@@ -30,7 +30,7 @@ from tsr_gym.spaces import FreeText
 from tsr_gym.stack import Noise, SnapshotWrapper, clone, restore, snapshot
 from tsr_gym.state_env import Episode, Limits, StateEnv, Step
 from tsr_gym.text_env import TextEnv
-from tsr_gym.tree import Candidate, Expand, Node, Policy, Strategy, Tree
+from tsr_gym.tree import Candidate, Expand, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.version import __version__
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "Noise",
     "Policy",
     "PromptTooLong",
+    "Rater",
     "RetrievalFailed",
     "Snapshot",
     "SnapshotError",

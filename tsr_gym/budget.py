@@ -1,12 +1,14 @@
 """Budget: what a search has spent, or may spend."""
 
 from dataclasses import dataclass, field, fields
-from operator import add, attrgetter
+from operator import add, attrgetter, sub
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Counts of the work that a search does; add them with ``+``.
+    """Counts of the work that a search does; add them with ``+``, compare two moments with ``-``.
+
+    As a limit (`reached`) only those that are not 0 bind.
 
     Attributes:
         model_calls: Rounds in which a policy was asked.
@@ -30,6 +32,17 @@ class Budget:
     restores: int = 0
     seconds: float = field(default=0.0, compare=False)
     env_seconds: float = field(default=0.0, compare=False)
+
+    def __sub__(self, other: "Budget") -> "Budget":
+        return Budget(**dict(zip(_NAMES, map(sub, _counts(self), _counts(other)), strict=True)))
+
+    def reached(self, limit: "Budget") -> bool:
+        """Return whether one of the counts that a limit bounds is used up.
+
+        >>> Budget(env_steps=5, model_calls=9).reached(Budget(env_steps=5))
+        True
+        """
+        return any(0 < most <= spent for spent, most in zip(_counts(self), _counts(limit), strict=True))
 
     def __add__(self, other: "Budget") -> "Budget":
         return Budget(**dict(zip(_NAMES, map(add, _counts(self), _counts(other)), strict=True)))

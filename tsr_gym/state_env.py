@@ -178,15 +178,39 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         return not self._stream.untouched
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ObsT, dict[str, Any]]:
-        """Start an episode."""
+        """Start an episode.
+
+        Args:
+            seed: Seed of the episode; None goes on drawing from the stream of the episodes before.
+            options: What `initial` takes. ``"snapshot"`` starts in the middle of an episode instead, in the state and
+                with the counters of a snapshot of this environment, wrappers or not, and with dice of its own.
+
+        Raises:
+            SnapshotError: The snapshot belongs to something else, or its episode has ended; nothing was changed.
+        """
+        given = dict(options or {})
+        start = None if (snap := given.pop("snapshot", None)) is None else self._start_of(snap)
         if seed is not None or not self._stream.seeded:
             # What Env.reset does, but the generator stays our own until somebody asks for `np_random`.
             generator, self._np_random_seed = seeding.np_random(seed)
             self._stream = RandomStream(generator)
-        state = self.initial(self._stream.draw(), dict(options or {}))
-        self._episode = Episode(state)
-        info = {"turns_left": self.limits.max_turns, "actions_left": self.limits.max_actions, **self._facts(state)}
+        self._episode = start or Episode(self.initial(self._stream.draw(), given))
+        state, turns, actions, *_ = self._episode
+        limits = self.limits
+        info = {
+            "turns_left": None if limits.max_turns is None else limits.max_turns - turns,
+            "actions_left": None if limits.max_actions is None else limits.max_actions - actions,
+            **self._facts(state),
+        }
         return self.observe(state), info
+
+    def _start_of(self, snap: Snapshot) -> Episode:
+        layer = snap.layers[-1]
+        self._check(layer)
+        episode: Episode = layer.state.episode
+        if episode.terminated or episode.truncated:
+            raise SnapshotError("wanted a snapshot in which the episode goes on, got one after its end")
+        return episode
 
     def step(self, action: ActT) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
         """Take one turn.

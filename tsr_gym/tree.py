@@ -1,43 +1,38 @@
 """Tree: what a search has grown, as plain data that strategies read and files hold.
 
-Nodes are only ever added; a node never changes. A tree seen from another root (`at`) shares its nodes.
+Nodes are only ever added, and never change but for the score that a rater gives them. A tree seen from another root
+(`at`) shares its nodes.
 """
 
-import base64
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from tsr_gym.budget import Budget
 from tsr_gym.errors import InvalidTree, SnapshotError
+from tsr_gym.node import Candidate, Node, node_from_json, node_to_json, plain
 from tsr_gym.seeds import derive_seed
-from tsr_gym.snapshots import Snapshot
+
+__all__ = [
+    "Candidate",
+    "Expand",
+    "Node",
+    "Policy",
+    "Quantity",
+    "Rater",
+    "Strategy",
+    "Tree",
+    "Wishes",
+    "write_atomically",
+]
 
 FORMAT = "tsr-gym tree"
 VERSION = 1
 Quantity = Literal["reward", "score"]
-
-
-class Candidate(NamedTuple):
-    """One thing that a policy would say at a node.
-
-    Attributes:
-        text: What the environment receives.
-        prompt_ids: Token ids that the model saw, () for a policy without tokens.
-        token_ids: Token ids that it said, exactly as sampled.
-        logprobs: Log-probability of each of `token_ids` under the distribution it was sampled from.
-    """
-
-    text: str
-    prompt_ids: tuple[int, ...] = ()
-    token_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
 
 
 class Expand(NamedTuple):
@@ -47,47 +42,19 @@ class Expand(NamedTuple):
     samples: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One state of the world in a tree and the turn that led to it.
-
-    Attributes:
-        parent: Index of the node it grew from, None for the first.
-        depth: Turns since the first node.
-        candidate: What was said at the parent; empty text at the first node.
-        observation: What the environment answered.
-        reward: Reward of the turn.
-        score: Guide of the search for the turn, as a scorer wrapper gave it; the reward without one.
-        terminated: The task ended here.
-        truncated: A limit ended the episode here.
-        info: The environment's info for the turn.
-        snapshot: The stack below the tree in this state; None in a tree that was saved without snapshots.
-    """
-
-    parent: int | None
-    depth: int
-    candidate: Candidate
-    observation: Any
-    reward: float
-    score: float
-    terminated: bool
-    truncated: bool
-    info: Mapping[str, Any]
-    snapshot: Snapshot | None
-
-    @property
-    def done(self) -> bool:
-        """Whether the episode has ended at this node."""
-        return self.terminated or self.truncated
-
-
 @dataclass(slots=True)
 class _Store:
     """What the views of one tree share."""
 
     nodes: list[Node] = field(default_factory=list)
     children: list[list[int]] = field(default_factory=list)
+    # Address of every node and the sums of rewards and scores on the way to it, so that none is worked out again.
+    branches: list[tuple[int, ...]] = field(default_factory=list)
+    sums: dict[Quantity, list[float]] = field(default_factory=lambda: {"reward": [], "score": []})
+    states: dict[bytes, list[int]] = field(default_factory=dict)
+    num_transpositions: int = 0
     played: list[int] = field(default_factory=list)
+    chosen: tuple[int, ...] = ()
     spent: Budget = field(default_factory=Budget)
 
 
@@ -135,6 +102,26 @@ class Tree:
         return self._store.played
 
     @property
+    def chosen(self) -> Sequence[int]:
+        """The ends of the paths that the last search chose, best first; empty where it chose nothing."""
+        return self._store.chosen
+
+    def choose(self, indices: Sequence[int]) -> None:
+        """Record what a search chose.
+
+        Raises:
+            IndexError: There is no such node.
+        """
+        for index in indices:
+            self.node(index)
+        self._store.chosen = tuple(indices)
+
+    @property
+    def num_transpositions(self) -> int:
+        """How many nodes stand in a state, turns left aside, in which an earlier one stands."""
+        return self._store.num_transpositions
+
+    @property
     def spent(self) -> Budget:
         """What has been spent on the whole tree."""
         return self._store.spent
@@ -149,16 +136,42 @@ class Tree:
         Raises:
             ValueError: The parent is not in the tree.
         """
-        index = len(self._store.nodes)
-        if (node.parent is None) != (index == 0) or (node.parent is not None and not 0 <= node.parent < index):
-            raise ValueError(f"wanted a parent among the {index} nodes of the tree, got {node.parent}")
-        if node.parent is not None:
-            self._store.children[node.parent].append(index)
-        self._store.nodes.append(node)
-        self._store.children.append([])
+        store, parent = self._store, node.parent
+        index = len(store.nodes)
+        if (parent is None) != (index == 0) or (parent is not None and not 0 <= parent < index):
+            raise ValueError(f"wanted a parent among the {index} nodes of the tree, got {parent}")
+        rewards, scores = store.sums["reward"], store.sums["score"]
+        if parent is None:
+            store.branches.append(())
+            rewards.append(0.0)
+            scores.append(0.0)
+        else:
+            siblings = store.children[parent]
+            store.branches.append((*store.branches[parent], len(siblings)))
+            rewards.append(rewards[parent] + node.reward)
+            scores.append(scores[parent] + node.score)
+            siblings.append(index)
+        store.nodes.append(node)
+        store.children.append([])
+        if node.state_key is not None:
+            twins = store.states.setdefault(node.state_key, [])
+            store.num_transpositions += bool(twins)
+            twins.append(index)
         if played:
-            self._store.played.append(index)
+            store.played.append(index)
         return index
+
+    def rate(self, index: int, score: float) -> None:
+        """Give a node the score that a rater found for it.
+
+        Raises:
+            ValueError: The node has children already, whose paths were judged by its old score.
+        """
+        store, node = self._store, self.node(index)
+        if store.children[index] or node.parent is None:
+            raise ValueError(f"node {index} is the first or has grown on: wanted a leaf to rate")
+        store.nodes[index] = replace(node, score=float(score))
+        store.sums["score"][index] = store.sums["score"][node.parent] + float(score)
 
     def at(self, root: int) -> "Tree":
         """Return the same tree as seen by a search that begins at another node.
@@ -193,13 +206,28 @@ class Tree:
 
     def branch(self, index: int) -> tuple[int, ...]:
         """Return the child numbers that lead from the first node to a node: its address, whatever its index."""
-        numbers = []
-        node = self.nodes[index]
-        while node.parent is not None:
-            numbers.append(self._store.children[node.parent].index(index))
-            index = node.parent
-            node = self.nodes[index]
-        return tuple(numbers[::-1])
+        return self._store.branches[index]
+
+    def key(self, index: int, *, turns: bool) -> Hashable | None:
+        """Return the identity of a node's state, for merging; None where nobody knows it.
+
+        Args:
+            index: The node.
+            turns: Whether what the limits still allow is part of it: the same position with fewer turns left is then
+                another state.
+        """
+        node = self._store.nodes[index]
+        if not turns or node.state_key is None:
+            return node.state_key
+        return node.state_key, node.info.get("turns_left", -node.depth), node.info.get("actions_left")
+
+    def twins(self, index: int, *, turns: bool) -> list[int]:
+        """Return all nodes in the same state as a node, itself included, in the order in which they were added."""
+        node = self._store.nodes[index]
+        if node.state_key is None:
+            return [index]
+        equal, wanted = self._store.states[node.state_key], self.key(index, turns=turns)
+        return [twin for twin in equal if self.key(twin, turns=turns) == wanted]
 
     def below(self, index: int | None = None) -> Iterator[int]:
         """Yield a node and everything under it, parents before children, siblings in order."""
@@ -218,9 +246,18 @@ class Tree:
         return [index for index in self.leaves() if not self.nodes[index].done]
 
     def total(self, index: int, quantity: Quantity) -> float:
-        """Return the sum of rewards, or of scores, of the turns from the root to a node."""
-        get, nodes = attrgetter(quantity), self._store.nodes
-        return float(sum([get(nodes[step]) for step in self.path(index)[1:]]))
+        """Return the sum of rewards, or of scores, of the turns from the root to a node.
+
+        Raises:
+            ValueError: The node does not lie below the root.
+        """
+        store, root = self._store, self.root
+        if root:
+            above = store.branches[root]
+            if store.branches[index][: len(above)] != above:
+                raise ValueError(f"node {index} does not lie below the root {root}")
+        sums = store.sums[quantity]
+        return sums[index] - sums[root]
 
     def merit(self, index: int) -> float:
         """Return how good the path to a node looks to its scorer.
@@ -252,8 +289,8 @@ class Tree:
             path: The file.
             snapshots: Whether to write the snapshots, which a tree needs to be grown further.
         """
-        lines = [json.dumps(self._header(), default=_plain)]
-        lines += [json.dumps(_node_to_json(node, snapshots), default=_plain) for node in self.nodes]
+        lines = [json.dumps(self._header(), default=plain)]
+        lines += [json.dumps(node_to_json(node, snapshots), default=plain) for node in self.nodes]
         write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
 
     def _header(self) -> dict[str, Any]:
@@ -266,6 +303,7 @@ class Tree:
             "score_of": self.score_of,
             "about": self.about,
             "played": store.played,
+            "chosen": list(store.chosen),
             "spent": spent,
             "nodes": len(store.nodes),
         }
@@ -288,14 +326,15 @@ class Tree:
                 raise InvalidTree(f"{path}: wanted a {FORMAT!r} of version {VERSION}, got {found}")
             tree = cls(seed=header["seed"], score_of=header["score_of"], about=header["about"])
             for line in lines[1:]:
-                tree.add(_node_from_json(json.loads(line)))
+                tree.add(node_from_json(json.loads(line)))
             if len(tree.nodes) != header["nodes"]:
                 raise InvalidTree(
                     f"{path}: wanted {header['nodes']} nodes, got {len(tree.nodes)}: the file is cut short"
                 )
             tree._store.played.extend(header["played"])
+            tree.choose(header.get("chosen", ()))
             tree.charge(Budget(**header["spent"]))
-        except (ValueError, KeyError, TypeError, AttributeError, SnapshotError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, SnapshotError) as error:
             if isinstance(error, InvalidTree):
                 raise
             line_number = 1 if tree is None else len(tree.nodes) + 2
@@ -305,8 +344,12 @@ class Tree:
 
 _BUDGET_FIELDS = {name: attrgetter(name) for name in Budget.__dataclass_fields__}
 
-Strategy = Callable[[Tree], Iterator[list[Expand]]]
+# What a strategy yields are its wishes; what it returns, where it does, are the ends of the paths that it chose.
+Wishes = Generator[list[Expand], None, Sequence[int] | None]
+Strategy = Callable[[Tree], Wishes | Iterator[list[Expand]]]
 Policy = Callable[[Sequence[tuple[Tree, Expand]]], list[list[Candidate]]]
+# Scores of the nodes that grew in a round, in their order.
+Rater = Callable[[Sequence[tuple[Tree, int]]], list[float]]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -317,47 +360,3 @@ def write_atomically(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)
-
-
-def _plain(value: Any) -> Any:
-    """Return JSON's form of what numpy made."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    raise TypeError(f"a {type(value).__name__} in a node's observation or info has no JSON form")
-
-
-def _tupled(value: Any) -> Any:
-    """Return a value with the tuples that JSON wrote as lists."""
-    return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
-
-
-def _node_to_json(node: Node, snapshots: bool) -> dict[str, Any]:
-    snap = base64.b64encode(node.snapshot.to_bytes()).decode() if snapshots and node.snapshot is not None else None
-    return {
-        "parent": node.parent,
-        "candidate": list(node.candidate),
-        "observation": node.observation,
-        "reward": node.reward,
-        "score": node.score,
-        "terminated": node.terminated,
-        "truncated": node.truncated,
-        "depth": node.depth,
-        "info": dict(node.info),
-        "snapshot": snap,
-    }
-
-
-def _node_from_json(data: dict[str, Any]) -> Node:
-    text, prompt_ids, token_ids, logprobs = data.pop("candidate")
-    data["info"] = {name: _tupled(value) for name, value in data["info"].items()}
-    snap = data.pop("snapshot")
-    return Node(
-        candidate=Candidate(text, tuple(prompt_ids), tuple(token_ids), tuple(logprobs)),
-        observation=_tupled(data.pop("observation")),
-        snapshot=None if snap is None else Snapshot.from_bytes(base64.b64decode(snap, validate=True)),
-        **data,
-    )

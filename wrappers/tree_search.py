@@ -1,10 +1,10 @@
-"""TreeSearchWrapper: an environment whose history is a tree, and the loop that grows trees.
+"""TreeSearchWrapper: an environment whose history is a tree.
 
 The wrapper holds no model: whoever decides is an argument. Invariant: between calls the environment below stands at
 the cursor's state.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, is_dataclass
 from functools import cached_property
@@ -14,12 +14,14 @@ from typing import Any
 import gymnasium as gym
 
 from tsr_gym.budget import Budget
-from tsr_gym.errors import EpisodeOver, TsrGymError
+from tsr_gym.errors import EpisodeOver, SnapshotError, TsrGymError
 from tsr_gym.seeds import derive_seed
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import NOISES, Noise, restore, snapshot
 from tsr_gym.state_env import StateEnv
-from tsr_gym.tree import Candidate, Expand, Node, Policy, Strategy, Tree
+from tsr_gym.tree import Candidate, Node, Policy, Rater, Strategy, Tree
+from tsr_gym.wrappers.grow import grow, play_out
+from tsr_gym.wrappers.imagine import Imagination, Outcome, Risk, key_of, score_of
 
 # Types of values that nobody can change.
 _FIXED = frozenset((bool, int, float, str, bytes, type(None)))
@@ -40,6 +42,9 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         env: Any stack that `tsr_gym.snapshot` supports.
         noise: The dice of imagined turns. ``"fresh"``: a seed for every child. ``"common"``: one that siblings share.
             ``"same"``: the episode's own future, which makes the search clairvoyant; its trees say so in `about`.
+        repeats: Draws on which every imagined turn that leaves something to chance is tried. The node goes on from the
+            first, its score is that of all, and ``info["score_draws"]`` lists them. Judged by one, luck is preferred.
+        risk: How the scores of the draws become one: their mean, or a quantile, such as 0.25 for a cautious search.
 
     >>> import gymnasium as gym, tsr_gym
     >>> env = TreeSearchWrapper(gym.make("tsr/FrozenLake-v0"))
@@ -50,12 +55,16 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
     0
     """
 
-    def __init__(self, env: gym.Env[Any, Any], noise: Noise = "fresh") -> None:
+    def __init__(self, env: gym.Env[Any, Any], noise: Noise = "fresh", repeats: int = 1, risk: Risk = "mean") -> None:
         if noise not in NOISES:
             raise ValueError(f"wanted noise of {NOISES}, got {noise!r}")
-        gym.utils.RecordConstructorArgs.__init__(self, noise=noise)
+        if repeats < 1 or not (risk == "mean" or (not isinstance(risk, str) and 0 <= risk <= 1)):
+            raise ValueError(f'wanted repeats >= 1 and risk "mean" or from 0 to 1, got {repeats} and {risk!r}')
+        gym.utils.RecordConstructorArgs.__init__(self, noise=noise, repeats=repeats, risk=risk)
         super().__init__(env)
         self.noise: Noise = noise
+        self.repeats = repeats
+        self.risk: Risk = risk
         self._tree: Tree | None = None
         self._cursor = Tree.ROOT
 
@@ -81,9 +90,34 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         return self._cursor
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode and a new tree, whose choices derive from `seed`."""
-        observation, info = self.env.reset(seed=seed, options=options)
+        """Start an episode and a new tree, whose choices derive from `seed`.
+
+        Args:
+            seed: Seed of the episode and of the tree.
+            options: What the environment takes. ``"snapshot"`` starts in the middle of an episode, see
+                `StateEnv.reset`; for other environments ``"observation"`` must say what is to be seen there.
+
+        Raises:
+            SnapshotError: The snapshot does not fit, or lacks the observation.
+        """
+        options = dict(options or {})
+        if "snapshot" in options and not isinstance(self.unwrapped, StateEnv):
+            observation, info = self._reset_into(options.pop("snapshot"), seed, options)
+        else:
+            observation, info = self.env.reset(seed=seed, options=options or None)
         self._plant(observation, info, seed)
+        return observation, info
+
+    def _reset_into(self, snap: Snapshot, seed: int | None, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        if "observation" not in options:
+            raise SnapshotError(
+                f"a snapshot of {type(self.unwrapped).__name__} does not show its observation: wanted "
+                'options={"snapshot": ..., "observation": ...}'
+            )
+        observation = options.pop("observation")
+        _, info = self.env.reset(seed=seed, options=options or None)
+        dice = derive_seed("moment", snap.digest) if seed is None else seed
+        restore(self.env, snap, noise="fresh", seed=dice)
         return observation, info
 
     def begin(self, seed: int, *, noise: Noise | None = None, dice: int | None = None) -> Tree:
@@ -111,7 +145,9 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         tree, cursor = self.tree, self._cursor
         result = self.env.step(candidate.text)
         tree.charge(Budget(env_steps=1))
-        node = _node(tree, cursor, candidate, result, snapshot(self.env))
+        score = score_of(result)
+        outcome = Outcome(result, snapshot(self.env), key_of(self.unwrapped), score, (score,))
+        node = _node(tree, cursor, candidate, outcome)
         self._cursor = tree.add(node, played=tree.played[-1:] == [cursor])
         observation, reward, terminated, truncated, info = result
         return observation, float(reward), terminated, truncated, info
@@ -129,15 +165,15 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         self._cursor = node
         return deepcopy(there.observation), _own(there.info)
 
-    def expand(self, node: int, candidates: Sequence[Candidate], *, noise: Noise | None = None) -> list[int]:
+    def expand(self, node: int, candidates: Sequence[Candidate | Any], *, noise: Noise | None = None) -> list[int]:
         """Add one imagined turn per candidate under a node; the cursor stays where it is.
 
-        Candidates with the same text share one environment step where that cannot change the outcome: where the turn
+        Candidates with the same action share one environment step where that cannot change the outcome: where the turn
         drew no random numbers, or where both would draw the same ones.
 
         Args:
             node: Where to expand.
-            candidates: What to try.
+            candidates: What to try: candidates, or bare actions.
             noise: The dice, instead of the wrapper's.
 
         Returns:
@@ -145,50 +181,63 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
 
         Raises:
             EpisodeOver: The episode has ended at the node.
+            ValueError: The episode's own dice have one future, and more draws than that are wanted.
         """
-        tree = self.tree
-        started = perf_counter()
+        tree, started = self.tree, perf_counter()
         noise = self.noise if noise is None else noise
         parent = tree.node(node)
         if parent.done:
             raise EpisodeOver(f"node {node} ends its episode: expand an open leaf")
-        before, base = _snapshot_of(parent), self.unwrapped
-        address = tree.branch(node)
-        first = len(tree.children(node))
-        outcomes: dict[Any, tuple[Any, Snapshot]] = {}
-        new, steps, inside = [], 0, 0.0
-        for number, candidate in enumerate(candidates, start=first):
-            outcome = outcomes.get(candidate.text)
-            if outcome is None:
-                restore(self.env, before, noise=noise, seed=_noise_seed(tree.seed, noise, address, number))
-                before_step = perf_counter()
-                result = self.env.step(candidate.text)
-                inside += perf_counter() - before_step
-                # Asked before the snapshot, which reads the random state and so forgets what was drawn before.
-                drew_noise = not isinstance(base, StateEnv) or base.drew_noise
-                outcome = (result, snapshot(self.env))
-                steps += 1
-                if noise != "fresh" or not drew_noise:
-                    outcomes[candidate.text] = outcome
-            new.append(tree.add(_node(tree, node, candidate, *outcome)))
+        address, first = tree.branch(node), len(tree.children(node))
+        imagined = Imagination(
+            self.env, _snapshot_of(parent), seed=tree.seed, noise=noise, repeats=self.repeats, risk=self.risk
+        )
+        new = []
+        for number, candidate in enumerate(map(_candidate, candidates), start=first):
+            outcome = imagined.outcome(candidate.text, (*address, number))
+            new.append(tree.add(_node(tree, node, candidate, outcome)))
         restore(self.env, _snapshot_of(tree.nodes[self._cursor]))
-        seconds = perf_counter() - started
-        tree.charge(Budget(env_steps=steps, restores=steps + 1, seconds=seconds, env_seconds=inside))
+        steps, seconds = imagined.steps, perf_counter() - started
+        tree.charge(Budget(env_steps=steps, restores=steps + 1, seconds=seconds, env_seconds=imagined.seconds))
         return new
 
-    def search(self, policy: Policy, strategy: Strategy, *, noise: Noise | None = None) -> Tree:
+    def search(
+        self,
+        policy: Policy,
+        strategy: Strategy,
+        *,
+        noise: Noise | None = None,
+        rater: Rater | None = None,
+        limit: Budget | None = None,
+    ) -> Tree:
         """Let a strategy and a policy grow the tree from the cursor.
 
+        Args:
+            policy: Answers the strategy's wishes.
+            strategy: Says what to expand.
+            noise: The dice, instead of the wrapper's.
+            rater: Scores what grew in place of the environment's own score.
+            limit: Where the search ends at the latest.
+
         Returns:
-            The tree as seen from the cursor.
+            The tree as seen from the cursor; `Tree.chosen` is what the strategy chose.
         """
-        grow([self], policy, strategy, noise=noise)
+        grow([self], policy, strategy, noise=noise, rater=rater, limit=limit)
         return self.tree.at(self.cursor)
 
-    def rollout(self, policy: Policy, strategy: Strategy, *, noise: Noise | None = None) -> Tree:
+    def rollout(
+        self,
+        policy: Policy,
+        strategy: Strategy,
+        *,
+        noise: Noise | None = None,
+        rater: Rater | None = None,
+        limit: Budget | None = None,
+    ) -> Tree:
         """Play to the end of the episode, searching before every turn.
 
-        Each search imagines from the cursor; the first turn of its best path is then played on the episode's own dice.
+        Each search imagines from the cursor; the first turn of the path that it chose is then played on the episode's
+        own dice. The arguments are those of `search`.
 
         Returns:
             The whole tree; `tree.played` is the episode.
@@ -196,18 +245,21 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         Raises:
             TsrGymError: The strategy expanded nothing.
         """
-        play_out([self], policy, strategy, noise=noise)
+        play_out([self], policy, strategy, noise=noise, rater=rater, limit=limit)
         return self.tree
 
     def _plant(
         self, observation: Any, info: dict[str, Any], seed: int | None, done: tuple[bool, bool] = (False, False)
     ) -> None:
-        snap = snapshot(self.env)
+        snap, key = snapshot(self.env), key_of(self.unwrapped)
         seed = derive_seed("unseeded", snap.digest) if seed is None else seed
         about = self._about | {"noise": self.noise, "clairvoyant": self.noise == "same"}
+        if self.repeats > 1:
+            about |= {"repeats": self.repeats, "risk": self.risk}
         self._tree = Tree(seed=seed, score_of=self._score_of(), about=about)
         self._cursor = self._tree.add(
-            Node(None, 0, Candidate(""), deepcopy(observation), 0.0, 0.0, *done, _own(info), snap), played=True
+            Node(None, 0, Candidate(""), deepcopy(observation), 0.0, 0.0, *done, _own(info), snap, key),
+            played=True,
         )
 
     @cached_property
@@ -233,83 +285,8 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         self._plant(observation, info, seed, done=(terminated, truncated))
 
 
-def grow(
-    envs: Sequence[TreeSearchWrapper],
-    policy: Policy,
-    strategy: Strategy,
-    *,
-    noise: Noise | None = None,
-    watch: Callable[[int], None] | None = None,
-) -> None:
-    """Run one search per environment from its cursor, all together: one call of the policy per round for all of them.
-
-    Args:
-        envs: Environments with a tree each.
-        policy: Answers all wishes of a round at once.
-        strategy: Makes the wishes of one search.
-        noise: The dice, instead of each wrapper's.
-        watch: Called after every round with the number of searches that go on.
-
-    Raises:
-        TsrGymError: The policy answered with another number of candidates than it was asked for, or a strategy
-            yielded an empty list.
-    """
-    searches = [(env, view, strategy(view)) for env in envs for view in (env.tree.at(env.cursor),)]
-    while searches:
-        running = [(*one, wishes) for one in searches if (wishes := next(one[2], None)) is not None]
-        requests = [(view, wish) for _, view, _, wishes in running for wish in wishes]
-        if not all(wishes for *_, wishes in running):
-            raise TsrGymError("a strategy yielded an empty list: let it return when it wants nothing more")
-        answers = iter(_ask(policy, requests)) if requests else iter(())
-        for env, view, _, wishes in running:
-            answered = [next(answers) for _ in wishes]
-            for wish, candidates in zip(wishes, answered, strict=True):
-                env.expand(wish.node, candidates, noise=noise)
-            view.charge(_cost([candidate for candidates in answered for candidate in candidates]))
-        searches = [(env, view, plan) for env, view, plan, _ in running]
-        if watch is not None:
-            watch(len(searches))
-
-
-def play_out(
-    envs: Sequence[TreeSearchWrapper], policy: Policy, strategy: Strategy, *, noise: Noise | None = None
-) -> None:
-    """Play an episode in every environment to its end, all together, with a search before every turn of each.
-
-    Raises:
-        TsrGymError: The strategy expanded nothing.
-    """
-    while running := [env for env in envs if not env.tree.nodes[env.cursor].done]:
-        grow(running, policy, strategy, noise=noise)
-        for env in running:
-            view = env.tree.at(env.cursor)
-            leaves = [leaf for leaf in view.leaves() if leaf != env.cursor]
-            if not leaves:
-                raise TsrGymError(f"the strategy expanded nothing at node {env.cursor}: there is no turn to play")
-            env.play(view.nodes[view.path(view.best(leaves, 1)[0])[1]].candidate)
-
-
-def _ask(policy: Policy, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
-    answers = policy(requests)
-    wanted = [wish.samples for _, wish in requests]
-    came = [len(candidates) for candidates in answers]
-    if came != wanted:
-        raise TsrGymError(f"the policy was asked for {wanted} candidates and gave {came}: answer every wish, in order")
-    return answers
-
-
-def _cost(candidates: Sequence[Candidate]) -> Budget:
-    return Budget(
-        model_calls=1,
-        sampled_tokens=sum(len(candidate.token_ids) for candidate in candidates),
-        prompt_tokens=sum(len(candidate.prompt_ids) for candidate in candidates),
-    )
-
-
-def _noise_seed(seed: int, noise: Noise, address: tuple[int, ...], number: int) -> int | None:
-    if noise == "same":
-        return None
-    return derive_seed(seed, noise, *address, *((number,) if noise == "fresh" else ()))
+def _candidate(wanted: Candidate | Any) -> Candidate:
+    return wanted if isinstance(wanted, Candidate) else Candidate(wanted)
 
 
 def _snapshot_of(node: Node) -> Snapshot:
@@ -318,23 +295,33 @@ def _snapshot_of(node: Node) -> Snapshot:
     return node.snapshot
 
 
-def _node(tree: Tree, parent: int, candidate: Candidate, result: Any, snap: Snapshot) -> Node:
-    observation, reward, terminated, truncated, info = result
+def _node(tree: Tree, parent: int, candidate: Candidate, outcome: Outcome) -> Node:
+    observation, reward, terminated, truncated, info = outcome.result
     # The node's own copies: outer wrappers add to `info`, and users write into arrays.
+    info = _own(info)
+    if len(outcome.draws) > 1:
+        info["score_draws"] = outcome.draws
     return Node(
         parent=parent,
         depth=tree.nodes[parent].depth + 1,
         candidate=candidate,
         observation=observation if type(observation) is str else deepcopy(observation),
         reward=float(reward),
-        score=float(info.get("score", reward)),
-        terminated=terminated,
-        truncated=truncated,
-        info=_own(info),
-        snapshot=snap,
+        score=outcome.score,
+        terminated=bool(terminated),
+        truncated=bool(truncated),
+        info=info,
+        snapshot=outcome.snapshot,
+        state_key=outcome.state_key,
     )
 
 
 def _own(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy that shares nothing that can be changed; most values are numbers and text, which cannot."""
-    return {name: value if type(value) in _FIXED else deepcopy(value) for name, value in info.items()}
+    """Return a copy that shares nothing that can be changed."""
+    return {name: value if _is_fixed(value) else deepcopy(value) for name, value in info.items()}
+
+
+def _is_fixed(value: Any) -> bool:
+    """Return whether nobody can change a value; most are numbers, text, and tuples of these."""
+    kind = type(value)
+    return kind in _FIXED or (kind is tuple and all(type(item) in _FIXED for item in value))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.agents.worlds import WALKER, lake
 from tsr_gym.agents.strategies import beam
-from tsr_gym.wrappers.tree_search import play_out
+from tsr_gym.wrappers.grow import play_out
 from tsr_gym_envs.frozen_lake.optimal import success_ceiling
 
 # Gymnasium's order; one third each for the wanted direction and the two at right angles to it.

@@ -33,3 +33,15 @@ def test_seconds_do_not_make_budgets_differ():
 def test_a_budget_never_changes():
     with pytest.raises(FrozenInstanceError):
         Budget().env_steps = 1
+
+
+def test_the_difference_of_two_moments_is_what_was_spent_between_them():
+    assert Budget(env_steps=5, restores=2) - Budget(env_steps=3) == Budget(env_steps=2, restores=2)
+
+
+def test_a_limit_binds_only_where_it_is_not_zero():
+    spent = Budget(env_steps=5, model_calls=100, seconds=2.0)
+    assert not spent.reached(Budget())
+    assert not spent.reached(Budget(env_steps=6))
+    assert spent.reached(Budget(env_steps=5))
+    assert spent.reached(Budget(env_steps=6, seconds=1.5))

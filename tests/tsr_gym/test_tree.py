@@ -175,6 +175,64 @@ def test_views_share_nodes_and_budget_with_the_tree():
     assert (view.seed, view.score_of, view.about) == (tree.seed, tree.score_of, tree.about)
 
 
+def test_totals_exist_only_below_the_root_of_the_view():
+    with pytest.raises(ValueError, match="node 5 does not lie below the root 3"):
+        grown().at(3).total(5, "reward")
+
+
+def test_a_rater_changes_the_score_of_a_leaf_and_nothing_else():
+    tree = grown()
+    before = tree.nodes[5]
+    tree.rate(5, 7.5)
+    assert (tree.nodes[5].score, tree.nodes[5].reward, tree.nodes[5].candidate) == (7.5, 3.0, before.candidate)
+    assert [tree.total(index, "score") for index in (1, 4, 5)] == [0.5, 1.5, 8.0]
+    assert tree.merit(5) == 8.0
+    child = tree.add(node(tree, 5, score=1.0))
+    assert tree.total(child, "score") == 9.0
+    for index in (0, 1):
+        with pytest.raises(ValueError, match="wanted a leaf to rate"):
+            tree.rate(index, 1.0)
+
+
+def test_a_node_is_open_unless_its_episode_ended_or_is_lost():
+    tree = grown()
+    assert [index for index in range(8) if not tree.nodes[index].is_open] == [6, 7]
+    lost = tree.add(node(tree, 2, info={"dead_end": "a box in a corner"}))
+    assert not tree.nodes[lost].is_open
+    assert not tree.nodes[lost].done
+
+
+def test_states_are_told_apart_by_their_key_and_by_the_turns_that_are_left():
+    tree = Tree()
+    tree.add(node(tree, None, state_key=b"a", info={"turns_left": 3, "actions_left": 5}))
+    for parent, key, left in ((0, b"b", (2, 4)), (0, b"b", (2, 3)), (0, None, (2, 4)), (1, b"a", (3, 5))):
+        info = {"turns_left": left[0], "actions_left": left[1]}
+        tree.add(node(tree, parent, state_key=key, info=info))
+    # Without limits, the depth stands for the turns.
+    tree.add(node(tree, 4, state_key=b"b"))
+    assert [tree.twins(index, turns=False) for index in range(6)] == [
+        [0, 4],
+        [1, 2, 5],
+        [1, 2, 5],
+        [3],
+        [0, 4],
+        [1, 2, 5],
+    ]
+    assert [tree.twins(index, turns=True) for index in range(6)] == [[0, 4], [1], [2], [3], [0, 4], [5]]
+    assert (tree.key(3, turns=False), tree.key(3, turns=True)) == (None, None)
+    assert tree.num_transpositions == 3
+
+
+def test_what_a_search_chose_is_kept_with_the_tree_and_its_views(tmp_path):
+    tree = grown()
+    tree.at(3).choose([7, 6])
+    assert list(tree.chosen) == [7, 6]
+    tree.save(tmp_path / "tree.jsonl")
+    assert list(Tree.load(tmp_path / "tree.jsonl").chosen) == [7, 6]
+    with pytest.raises(IndexError, match="wanted a node from 0 to 7, got 8"):
+        tree.choose([8])
+
+
 def test_a_node_never_changes():
     with pytest.raises(AttributeError):
         grown().nodes[1].reward = 5.0
@@ -201,6 +259,7 @@ def walked():
                 truncated,
                 info,
                 env.snapshot(),
+                b"key\x00",
             ),
             played=number < 2,
         )

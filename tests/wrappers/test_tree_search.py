@@ -1,16 +1,26 @@
-"""TreeSearchWrapper: an episode recorded as a tree, imagined turns, and the loop that grows trees."""
-
-from functools import partial
+"""TreeSearchWrapper: an episode recorded as a tree, and imagined turns."""
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from gymnasium.wrappers import RecordEpisodeStatistics
 
 from tests.tsr_gym.testing.worlds import Board, Dice, Walk
-from tsr_gym import Budget, Candidate, EpisodeOver, Expand, Limits, SnapshotError, Tree, TsrGymError, restore, snapshot
+from tsr_gym import (
+    Budget,
+    Candidate,
+    EpisodeOver,
+    Limits,
+    SnapshotError,
+    StateEnv,
+    Step,
+    Tree,
+    TsrGymError,
+    restore,
+    snapshot,
+)
 from tsr_gym.seeds import derive_seed
 from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, TreeSearchWrapper
-from tsr_gym.wrappers.tree_search import grow
 
 ICE = ["FFF", "FSF", "FGF"]
 
@@ -268,113 +278,6 @@ def test_unknown_noise_is_refused():
         TreeSearchWrapper(Walk(), noise="loud")
 
 
-def scripted(requests):
-    """Say Right and Left in turn, by the number of children that a node has."""
-    return [
-        [
-            Candidate(("Right", "Left")[(len(tree.children(wish.node)) + k) % 2], (1, 2), (3,))
-            for k in range(wish.samples)
-        ]
-        for tree, wish in requests
-    ]
-
-
-def wide(tree, *, width):
-    yield [Expand(tree.root, width)]
-    yield [Expand(child) for child in tree.open_leaves()]
-
-
-def test_a_search_grows_the_tree_below_the_cursor_and_stays_there():
-    env = walk()
-    env.step("Right")
-    view = env.search(scripted, partial(wide, width=2))
-    assert (view.root, env.cursor) == (1, 1)
-    assert [env.tree.nodes[index].candidate.text for index in view.children(1)] == ["Right", "Left"]
-    assert [len(view.children(index)) for index in view.children(1)] == [1, 1]
-    # Two rounds; two and two samples, each of one token and conditioned on two.
-    assert env.tree.spent == Budget(model_calls=2, sampled_tokens=4, prompt_tokens=8, env_steps=5, restores=7)
-
-
-def test_all_searches_share_one_call_of_the_policy_per_round():
-    calls = []
-
-    def counting(requests):
-        calls.append([(id(tree._store), wish) for tree, wish in requests])
-        return scripted(requests)
-
-    envs = [walk(), walk(), walk()]
-    for number, env in enumerate(envs):
-        env.reset(seed=number)
-    running = []
-    grow(envs, counting, partial(wide, width=3), watch=running.append)
-    assert [len(call) for call in calls] == [3, 9]
-    assert running == [3, 3, 0]
-    alone = walk()
-    alone.reset(seed=1)
-    alone.search(scripted, partial(wide, width=3))
-    assert [n.snapshot for n in alone.tree.nodes] == [n.snapshot for n in envs[1].tree.nodes]
-
-
-def test_a_search_that_ends_early_lets_the_others_go_on():
-    def short(tree):
-        yield [Expand(tree.root)]
-        if tree.seed == 1:
-            return
-        yield [Expand(tree.root)]
-
-    envs = [walk(), walk()]
-    for number, env in enumerate(envs):
-        env.reset(seed=number)
-    grow(envs, scripted, short)
-    assert [len(env.tree.nodes) for env in envs] == [3, 2]
-
-
-def greedy(tree):
-    yield [Expand(tree.root, 2)]
-
-
-def test_a_rollout_plays_the_chosen_turns_on_the_episodes_own_dice():
-    env = lake(max_turns=3, max_actions_per_turn=1)
-
-    def policy(requests):
-        return [candidates("Up", "Down")[: wish.samples] for _, wish in requests]
-
-    tree = env.rollout(policy, greedy)
-    played = [tree.nodes[index] for index in tree.played]
-    assert played[-1].done
-    assert env.cursor == tree.played[-1]
-    twin = gym.make("tsr/FrozenLake-v0", desc=ICE, max_turns=3, max_actions_per_turn=1)
-    twin.reset(seed=3)
-    for node in played[1:]:
-        assert twin.step(node.candidate.text)[0] == node.observation
-
-
-def test_a_rollout_follows_the_best_imagined_path():
-    env = walk(limits=Limits(max_turns=4))
-
-    def policy(requests):
-        return [candidates("Left", "Right || Right || Right")[: wish.samples] for _, wish in requests]
-
-    tree = env.rollout(policy, greedy)
-    # Every action costs 0.1, so one Left is dearer than nothing but cheaper than three Rights.
-    assert [tree.nodes[index].candidate.text for index in tree.played][1:] == ["Left"] * 4
-
-
-@pytest.mark.parametrize(
-    ("strategy", "policy", "message"),
-    [
-        (lambda tree: iter(()), scripted, "expanded nothing at node 0"),
-        (lambda tree: iter([[]]), scripted, "yielded an empty list"),
-        (greedy, lambda requests: [candidates("Left")], r"asked for \[2\] candidates and gave \[1\]"),
-        (greedy, lambda requests: [], r"asked for \[2\] candidates and gave \[\]"),
-    ],
-    ids=["nothing wanted", "an empty wish", "too few candidates", "no answer"],
-)
-def test_a_strategy_or_policy_that_breaks_its_promise_is_named(strategy, policy, message):
-    with pytest.raises(TsrGymError, match=message):
-        walk().rollout(policy, strategy)
-
-
 def test_a_restore_of_the_whole_stack_begins_a_tree_at_the_restored_state():
     env = walk()
     env.step("Right")
@@ -391,3 +294,125 @@ def test_an_array_environment_can_be_searched_too():
     env.reset(seed=1)
     new = env.expand(0, [Candidate(0), Candidate(2)])
     assert [env.tree.nodes[index].info["roll"] in range(1, 9) for index in new] == [True, True]
+
+
+class Wheel(StateEnv):
+    """Turn a wheel of eight fields on until it stands at the last: the observation says where; a reward per field."""
+
+    def __init__(self):
+        super().__init__("wheel", limits=Limits(max_turns=9))
+        self.action_space = self.observation_space = gym.spaces.Discrete(9)
+
+    def initial(self, rng, options):
+        return 0
+
+    def transition(self, state, action, rng):
+        turned = int(rng.integers(8)) if action else 0
+        return Step(turned, float(turned), False, {})
+
+    def observe(self, state):
+        return state
+
+
+def wheel(**settings):
+    env = TreeSearchWrapper(Wheel(), **settings)
+    env.reset(seed=3)
+    return env
+
+
+def draws(env, number):
+    """Return what child `number` of the first node would see on each of the wrapper's draws."""
+    seeds = [derive_seed(3, "fresh", number), *(derive_seed(3, "draw", k, number) for k in range(1, env.repeats))]
+    twin = Wheel()
+    return [(twin.restore(env.tree.nodes[0].snapshot, seed=seed), twin.step(1)[1])[1] for seed in seeds]
+
+
+def test_repeats_score_a_turn_by_several_draws_and_go_on_from_the_first():
+    env = wheel(repeats=5)
+    wanted = [draws(env, number) for number in range(3)]
+    assert len({tuple(row) for row in wanted}) == 3
+    for index, row in zip(env.expand(0, [1, 1, 1]), wanted, strict=True):
+        node = env.tree.nodes[index]
+        assert (node.reward, node.observation, node.info["score_draws"]) == (row[0], row[0], tuple(row))
+        assert node.score == pytest.approx(sum(row) / 5)
+    assert env.tree.spent == Budget(env_steps=15, restores=16)
+
+
+def test_risk_scores_a_turn_by_a_quantile_of_its_draws():
+    for risk, rank in ((0.0, 0), (0.25, 1), (0.5, 2), (1.0, 4)):
+        env = wheel(repeats=5, risk=risk)
+        (index,) = env.expand(0, [1])
+        # Quantiles of five numbers at quarters are the sorted numbers themselves.
+        assert env.tree.nodes[index].score == sorted(draws(env, 0))[rank]
+
+
+def test_a_turn_that_leaves_nothing_to_chance_is_tried_once():
+    env = TreeSearchWrapper(gym.make("tsr/FrozenLake-v0", desc=ICE, is_slippery=False), repeats=7)
+    env.reset(seed=1)
+    (index,) = env.expand(0, ["Up"])
+    assert env.tree.spent.env_steps == 1
+    assert "score_draws" not in env.tree.nodes[index].info
+    assert env.tree.about["repeats"] == 7
+
+
+def test_siblings_with_common_dice_share_every_draw():
+    env = wheel(noise="common", repeats=4)
+    first, second = (env.tree.nodes[index] for index in env.expand(0, [1, 1]))
+    assert first.info["score_draws"] == second.info["score_draws"]
+    assert env.tree.spent.env_steps == 4
+    assert len(set(first.info["score_draws"])) > 1
+
+
+def test_the_episodes_own_dice_cannot_be_thrown_twice():
+    with pytest.raises(ValueError, match='wanted noise "fresh" or "common"'):
+        wheel(noise="same", repeats=2).expand(0, [1])
+    assert wheel(repeats=2).expand(0, [1], noise="common") == [1]
+
+
+@pytest.mark.parametrize("settings", [{"repeats": 0}, {"repeats": 2, "risk": 1.5}, {"risk": "median"}])
+def test_impossible_repeats_are_refused(settings):
+    with pytest.raises(ValueError, match="wanted repeats >= 1 and risk"):
+        TreeSearchWrapper(Walk(), **settings)
+
+
+def test_candidates_may_be_bare_actions_of_any_space():
+    env = TreeSearchWrapper(Dice())
+    env.reset(seed=1)
+    assert env.expand(0, [0, np.int64(2)]) == [1, 2]
+    assert [env.tree.nodes[index].candidate for index in (1, 2)] == [Candidate(0), Candidate(2)]
+
+
+def test_nodes_in_the_same_state_know_each_other():
+    env = walk()
+    env.expand(0, ["Right", "Left", "Right || Left"])
+    env.expand(1, ["Left", "Right"])
+    tree = env.tree
+    # 0: at 0; 1: at 1; 2: at -1; 3: at 0 after two actions; 4: at 0 after two turns; 5: at 2.
+    assert tree.twins(0, turns=False) == tree.twins(4, turns=False) == [0, 3, 4]
+    assert tree.twins(4, turns=True) == [4]
+    assert tree.num_transpositions == 2
+    assert tree.key(1, turns=False) == Walk().state_key(env.unwrapped.state._replace(position=1))
+
+
+def test_an_episode_begins_in_the_middle_with_dice_of_its_own():
+    env = walk()
+    env.step("Right || Right")
+    env.step("Right")
+    moment = env.tree.nodes[2].snapshot
+    observation, info = env.reset(seed=9, options={"snapshot": moment})
+    assert observation == env.tree.nodes[0].observation == "You are at 3, the goal is at 7."
+    assert (info["turns_left"], info["actions_left"], env.tree.seed) == (4, 7, 9)
+    assert env.tree.nodes[0].snapshot != moment
+    landings = {(env.reset(seed=seed, options={"snapshot": moment}), env.step("Jump")[0])[1] for seed in range(20)}
+    assert landings == {f"You are at {place}, the goal is at 7." for place in (4, 5, 6)}
+
+
+def test_no_episode_begins_after_its_end():
+    env = walk()
+    env.reset(seed=1)
+    while not env.tree.nodes[env.cursor].done:
+        env.step("Left")
+    with pytest.raises(SnapshotError, match="in which the episode goes on"):
+        env.reset(options={"snapshot": env.tree.nodes[env.cursor].snapshot})
+    with pytest.raises(SnapshotError, match="wanted a snapshot of"):
+        env.reset(options={"snapshot": wheel().tree.nodes[0].snapshot})

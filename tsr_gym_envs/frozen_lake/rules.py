@@ -7,7 +7,6 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tsr_gym import ConfigError, InvalidLevel
-from tsr_gym.codec import encode
 
 # Gymnasium's numbering, and the rows and columns that each goes.
 ACTIONS = ("Left", "Down", "Right", "Up")
@@ -60,7 +59,12 @@ class FrozenLakeState(NamedTuple):
 
 def state_key(state: FrozenLakeState) -> bytes:
     """Return the bytes of map and position; a start cell counts as ice, which it is once the episode runs."""
-    return encode(("\n".join(state.desc).replace("S", "F"), state.position))
+    return b"%d %s" % (state.position, _map_bytes(state.desc))
+
+
+@lru_cache(maxsize=4096)
+def _map_bytes(desc: tuple[str, ...]) -> bytes:
+    return "\n".join(desc).replace("S", "F").encode()
 
 
 def check_map(desc: tuple[str, ...]) -> tuple[str, ...]:

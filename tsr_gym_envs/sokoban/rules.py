@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from tsr_gym.codec import encode
 from tsr_gym.state_env import new_tuple
 
 ACTIONS = ("Up", "Down", "Left", "Right")
@@ -163,7 +162,7 @@ def reward_of(before: SokobanState, after: SokobanState, rewards: Rewards) -> fl
 def state_key(state: SokobanState) -> bytes:
     """Return the bytes of walls, goals, boxes and player."""
     level, boxes, player = state
-    return encode((level.height, level.width, level.walls, level.goals, boxes, player))
+    return b"%d %d %x %x %x %d" % (level.height, level.width, level.walls, level.goals, boxes, player)
 
 
 def paint(state: SokobanState) -> bytes:

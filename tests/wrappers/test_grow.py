@@ -1,0 +1,250 @@
+"""The loop that grows trees: rounds, promises that are broken, limits, raters, and searches that do not wait."""
+
+from functools import partial
+from threading import Event, Lock
+from time import sleep
+
+import gymnasium as gym
+import pytest
+
+from tests.wrappers.test_tree_search import ICE, candidates, lake, walk
+from tsr_gym import Budget, Candidate, Expand, Limits, TsrGymError
+from tsr_gym.wrappers.grow import grow
+
+
+def scripted(requests):
+    """Say Right and Left in turn, by the number of children that a node has."""
+    return [
+        [
+            Candidate(("Right", "Left")[(len(tree.children(wish.node)) + k) % 2], (1, 2), (3,))
+            for k in range(wish.samples)
+        ]
+        for tree, wish in requests
+    ]
+
+
+def wide(tree, *, width):
+    yield [Expand(tree.root, width)]
+    yield [Expand(child) for child in tree.open_leaves()]
+
+
+def test_a_search_grows_the_tree_below_the_cursor_and_stays_there():
+    env = walk()
+    env.step("Right")
+    view = env.search(scripted, partial(wide, width=2))
+    assert (view.root, env.cursor) == (1, 1)
+    assert [env.tree.nodes[index].candidate.text for index in view.children(1)] == ["Right", "Left"]
+    assert [len(view.children(index)) for index in view.children(1)] == [1, 1]
+    # Two rounds; two and two samples, each of one token and conditioned on two.
+    assert env.tree.spent == Budget(model_calls=2, sampled_tokens=4, prompt_tokens=8, env_steps=5, restores=7)
+
+
+def test_all_searches_share_one_call_of_the_policy_per_round():
+    calls = []
+
+    def counting(requests):
+        calls.append([(id(tree._store), wish) for tree, wish in requests])
+        return scripted(requests)
+
+    envs = [walk(), walk(), walk()]
+    for number, env in enumerate(envs):
+        env.reset(seed=number)
+    running = []
+    grow(envs, counting, partial(wide, width=3), watch=running.append)
+    assert [len(call) for call in calls] == [3, 9]
+    assert running == [3, 0]
+    alone = walk()
+    alone.reset(seed=1)
+    alone.search(scripted, partial(wide, width=3))
+    assert [n.snapshot for n in alone.tree.nodes] == [n.snapshot for n in envs[1].tree.nodes]
+
+
+def test_a_search_that_ends_early_lets_the_others_go_on():
+    def short(tree):
+        yield [Expand(tree.root)]
+        if tree.seed == 1:
+            return
+        yield [Expand(tree.root)]
+
+    envs = [walk(), walk()]
+    for number, env in enumerate(envs):
+        env.reset(seed=number)
+    grow(envs, scripted, short)
+    assert [len(env.tree.nodes) for env in envs] == [3, 2]
+
+
+def greedy(tree):
+    yield [Expand(tree.root, 2)]
+
+
+def test_a_rollout_plays_the_chosen_turns_on_the_episodes_own_dice():
+    env = lake(max_turns=3, max_actions_per_turn=1)
+
+    def policy(requests):
+        return [candidates("Up", "Down")[: wish.samples] for _, wish in requests]
+
+    tree = env.rollout(policy, greedy)
+    played = [tree.nodes[index] for index in tree.played]
+    assert played[-1].done
+    assert env.cursor == tree.played[-1]
+    twin = gym.make("tsr/FrozenLake-v0", desc=ICE, max_turns=3, max_actions_per_turn=1)
+    twin.reset(seed=3)
+    for node in played[1:]:
+        assert twin.step(node.candidate.text)[0] == node.observation
+
+
+def test_a_rollout_follows_the_best_imagined_path():
+    env = walk(limits=Limits(max_turns=4))
+
+    def policy(requests):
+        return [candidates("Left", "Right || Right || Right")[: wish.samples] for _, wish in requests]
+
+    tree = env.rollout(policy, greedy)
+    # Every action costs 0.1, so one Left is dearer than nothing but cheaper than three Rights.
+    assert [tree.nodes[index].candidate.text for index in tree.played][1:] == ["Left"] * 4
+
+
+@pytest.mark.parametrize(
+    ("strategy", "policy", "message"),
+    [
+        (lambda tree: iter(()), scripted, "expanded nothing at node 0"),
+        (lambda tree: iter([[]]), scripted, "yielded an empty list"),
+        (greedy, lambda requests: [candidates("Left")], r"asked for \[2\] candidates and gave \[1\]"),
+        (greedy, lambda requests: [], r"asked for \[2\] candidates and gave \[\]"),
+    ],
+    ids=["nothing wanted", "an empty wish", "too few candidates", "no answer"],
+)
+def test_a_strategy_or_policy_that_breaks_its_promise_is_named(strategy, policy, message):
+    with pytest.raises(TsrGymError, match=message):
+        walk().rollout(policy, strategy)
+
+
+def three_rounds(tree):
+    for _ in range(3):
+        yield [Expand(leaf, 2) for leaf in tree.open_leaves()]
+
+
+@pytest.mark.parametrize(
+    ("limit", "rounds"),
+    [
+        (Budget(), 3),
+        (Budget(model_calls=1), 1),
+        (Budget(sampled_tokens=3), 2),
+        (Budget(env_steps=6), 2),
+        (Budget(env_steps=7), 3),
+        (Budget(restores=1), 1),
+        (Budget(env_steps=99, prompt_tokens=4), 1),
+    ],
+)
+def test_a_limit_ends_a_search_between_rounds(limit, rounds):
+    # Rounds of two, four and eight samples, each of one token after two.
+    env = walk()
+    env.search(scripted, three_rounds, limit=limit)
+    assert env.tree.spent.model_calls == rounds
+    assert len(env.tree.nodes) == 2 ** (rounds + 1) - 1
+
+
+def test_a_limit_counts_from_where_its_search_began():
+    env = walk()
+    env.search(scripted, three_rounds)
+    env.goto(1)
+    before = env.tree.spent
+    env.search(scripted, lambda tree: iter([[Expand(1)], [Expand(1)], [Expand(1)]]), limit=Budget(model_calls=2))
+    assert (env.tree.spent - before).model_calls == 2
+
+
+def test_what_a_strategy_returns_is_what_was_chosen_and_played():
+    def second(tree):
+        yield [Expand(tree.root, 2)]
+        return [tree.children(tree.root)[1]]
+
+    env = walk(limits=Limits(max_turns=3))
+    tree = env.search(scripted, second)
+    assert list(tree.chosen) == [2]
+    env.search(scripted, lambda tree: iter([[Expand(0)]]))
+    assert list(env.tree.chosen) == []
+    env.reset(seed=3)
+    played = env.rollout(scripted, second)
+    # Left costs as much as Right, so a search that chose nothing would play either.
+    assert [played.nodes[index].candidate.text for index in played.played][1:] == ["Left"] * 3
+
+
+def test_a_rater_scores_all_that_grew_in_a_round_in_one_call():
+    asked = []
+
+    def rater(grown):
+        asked.append([(tree.seed, node) for tree, node in grown])
+        return [100.0 * tree.seed + node for tree, node in grown]
+
+    envs = [walk(), walk()]
+    for number, env in enumerate(envs):
+        env.reset(seed=number)
+    grow(envs, scripted, partial(wide, width=2), rater=rater)
+    assert asked == [[(0, 1), (0, 2), (1, 1), (1, 2)], [(0, 3), (0, 4), (1, 3), (1, 4)]]
+    tree = envs[1].tree
+    assert [tree.nodes[index].score for index in range(1, 5)] == [101.0, 102.0, 103.0, 104.0]
+    assert tree.total(4, "score") == 206.0
+    assert tree.nodes[1].reward == pytest.approx(-0.1)
+
+
+def test_a_rater_that_breaks_its_promise_is_named():
+    with pytest.raises(TsrGymError, match="asked for 2 scores and gave 1"):
+        walk().search(scripted, partial(wide, width=2), rater=lambda grown: [0.0])
+
+
+def waits_for(seconds):
+    """Return a policy that takes longer for some trees than for others, and notes how many calls ran at a time."""
+    running, most, lock = [0], [0], Lock()
+
+    def policy(requests):
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        sleep(max(seconds[tree.seed] for tree, _ in requests))
+        with lock:
+            running[0] -= 1
+        return scripted(requests)
+
+    return policy, most
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 20])
+def test_searches_that_do_not_wait_for_each_other_grow_the_same_trees(workers):
+    def grown(workers, policy):
+        envs = [walk() for _ in range(7)]
+        for number, env in enumerate(envs):
+            env.reset(seed=number)
+        grow(envs, policy, three_rounds, workers=workers)
+        return [([node.snapshot for node in env.tree.nodes], env.tree.spent) for env in envs]
+
+    policy, most = waits_for([0.02, 0.0, 0.01, 0.0, 0.005, 0.0, 0.015])
+    assert grown(workers, policy) == grown(None, scripted)
+    assert most[0] <= workers
+
+
+def test_no_search_waits_for_the_slowest():
+    # The slow tree's first answer comes only after the fast one has had all of its three.
+    finished, asked = Event(), []
+
+    def policy(requests):
+        ((tree, _), *_) = requests
+        if tree.seed == 0:
+            assert finished.wait(timeout=20)
+        asked.append(tree.seed)
+        if asked == [1, 1, 1]:
+            finished.set()
+        return scripted(requests)
+
+    envs = [walk(), walk()]
+    for number, env in enumerate(envs):
+        env.reset(seed=number)
+    grow(envs, policy, three_rounds, workers=2)
+    assert asked == [1, 1, 1, 0, 0, 0]
+
+
+def test_an_error_of_the_policy_reaches_the_caller_from_its_thread():
+    def policy(requests):
+        raise OSError("the server is down")
+
+    with pytest.raises(OSError, match="the server is down"):
+        grow([walk()], policy, three_rounds, workers=3)

@@ -1,0 +1,204 @@
+"""The loop that grows trees: it gathers the wishes of all searches, asks the policy once a round, and expands.
+
+Invariant: what grows in a tree depends on the tree's seed, the policy and the strategy, never on which searches run
+beside it, nor on whether they wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tsr_gym.budget import Budget
+from tsr_gym.errors import TsrGymError
+from tsr_gym.stack import Noise
+from tsr_gym.tree import Candidate, Expand, Policy, Rater, Strategy, Tree
+
+if TYPE_CHECKING:
+    from tsr_gym.wrappers.tree_search import TreeSearchWrapper
+
+
+class _Search:
+    """One search under way.
+
+    Attributes:
+        view: The tree as seen from where the search began.
+        wishes: What its strategy wants next.
+    """
+
+    def __init__(self, env: TreeSearchWrapper, strategy: Strategy) -> None:
+        self.env = env
+        self.view = env.tree.at(env.cursor)
+        self.view.choose(())
+        self.wishes: list[Expand] = []
+        self._before = env.tree.spent
+        self._plan: Any = strategy(self.view)
+
+    def goes_on(self, limit: Budget | None) -> bool:
+        """Ask the strategy for its next wishes; return False where it has none or the limit is reached."""
+        if limit is not None and (self.view.spent - self._before).reached(limit):
+            return False
+        try:
+            self.wishes = next(self._plan)
+        except StopIteration as end:
+            self.view.choose(end.value or ())
+            return False
+        if not self.wishes:
+            raise TsrGymError("a strategy yielded an empty list: let it return when it wants nothing more")
+        return True
+
+    def requests(self) -> list[tuple[Tree, Expand]]:
+        """Return the wishes as a policy is asked for them."""
+        return [(self.view, wish) for wish in self.wishes]
+
+    def take(self, answers: Sequence[Sequence[Candidate]], noise: Noise | None) -> list[tuple[Tree, int]]:
+        """Expand as the policy answered, and return what grew."""
+        grown = []
+        for wish, candidates in zip(self.wishes, answers, strict=True):
+            grown += [(self.view, node) for node in self.env.expand(wish.node, candidates, noise=noise)]
+        self.view.charge(_cost([candidate for candidates in answers for candidate in candidates]))
+        return grown
+
+
+Answered = list[tuple[_Search, list[list[Candidate]]]]
+
+
+def grow(
+    envs: Sequence[TreeSearchWrapper],
+    policy: Policy,
+    strategy: Strategy,
+    *,
+    noise: Noise | None = None,
+    rater: Rater | None = None,
+    limit: Budget | None = None,
+    workers: int | None = None,
+    watch: Callable[[int], None] | None = None,
+) -> None:
+    """Run one search per environment from its cursor, all together.
+
+    In lock-step, one call of the policy answers a round of all searches. With `workers`, searches that have their
+    answers go on while others wait for theirs: as many calls run at a time, each for an equal share of the searches
+    that wait. That pays where the policy is a server; it must bear the calls, which come from threads of their own.
+
+    Args:
+        envs: Environments with a tree each.
+        policy: Answers all wishes that it is asked at once.
+        strategy: Makes the wishes of one search; what it returns is recorded as `Tree.chosen`.
+        noise: The dice, instead of each wrapper's.
+        rater: Scores what grew in place of the environment's own score.
+        limit: Where a search ends, whatever its strategy still wants: as soon as one of these counts is used up. It is
+            looked at between rounds, so the last round may go beyond.
+        workers: Calls of the policy that run at a time; None grows in lock-step.
+        watch: Called after every round with the number of searches that go on.
+
+    Raises:
+        TsrGymError: The policy or the rater answered with another number than it was asked for, or a strategy
+            yielded an empty list.
+    """
+    searches = [_Search(env, strategy) for env in envs]
+    waiting = [search for search in searches if search.goes_on(limit)]
+    left = len(waiting)
+    rounds = _in_lock_step(waiting, policy) if workers is None else _as_they_come(waiting, policy, workers)
+    with closing(rounds):
+        for answered in rounds:
+            grown = [node for search, answers in answered for node in search.take(answers, noise)]
+            if rater is not None:
+                _rate(rater, grown)
+            going_on = [search for search, _ in answered if search.goes_on(limit)]
+            waiting += going_on
+            left += len(going_on) - len(answered)
+            if watch is not None:
+                watch(left)
+
+
+def play_out(
+    envs: Sequence[TreeSearchWrapper],
+    policy: Policy,
+    strategy: Strategy,
+    *,
+    noise: Noise | None = None,
+    rater: Rater | None = None,
+    limit: Budget | None = None,
+    workers: int | None = None,
+) -> None:
+    """Play an episode in every environment to its end, all together, with a search before every turn of each.
+
+    What is played is the first turn of the path that the strategy chose, or of the best path where it chose none.
+    `limit` holds for each search.
+
+    Raises:
+        TsrGymError: The strategy expanded nothing.
+    """
+    while running := [env for env in envs if not env.tree.nodes[env.cursor].done]:
+        grow(running, policy, strategy, noise=noise, rater=rater, limit=limit, workers=workers)
+        for env in running:
+            view = env.tree.at(env.cursor)
+            env.play(view.nodes[view.path(_best_end(view))[1]].candidate)
+
+
+def _best_end(view: Tree) -> int:
+    ends = [leaf for leaf in view.chosen or view.best(view.leaves(), 1) if leaf != view.root]
+    if not ends:
+        raise TsrGymError(f"the strategy expanded nothing at node {view.root}: there is no turn to play")
+    return ends[0]
+
+
+def _in_lock_step(waiting: list[_Search], policy: Policy) -> Generator[Answered, None, None]:
+    """Yield rounds for as long as searches are put back among those that wait."""
+    while waiting:
+        batch, waiting[:] = list(waiting), []
+        yield _answer(policy, batch)
+
+
+def _as_they_come(waiting: list[_Search], policy: Policy, workers: int) -> Generator[Answered, None, None]:
+    """Yield answers as calls return; searches that are put back in the meantime share the free workers."""
+    flying: set[Future[Answered]] = set()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        while waiting or flying:
+            batch, waiting[:] = list(waiting), []
+            flying |= {pool.submit(_answer, policy, share) for share in _shares(batch, workers - len(flying))}
+            landed, flying = wait(flying, return_when=FIRST_COMPLETED)
+            yield [one for future in landed for one in future.result()]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _shares(searches: Sequence[_Search], number: int) -> Iterator[Sequence[_Search]]:
+    """Yield searches in at most as many batches, of nearly equal size."""
+    start = 0
+    for left in range(number, 0, -1):
+        end = start - (start - len(searches)) // left
+        if end > start:
+            yield searches[start:end]
+        start = end
+
+
+def _answer(policy: Policy, searches: Sequence[_Search]) -> Answered:
+    """Ask a policy once for the wishes of some searches."""
+    requests = [request for search in searches for request in search.requests()]
+    answers = policy(requests)
+    wanted, came = [wish.samples for _, wish in requests], [len(candidates) for candidates in answers]
+    if came != wanted:
+        raise TsrGymError(f"the policy was asked for {wanted} candidates and gave {came}: answer every wish, in order")
+    rest = iter(answers)
+    return [(search, list(islice(rest, len(search.wishes)))) for search in searches]
+
+
+def _rate(rater: Rater, grown: Sequence[tuple[Tree, int]]) -> None:
+    scores = rater(grown)
+    if len(scores) != len(grown):
+        raise TsrGymError(f"the rater was asked for {len(grown)} scores and gave {len(scores)}")
+    for (tree, node), score in zip(grown, scores, strict=True):
+        tree.rate(node, score)
+
+
+def _cost(candidates: Sequence[Candidate]) -> Budget:
+    return Budget(
+        model_calls=1,
+        sampled_tokens=sum(len(candidate.token_ids) for candidate in candidates),
+        prompt_tokens=sum(len(candidate.prompt_ids) for candidate in candidates),
+    )

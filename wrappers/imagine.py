@@ -1,0 +1,127 @@
+"""Imagined turns: what an action would bring from a node's state, on dice that are not the episode's own."""
+
+from collections.abc import Hashable, Sequence
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from tsr_gym.seeds import derive_seed
+from tsr_gym.snapshots import Snapshot
+from tsr_gym.stack import Noise, restore, snapshot
+from tsr_gym.state_env import StateEnv
+
+Risk = Literal["mean"] | float
+
+
+class Outcome(NamedTuple):
+    """What a turn brought.
+
+    Attributes:
+        result: What `step` returned, on the first draw.
+        snapshot: Where the stack stood afterwards.
+        state_key: What the rules depend on from there; None where nobody knows.
+        score: Guide of the search, of all draws.
+        draws: The score of each draw.
+    """
+
+    result: Any
+    snapshot: Snapshot
+    state_key: bytes | None
+    score: float
+    draws: tuple[float, ...]
+
+
+class Imagination:
+    """Turns that are tried from one state; the environment stands anywhere afterwards.
+
+    Actions that are tried twice share a step where the outcome could not differ: where the turn drew no random numbers,
+    or where both would draw the same ones.
+
+    Args:
+        env: A stack.
+        before: The state.
+        seed: Seed of the tree.
+        noise: The dice.
+        repeats: Draws on which a turn is tried that leaves something to chance.
+        risk: How the scores of the draws become one: their mean, or a quantile.
+
+    Attributes:
+        steps: Steps that were taken.
+        seconds: What they took.
+    """
+
+    def __init__(
+        self, env: gym.Env[Any, Any], before: Snapshot, *, seed: int, noise: Noise, repeats: int, risk: Risk
+    ) -> None:
+        if noise == "same" and repeats > 1:
+            raise ValueError(f'repeats={repeats} needs draws that differ: wanted noise "fresh" or "common"')
+        self.steps = 0
+        self.seconds = 0.0
+        self._env = env
+        self._base = env.unwrapped
+        self._before = before
+        self._seed = seed
+        self._noise = noise
+        self._repeats = repeats
+        self._risk = risk
+        self._known: dict[Any, Outcome] = {}
+
+    def outcome(self, action: Any, address: tuple[int, ...]) -> Outcome:
+        """Return what an action brings.
+
+        Args:
+            action: Text, or an action of the space.
+            address: Of the node that it would lead to; its dice derive from it.
+        """
+        is_shared = isinstance(action, Hashable)
+        known = self._known.get(action) if is_shared else None
+        if known is not None:
+            return known
+        found, drew_noise = self._try(action, address)
+        if is_shared and (self._noise != "fresh" or not drew_noise):
+            self._known[action] = found
+        return found
+
+    def _try(self, action: Any, address: tuple[int, ...]) -> tuple[Outcome, bool]:
+        # Siblings share common dice, so those derive from the parent's address.
+        dice = address if self._noise == "fresh" else address[:-1]
+        result = self._step(action, None if self._noise == "same" else derive_seed(self._seed, self._noise, *dice))
+        # Asked before the snapshot, which reads the random state and so forgets what was drawn before.
+        drew_noise = not isinstance(self._base, StateEnv) or self._base.drew_noise
+        snap, key = snapshot(self._env), key_of(self._base)
+        first = score_of(result)
+        if not drew_noise or self._repeats == 1:
+            return Outcome(result, snap, key, first, (first,)), drew_noise
+        seeds = [derive_seed(self._seed, "draw", draw, *dice) for draw in range(1, self._repeats)]
+        draws = (first, *[score_of(self._step(action, seed)) for seed in seeds])
+        return Outcome(result, snap, key, _joined(draws, self._risk), draws), drew_noise
+
+    def _step(self, action: Any, seed: int | None) -> Any:
+        restore(self._env, self._before, noise=self._noise, seed=seed)
+        started = perf_counter()
+        result = self._env.step(action)
+        self.seconds += perf_counter() - started
+        self.steps += 1
+        return result
+
+
+def score_of(result: Any) -> float:
+    """Return the guide of a turn: what a scorer wrote, the reward without one."""
+    _, reward, _, _, info = result
+    return float(info.get("score", reward))
+
+
+def key_of(base: gym.Env[Any, Any]) -> bytes | None:
+    """Return what the rules depend on from where an environment stands; None where nobody knows."""
+    if not isinstance(base, StateEnv):
+        return None
+    try:
+        return base.state_key(base.state)
+    except NotImplementedError:
+        return None
+
+
+def _joined(scores: Sequence[float], risk: Risk) -> float:
+    return float(np.mean(scores) if isinstance(risk, str) else np.quantile(scores, risk))
