@@ -30,6 +30,9 @@ __all__ = [
     "write_atomically",
 ]
 
+_BUDGET = tuple(Budget.__dataclass_fields__)
+_counts = attrgetter(*_BUDGET)
+
 FORMAT = "tsr-gym tree"
 VERSION = 1
 Quantity = Literal["reward", "score"]
@@ -55,7 +58,8 @@ class _Store:
     num_transpositions: int = 0
     played: list[int] = field(default_factory=list)
     chosen: tuple[int, ...] = ()
-    spent: Budget = field(default_factory=Budget)
+    # As plain numbers, because something is charged at every node.
+    spent: list[Any] = field(default_factory=lambda: [0] * len(_BUDGET))
 
 
 class Tree:
@@ -124,11 +128,12 @@ class Tree:
     @property
     def spent(self) -> Budget:
         """What has been spent on the whole tree."""
-        return self._store.spent
+        return Budget(**dict(zip(_BUDGET, self._store.spent, strict=True)))
 
     def charge(self, budget: Budget) -> None:
         """Add to `spent`."""
-        self._store.spent += budget
+        store = self._store
+        store.spent = [spent + more for spent, more in zip(store.spent, _counts(budget), strict=True)]
 
     def add(self, node: Node, *, played: bool = False) -> int:
         """Add a node and return its index.
@@ -242,8 +247,8 @@ class Tree:
         return [index for index in self.below() if not self._store.children[index]]
 
     def open_leaves(self) -> list[int]:
-        """Return the leaves below the root at which the episode goes on."""
-        return [index for index in self.leaves() if not self.nodes[index].done]
+        """Return the leaves below the root from which a search may go on."""
+        return [index for index in self.leaves() if self.nodes[index].is_open]
 
     def total(self, index: int, quantity: Quantity) -> float:
         """Return the sum of rewards, or of scores, of the turns from the root to a node.
@@ -295,7 +300,6 @@ class Tree:
 
     def _header(self) -> dict[str, Any]:
         store = self._store
-        spent = {name: get(store.spent) for name, get in _BUDGET_FIELDS.items()}
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -304,7 +308,7 @@ class Tree:
             "about": self.about,
             "played": store.played,
             "chosen": list(store.chosen),
-            "spent": spent,
+            "spent": dict(zip(_BUDGET, store.spent, strict=True)),
             "nodes": len(store.nodes),
         }
 
@@ -341,8 +345,6 @@ class Tree:
             raise InvalidTree(f"{path}, line {line_number}: not a node of a tree ({error}): damaged") from error
         return tree
 
-
-_BUDGET_FIELDS = {name: attrgetter(name) for name in Budget.__dataclass_fields__}
 
 # What a strategy yields are its wishes; what it returns, where it does, are the ends of the paths that it chose.
 Wishes = Generator[list[Expand], None, Sequence[int] | None]

@@ -56,11 +56,10 @@ class _Search:
 
     def take(self, answers: Sequence[Sequence[Candidate]], noise: Noise | None) -> list[tuple[Tree, int]]:
         """Expand as the policy answered, and return what grew."""
-        grown = []
-        for wish, candidates in zip(self.wishes, answers, strict=True):
-            grown += [(self.view, node) for node in self.env.expand(wish.node, candidates, noise=noise)]
+        nodes = [wish.node for wish in self.wishes]
+        grown = self.env.expand_each(list(zip(nodes, answers, strict=True)), noise=noise)
         self.view.charge(_cost([candidate for candidates in answers for candidate in candidates]))
-        return grown
+        return [(self.view, node) for node in grown]
 
 
 Answered = list[tuple[_Search, list[list[Candidate]]]]
@@ -127,12 +126,12 @@ def play_out(
     """Play an episode in every environment to its end, all together, with a search before every turn of each.
 
     What is played is the first turn of the path that the strategy chose, or of the best path where it chose none.
-    `limit` holds for each search.
+    `limit` holds for each search. An episode that stands at a proven dead end is over, and lost.
 
     Raises:
         TsrGymError: The strategy expanded nothing.
     """
-    while running := [env for env in envs if not env.tree.nodes[env.cursor].done]:
+    while running := [env for env in envs if env.tree.nodes[env.cursor].is_open]:
         grow(running, policy, strategy, noise=noise, rater=rater, limit=limit, workers=workers)
         for env in running:
             view = env.tree.at(env.cursor)
@@ -140,10 +139,11 @@ def play_out(
 
 
 def _best_end(view: Tree) -> int:
-    ends = [leaf for leaf in view.chosen or view.best(view.leaves(), 1) if leaf != view.root]
-    if not ends:
+    leaves = [leaf for leaf in view.leaves() if leaf != view.root]
+    if not leaves:
         raise TsrGymError(f"the strategy expanded nothing at node {view.root}: there is no turn to play")
-    return ends[0]
+    alive = [leaf for leaf in leaves if view.nodes[leaf].is_open or view.nodes[leaf].done]
+    return view.chosen[0] if view.chosen else view.best(alive or leaves, 1)[0]
 
 
 def _in_lock_step(waiting: list[_Search], policy: Policy) -> Generator[Answered, None, None]:

@@ -17,7 +17,7 @@ from tsr_gym.budget import Budget
 from tsr_gym.errors import EpisodeOver, SnapshotError, TsrGymError
 from tsr_gym.seeds import derive_seed
 from tsr_gym.snapshots import Snapshot
-from tsr_gym.stack import NOISES, Noise, restore, snapshot
+from tsr_gym.stack import NOISES, Noise, env_support, replayable, restore, snapshot
 from tsr_gym.state_env import StateEnv
 from tsr_gym.tree import Candidate, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.wrappers.grow import grow, play_out
@@ -39,7 +39,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
     success.
 
     Args:
-        env: Any stack that `tsr_gym.snapshot` supports.
+        env: Any stack that `tsr_gym.env_support` supports; one that can only be replayed is made ready for that here.
         noise: The dice of imagined turns. ``"fresh"``: a seed for every child. ``"common"``: one that siblings share.
             ``"same"``: the episode's own future, which makes the search clairvoyant; its trees say so in `about`.
         repeats: Draws on which every imagined turn that leaves something to chance is tried. The node goes on from the
@@ -61,7 +61,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         if repeats < 1 or not (risk == "mean" or (not isinstance(risk, str) and 0 <= risk <= 1)):
             raise ValueError(f'wanted repeats >= 1 and risk "mean" or from 0 to 1, got {repeats} and {risk!r}')
         gym.utils.RecordConstructorArgs.__init__(self, noise=noise, repeats=repeats, risk=risk)
-        super().__init__(env)
+        super().__init__(replayable(env) if env_support(env).level == "replay" else env)
         self.noise: Noise = noise
         self.repeats = repeats
         self.risk: Risk = risk
@@ -183,23 +183,46 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
             EpisodeOver: The episode has ended at the node.
             ValueError: The episode's own dice have one future, and more draws than that are wanted.
         """
+        return self.expand_each([(node, candidates)], noise=noise)
+
+    def expand_each(
+        self, wanted: Sequence[tuple[int, Sequence[Candidate | Any]]], *, noise: Noise | None = None
+    ) -> list[int]:
+        """Do what `expand` does at several nodes, and go back to the cursor only once.
+
+        Args:
+            wanted: Nodes, and the candidates to try at each.
+            noise: The dice, instead of the wrapper's.
+        """
         tree, started = self.tree, perf_counter()
-        noise = self.noise if noise is None else noise
-        parent = tree.node(node)
-        if parent.done:
-            raise EpisodeOver(f"node {node} ends its episode: expand an open leaf")
-        address, first = tree.branch(node), len(tree.children(node))
-        imagined = Imagination(
-            self.env, _snapshot_of(parent), seed=tree.seed, noise=noise, repeats=self.repeats, risk=self.risk
-        )
-        new = []
-        for number, candidate in enumerate(map(_candidate, candidates), start=first):
-            outcome = imagined.outcome(candidate.text, (*address, number))
-            new.append(tree.add(_node(tree, node, candidate, outcome)))
-        restore(self.env, _snapshot_of(tree.nodes[self._cursor]))
-        steps, seconds = imagined.steps, perf_counter() - started
-        tree.charge(Budget(env_steps=steps, restores=steps + 1, seconds=seconds, env_seconds=imagined.seconds))
+        new: list[int] = []
+        steps, inside = 0, 0.0
+        try:
+            for node, candidates in wanted:
+                imagined = self._imagination(node, self.noise if noise is None else noise)
+                address = tree.branch(node)
+                for number, candidate in enumerate(map(_candidate, candidates), start=len(tree.children(node))):
+                    outcome = imagined.outcome(candidate.text, (*address, number))
+                    new.append(tree.add(_node(tree, node, candidate, outcome)))
+                steps, inside = steps + imagined.steps, inside + imagined.seconds
+        finally:
+            restore(self.env, _snapshot_of(tree.nodes[self._cursor]))
+        seconds = perf_counter() - started
+        tree.charge(Budget(env_steps=steps, restores=steps + 1, seconds=seconds, env_seconds=inside))
         return new
+
+    def _imagination(self, node: int, noise: Noise) -> Imagination:
+        before = self.tree.node(node)
+        if before.done:
+            raise EpisodeOver(f"node {node} ends its episode: expand an open leaf")
+        return Imagination(
+            self.env,
+            _snapshot_of(before),
+            seed=self.tree.seed,
+            noise=noise,
+            repeats=self.repeats,
+            risk=self.risk,
+        )
 
     def search(
         self,
@@ -256,6 +279,8 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         about = self._about | {"noise": self.noise, "clairvoyant": self.noise == "same"}
         if self.repeats > 1:
             about |= {"repeats": self.repeats, "risk": self.risk}
+        if self.env.has_wrapper_attr("prunes"):
+            about |= {"pruned": self.env.get_wrapper_attr("prunes")}
         self._tree = Tree(seed=seed, score_of=self._score_of(), about=about)
         self._cursor = self._tree.add(
             Node(None, 0, Candidate(""), deepcopy(observation), 0.0, 0.0, *done, _own(info), snap, key),

@@ -1,35 +1,64 @@
 """Beam search over turns (TSR Eq. 8)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Literal
 
-from tsr_gym.tree import Expand, Tree
+from tsr_gym.agents.strategies.merging import Merge, distinct
+from tsr_gym.agents.strategies.ranked import ranked
+from tsr_gym.tree import Expand, Tree, Wishes
+
+Rank = Literal["merit", "sum", "last"]
 
 
-def beam(tree: Tree, *, width: int, branching: int, depth: int | None = None) -> Iterator[list[Expand]]:
-    """Keep the best partial episodes of every turn and expand each of them.
+def beam(
+    tree: Tree,
+    *,
+    width: int,
+    branching: int,
+    depth: int | None = None,
+    rank: Rank = "merit",
+    merge: Merge = None,
+) -> Wishes:
+    """Keep the best partial episodes of every turn, expand each of them, and choose those that are left.
 
-    ``B_{t+1} = Top_B { path + a : path in B_t, a in A(path) }``. An episode that has ended stays a member of the beam
-    as long as it is among the best, and takes no more samples. Paths are rated by `Tree.merit`, ties are broken by the
-    tree's seed. `width=1` is a greedy search, `width=1, branching=1` a plain rollout.
+    ``B_{t+1} = Top_B { path + a : path in B_t, a in A(path) }`` (TSR, arXiv 2602.11767, Eq. 8). An episode that has
+    ended stays a member of the beam as long as it is among the best, and takes no more samples; a dead end stays only
+    where nothing else is left. Ties are broken by the tree's seed. `width=1` is a greedy search,
+    `width=1, branching=1` a plain rollout.
 
     Args:
         tree: What has grown.
         width: Paths that are kept, the paper's B (2).
         branching: Candidates per path and turn, the paper's M (4).
         depth: Turns to look ahead, None to the end of the episode.
+        rank: How paths are rated: by `Tree.merit`, by the sum of their scores, or by the last score alone.
+        merge: Of the members that stand in the same state after a turn, only the best is kept.
     """
     if width < 1 or branching < 1:
         raise ValueError(f"wanted width and branching >= 1, got {width} and {branching}")
     if depth is not None and depth < 1:
         raise ValueError(f"wanted depth >= 1 or None, got {depth}")
-    members = [tree.root]
+    worth = _worth(tree, rank)
+    members = distinct(tree, [tree.root], merge)
     turns = 0
     while depth is None or turns < depth:
-        wishes = [Expand(node, branching) for node in members if not tree.nodes[node].done]
+        wishes = [Expand(node, branching) for node in members if tree.nodes[node].is_open]
         if not wishes:
-            return
+            break
         yield wishes
         grown = [child for wish in wishes for child in tree.children(wish.node)[-branching:]]
-        ended = [node for node in members if tree.nodes[node].done]
-        members = tree.best(ended + grown, width)
+        stopped = [node for node in members if not tree.nodes[node].is_open]
+        members = distinct(tree, ranked(tree, stopped + grown, worth), merge)[:width]
         turns += 1
+    return [node for node in members if node != tree.root]
+
+
+def _worth(tree: Tree, rank: Rank) -> Callable[[int], float]:
+    ranks: dict[str, Callable[[int], float]] = {
+        "merit": tree.merit,
+        "sum": lambda node: tree.total(node, "score"),
+        "last": lambda node: tree.nodes[node].score,
+    }
+    if rank not in ranks:
+        raise ValueError(f"wanted rank of {sorted(ranks)}, got {rank!r}")
+    return ranks[rank]

@@ -1,11 +1,10 @@
 """Rollouts without search: the policy plays, nothing is chosen."""
 
-from collections.abc import Iterator
+from tsr_gym.agents.strategies.play_on import play_on
+from tsr_gym.tree import Tree, Wishes
 
-from tsr_gym.tree import Expand, Tree
 
-
-def naive(tree: Tree, *, rollouts: int = 1) -> Iterator[list[Expand]]:
+def naive(tree: Tree, *, rollouts: int = 1) -> Wishes:
     """Play independent episodes from the root to their ends.
 
     Args:
@@ -14,13 +13,5 @@ def naive(tree: Tree, *, rollouts: int = 1) -> Iterator[list[Expand]]:
     """
     if rollouts < 1:
         raise ValueError(f"wanted rollouts >= 1, got {rollouts}")
-    if tree.nodes[tree.root].done:
-        return
-    yield [Expand(tree.root, rollouts)]
-    episodes = tree.children(tree.root)[-rollouts:]
-    while wishes := [Expand(leaf) for episode in episodes for leaf in _open_ends(tree, episode)]:
-        yield wishes
-
-
-def _open_ends(tree: Tree, episode: int) -> list[int]:
-    return [node for node in tree.below(episode) if not tree.children(node) and not tree.nodes[node].done]
+    yield from play_on(tree, [tree.root] * rollouts)
+    return None

@@ -1,5 +1,6 @@
 """Search: one call of the policy per round for all trees, and trees that depend on nothing but their seeds."""
 
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 
@@ -11,14 +12,29 @@ from tests.tsr_gym.own_process import run_python
 from tsr_gym import Budget, Candidate, Expand
 from tsr_gym.agents.random_policy import RandomPolicy
 from tsr_gym.agents.search import search
-from tsr_gym.agents.strategies import beam, best_of_n, lookahead, naive
+from tsr_gym.agents.strategies import (
+    adaptive,
+    beam,
+    best_first,
+    best_of_n,
+    greedy,
+    lookahead,
+    naive,
+    puct,
+    random_branching,
+)
 from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
 
 STRATEGIES = {
     "naive": partial(naive, rollouts=3),
     "best_of_n": partial(best_of_n, n=4),
+    "greedy": partial(greedy, branching=3),
     "beam": partial(beam, width=2, branching=4),
     "lookahead": partial(lookahead, branching=3, depth=2),
+    "random_branching": partial(random_branching, trees=2, nodes=2, rounds=2),
+    "puct": partial(puct, simulations=6, parallel=2, rollout_turns=1),
+    "best_first": partial(best_first, expansions=6, samples=2),
+    "adaptive": partial(adaptive, max_rollouts=8),
 }
 WORLDS = {
     "FrozenLake": (lake, WALKER),
@@ -27,9 +43,11 @@ WORLDS = {
 SEEDS = range(50, 56)
 
 
-def grown(world, strategy, seeds=SEEDS):
+def grown(world, strategy, seeds=SEEDS, workers=None):
     make, policy = WORLDS[world]
-    return [picture(tree) for tree in search([make(seed) for seed in seeds], policy, STRATEGIES[strategy], seeds=seeds)]
+    envs = [make(seed) for seed in seeds]
+    trees = search(envs, policy, STRATEGIES[strategy], seeds=seeds, workers=workers)
+    return [(picture(tree), tree.chosen, replace(tree.spent, seconds=0.0, env_seconds=0.0)) for tree in trees]
 
 
 def digest(world, strategy):
@@ -45,6 +63,12 @@ def test_trees_are_the_same_whether_grown_together_or_one_by_one(world, strategy
     assert together == alone
     assert grown(world, strategy, list(reversed(SEEDS))) == together[::-1]
     assert len({repr(tree) for tree in together}) == len(together)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_trees_are_the_same_whether_searches_wait_for_each_other_or_not(strategy):
+    waiting = grown("FrozenLake", strategy)
+    assert [grown("FrozenLake", strategy, workers=workers) for workers in (1, 3, 20)] == [waiting] * 3
 
 
 def test_trees_are_the_same_in_another_process_with_another_hash_seed():
@@ -87,9 +111,9 @@ def test_what_a_search_spent_adds_up():
     env = letters({"a": 1.0, "b": 0.5}, turns=3)
     (tree,) = search([env], policy, partial(beam, width=2, branching=2), seeds=[0])
     # One node is expanded in the first round and two in each of the others, two candidates each: 10 nodes, two tokens;
-    # prompts have one, two and three tokens: 2 + 8 + 12. A round trip of restores per expanded node: two and one back.
+    # prompts have one, two and three tokens: 2 + 8 + 12. A restore per sample, and one back to the cursor a round.
     assert len(tree.nodes) == 11
-    assert tree.spent == Budget(model_calls=3, sampled_tokens=20, prompt_tokens=22, env_steps=10, restores=15)
+    assert tree.spent == Budget(model_calls=3, sampled_tokens=20, prompt_tokens=22, env_steps=10, restores=13)
     assert 0 < tree.spent.env_seconds < tree.spent.seconds
 
 

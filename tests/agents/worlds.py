@@ -1,11 +1,13 @@
 """Small worlds and policies that follow a script, for trees that can be worked out by hand."""
 
+from itertools import product
 from typing import NamedTuple
 
 import gymnasium as gym
+import numpy as np
 
 import tsr_gym  # noqa: F401 (registers the worlds)
-from tsr_gym import Candidate, Limits, Step, TextEnv
+from tsr_gym import Candidate, Limits, Node, Step, TextEnv, Tree
 from tsr_gym.agents.random_policy import RandomPolicy
 from tsr_gym.codec import encode
 from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, TreeSearchWrapper
@@ -17,20 +19,33 @@ class Word(NamedTuple):
 
 
 class Letters(TextEnv[Word]):
-    """Write a word, a letter a turn; each letter has its price, and some end the word. Nothing is left to chance."""
+    """Write a word, a letter a turn; each letter has its price, and some end the word. Nothing is left to chance.
+
+    Args:
+        pays: The price of every letter; ``{"ab": 5}`` is that of a b after the word a.
+        ends: Letters that end the word, which is success.
+        turns: Most letters.
+        dead: Words that are marked as dead ends.
+        bag: The order of the letters does not matter: ba is the word ab.
+    """
 
     draws_noise = False
 
-    def __init__(self, pays, ends="", turns=None):
-        super().__init__((tuple(sorted(pays.items())), ends), limits=Limits(max_turns=turns), separator=None)
-        self.pays, self.ends = pays, ends
+    def __init__(self, pays, ends="", turns=None, dead=(), bag=False):
+        super().__init__(
+            (tuple(sorted(pays.items())), ends, tuple(dead), bag), limits=Limits(max_turns=turns), separator=None
+        )
+        self.pays, self.ends, self.dead, self.bag = pays, ends, dead, bag
 
     def initial(self, rng, options):
         return Word("")
 
     def transition(self, state, action, rng):
-        after = Word(state.text + action)
-        return Step(after, self.pays[action], action in self.ends, {})
+        text = state.text + action
+        pay = self.pays.get(text, self.pays[action])
+        after = Word("".join(sorted(text)) if self.bag else text)
+        info = {"dead_end": "marked"} if after.text in self.dead else {}
+        return Step(after, pay, action in self.ends, info)
 
     def observe(self, state):
         return state.text
@@ -52,10 +67,14 @@ class LastLetter(ScoreWrapper[Word]):
 
 
 class Script:
-    """Say at each word the letters that a table has for it, in order, and count the calls."""
+    """Say at each word the letters that a table has for it, in order, and count the calls.
 
-    def __init__(self, says):
+    A list of log-probabilities per letter, where there is one, goes with what is said.
+    """
+
+    def __init__(self, says, logprobs=None):
         self.says = says
+        self.logprobs = logprobs or {}
         self.calls = 0
 
     def __call__(self, requests):
@@ -66,15 +85,60 @@ class Script:
         first = len(tree.children(wish.node))
         letters = self.says[tree.nodes[wish.node].observation][first : first + wish.samples]
         assert len(letters) == wish.samples, f"the script ends at {tree.nodes[wish.node].observation!r}"
-        return [Candidate(letter) for letter in letters]
+        return [Candidate(letter, logprobs=tuple(self.logprobs.get(letter, ()))) for letter in letters]
 
 
-def letters(pays, ends="", turns=None, *, seed=0, score_of="turn"):
+def cycle(letters):
+    """Return a policy that says some letters in turn at every node, forever."""
+
+    def policy(requests):
+        return [
+            [
+                Candidate(letters[number % len(letters)])
+                for number in range(len(tree.children(wish.node)), len(tree.children(wish.node)) + wish.samples)
+            ]
+            for tree, wish in requests
+        ]
+
+    return policy
+
+
+def priced(seed, turns=4, alphabet="abc"):
+    """Return random prices for every word, and the return of every full one."""
+    rng = np.random.default_rng(seed)
+    words = ["".join(word) for length in range(1, turns + 1) for word in product(alphabet, repeat=length)]
+    pays = {word: float(price) for word, price in zip(words, rng.normal(size=len(words)), strict=True)}
+    full = [word for word in words if len(word) == turns]
+    return pays, {word: sum(pays[word[:end]] for end in range(1, turns + 1)) for word in full}
+
+
+def letters(pays, ends="", turns=None, *, seed=0, score_of="turn", dead=(), bag=False):
     """Return an environment of letters, ready for a search."""
-    env = Letters(pays, ends, turns)
+    env = Letters(pays, ends, turns, dead, bag)
     env = TreeSearchWrapper(LastLetter(env) if score_of == "state" else env)
     env.reset(seed=seed)
     return env
+
+
+def grow_bare(strategy, child, *, seed=0):
+    """Grow a tree without an environment and return it with what was chosen: fast, for laws about many trees.
+
+    What ``child(tree, parent, number)`` returns are the fields of a new node that matter; the rest is empty.
+    """
+    tree = Tree(seed=seed)
+    empty = {"observation": "", "reward": 0.0, "score": 0.0, "terminated": False, "truncated": False}
+    empty |= {"candidate": Candidate(""), "info": {}, "snapshot": None}
+    tree.add(Node(parent=None, depth=0, **empty))
+    plan = strategy(tree)
+    while True:
+        try:
+            wishes = next(plan)
+        except StopIteration as end:
+            return tree, end.value
+        for node, samples in wishes:
+            for _ in range(samples):
+                fields = empty | child(tree, node, len(tree.children(node)))
+                tree.add(Node(parent=node, depth=tree.nodes[node].depth + 1, **fields))
 
 
 def lake(seed=0, *, noise="fresh", score=True, **settings):
@@ -92,6 +156,7 @@ def rooms(seed=0, **settings):
     return env
 
 
+PUSHER = RandomPolicy(("Up", "Down", "Left", "Right"), max_actions=5)
 WALKER = RandomPolicy(("Left", "Down", "Right", "Up"), max_actions=2)
 
 

@@ -7,8 +7,10 @@ from time import sleep
 import gymnasium as gym
 import pytest
 
+from tests.tsr_gym.testing.worlds import Walk
 from tests.wrappers.test_tree_search import ICE, candidates, lake, walk
 from tsr_gym import Budget, Candidate, Expand, Limits, TsrGymError
+from tsr_gym.wrappers import TreeSearchWrapper
 from tsr_gym.wrappers.grow import grow
 
 
@@ -36,7 +38,7 @@ def test_a_search_grows_the_tree_below_the_cursor_and_stays_there():
     assert [env.tree.nodes[index].candidate.text for index in view.children(1)] == ["Right", "Left"]
     assert [len(view.children(index)) for index in view.children(1)] == [1, 1]
     # Two rounds; two and two samples, each of one token and conditioned on two.
-    assert env.tree.spent == Budget(model_calls=2, sampled_tokens=4, prompt_tokens=8, env_steps=5, restores=7)
+    assert env.tree.spent == Budget(model_calls=2, sampled_tokens=4, prompt_tokens=8, env_steps=5, restores=6)
 
 
 def test_all_searches_share_one_call_of_the_policy_per_round():
@@ -248,3 +250,33 @@ def test_an_error_of_the_policy_reaches_the_caller_from_its_thread():
 
     with pytest.raises(OSError, match="the server is down"):
         grow([walk()], policy, three_rounds, workers=3)
+
+
+def test_an_episode_that_is_proven_lost_is_over():
+    class Marked(gym.Wrapper):
+        """Mark what lies left of the start as lost."""
+
+        def step(self, action):
+            *result, info = self.env.step(action)
+            lost = self.unwrapped.state.position < 0
+            return *result, info | ({"dead_end": "left of the start"} if lost else {})
+
+        def wrapper_state(self):
+            return None
+
+        def set_wrapper_state(self, state):
+            pass
+
+    def left_and_left_again(tree):
+        yield [Expand(tree.root, 2)]
+        return [tree.children(tree.root)[1]]
+
+    env = TreeSearchWrapper(Marked(Walk(Limits(max_turns=9))))
+    env.reset(seed=3)
+    tree = env.rollout(scripted, left_and_left_again)
+    assert [tree.nodes[index].candidate.text for index in tree.played][1:] == ["Left"]
+    assert not tree.nodes[env.cursor].done
+    # Where nothing is chosen, what is lost is played last, whatever it is worth.
+    env.reset(seed=3)
+    assert env.rollout(scripted, greedy).nodes[1].candidate.text == "Right"
+    assert all(env.tree.nodes[index].is_open for index in env.tree.played[:-1])
