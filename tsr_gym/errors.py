@@ -38,7 +38,7 @@ class GenerationFailed(TsrGymError):
 
 
 class InvalidTree(TsrGymError, ValueError):
-    """A saved tree is damaged or of another format."""
+    """A saved tree, or a bank of moments from trees, is damaged or of another format."""
 
 
 class ConfigError(TsrGymError, ValueError):

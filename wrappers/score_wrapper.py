@@ -1,12 +1,33 @@
 """ScoreWrapper: a guide for search, written into info and never into the reward."""
 
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import gymnasium as gym
 
+from tsr_gym.errors import ConfigError
 from tsr_gym.state_env import StateEnv
 
 StateT = TypeVar("StateT")
+
+
+class RatedTurn(NamedTuple):
+    """Everything that a score may look at.
+
+    Attributes:
+        before: State of the unwrapped `StateEnv` before the turn; the observation for other environments.
+        action: The action as the environment was given it, tags removed.
+        after: The same as `before`, after the turn.
+        reward: The turn's reward, penalties included.
+        terminated: The task ended with the turn.
+        truncated: A limit ended the episode with the turn.
+    """
+
+    before: Any
+    action: Any
+    after: Any
+    reward: float
+    terminated: bool = False
+    truncated: bool = False
 
 
 class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs, Generic[StateT]):
@@ -18,7 +39,7 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
 
     Attributes:
         score_of: Whether scores rate a ``"turn"``, so that a path's scores add up, or the ``"state"`` that it reached,
-            so that only the last one counts.
+            so that only the last one counts. A score of states looks at `after` alone.
     """
 
     score_of: Literal["turn", "state"] = "turn"
@@ -29,15 +50,34 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         self._last: Any = None
 
     def score(self, before: StateT, action: Any, after: StateT, reward: float) -> float:
-        """Return how good a turn looks; a pure function.
-
-        Args:
-            before: State of the unwrapped `StateEnv` before the turn; the observation for other environments.
-            action: The action as the environment was given it, tags removed.
-            after: The same after the turn.
-            reward: The turn's reward, penalties included.
-        """
+        """Return how good a turn looks; a pure function. The arguments are those of `RatedTurn`."""
         raise NotImplementedError
+
+    def rate_turn(self, turn: RatedTurn) -> float:
+        """Return the score of a turn; a subclass that cares whether the episode ended with it overrides this."""
+        return float(self.score(turn.before, turn.action, turn.after, turn.reward))
+
+    def rate_state(self, state: StateT) -> float:
+        """Return what a state is worth by itself: a potential, and how scores of states and of turns are mixed.
+
+        Raises:
+            ConfigError: The score rates turns, or it looks at more than the state that a turn reached.
+        """
+        name = type(self).__name__
+        if self.score_of != "state":
+            raise ConfigError(f"{name} rates turns, and a state by itself is wanted: use a score of states")
+        nothing: Any = None
+        try:
+            worth = float(self.score(nothing, None, state, float("nan")))
+        except (AttributeError, TypeError) as error:
+            raise ConfigError(f"{name} rates states, but cannot rate one without the turn ({error})") from error
+        if worth != worth:
+            raise ConfigError(f"{name} rates states, but its score depends on the turn's reward")
+        return worth
+
+    def facts(self, turn: RatedTurn) -> dict[str, Any]:
+        """Return what `info` gains for a turn."""
+        return {"score": self.rate_turn(turn)}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
@@ -53,7 +93,8 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._last = observation
         after = base.state if has_states else observation
-        info["score"] = float(self.score(before, info.get("action", action), after, float(reward)))
+        action = info.get("action", action)
+        info.update(self.facts(RatedTurn(before, action, after, float(reward), bool(terminated), bool(truncated))))
         return observation, float(reward), terminated, truncated, info
 
     def wrapper_state(self) -> Any:

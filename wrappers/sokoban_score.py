@@ -42,3 +42,13 @@ class SokobanScore(ScoreWrapper[SokobanState]):
             return reward
         rate = POTENTIALS[self.potential]
         return reward + self.weight * (rate(after) - rate(before))
+
+    def rate_state(self, state: SokobanState) -> float:
+        """Return the weighted potential of a state, so that it can guide other scores.
+
+        Raises:
+            ConfigError: The score has no potential.
+        """
+        if self.potential is None:
+            raise ConfigError("wanted a SokobanScore with a potential to rate states, got one of the reward alone")
+        return self.weight * POTENTIALS[self.potential](state)

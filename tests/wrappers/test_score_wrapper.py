@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 
 from tests.tsr_gym.testing.worlds import Walk
-from tsr_gym import restore, snapshot
+from tsr_gym import ConfigError, Limits, restore, snapshot
 from tsr_gym.wrappers import AnswerFormat, ScoreWrapper
 
 
@@ -80,3 +80,51 @@ def test_the_subclass_writes_the_score():
     env.reset(seed=1)
     with pytest.raises(NotImplementedError):
         env.step("Right")
+
+
+def test_a_score_may_look_at_how_the_episode_ended():
+    class Ends(ScoreWrapper):
+        def rate_turn(self, turn):
+            return 10.0 * turn.terminated + turn.truncated
+
+    env = Ends(Walk(limits=Limits(max_turns=2)))
+    env.reset(seed=1)
+    assert [env.step("Left")[4]["score"] for _ in range(2)] == [0.0, 1.0]
+    env.reset(seed=1)
+    way = " || ".join(["Right"] * env.unwrapped.state.goal)
+    assert env.step(way)[4]["score"] == 10.0
+
+
+def test_a_score_of_states_rates_a_state_without_a_turn():
+    class Place(ScoreWrapper):
+        score_of = "state"
+
+        def score(self, before, action, after, reward):
+            return after.position
+
+    env = Place(Walk())
+    env.reset(seed=1)
+    env.step("Right || Right")
+    assert env.rate_state(env.unwrapped.state) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("score_of", "look", "message"),
+    [
+        ("turn", lambda before, action, after, reward: 1.0, "Score rates turns"),
+        ("state", lambda before, action, after, reward: after.position - before.position, "without the turn"),
+        ("state", lambda before, action, after, reward: len(action), "without the turn"),
+        ("state", lambda before, action, after, reward: after.position + reward, "depends on the turn's reward"),
+    ],
+    ids=["of turns", "looks before", "looks at the action", "looks at the reward"],
+)
+def test_what_looks_at_more_than_the_state_cannot_rate_one(score_of, look, message):
+    class Score(ScoreWrapper):
+        def score(self, before, action, after, reward):
+            return look(before, action, after, reward)
+
+    env = Score(Walk())
+    env.score_of = score_of
+    env.reset(seed=1)
+    with pytest.raises(ConfigError, match=message):
+        env.rate_state(env.unwrapped.state)

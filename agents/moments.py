@@ -1,0 +1,353 @@
+"""Moments: states in the middle of episodes that are worth practising, harvested from trees and kept in a bank.
+
+Starting where success is neither certain nor out of reach is a curriculum (reverse curricula, arXiv 1707.05300); the
+snapshots of a tree make every state a start. Outcomes are those of whoever grew the tree, search included.
+"""
+
+import base64
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from tsr_gym.codec import decode, digest, encode
+from tsr_gym.errors import InvalidTree, SnapshotError, TsrGymError
+from tsr_gym.node import plain
+from tsr_gym.snapshots import EnvState, Snapshot
+from tsr_gym.tree import Node, Tree, write_atomically
+
+FORMAT = "tsr-gym moments"
+VERSION = 1
+Preference = Literal["uncertain", "hard", "uniform"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A state from which an episode can be started.
+
+    Attributes:
+        key: Identity: equal for moments of one environment, with one set of rules, in the same state.
+        env: The environment's id, None where it has none.
+        rules: The environment's rules, as JSON, for people who read the file; the snapshot holds them, too.
+        seed: Seed of the tree that it is from.
+        depth: Turns from the first node of that tree.
+        observation: What is seen there.
+        snapshot: The state, to start from.
+        visits: Paths of the tree that went through it.
+        tries: Those of them whose outcome is known.
+        successes: Those of `tries` that solved the task.
+    """
+
+    key: str
+    env: str | None
+    rules: str
+    seed: int
+    depth: int
+    observation: Any
+    snapshot: Snapshot
+    visits: float
+    tries: float
+    successes: float
+
+    def __post_init__(self) -> None:
+        if not (self.visits >= self.tries >= self.successes >= 0 and self.tries > 0):
+            found = (self.visits, self.tries, self.successes)
+            raise ValueError(f"wanted visits >= tries >= successes >= 0 and some tries, got {found}")
+
+    @property
+    def success_rate(self) -> float:
+        """The share of tries that solved the task."""
+        return self.successes / self.tries
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """The options of a `reset` that starts an episode here, with dice of its own."""
+        shows_itself = isinstance(self.snapshot.layers[-1].state, EnvState)
+        return {"snapshot": self.snapshot} | ({} if shows_itself else {"observation": self.observation})
+
+
+class Outcomes(NamedTuple):
+    """What became of the paths through a node.
+
+    Attributes:
+        visits: Paths.
+        tries: Paths that ended, or that are proven lost.
+        successes: Paths that solved the task.
+    """
+
+    visits: float
+    tries: float
+    successes: float
+
+
+def has_solved(node: Node) -> bool:
+    """Return whether the episode ended at a node with the task solved."""
+    return node.terminated and bool(node.info.get("success", False))
+
+
+def outcomes(tree: Tree, *, solved: Callable[[Node], bool] = has_solved) -> Outcomes:
+    """Return what became of the paths from the root of a tree, which may be a moment.
+
+    Args:
+        tree: A grown tree.
+        solved: Whether a leaf is a success; for environments whose info does not say so.
+    """
+    leaves = [tree.nodes[leaf] for leaf in tree.leaves()]
+    return Outcomes(len(leaves), sum(not leaf.is_open for leaf in leaves), sum(map(solved, leaves)))
+
+
+def harvest_moments(
+    tree: Tree,
+    *,
+    threshold: float = 1.0,
+    min_tries: int = 2,
+    deepest: bool = False,
+    turns: bool = True,
+    solved: Callable[[Node], bool] = has_solved,
+) -> list[Moment]:
+    """Return the states of a tree from which success is known and not certain, in the order in which they grew.
+
+    A path counts once for every state that it went through, also where it came back to it. Dead ends count as failures.
+
+    Args:
+        tree: A grown tree, with snapshots.
+        threshold: Success rates from 0 to this, both excluded, are wanted.
+        min_tries: Fewest paths with a known outcome.
+        deepest: Whether to take only states below which there is no other such state on any path: the last ones from
+            which a success is still known.
+        turns: Whether the turns and actions that are left are part of a state.
+        solved: Whether a leaf is a success; for environments whose info does not say so.
+
+    Raises:
+        ValueError: A number is out of range.
+        TsrGymError: The tree was saved without snapshots.
+    """
+    if not 0 < threshold <= 1 or min_tries < 1:
+        raise ValueError(f"wanted 0 < threshold <= 1 and min_tries >= 1, got {threshold} and {min_tries}")
+    found = _count(tree, turns, solved)
+    wanted = {
+        key for key, (_, tries, successes) in found.items() if tries >= min_tries and 0 < successes < threshold * tries
+    }
+    if deepest:
+        wanted -= _above(tree, wanted, turns)
+    first: dict[Hashable, int] = {}
+    for index in sorted(tree.below()):
+        if (key := _state(tree, index, turns)) in wanted and tree.nodes[index].is_open:
+            first.setdefault(key, index)
+    return [_moment(tree, index, key, found[key]) for key, index in first.items()]
+
+
+def _state(tree: Tree, index: int, turns: bool) -> Hashable:
+    """Return the identity of a node's state; the node itself where nobody knows it."""
+    key = tree.key(index, turns=turns)
+    return ("node", index) if key is None else key
+
+
+def _count(tree: Tree, turns: bool, solved: Callable[[Node], bool]) -> dict[Hashable, Outcomes]:
+    visits: Counter[Hashable] = Counter()
+    tries: Counter[Hashable] = Counter()
+    successes: Counter[Hashable] = Counter()
+    for leaf in tree.leaves():
+        end = tree.nodes[leaf]
+        states = {_state(tree, index, turns) for index in tree.path(leaf)}
+        visits.update(states)
+        if not end.is_open:
+            tries.update(states)
+        if solved(end):
+            successes.update(states)
+    return {state: Outcomes(visits[state], tries[state], successes[state]) for state in visits}
+
+
+def _above(tree: Tree, wanted: set[Hashable], turns: bool) -> set[Hashable]:
+    """Return the states on whose paths another wanted one follows."""
+    above: set[Hashable] = set()
+    for leaf in tree.leaves():
+        states = [state for index in tree.path(leaf) if (state := _state(tree, index, turns)) in wanted]
+        above |= {state for state in states[:-1] if state != states[-1]}
+    return above
+
+
+def _moment(tree: Tree, index: int, state: Hashable, counted: Outcomes) -> Moment:
+    node = tree.nodes[index]
+    if node.snapshot is None:
+        raise TsrGymError("the tree was saved without snapshots: nothing can be started from it")
+    env, rules = tree.about.get("env"), json.dumps(tree.about.get("rules"), sort_keys=True, default=plain)
+    identity = node.snapshot.digest if node.state_key is None else state
+    return Moment(
+        key=digest((env, rules, identity)),
+        env=env,
+        rules=rules,
+        seed=tree.seed,
+        depth=node.depth,
+        observation=node.observation,
+        snapshot=node.snapshot,
+        **counted._asdict(),
+    )
+
+
+class MomentBank:
+    """Moments by their identity, in the order in which they were first added."""
+
+    def __init__(self) -> None:
+        self._moments: dict[str, Moment] = {}
+
+    def __len__(self) -> int:
+        return len(self._moments)
+
+    def __iter__(self) -> Iterator[Moment]:
+        return iter(self._moments.values())
+
+    def add(self, moments: Iterable[Moment]) -> int:
+        """Add moments; where one is known, what became of it is added to what was known. Return how many are new."""
+        before = len(self)
+        for moment in moments:
+            if moment.key in self._moments:
+                self.update(moment, Outcomes(moment.visits, moment.tries, moment.successes))
+            else:
+                self._moments[moment.key] = moment
+        return len(self) - before
+
+    def update(self, moment: Moment, new: Outcomes, *, keep: float = 1.0) -> Moment:
+        """Add what became of new episodes from a moment, and return it as it is now.
+
+        Args:
+            moment: One of the bank, as it is or as it was.
+            new: What `outcomes` says of a tree that was grown from it.
+            keep: Share of the older outcomes that still counts; less than 1 for a policy that changes.
+
+        Raises:
+            KeyError: The bank has no such moment.
+            ValueError: The share is not between 0 and 1, or nothing is left of both.
+        """
+        if not 0 <= keep <= 1:
+            raise ValueError(f"wanted 0 <= keep <= 1, got {keep}")
+        known = self._moments[moment.key]
+        updated = replace(
+            known,
+            visits=keep * known.visits + new.visits,
+            tries=keep * known.tries + new.tries,
+            successes=keep * known.successes + new.successes,
+        )
+        self._moments[moment.key] = updated
+        return updated
+
+    def keep_if(self, wanted: Callable[[Moment], bool]) -> int:
+        """Drop all moments but those that are wanted, and return how many were dropped."""
+        before = len(self)
+        self._moments = {key: moment for key, moment in self._moments.items() if wanted(moment)}
+        return before - len(self)
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        num: int = 1,
+        *,
+        prefer: Preference = "uncertain",
+        between: tuple[float, float] = (0.0, 1.0),
+    ) -> list[Moment]:
+        """Draw moments, with replacement.
+
+        Args:
+            rng: Draws.
+            num: How many.
+            prefer: ``"uncertain"`` draws by ``p (1 - p)``, the variance of the outcome; ``"hard"`` by ``1 - p``;
+                ``"uniform"`` all alike. Here p is ``(successes + 1) / (tries + 2)``, so that few tries say little.
+            between: Success rates that are taken at all, both included.
+
+        Raises:
+            ValueError: There is no such preference, or no moment of these success rates.
+        """
+        if prefer not in get_args(Preference):
+            raise ValueError(f"wanted prefer of {list(get_args(Preference))}, got {prefer!r}")
+        low, high = between
+        among = [moment for moment in self if low <= moment.success_rate <= high]
+        if not among:
+            raise ValueError(f"none of the bank's {len(self)} moments has a success rate between {low} and {high}")
+        weights = np.array([_weight(moment, prefer) for moment in among])
+        return [among[pick] for pick in rng.choice(len(among), size=num, p=weights / weights.sum())]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the bank as JSON lines, a header and a line per moment; an older file is replaced only when done.
+
+        Raises:
+            SnapshotError: A snapshot or an observation has no pickle-free form.
+        """
+        lines = [json.dumps({"format": FORMAT, "version": VERSION, "moments": len(self)})]
+        lines += [json.dumps(_to_json(moment)) for moment in self]
+        write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "MomentBank":
+        """Read a bank that `save` wrote.
+
+        Raises:
+            InvalidTree: The file is damaged, cut short or of another format; the message names the line.
+            OSError: The file cannot be read.
+        """
+        data = Path(path).read_bytes()
+        bank = None
+        try:
+            header, *lines = data.decode().splitlines() or ["{}"]
+            wanted = _read_header(header, path)
+            bank = cls()
+            for line in lines:
+                bank.add([_from_json(json.loads(line))])
+            if not len(lines) == len(bank) == wanted:
+                raise InvalidTree(f"{path}: wanted {wanted} different moments, got {len(bank)} in {len(lines)} lines")
+        except (ValueError, LookupError, TypeError, AttributeError, SnapshotError) as error:
+            if isinstance(error, InvalidTree):
+                raise
+            number = 1 if bank is None else len(bank) + 2
+            raise InvalidTree(f"{path}, line {number}: not a moment ({error}): damaged") from error
+        return bank
+
+
+def _weight(moment: Moment, prefer: Preference) -> float:
+    chance = (moment.successes + 1) / (moment.tries + 2)
+    return {"uncertain": chance * (1 - chance), "hard": 1 - chance, "uniform": 1.0}[prefer]
+
+
+def _read_header(line: str, path: str | os.PathLike[str]) -> int:
+    header = json.loads(line)
+    if header.get("format") != FORMAT or header.get("version") != VERSION:
+        found = (header.get("format"), header.get("version"))
+        raise InvalidTree(f"{path}: wanted {FORMAT!r} of version {VERSION}, got {found}")
+    return int(header["moments"])
+
+
+def _to_json(moment: Moment) -> dict[str, Any]:
+    seen = moment.observation
+    return {
+        "key": moment.key,
+        "env": moment.env,
+        "rules": moment.rules,
+        "seed": moment.seed,
+        "depth": moment.depth,
+        "visits": moment.visits,
+        "tries": moment.tries,
+        "successes": moment.successes,
+        "observation": seen if isinstance(seen, str) else {"encoded": _text(encode(seen))},
+        "snapshot": _text(moment.snapshot.to_bytes()),
+    }
+
+
+def _from_json(data: dict[str, Any]) -> Moment:
+    seen = data.pop("observation")
+    return Moment(
+        observation=seen if isinstance(seen, str) else decode(_bytes(seen["encoded"])),
+        snapshot=Snapshot.from_bytes(_bytes(data.pop("snapshot"))),
+        **data,
+    )
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

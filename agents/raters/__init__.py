@@ -1,0 +1,13 @@
+"""Raters: scores that need a model or a node's siblings, for all nodes that grew in a round at once.
+
+Each is a `tsr_gym.tree.Rater`; hand it to a search as ``rater``. What needs one turn only is a score in
+`tsr_gym.wrappers`. Invariant: what a rater says of a node depends on the node's own tree, never on the others.
+"""
+
+from tsr_gym.agents.raters.critic_value import CriticValue
+from tsr_gym.agents.raters.make_rater import make_rater
+from tsr_gym.agents.raters.own_score import OwnScore
+from tsr_gym.agents.raters.self_consistency import SelfConsistency
+from tsr_gym.agents.raters.weighted_rater import WeightedRater
+
+__all__ = ["CriticValue", "OwnScore", "SelfConsistency", "WeightedRater", "make_rater"]

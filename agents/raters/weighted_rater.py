@@ -1,0 +1,62 @@
+"""WeightedRater: a weighted sum of raters, each on its own scale or on a common one."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from tsr_gym.agents.raters.make_rater import make_rater
+from tsr_gym.errors import ConfigError
+from tsr_gym.tree import Rater, Tree
+
+
+class WeightedRater:
+    """Score a node by a weighted sum of what several raters say.
+
+    Args:
+        parts: Rater and weight by name; a rater may be text, as for `make_rater`.
+        standardise: Whether each part is brought to mean 0 and standard deviation 1 among the nodes of the same tree
+            that grew in the same round; where all are equal it says nothing. Only differences within a round are left
+            then, which suits a beam, and searches whose paths grow at different times badly.
+        chat: The model as a policy, for parts that are text and read the model's prompts.
+
+    Raises:
+        ConfigError: There are no parts, or one of them is no rater.
+    """
+
+    def __init__(
+        self, parts: Mapping[str, tuple[Rater | str, float]], *, standardise: bool = False, chat: Any = None
+    ) -> None:
+        if not parts:
+            raise ConfigError("wanted at least one part of the rating, got none")
+        self.weights = {name: float(weight) for name, (_, weight) in parts.items()}
+        self.raters: dict[str, Rater] = {
+            name: make_rater(rater, chat=chat) if isinstance(rater, str) else rater
+            for name, (rater, _) in parts.items()
+        }
+        self.standardise = standardise
+
+    def __call__(self, grown: Sequence[tuple[Tree, int]]) -> list[float]:
+        """Return the sums."""
+        scores = self.parts(grown)
+        return [sum(weight * scores[name][i] for name, weight in self.weights.items()) for i in range(len(grown))]
+
+    def parts(self, grown: Sequence[tuple[Tree, int]]) -> dict[str, list[float]]:
+        """Return what each part says of each node, before weighting."""
+        scores = {name: list(rater(grown)) for name, rater in self.raters.items()}
+        if not self.standardise:
+            return scores
+        trees = [id(tree) for tree, _ in grown]
+        return {name: _standardised(values, trees) for name, values in scores.items()}
+
+
+def _standardised(values: Sequence[float], trees: Sequence[int]) -> list[float]:
+    of_tree: dict[int, list[float]] = {}
+    for value, tree in zip(values, trees, strict=True):
+        of_tree.setdefault(tree, []).append(value)
+    centre = {tree: fmean(found) for tree, found in of_tree.items()}
+    # The spread of equal numbers is not always exactly 0.
+    spread = {tree: pstdev(found) if max(found) > min(found) else 0.0 for tree, found in of_tree.items()}
+    return [
+        (value - centre[tree]) / spread[tree] if spread[tree] else 0.0
+        for value, tree in zip(values, trees, strict=True)
+    ]
