@@ -98,7 +98,16 @@ class TextEnv(StateEnv[StateT, str, str]):
     def dead_end(self, state: StateT) -> str | None:
         """Return why the task can no longer be solved from a state; None where it can be or nobody knows.
 
-        Without regard to limits. For people who play and for statistics, never for a search.
+        Without regard to limits. A proof from the rules, never a guess: for people who play, for statistics, and for a
+        search that asks for it with `tsr_gym.wrappers.DeadEnds`, which its results have to say.
+        """
+        return None
+
+    def best_value(self, state: StateT, turns_left: int | None, actions_left: int | None) -> float | None:
+        """Return the highest chance of success from a state within what the limits leave, or None where nobody knows.
+
+        That of the best possible play, so 1 or 0 where nothing is left to chance; 1 in a state of success. For
+        reports on how good scores and searches are, never for a search.
         """
         return None
 

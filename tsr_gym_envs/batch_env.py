@@ -3,12 +3,13 @@
 Invariant: environment k depends on its own row of every column only, so results do not depend on how many there are.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -16,14 +17,14 @@ from numpy.typing import NDArray
 
 from tsr_gym import ConfigError, EpisodeOver, Limits, Snapshot, SnapshotError
 from tsr_gym.snapshots import Layer
+from tsr_gym_envs import batch_arguments as read
+from tsr_gym_envs.batch_arguments import NUM_ACTIONS, Indices, Seeds
 from tsr_gym_envs.columns import Column, Columns, Field, Layout
-from tsr_gym_envs.pcg64 import WORDS, set_words, words_of
+from tsr_gym_envs.outcome import Outcome
+from tsr_gym_envs.pcg64 import WORDS, seed_all, set_words, words_of
 
-NUM_ACTIONS = 4
 # The index of all environments.
 ALL = slice(None)
-Indices = Sequence[int] | NDArray[np.int64]
-Seeds = int | Sequence[int | None] | None
 # The columns of all games: random streams (all 0 until seeded), actions taken, and whether the episode has ended.
 SHARED: Layout = (Field("streams", np.uint64, WORDS), Field("taken", np.int64), Field("over", np.bool_))
 
@@ -42,20 +43,6 @@ class BatchState(NamedTuple):
     buffer: NDArray[np.uint8]
 
 
-class Outcome(NamedTuple):
-    """What one step did, `[N]` each; False and 0 where an environment rested."""
-
-    rewards: NDArray[np.float64]
-    terminated: NDArray[np.bool_]
-    facts: dict[str, Column]
-
-    @classmethod
-    def nothing(cls, num_envs: int) -> "Outcome":
-        """Return the outcome of a step in which all rest."""
-        facts: dict[str, Column] = {"action_is_effective": np.zeros(num_envs, np.bool_)}
-        return cls(np.zeros(num_envs), np.zeros(num_envs, np.bool_), facts)
-
-
 class BatchEnv(VectorEnv[Any, Any, Any]):
     """A vector environment that is exactly as many environments of the discrete form, seed by seed and draw by draw.
 
@@ -65,6 +52,9 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
     actions are limited. Observations and infos are new arrays at every call.
 
     A subclass holds the board, its columns, and the rules.
+
+    A search plays in a copy of its own (`take`), in which `select` moves environments about and `advance` steps them
+    without automatic resets, observations and infos.
 
     Args:
         num_envs: How many environments.
@@ -93,39 +83,57 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
             raise ConfigError(f"wanted autoreset_mode of {modes}, got {autoreset_mode!r}")
         if render_mode not in (None, "ansi", "rgb_array"):
             raise ConfigError(f"wanted a render_mode of ['ansi', 'rgb_array'], got {render_mode!r}")
-        if num_envs < 1:
-            raise ConfigError(f"wanted num_envs >= 1, got {num_envs}")
-        self.num_envs = num_envs
         self.settings = settings
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.render_mode = render_mode
-        self.metadata = {
-            "render_modes": ["ansi", "rgb_array"],
-            "render_fps": 4,
-            "autoreset_mode": self.autoreset_mode,
-        }
+        self.metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4, "autoreset_mode": self.autoreset_mode}
         self.single_observation_space = single_observation_space
         self.single_action_space = gym.spaces.Discrete(NUM_ACTIONS)
-        self.observation_space = batch_space(single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
         self._kind = f"{type(self).__module__}:{type(self).__qualname__}"
         self._source = np.random.Generator(np.random.PCG64(0))
         self._limit = Limits(max_actions=settings.max_actions).max_actions
+        self._is_pooled = False
+        self._layout = SHARED + layout
+        self._make_columns(num_envs)
+
+    def _make_columns(self, num_envs: int) -> None:
+        """Make all that depends on how many environments there are."""
+        if num_envs < 1:
+            raise ConfigError(f"wanted num_envs >= 1, got {num_envs}")
+        self.num_envs = num_envs
         self._all_numbers = np.arange(num_envs)
         self._everyone = np.ones(num_envs, np.bool_)
         self._no_seeds: Sequence[int | None] = [None] * num_envs
-        self._is_pooled = False
         self._is_ready = False
-        self._layout = SHARED + layout
         self._columns = Columns(self._layout, num_envs)
         self._streams, self._taken, self._over = (self._columns.by_name[field.name] for field in SHARED)
+        self._bind(self._columns.by_name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Columns that were copied one by one would no longer lie in one buffer.
         parts = (type(self), self.num_envs, self.settings, self.autoreset_mode, self.render_mode, self.spec)
         return _rebuilt, (*parts, self._columns.buffer.copy())
 
+    @cached_property
+    def observation_space(self) -> gym.Space[Any]:  # type: ignore[override]
+        """The space of all observations together."""
+        return batch_space(self.single_observation_space, self.num_envs)
+
+    @cached_property
+    def action_space(self) -> gym.Space[Any]:  # type: ignore[override]
+        """The space of all actions together."""
+        return batch_space(self.single_action_space, self.num_envs)
+
     # What a game writes.
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether actions have outcomes that are left to chance."""
+        raise NotImplementedError
+
+    def _bind(self, columns: Mapping[str, Column]) -> None:
+        """Keep the game's own columns, which are new ones."""
+        raise NotImplementedError
 
     def observe(self, envs: Column | slice = ALL) -> Any:
         """Return the current observations of some environments, all by default, as new arrays or texts."""
@@ -163,9 +171,10 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
                 environment takes, for all of them.
         """
         given = dict(options or {})
-        envs = self._masked(given.pop("reset_mask", None))
-        seeds = self._seeds(seed)
-        for env in envs:
+        mask = given.pop("reset_mask", None)
+        envs = self._all_numbers if mask is None else read.as_mask(mask, self.num_envs)
+        seeds = read.as_seeds(seed, self.num_envs)
+        for env in envs.tolist():
             if seeds[env] is not None or not self._streams[env].any():
                 self._streams[env] = words_of(seeding.np_random(seeds[env])[0])
         self._begin(envs, seeds, given)
@@ -186,11 +195,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         resting, played = self._over.copy(), ~self._over
         if resting.any():
             self._restart(resting)
-        rewards, terminated, facts = self._play(actions, resting)
-        self._taken += played
-        truncated = np.zeros(self.num_envs, np.bool_) if self._limit is None else self._taken >= self._limit
-        truncated &= ~terminated
-        np.logical_or(terminated, truncated, out=self._over)
+        (rewards, terminated, facts), truncated = self._turn(actions, resting)
         if self.autoreset_mode is AutoresetMode.SAME_STEP and self._over.any():
             infos = self._reset_at_once(facts)
         else:
@@ -203,7 +208,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         if indices is None:
             buffer = taken.buffer.copy()
         else:
-            envs = self._numbers(indices)
+            envs = read.as_numbers(indices, self.num_envs)
             num, taken = len(envs), Columns(self._layout, len(envs))
             for name, column in taken.by_name.items():
                 column[:] = self._columns.by_name[name][envs]
@@ -222,13 +227,13 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         Raises:
             SnapshotError: The snapshot belongs to something else or is of another size; nothing was changed.
         """
-        envs, seeds = self._all_numbers if indices is None else self._numbers(indices), self._seeds(seed)
-        layer = snapshot.layers[0]
-        if layer.kind != self._kind or not isinstance(layer.state, BatchState):
-            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {layer.kind}")
-        if layer.state.rules is not self.settings and layer.state.rules != self.settings:
+        envs = self._all_numbers if indices is None else read.as_numbers(indices, self.num_envs)
+        seeds = read.as_seeds(seed, self.num_envs)
+        kind, state = snapshot.layers[0].kind, snapshot.layers[0].state
+        if kind != self._kind or not isinstance(state, BatchState):
+            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {kind}")
+        if state.rules is not self.settings and state.rules != self.settings:
             raise SnapshotError(f"the snapshot was taken under other rules: wanted {self.settings}")
-        state = layer.state
         if state.num_envs not in (1, len(envs)):
             raise SnapshotError(f"wanted a snapshot of {len(envs)} environments or of one, got {state.num_envs}")
         if indices is None and state.num_envs == self.num_envs and state.buffer.shape == self._columns.buffer.shape:
@@ -236,7 +241,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         else:
             self._put(state, envs)
         if seed is not None:
-            for env in envs:
+            for env in envs.tolist():
                 if seeds[env] is not None:
                     self._streams[env] = words_of(seeding.np_random(seeds[env])[0])
         self._is_ready = self._is_ready or bool(self._streams.any(axis=1).all())
@@ -248,17 +253,69 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
             index: The environment to copy.
             targets: Into which; a number n stands for the next n, going on at 0 after the last.
         """
-        source = int(self._numbers([index])[0])
-        if isinstance(targets, int):
-            if not 0 <= targets < self.num_envs:
-                raise ConfigError(f"wanted at most {self.num_envs - 1} copies of one environment, got {targets}")
-            envs = (source + 1 + np.arange(targets)) % self.num_envs
-        else:
-            envs = self._numbers(targets)
-        for column in self._columns.by_name.values():
-            column[envs] = column[source]
-        self._is_ready = self._is_ready or bool(self._streams.any(axis=1).all())
+        envs = read.as_targets(index, targets, self.num_envs)
+        self.select(np.full(envs.size, index), into=envs)
         return envs
+
+    def take(self, rows: Indices) -> Self:
+        """Return a batch of copies of some environments, random streams included: its environment j is `rows[j]`."""
+        numbers = read.as_numbers(rows, self.num_envs)
+        batch = object.__new__(type(self))
+        vars(batch).update(vars(self))
+        batch._source = np.random.Generator(np.random.PCG64(0))
+        # The spaces are made when somebody asks, because that takes longer than the copies.
+        vars(batch).pop("observation_space", None)
+        vars(batch).pop("action_space", None)
+        batch._make_columns(len(numbers))
+        batch.select(numbers, source=self)
+        return batch
+
+    def select(
+        self,
+        rows: Indices,
+        *,
+        source: "BatchEnv | None" = None,
+        into: Indices | None = None,
+        seeds: Column | None = None,
+    ) -> None:
+        """Make environments copies of others, all at once: environment `into[j]` of environment `rows[j]`.
+
+        Args:
+            rows: What to copy, any environment any number of times.
+            source: The batch to copy from, with the same settings; None for this one.
+            into: Which become copies; None for all of them, in order.
+            seeds: `[len(rows)]` seeds of fresh random numbers, as in `restore`; None copies the random streams.
+
+        Raises:
+            ConfigError: There are not as many rows as environments to fill, or the settings differ.
+        """
+        origin = self if source is None else source
+        numbers = read.as_numbers(rows, origin.num_envs)
+        filled = self._all_numbers if into is None else read.as_numbers(into, self.num_envs)
+        if len(numbers) != len(filled) or (seeds is not None and len(seeds) != len(filled)):
+            raise ConfigError(f"wanted a row, and a seed if any, for each of {len(filled)} environments")
+        if origin.settings is not self.settings and (origin._kind, origin.settings) != (self._kind, self.settings):
+            raise ConfigError("wanted a source with the same settings: copy from a batch that take() made")
+        for name, column in self._columns.by_name.items():
+            column[ALL if into is None else filled] = origin._columns.by_name[name].take(numbers, axis=0)
+        if seeds is not None:
+            seed_all(self._streams, filled, np.asarray(seeds, np.uint64))
+        # Looked at only where it is in doubt, because that takes as long as copying.
+        self._is_ready = (self._is_ready and origin._is_ready) or bool(self._streams.any(axis=1).all())
+
+    @property
+    def over(self) -> Column:
+        """Which episodes have ended, `[N]`."""
+        return self._over.copy()
+
+    def advance(self, actions: Any) -> tuple[Column, Column, Column]:
+        """Take an action wherever the episode goes on, and rest where it has ended; nothing is reset or observed.
+
+        Returns:
+            Rewards, terminated and truncated, `[N]` each; 0 and False where an environment rested.
+        """
+        outcome, truncated = self._turn(self._checked(actions), self._over.copy())
+        return outcome.rewards, outcome.terminated, truncated
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame per environment."""
@@ -283,6 +340,15 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
                 self._streams[env] = words_of(self._source)
         self._taken[envs] = 0
         self._over[envs] = False
+
+    def _turn(self, actions: Column, resting: Column) -> tuple[Outcome, Column]:
+        """Take an action wherever nothing rests; return what it did, and which episodes the limit ended."""
+        outcome = self._play(actions, resting)
+        self._taken += ~resting
+        truncated = np.zeros(self.num_envs, np.bool_) if self._limit is None else self._taken >= self._limit
+        truncated &= ~(outcome.terminated | resting)
+        self._over |= outcome.terminated | truncated
+        return outcome, truncated
 
     def _restart(self, ended: Column) -> None:
         """Start new episodes where they have ended, one step ago."""
@@ -320,36 +386,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
     def _checked(self, actions: Any) -> Column:
         if not self._is_ready:
             raise ResetNeeded(f"{type(self).__name__} has environments without an episode: call reset() first")
-        numbers = np.asarray(actions)
-        whole = numbers.shape == (self.num_envs,) and numbers.dtype.kind in "iu"
-        # Negative numbers are large where they are read as unsigned.
-        if not whole or numbers.astype(np.int64, copy=False).view(np.uint64).max() >= NUM_ACTIONS:
-            raise InvalidAction(f"wanted {self.num_envs} actions from 0 to {NUM_ACTIONS - 1}, got {actions!r}")
-        return numbers.astype(np.int64, copy=False)
-
-    def _masked(self, mask: Any) -> Column:
-        if mask is None:
-            return self._all_numbers
-        if not (isinstance(mask, np.ndarray) and mask.shape == (self.num_envs,) and mask.dtype == np.bool_):
-            raise ConfigError(f"wanted reset_mask as an array of {self.num_envs} booleans, got {mask!r}")
-        return np.flatnonzero(mask)
-
-    def _seeds(self, seed: Seeds) -> Sequence[int | None]:
-        if seed is None:
-            return self._no_seeds
-        if isinstance(seed, int | np.integer):
-            return [int(seed) + env for env in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise ConfigError(f"wanted a number or {self.num_envs} seeds, got {len(seed)}")
-        return [None if one is None else int(one) for one in seed]
-
-    def _numbers(self, indices: Indices) -> NDArray[np.int64]:
-        numbers = np.asarray(indices)
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-            raise ConfigError(f"wanted the numbers of environments, got {indices!r}")
-        if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.num_envs):
-            raise ConfigError(f"wanted environments from 0 to {self.num_envs - 1}, got {indices!r}")
-        return numbers.astype(np.int64)
+        return read.as_actions(actions, self.num_envs)
 
 
 def _rebuilt(

@@ -127,6 +127,7 @@ def test_a_room_can_be_played(run):
         (("eval", "default"), "torch"),
         (("base-model", "sokoban", "--out", "model"), "torch"),
         (("report", "runs/x"), "matplotlib"),
+        (("calibrate", "sokoban", "--out", "x"), "matplotlib"),
     ],
     ids=str,
 )

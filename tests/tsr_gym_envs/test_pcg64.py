@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from gymnasium.utils import seeding
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsr_gym_envs.pcg64 import below, next_word, set_words, uniform, words_of
+from tsr_gym_envs.pcg64 import below, next_word, seed_all, set_words, uniform, words_of
 
 LIMITS = (1, 2, 3, 7, 1000, 2**31 + 5, 2**32 - 1)
 
@@ -50,3 +51,22 @@ def test_a_generator_goes_on_where_its_words_were_taken():
     set_words(other, words_of(one))
     assert other.bit_generator.state == one.bit_generator.state
     assert other.integers(9, size=10).tolist() == one.integers(9, size=10).tolist()
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8))
+def test_streams_begin_where_numpys_and_gymnasiums_generators_begin(seeds):
+    streams = np.full((len(seeds) + 2, 6), 7, np.uint64)
+    # In reverse, and not in the first and the last row.
+    rows = np.arange(len(seeds), 0, -1)
+    seed_all(streams, rows, np.array(seeds, np.uint64))
+    for row, seed in zip(rows, seeds, strict=True):
+        assert np.array_equal(streams[row], words_of(np.random.default_rng(seed)))
+        assert np.array_equal(streams[row], words_of(seeding.np_random(seed)[0]))
+    assert (streams[[0, -1]] == 7).all()
+
+
+def test_streams_begin_alike_at_the_borders_of_seeds():
+    seeds = [0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
+    streams = np.zeros((len(seeds), 6), np.uint64)
+    seed_all(streams, np.arange(len(seeds)), np.array(seeds, np.uint64))
+    assert np.array_equal(streams, [words_of(np.random.default_rng(seed)) for seed in seeds])

@@ -14,6 +14,7 @@ COMMANDS = {
     "train": ("tsr_gym.cli.train:main", "train a language model on searched trajectories, or go on with a run"),
     "eval": ("tsr_gym.cli.evaluate:main", "play held-out instances with a model or a run"),
     "report": ("tsr_gym.cli.report:main", "compare runs in a table and a picture"),
+    "calibrate": ("tsr_gym.cli.calibrate:main", "hold a score against exact values, and a search against its budget"),
     "webshop": ("tsr_gym.cli.webshop:main", "import, generate or serve a WebShop catalogue"),
     "retrieval": ("tsr_gym.cli.retrieval:main", "index a corpus, or serve an index over HTTP"),
 }

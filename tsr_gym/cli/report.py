@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.table import Table
 
+from tsr_gym.cli.tables import show_tables
 from tsr_gym.optional import load, require
 
 
@@ -28,21 +27,7 @@ def main(args: list[str]) -> int:
     summarise: Any = load("tsr_gym.agents.report:summarise_runs")
     draw: Any = load("tsr_gym.agents.report:draw_curves")
     report = summarise(chosen.runs)
-    show(report)
+    show_tables((report.ends, report.by_updates, report.by_tokens))
     draw(chosen.runs, chosen.out)
     print(f"curves: {chosen.out}")
     return 0
-
-
-def show(report: Any) -> None:
-    """Print a report's tables."""
-    console = Console()
-    # A table that is piped into a file should not be folded at 80 columns.
-    wide = Console(width=None if console.is_terminal else 180)
-    for part in (report.ends, report.by_updates, report.by_tokens):
-        table = Table(title=part.title, caption=part.caption)
-        for number, name in enumerate(part.columns):
-            table.add_column(name, justify="left" if number == 0 else "right")
-        for row in part.rows:
-            table.add_row(*row)
-        wide.print(table)

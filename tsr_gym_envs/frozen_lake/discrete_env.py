@@ -9,6 +9,7 @@ from gymnasium.spaces import Discrete
 
 from tsr_gym import ConfigError, Limits, StateEnv, Step
 from tsr_gym_envs.frozen_lake.arrays import TILES, tile_codes
+from tsr_gym_envs.frozen_lake.fewest_steps import fewest_steps
 from tsr_gym_envs.frozen_lake.lakes import Lakes
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS, grid
 from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState, moves, state_key
@@ -61,6 +62,14 @@ class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
     def is_success(self, state: FrozenLakeState) -> bool:
         """Return whether the player stands on a goal."""
         return state.cell == "G"
+
+    def dead_end(self, state: FrozenLakeState) -> str | None:
+        """Return what keeps the player from every goal for good: a hole, or holes all around."""
+        return None if fewest_steps(state) is not None else "hole" if state.cell == "H" else "no way"
+
+    def fewest_actions(self, state: FrozenLakeState) -> int | None:
+        """Return the length of a shortest way to a goal."""
+        return fewest_steps(state)
 
     def render(self) -> RenderFrame | list[RenderFrame] | None:
         """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""

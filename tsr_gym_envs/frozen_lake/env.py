@@ -10,6 +10,7 @@ from tsr_gym import Limits, Step, TextEnv
 from tsr_gym_envs.frozen_lake import optimal
 from tsr_gym_envs.frozen_lake.arrays import TILES, tile_codes
 from tsr_gym_envs.frozen_lake.discrete_env import FrozenLakeDiscreteEnv
+from tsr_gym_envs.frozen_lake.fewest_steps import fewest_steps
 from tsr_gym_envs.frozen_lake.lakes import Lakes
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS
 from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState, Ice, moves, state_key
@@ -126,6 +127,14 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         """Return whether the player stands on a goal."""
         return state.cell == "G"
 
+    def dead_end(self, state: FrozenLakeState) -> str | None:
+        """Return what keeps the player from every goal for good: a hole, or holes all around."""
+        return None if fewest_steps(state) is not None else "hole" if state.cell == "H" else "no way"
+
+    def fewest_actions(self, state: FrozenLakeState) -> int | None:
+        """Return the length of a shortest way to a goal."""
+        return fewest_steps(state)
+
     def render(self) -> RenderFrame | list[RenderFrame] | None:
         """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""
         return picture(tile_codes(self.state), TILES, ZOOM) if self.render_mode == "rgb_array" else super().render()
@@ -146,6 +155,24 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
             max_actions_per_turn=self.limits.max_actions_per_turn,
         )
         return " || ".join(names)
+
+    def best_value(self, state: FrozenLakeState, turns_left: int | None, actions_left: int | None) -> float | None:
+        """Return the exact chance of success of the best play within the limits; None where `optimal_turn` is.
+
+        By dynamic programming over cells, turns and actions, each turn a sequence of actions chosen without looking.
+        """
+        if actions_left is None or not self._has_optimum:
+            return None
+        if state.cell in "GH":
+            return float(state.cell == "G")
+        return optimal.best_value(
+            state.desc,
+            state.position,
+            ice=Ice(self._ice.success_rate),
+            turns_left=turns_left,
+            actions_left=actions_left,
+            max_actions_per_turn=self.limits.max_actions_per_turn,
+        )
 
     def success_bars(self, state: FrozenLakeState) -> tuple[float, float] | None:
         """Return the exact success of random actions and of the best policy, None where `optimal_turn` is."""

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.frozen_lake.rules import ACTIONS, DEFAULT_SUCCESS_RATE, Ice, check_map, moves
+from tsr_gym_envs.frozen_lake.rules import ACTIONS, DEFAULT_SUCCESS_RATE, Ice, check_map
+from tsr_gym_envs.frozen_lake.values import step_chances
 
 Array = NDArray[np.float64]
 MAX_SEQUENCES = 4**6
@@ -72,6 +72,20 @@ def optimal_turn(
     """Return the names of a best turn's actions; without a limit of turns, a single action."""
     values = _values(desc, ice, _longest(actions_left, turns_left, max_actions_per_turn))
     return tuple(ACTIONS[action] for action in values.best(turns_left, actions_left, position))
+
+
+def best_value(
+    desc: tuple[str, ...],
+    position: int,
+    *,
+    ice: Ice,
+    turns_left: int | None,
+    actions_left: int,
+    max_actions_per_turn: int | None,
+) -> float:
+    """Return the best success probability of any play from a cell, under the same limits as `optimal_turn`."""
+    values = _values(desc, ice, _longest(actions_left, turns_left, max_actions_per_turn))
+    return float(values.value(turns_left, actions_left)[position])
 
 
 def is_feasible(max_actions: int | None, max_turns: int | None, max_actions_per_turn: int | None) -> bool:
@@ -146,19 +160,11 @@ def _values(desc: tuple[str, ...], ice: Ice, longest: int) -> _Values:
 
 def _dynamics(desc: tuple[str, ...], ice: Ice) -> tuple[Array, Array]:
     """Return, per action and cell, the chance to stand on each open cell next, and to arrive at a goal."""
-    table = moves(desc, ice, True)
-    letters = "".join(desc)
-    alive: Any = np.zeros((4, len(letters), len(letters)))
-    goal: Any = np.zeros((4, len(letters)))
-    for cell, row in enumerate(table):
-        if letters[cell] in "GH":
-            continue
-        for action, move in enumerate(row):
-            for chance, there, _, ended in move.outcomes:
-                if not ended:
-                    alive[action, cell, there] += chance
-                elif letters[there] == "G":
-                    goal[action, cell] += chance
+    step = step_chances(desc, ice)
+    letters = np.array(list("".join(desc)))
+    is_open = ~np.isin(letters, ("G", "H"))
+    alive: Array = step * is_open[:, None] * is_open
+    goal: Array = step[:, :, letters == "G"].sum(axis=2) * is_open
     return alive, goal
 
 

@@ -1,5 +1,6 @@
 """FrozenLake in batches: `gym.make_vec("tsr/FrozenLake-v0", num_envs=N)`."""
 
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.batch_env import ALL, BatchEnv, Outcome
+from tsr_gym_envs.batch_env import ALL, BatchEnv
 from tsr_gym_envs.columns import Column, Field
 from tsr_gym_envs.frozen_lake.arrays import LETTER_CODES, TILES, tile_codes
 from tsr_gym_envs.frozen_lake.batch import neighbours, on_goal, slide_all, start_all
@@ -16,6 +17,7 @@ from tsr_gym_envs.frozen_lake.lakes import Lakes
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS, grid
 from tsr_gym_envs.frozen_lake.rules import FrozenLakeState
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, make_settings
+from tsr_gym_envs.outcome import Outcome
 from tsr_gym_envs.tiles import ZOOM, as_array, picture
 
 
@@ -53,12 +55,14 @@ class FrozenLakeVectorEnv(BatchEnv):
         chances = ((1.0 - rate) / 2.0, rate, (1.0 - rate) / 2.0) if settings.is_slippery else (1.0,)
         self._chances = np.array(chances)
         self._cumulative = np.array(list(accumulate(chances)) if settings.is_slippery else [], np.float64)
-        self._maps, self._boards, self._players = (
-            self._columns.by_name[name] for name in ("maps", "boards", "players")
-        )
         pool = [_letters(self._lakes.map(number)) for number in range(self._lakes.size or 0)]
         self._pool = np.array(pool, np.uint8)
         self._is_pooled = bool(pool)
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether actions have outcomes that are left to chance, the slips."""
+        return bool(self.settings.is_slippery)
 
     def observe(self, envs: Column | slice = ALL) -> Any:
         """Return the current observations, all by default: an array, or a text for each environment."""
@@ -73,6 +77,9 @@ class FrozenLakeVectorEnv(BatchEnv):
         letters, width = self._maps[env].tobytes().decode(), self._shape[1]
         rows = (letters[start : start + width] for start in range(0, len(letters), width))
         return FrozenLakeState(tuple(rows), int(self._players[env]))
+
+    def _bind(self, columns: Mapping[str, Column]) -> None:
+        self._maps, self._boards, self._players = columns["maps"], columns["boards"], columns["players"]
 
     def _draw(self, envs: Column) -> None:
         start_all(envs, self._streams, self._pool, self._maps, LETTER_CODES, self._boards, self._players)

@@ -9,7 +9,9 @@ from gymnasium.spaces import Discrete
 
 from tsr_gym import ConfigError, Limits, StateEnv, Step
 from tsr_gym_envs.sokoban.arrays import TILES, tile_codes
+from tsr_gym_envs.sokoban.fewest_moves import fewest_moves
 from tsr_gym_envs.sokoban.observation import OBSERVATIONS, grid
+from tsr_gym_envs.sokoban.plan import dead_end
 from tsr_gym_envs.sokoban.rooms import Rooms
 from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, push, reward_of, state_key
 from tsr_gym_envs.sokoban.settings import SokobanSettings
@@ -63,6 +65,14 @@ class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
     def is_success(self, state: SokobanState) -> bool:
         """Return whether all boxes stand on goals."""
         return state.solved
+
+    def dead_end(self, state: SokobanState) -> str | None:
+        """Return the rule that proves that nothing solves a position."""
+        return dead_end(state)
+
+    def fewest_actions(self, state: SokobanState) -> int | None:
+        """Return a lower bound on the actions that solve a position."""
+        return fewest_moves(state)
 
     def render(self) -> RenderFrame | list[RenderFrame] | None:
         """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""

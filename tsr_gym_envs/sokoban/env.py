@@ -8,14 +8,17 @@ from gymnasium.core import RenderFrame
 
 from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.state_env import new_tuple
+from tsr_gym_envs.actions_within import actions_within
 from tsr_gym_envs.sokoban import oracle
 from tsr_gym_envs.sokoban.arrays import TILES, tile_codes
 from tsr_gym_envs.sokoban.discrete_env import SokobanDiscreteEnv
+from tsr_gym_envs.sokoban.fewest_moves import fewest_moves
 from tsr_gym_envs.sokoban.observation import OBSERVATIONS
 from tsr_gym_envs.sokoban.plan import dead_end, shortest_plan
 from tsr_gym_envs.sokoban.rooms import Rooms
 from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, push, reward_of, state_key
 from tsr_gym_envs.sokoban.settings import SokobanSettings, make_settings
+from tsr_gym_envs.sokoban.values import best_value
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
 _NUMBERS = {word: number for number, name in enumerate(ACTIONS) for word in (name, name.lower())}
@@ -154,14 +157,21 @@ class SokobanEnv(TextEnv[SokobanState]):
         """Return the rule that proves that nothing solves a position."""
         return dead_end(state)
 
+    def fewest_actions(self, state: SokobanState) -> int | None:
+        """Return a lower bound on the actions that solve a position."""
+        return fewest_moves(state)
+
+    def best_value(self, state: SokobanState, turns_left: int | None, actions_left: int | None) -> float | None:
+        """Return 1 where a solution fits into the limits and 0 where none does; None where the solver gives up."""
+        return best_value(state, actions_within(turns_left, actions_left, self.limits.max_actions_per_turn))
+
     def success_bars(self, state: SokobanState) -> tuple[float, float] | None:
         """Return the success of uniformly random actions, and 1 or 0 as a solution fits into the limits."""
-        if oracle.distance_table(state.level) is None or self.limits.max_actions is None:
-            return None
         limits = self.limits
-        budget = self.limits.max_actions
-        if limits.max_turns is not None and limits.max_actions_per_turn is not None:
-            budget = min(budget, limits.max_turns * limits.max_actions_per_turn)
+        if oracle.distance_table(state.level) is None or limits.max_actions is None:
+            return None
+        budget = actions_within(limits.max_turns, limits.max_actions, limits.max_actions_per_turn)
+        assert budget is not None
         moves = oracle.distance(state)
         return oracle.random_success(state, budget), float(moves is not None and moves <= budget)
 

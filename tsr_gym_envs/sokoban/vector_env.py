@@ -1,5 +1,6 @@
 """Sokoban in batches: `gym.make_vec("tsr/Sokoban-v0", num_envs=N)`."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -7,8 +8,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.batch_env import ALL, BatchEnv, Outcome
+from tsr_gym_envs.batch_env import ALL, BatchEnv
 from tsr_gym_envs.columns import Column, Field
+from tsr_gym_envs.outcome import Outcome
 from tsr_gym_envs.sokoban.arrays import BOX, BOX_ON_GOAL, GOAL, PLAYER_ON_GOAL, TILES, WALL, tile_codes
 from tsr_gym_envs.sokoban.batch import push_all, start_all
 from tsr_gym_envs.sokoban.discrete_env import board_shape, check_fits
@@ -60,12 +62,15 @@ class SokobanVectorEnv(BatchEnv):
         width = self._shape[1]
         self._step = np.array((-width, width, -1, 1))
         self._pay = np.array((settings.reward_step, settings.reward_box, settings.reward_done), np.float64)
-        # Places are the player's cell, the number of boxes off goals, and the rows and columns of the room.
-        self._boards, self._places = self._columns.by_name["boards"], self._columns.by_name["places"]
         pool = [self._packed(self._rooms.room(number)) for number in range(self._rooms.size or 0)]
         self._pool_boards = np.array([board for board, _ in pool], np.uint8)
         self._pool_places = np.array([places for _, places in pool], np.int32)
         self._is_pooled = bool(pool)
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether actions have outcomes that are left to chance: never."""
+        return False
 
     def observe(self, envs: Column | slice = ALL) -> Any:
         """Return the current observations, all by default: an array, or a text for each environment."""
@@ -83,6 +88,10 @@ class SokobanVectorEnv(BatchEnv):
         )
         row, column = divmod(player, self._shape[1])
         return SokobanState(_level(height, width, walls, goals), boxes, row * width + column)
+
+    def _bind(self, columns: Mapping[str, Column]) -> None:
+        # Places are the player's cell, the number of boxes off goals, and the rows and columns of the room.
+        self._boards, self._places = columns["boards"], columns["places"]
 
     def _draw(self, envs: Column) -> None:
         start_all(envs, self._streams, self._pool_boards, self._pool_places, self._boards, self._places)

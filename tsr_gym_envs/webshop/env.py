@@ -12,6 +12,7 @@ from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
 from tsr_gym.spaces import FreeText
 from tsr_gym.state_env import new_tuple
+from tsr_gym_envs.actions_within import actions_within
 from tsr_gym_envs.webshop.observation import MODES, SEPARATOR
 from tsr_gym_envs.webshop.opening import open_shop
 from tsr_gym_envs.webshop.oracle import best_plan
@@ -124,7 +125,7 @@ class WebShopEnv(TextEnv[ShopState]):
             ConfigError: There is no such goal, or an option is unknown.
         """
         chosen = dict(options or {})
-        if unknown := sorted(set(chosen) - {"goal", "session"}):
+        if unknown := sorted(set(chosen) - {"goal", "session", "snapshot"}):
             raise ConfigError(f"unknown options of reset {unknown}; known: ['goal', 'session']")
         if self.settings.is_original:
             chosen["stream"] = self._stream_for(seed)
@@ -239,10 +240,19 @@ class WebShopEnv(TextEnv[ShopState]):
     def optimal_turn(self, state: ShopState, turns_left: int | None, actions_left: int | None) -> str | None:
         """Return the first actions of the best purchase that the limits leave; None where nothing can be bought."""
         per_turn = self.limits.max_actions_per_turn or 1
-        bounds = [] if turns_left is None else [turns_left * per_turn]
-        left = min(bounds + ([] if actions_left is None else [actions_left]), default=None)
+        left = actions_within(turns_left, actions_left, per_turn)
         turn = takewhile(self._is_one, best_plan(self.shop, state, left).actions[:per_turn])
         return f" {self.separator} ".join(turn) or None
+
+    def best_value(self, state: ShopState, turns_left: int | None, actions_left: int | None) -> float | None:
+        """Return 1 where a purchase that meets every wish is within reach of the oracle or was made, else 0.
+
+        The oracle's plans can be carried out, so 1 is certain. 0 is certain except just before the limits, where a
+        query better than a product's title might have saved a turn, and in catalogues of more than
+        `oracle.MAX_SCANNED` products, of which not all are looked at. `oracle.best_reachable` is the reward itself.
+        """
+        left = actions_within(turns_left, actions_left, self.limits.max_actions_per_turn or 1)
+        return float(best_plan(self.shop, state, left).reward == 1)
 
 
 def _instructions(separator: str | None) -> str:

@@ -78,7 +78,8 @@ class Trips:
         spec = self._env.spec
         about = {"env": None if spec is None else spec.id, "rules": repr(self._base.rules), "player": "person"}
         trip = Tree(seed=seed, about=about)
-        trip.add(Node(None, 0, Candidate(""), observation, 0.0, 0.0, False, False, dict(info), snapshot(self._env)))
+        snap, key = snapshot(self._env), self._base.state_key(self._base.state)
+        trip.add(Node(None, 0, Candidate(""), observation, 0.0, 0.0, False, False, dict(info), snap, key))
         return trip
 
     def state(self, trip: Tree, page: int) -> ShopState:
@@ -115,9 +116,10 @@ class Trips:
         trip.charge(Budget(env_steps=1, restores=1))
         if not info["action_is_valid"]:
             return None
-        candidate, gained, snap = Candidate(action), float(reward), snapshot(self._env)
+        candidate, gained, depth = Candidate(action), float(reward), before.depth + 1
+        snap, key = snapshot(self._env), self._base.state_key(self._base.state)
         after = trip.add(
-            Node(page, before.depth + 1, candidate, observation, gained, gained, terminated, truncated, info, snap)
+            Node(page, depth, candidate, observation, gained, gained, terminated, truncated, info, snap, key)
         )
         if terminated or truncated:
             self._keep(trip, after)

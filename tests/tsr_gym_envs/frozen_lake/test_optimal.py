@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tsr_gym import ConfigError, InvalidLevel
-from tsr_gym_envs.frozen_lake.optimal import is_feasible, optimal_turn, random_success, success_ceiling
+from tsr_gym_envs.frozen_lake.optimal import best_value, is_feasible, optimal_turn, random_success, success_ceiling
 from tsr_gym_envs.frozen_lake.rules import ACTIONS, Ice
 
 TINY = [["SFG"], ["SF", "HG"], ["SHG", "FFF"], ["FS", "GH"], ["SFS", "FHF", "GFF"], ["GSG"]]
@@ -58,6 +58,44 @@ def test_the_ceiling_is_what_brute_force_finds(desc, limits):
             desc, success_rate=rate, max_actions=max_actions, max_turns=max_turns, max_actions_per_turn=per_turn
         )
         assert came == pytest.approx(brute_force(desc, rate, max_actions, max_turns, per_turn), abs=1e-12)
+
+
+@pytest.mark.parametrize("limits", [(4, None, None), (4, 2, 2), (3, 1, None), (2, 3, 1)], ids=str)
+def test_the_value_of_a_cell_is_the_ceiling_of_a_lake_that_starts_there(limits):
+    desc = "FFF/FHF/GFF"
+    max_actions, max_turns, per_turn = limits
+    for cell in (0, 1, 2, 3, 5, 7, 8):
+        moved = list(desc)
+        moved[cell + cell // 3] = "S"
+        wanted = brute_force("".join(moved).split("/"), 1 / 3, max_actions, max_turns, per_turn)
+        came = best_value(
+            ("SFF", "FHF", "GFF"),
+            cell,
+            ice=Ice(1 / 3),
+            turns_left=max_turns,
+            actions_left=max_actions,
+            max_actions_per_turn=per_turn,
+        )
+        assert came == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_environment_values_states_under_its_limits():
+    env = gym.make(
+        "tsr/FrozenLake-v0", desc=["SFG", "HFF"], max_turns=3, max_actions_per_turn=2, max_actions=4
+    ).unwrapped
+    env.reset(seed=0)
+    start = env.state
+    for turns, actions in ((3, 4), (2, 4), (2, 3), (1, 1), (0, 4), (3, 0)):
+        assert env.best_value(start, turns, actions) == pytest.approx(
+            brute_force(["SFG", "HFF"], 1 / 3, actions, turns, 2), abs=1e-12
+        )
+    # Whoever has arrived has won, whoever lies in a hole has not, whatever is left.
+    assert [env.best_value(start._replace(position=cell), 0, 0) for cell in (1, 2, 3)] == [0.0, 1.0, 0.0]
+    assert env.best_value(start._replace(position=3), 3, 4) == 0.0
+    assert env.best_value(start, 3, None) is None
+    endless = gym.make("tsr/FrozenLake-v0", desc=["SFG"], max_actions_per_turn=7).unwrapped
+    endless.reset(seed=0)
+    assert endless.best_value(endless.state, 5, 10) is None
 
 
 @pytest.mark.parametrize("desc", TINY, ids="/".join)

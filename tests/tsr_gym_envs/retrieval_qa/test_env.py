@@ -425,7 +425,7 @@ def test_files_are_all_it_needs(tmp_path):
     assert (observation, info["supporting_recall"]) == (ASKED, 0.0)
     assert env.step(BORN)[0] == BORN_SHOWN
     assert env.step("<search>mayor town</search>")[0] == TOWN_SHOWN
-    check_snapshot(env, seeds=(0,), num_steps=4)
+    check_snapshot(env, seeds=(0,), steps=4)
     with pytest.raises(InvalidCorpus):
         gym.make("tsr/RetrievalQA-v0", questions=str(tmp_path / "none"), corpus=str(tmp_path / "corpus.jsonl"))
 

@@ -64,12 +64,12 @@ def test_every_mode_of_observation_keeps_the_contract(shop_env, mode):
 
 @pytest.mark.parametrize("preset", ["default", "paper", "tsr-code"])
 def test_every_preset_keeps_the_contract(shop_env, preset):
-    check_text_env(shop_env(preset=preset), seeds=tuple(range(8)), num_steps=20)
+    check_text_env(shop_env(preset=preset), seeds=tuple(range(8)), steps=20)
 
 
 @pytest.mark.parametrize("rules", ["fixed", "original"])
 def test_snapshots_are_exact_in_every_process(shop_env, rules):
-    check_snapshot(shop_env(rules=rules), num_steps=20)
+    check_snapshot(shop_env(rules=rules), steps=20)
 
 
 def test_snapshots_are_small(shop_env):

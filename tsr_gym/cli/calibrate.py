@@ -1,0 +1,50 @@
+"""`tsr calibrate`: hold a score against exact values, and a search against its budget."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from tsr_gym.cli.progress_bar import progress_bar
+from tsr_gym.cli.tables import show_tables
+from tsr_gym.optional import load, require
+
+
+def main(args: list[str]) -> int:
+    """Measure, print the tables, and write numbers and plot where wanted."""
+    config_kind: Any = load("tsr_gym.agents.calibrate_env:CalibrationConfig")
+
+    @dataclass(frozen=True)
+    class CalibrateArgs:
+        """Say what a score is worth as the guide of a search, against the environment's exact values."""
+
+        what: config_kind
+        out: Path | None = None
+        """Folder for calibration.json and calibration.png."""
+
+    chosen = tyro.cli(
+        CalibrateArgs,
+        args=args,
+        prog="tsr calibrate",
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs),
+    )
+    if chosen.out is not None:
+        require("matplotlib", "agents")
+    if chosen.what.model != "random":
+        require("torch", "agents")
+        require("transformers", "agents")
+    measure: Any = load("tsr_gym.agents.calibrate_env:calibrate_env")
+    tables: Any = load("tsr_gym.agents.calibration_report:tables")
+    heading: Any = load("tsr_gym.agents.calibration_report:heading")
+    save: Any = load("tsr_gym.agents.calibration_report:save")
+    with progress_bar() as watch:
+        found = measure(chosen.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
+    print(heading(found))
+    show_tables(tables(found))
+    for text in found.unknown:
+        print(f"not known: {text}")
+    if chosen.out is not None:
+        print("written: " + ", ".join(map(str, save(found, chosen.out))))
+    return 0
