@@ -1,0 +1,120 @@
+"""Preferences: pairs of candidates that were said at the same node, one better than the other; torch-free."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import nan
+from typing import Literal
+
+from tsr_gym.tree import Tree
+
+Worth = Callable[[Tree], Sequence[float]]
+Pairing = Literal["extremes", "against_best", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two candidates that answered the same prompt.
+
+    Attributes:
+        prompt_ids: Token ids that the model saw.
+        chosen_ids: What the better candidate said.
+        rejected_ids: What the worse one said.
+        chosen_logprobs: Log-probability of each of `chosen_ids` when it was sampled.
+        rejected_logprobs: Of each of `rejected_ids`.
+        gap: How much more the better one is worth.
+        node: Index of the node at which both were said.
+    """
+
+    prompt_ids: tuple[int, ...]
+    chosen_ids: tuple[int, ...]
+    rejected_ids: tuple[int, ...]
+    chosen_logprobs: tuple[float, ...]
+    rejected_logprobs: tuple[float, ...]
+    gap: float
+    node: int
+
+
+def merit(tree: Tree) -> list[float]:
+    """Return what the search thought of each node: the judgement by which it kept some candidates and left others."""
+    return [nan if node.parent is None else tree.merit(index) for index, node in enumerate(tree.nodes)]
+
+
+def mean_return(tree: Tree) -> list[float]:
+    """Return for each node the mean return of the finished episodes through it; NaN where there is none.
+
+    A return is not compared with one that is not complete, so branches that a search left have no worth.
+    """
+    sums, counts = [0.0] * len(tree.nodes), [0] * len(tree.nodes)
+    for index in reversed(range(len(tree.nodes))):
+        node = tree.nodes[index]
+        if node.done:
+            sums[index] += tree.total(index, "reward")
+            counts[index] += 1
+        if node.parent is not None:
+            sums[node.parent] += sums[index]
+            counts[node.parent] += counts[index]
+    return [total / count if count else nan for total, count in zip(sums, counts, strict=True)]
+
+
+def sibling_pairs(
+    tree: Tree, *, worth: Worth = merit, margin: float = 0.0, pairing: Pairing = "extremes"
+) -> list[Pair]:
+    """Return the preferences among candidates of one node, for all nodes of a tree.
+
+    Only candidates with tokens that answered the same prompt are compared; a candidate that was said twice stands once,
+    with the first of its nodes; equal worth, up to a billionth, is no preference.
+
+    Args:
+        tree: A grown tree.
+        worth: What makes a candidate better: `merit` (the search's judgement) or `mean_return` (how episodes ended).
+        margin: The least difference in worth that is a preference.
+        pairing: ``"extremes"``: the best against the worst. ``"against_best"``: the best against each other one.
+            ``"all"``: each against each that is worse.
+    """
+    values = worth(tree)
+    pairs = []
+    for parent in range(len(tree.nodes)):
+        for siblings in _comparable(tree, parent, values):
+            for better, worse in _pairings(siblings, pairing):
+                gap = values[better] - values[worse]
+                if gap > max(margin, 1e-9):
+                    pairs.append(_pair(tree, better, worse, gap))
+    return pairs
+
+
+def _comparable(tree: Tree, parent: int, values: Sequence[float]) -> Iterator[list[int]]:
+    """Yield the children of a node that answered the same prompt, best first, each thing said once."""
+    said: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+    for child in tree.children(parent):
+        candidate = tree.nodes[child].candidate
+        if candidate.token_ids and values[child] == values[child]:
+            said.setdefault((candidate.prompt_ids, candidate.token_ids), child)
+    for _, siblings in groupby(sorted(said), key=lambda both: both[0]):
+        children = sorted(said[both] for both in siblings)
+        yield sorted(children, key=lambda child: -values[child])
+
+
+def _pairings(siblings: list[int], pairing: Pairing) -> list[tuple[int, int]]:
+    if len(siblings) < 2:
+        return []
+    if pairing == "extremes":
+        return [(siblings[0], siblings[-1])]
+    if pairing == "against_best":
+        return [(siblings[0], other) for other in siblings[1:]]
+    return [(better, worse) for place, better in enumerate(siblings) for worse in siblings[place + 1 :]]
+
+
+def _pair(tree: Tree, better: int, worse: int, gap: float) -> Pair:
+    chosen, rejected = tree.nodes[better].candidate, tree.nodes[worse].candidate
+    parent = tree.nodes[better].parent
+    assert parent is not None
+    return Pair(
+        chosen.prompt_ids,
+        chosen.token_ids,
+        rejected.token_ids,
+        chosen.logprobs,
+        rejected.logprobs,
+        gap,
+        parent,
+    )
