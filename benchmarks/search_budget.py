@@ -1,0 +1,194 @@
+"""Search alone, without learning: success of played episodes against what every strategy spends, on the four worlds.
+
+Before every turn a strategy searches from where the episode stands, on imagined dice (`fresh`) and guided by the
+environment's proxy score; the first turn of the path that it chose is then played on the episode's own dice. Players are
+uniformly random among legal turns and, for the grid worlds, the embedded base model. Beside them stand the player alone,
+random play and the best that is possible: exact where the environment knows it (Sokoban, FrozenLake), otherwise its
+oracle's own play. Held-out instances, each played once per setting; 95 % Wilson intervals. RetrievalQAScore's guide
+sees the labels, so its curves are a ceiling of guidance, not a method for a test.
+Run: python benchmarks/search_budget.py [--quick] [--out FOLDER]
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from measure import write_result
+
+from tsr_gym.agents.assembly import Assembly
+from tsr_gym.agents.base_model import default_model
+from tsr_gym.agents.collect import pick_strategy
+from tsr_gym.agents.config import ModelConfig, SearchConfig, TaskConfig
+from tsr_gym.agents.evaluate import bars, evaluate, held_out
+from tsr_gym.agents.legal_policy import LegalPolicy
+from tsr_gym.agents.models import load_policy
+from tsr_gym.agents.played import Played, play
+from tsr_gym.agents.stage import Stage
+from tsr_gym.tree import Candidate, Expand, Policy, Tree
+
+IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
+# A strategy and its numbers for every budget b; searches look at most three turns ahead, best-of-N to the end.
+STRATEGIES: dict[str, Callable[[int], str]] = {
+    "naive": lambda b: f"naive(rollouts={b})",
+    "best_of_n": lambda b: f"best_of_n(n={b})",
+    "greedy": lambda b: f"greedy(branching={b}, depth=1)",
+    "beam": lambda b: f"beam(width=2, branching={b}, depth=3)",
+    "lookahead": lambda b: f"lookahead(branching={b}, depth=2, moves=1)",
+    "random_branching": lambda b: f"random_branching(trees={b}, nodes=1, rounds=1)",
+    "puct": lambda b: f"puct(simulations={3 * b}, moves=1)",
+    "best_first": lambda b: f"best_first(expansions={b}, samples=3)",
+    "adaptive": lambda b: f"adaptive(min_rollouts={min(b, 4)}, max_rollouts={2 * b})",
+}
+BUDGETS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A world and its guide.
+
+    Attributes:
+        env: Short name.
+        score: Scorer.
+        settings: Of the environment.
+        with_model: Whether the embedded model plays it.
+        share: Of the instances that are played, because its turns are dear.
+    """
+
+    env: str
+    score: str
+    settings: dict[str, Any]
+    with_model: bool
+    share: float = 1.0
+
+
+WORLDS = (
+    World("sokoban", "SokobanScore(potential='estimate')", {"split": "test"}, True),
+    World("frozen_lake", "FrozenLakeScore", {"split": "test"}, True),
+    World("webshop", "WebShopScore", {"max_turns": 7}, False, 0.5),
+    World("retrieval_qa", "RetrievalQAScore(kind='first_occurrence')", {}, False, 0.5),
+)
+
+
+class OraclePolicy:
+    """Answer every wish with the environment's own best turn."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.legal = LegalPolicy(stage.base)
+
+    def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
+        """Return the best turn as often as it is wanted."""
+        return [[self._best(tree, wish.node)] * wish.samples for tree, wish in requests]
+
+    def _best(self, tree: Tree, node: int) -> Candidate:
+        from tsr_gym.agents.episode_at import episode_at
+
+        episode, base = episode_at(tree, node), self.legal.base
+        limits = base.limits
+        turns = None if limits.max_turns is None else limits.max_turns - episode.turns
+        actions = None if limits.max_actions is None else limits.max_actions - episode.actions
+        return Candidate(self.legal.form.format(base.optimal_turn(episode.state, turns, actions) or ""))
+
+
+def players(world: World) -> list[tuple[str, Stage, Policy]]:
+    """Return who plays a world, and where."""
+    stage = Stage(world.env, world.settings, score=world.score)
+    found: list[tuple[str, Stage, Policy]] = [("random", stage, LegalPolicy(stage.base))]
+    if world.with_model:
+        policy = load_policy(default_model(world.env, ()), device=torch.device("cpu"))
+        assembly = Assembly(world.env, TaskConfig(score=world.score), ModelConfig(), policy)
+        spoken = assembly.stage("test")
+        found.append(("base model", spoken, assembly.chat_about(spoken.base, temperature=1.0)))
+    return found
+
+
+def told(played: Played) -> dict[str, Any]:
+    """Return what one setting came to."""
+    success, spent = played.success, played.spent
+    return {
+        "success": success.mean,
+        "low": success.low,
+        "high": success.high,
+        "env_steps": spent.env_steps / played.episodes,
+        "sampled_tokens": spent.sampled_tokens / played.episodes,
+        "model_calls": spent.model_calls / played.episodes,
+    }
+
+
+def measure(world: World, instances: int, budgets: Sequence[int]) -> dict[str, Any]:
+    """Return all players' curves in one world, and what they stand beside."""
+    tasks = held_out(max(8, int(world.share * instances)))
+    curves: dict[str, Any] = {}
+    for name, stage, policy in players(world):
+        torch.set_num_threads(1)
+        alone = told(play(stage, policy, None, tasks=tasks, seeds=(0,)))
+        curves[name] = {"alone": alone, "strategies": {}}
+        for strategy, written in STRATEGIES.items():
+            rows = []
+            for budget in budgets:
+                search = pick_strategy(SearchConfig(search=written(budget)))
+                rows.append({"search": written(budget), **told(play(stage, policy, search, tasks=tasks, seeds=(0,)))})
+                print(world.env, name, rows[-1]["search"], f"{rows[-1]['success']:.3f}", flush=True)
+            curves[name]["strategies"][strategy] = rows
+    stage = players(world)[0][1]
+    exact = bars(stage, tasks=tasks)
+    random, optimal = exact.random, exact.optimal
+    if optimal is None:
+        optimal = evaluate(stage, OraclePolicy(stage), tasks=tasks).success
+    return {
+        "score": world.score,
+        "instances": len(tasks),
+        "random": curves["random"]["alone"]["success"] if random is None else random,
+        "optimal": optimal,
+        "exact_bars": exact.optimal is not None,
+        "players": curves,
+    }
+
+
+def plot(found: dict[str, Any], path: Path) -> None:
+    """Draw success against environment steps, a panel per world and player."""
+    panels = [(world, player) for world, result in found.items() for player in result["players"]]
+    figure = Figure(figsize=(11, 3.4 * -(-len(panels) // 2)), layout="constrained")
+    for number, (world, player) in enumerate(panels, start=1):
+        axes = figure.add_subplot(-(-len(panels) // 2), 2, number)
+        result = found[world]
+        for strategy, rows in result["players"][player]["strategies"].items():
+            axes.plot(
+                [row["env_steps"] for row in rows], [row["success"] for row in rows], marker="o", ms=3, label=strategy
+            )
+        for height, words, style in (
+            (result["players"][player]["alone"]["success"], "policy alone", "--"),
+            (result["random"], "random", ":"),
+            (result["optimal"], "optimal", "-."),
+        ):
+            axes.axhline(height, color="0.4", linestyle=style, linewidth=1)
+            axes.annotate(words, (1, height), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
+        axes.set(
+            title=f"{world}, {player}",
+            xscale="log",
+            xlabel="environment steps per episode",
+            ylabel="success",
+            ylim=(0, 1.05),
+        )
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """Measure all worlds, write the numbers and the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few instances and budgets, and no files of record")
+    chosen = parser.parse_args()
+    instances, budgets = (16, (1, 4)) if chosen.quick else (256, BUDGETS)
+    found = {world.env: measure(world, instances, budgets) for world in WORLDS}
+    name = "search_budget_quick" if chosen.quick else "search_budget"
+    write_result(name, {"noise": "fresh", "budgets": budgets, "worlds": found})
+    plot(found, IMAGES / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

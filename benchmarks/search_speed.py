@@ -1,0 +1,46 @@
+"""Speed of search: one process, one thread, both sides in turns, outputs compared before anything is timed.
+
+Text environments in the full stack and CartPole against resetting and replaying; batches of grid worlds in arrays
+against the same in arrays; what the driver costs per node as trees become many and deep; PUCT beside mctx, which
+`pip install 'tsr-gym[envs]' mctx` brings. What is not installed is said and left out.
+Run: python benchmarks/search_speed.py [--quick] [text] [arrays] [growth] [puct]
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from measure import write_result
+from search_arrays import array_rows
+from search_growth import growth_rows
+from search_puct import puct_rows
+from search_text import text_rows
+
+SECTIONS: dict[str, Callable[[bool], dict[str, Any]]] = {
+    "text": text_rows,
+    "arrays": array_rows,
+    "growth": growth_rows,
+    "puct": puct_rows,
+}
+AIMS = {"text": "Sokoban text >= 15,000 nodes/s", "arrays": ">= 2 million nodes/s", "growth": "flat"}
+
+
+def main() -> None:
+    """Measure, and write results/search_speed.json; with --quick or only some sections, print alone."""
+    quick = "--quick" in sys.argv[1:]
+    wanted = [name for name in sys.argv[1:] if name != "--quick"]
+    if unknown := sorted(set(wanted) - set(SECTIONS)):
+        raise SystemExit(f"wanted sections among {sorted(SECTIONS)}, got {unknown}")
+    # Whatever starts threads of its own then shares one core with them, ours and the peers' alike.
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    numbers = {name: measure(quick) for name, measure in SECTIONS.items() if not wanted or name in wanted}
+    about = {"what": "medians of rounds, per second of processor time on one core", "aims": AIMS}
+    if quick or wanted:
+        print(about | numbers)
+    else:
+        write_result("search_speed", about | numbers)
+
+
+if __name__ == "__main__":
+    main()
