@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsr_gym.agents.chat_policy import ChatPolicy
-from tsr_gym.agents.config import ModelConfig, TaskConfig
+from tsr_gym.agents.config import ModelConfig, SearchConfig, TaskConfig
 from tsr_gym.agents.models import Policy, pick_autocast, stop_ids
 from tsr_gym.agents.prompts import PROMPTS, History, Prompt
 from tsr_gym.agents.stage import Stage
@@ -12,7 +12,6 @@ from tsr_gym.agents.transformers_engine import TransformersEngine
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
-from tsr_gym.stack import Noise
 from tsr_gym.text_env import TextEnv
 
 
@@ -37,12 +36,13 @@ class Assembly:
         if made_for is not None and made_for != env_id(self.env):
             raise ConfigError(f"the model was made for {made_for}, wanted is {env_id(self.env)}: use another --model")
 
-    def stage(self, split: str | None, *, noise: Noise = "fresh") -> Stage:
-        """Return environments of a split of the instances.
+    def stage(self, split: str | None, search: SearchConfig | None = None) -> Stage:
+        """Return environments of a split of the instances, with the dice of a search.
 
         Raises:
             ConfigError: A setting or the scorer is unknown.
         """
+        search = search or SearchConfig()
         settings: dict[str, Any] = {"preset": self.task.preset}
         settings |= {} if split is None else {"split": split}
         settings |= self.policy.card.env_settings
@@ -53,7 +53,10 @@ class Assembly:
             score=self.task.score,
             penalty=self.task.penalty,
             think=self._prompt("").think,
-            noise=noise,
+            noise=search.noise,
+            repeats=search.repeats,
+            risk=search.risk,
+            dead_ends=search.dead_ends,
         )
 
     def chat(self, instructions: str, *, temperature: float, reads_tags: bool = False) -> ChatPolicy:

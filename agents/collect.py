@@ -7,16 +7,20 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+from tsr_gym.agents import strategies
+from tsr_gym.agents.chat_policy import ChatPolicy
 from tsr_gym.agents.config import SearchConfig
-from tsr_gym.agents.filters import Filter, keep_all, keep_mixed_success, keep_uncertain
+from tsr_gym.agents.filters import Filtered, keep_all, keep_mixed_success, keep_top_p, keep_uncertain, keep_varied
+from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.search import search
 from tsr_gym.agents.stage import Stage
-from tsr_gym.agents.trajectory import Group, Trajectory, harvest, harvest_all
+from tsr_gym.agents.strategies.random_branching import branching_trees
+from tsr_gym.agents.trajectory import Group, Trajectory, harvest, harvest_all, trajectory_to
 from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError
-from tsr_gym.optional import load
+from tsr_gym.keywords import parse_call
 from tsr_gym.seeds import derive_seed
-from tsr_gym.tree import Candidate, Expand, Policy, Strategy, Tree
+from tsr_gym.tree import Candidate, Expand, Policy, Rater, Strategy, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +55,27 @@ class Collector:
     """Search task instances as a configuration says.
 
     Every method yields the same number of trajectories per instance: naive plays them; best-of-N plays `n` and keeps
-    the best by return; beam, lookahead and other strategies run a search for each, or for each `paths_per_search`.
+    the best by return; beam, lookahead and other strategies run a search for each, or for each `paths_per_search`. Only
+    random branching and adaptive sampling have groups of their own size: all that they played.
 
     Args:
         config: The search.
         stage: Environments.
         policy: Answers the searches.
         seed: Seed of the run.
+        rater: Scores what grows in place of the environment's own score.
     """
 
-    def __init__(self, config: SearchConfig, stage: Stage, policy: Policy, *, seed: int) -> None:
+    def __init__(
+        self, config: SearchConfig, stage: Stage, policy: Policy, *, seed: int, rater: Rater | None = None
+    ) -> None:
         self.config = config
         self.stage = stage
         self.policy = policy
         self.seed = seed
+        self.rater = rater
         self.strategy = pick_strategy(config)
-        plain = config.search in ("naive", "best_of_n")
-        self.trees_per_task = 1 if plain else config.trajectories // config.paths_per_search
+        self.trees_per_task = 1 if config.search_name in PLAYED_OUT else config.trajectories // config.paths_per_search
 
     def collect(self, first: int, count: int) -> Collected:
         """Search the instances number `first` to `first + count` of the run's sequence."""
@@ -78,10 +86,13 @@ class Collector:
         reset_seconds = perf_counter() - started
         seeds = [derive_seed(self.seed, "tree", first + i // copies, i % copies) for i in range(len(envs))]
         clock = _Clock(self.policy)
-        trees = search(envs, clock, self.strategy, seeds=seeds, noise=self.config.noise)
+        trees = search(envs, clock, self.strategy, seeds=seeds, noise=self.config.noise, rater=self.rater)
         by_task = [trees[start : start + copies] for start in range(0, len(trees), copies)]
         spent = sum((tree.spent for tree in trees), Budget())
-        groups = [Group(task, _flat(map(self._harvest, grown))) for task, grown in zip(tasks, by_task, strict=True)]
+        groups = [
+            Group(task, _flat(self._harvest(tree, number) for number, tree in enumerate(grown)))
+            for task, grown in zip(tasks, by_task, strict=True)
+        ]
         seconds = {
             "model": clock.seconds,
             "env": reset_seconds + spent.env_seconds,
@@ -89,66 +100,99 @@ class Collector:
         }
         return Collected(groups, by_task, spent, clock.calls, seconds)
 
-    def _harvest(self, tree: Tree) -> list[Trajectory]:
+    def _harvest(self, tree: Tree, number: int) -> list[Trajectory]:
         config = self.config
-        if config.search == "naive":
-            return harvest_all(tree)
-        if config.search == "best_of_n":
-            return harvest(tree, config.trajectories, by="reward", selected_by="best_of_n")
-        return harvest(tree, config.paths_per_search, selected_by=config.search)
+        match config.search_name:
+            case "naive" | "adaptive":
+                return harvest_all(tree)
+            case "random_branching":
+                return _by_tree(tree, self.strategy)
+            case "best_of_n":
+                return harvest(tree, config.trajectories, by="reward", selected_by="best_of_n")
+        return harvest(tree, config.paths_per_search, selected_by=config.search_name, number=number)
+
+
+# Strategies whose one tree per instance holds a whole group.
+PLAYED_OUT = ("naive", "best_of_n", "adaptive", "random_branching")
 
 
 def pick_strategy(config: SearchConfig) -> Strategy:
-    """Return the strategy that a configuration names, its numbers bound by their names.
+    """Return the strategy that a configuration names.
+
+    Numbers that stand in the name, as in ``"puct(simulations=64)"``, are bound as they are; numbers that the strategy
+    needs besides come from the configuration's settings of the same name.
 
     Raises:
-        ConfigError: There is no such strategy, or it needs a number that the configuration does not have.
+        ConfigError: There is no such strategy, or it needs a number that neither has.
     """
-    path = config.search if ":" in config.search else f"tsr_gym.agents.strategies:{config.search}"
     try:
-        strategy: Any = load(path)
+        strategy, given = parse_call(config.search, home="tsr_gym.agents.strategies")
         wanted = inspect.signature(strategy).parameters
-    except (ImportError, KeyError, TypeError, ValueError) as error:
+    except (ConfigError, TypeError) as error:
         raise ConfigError(
-            f"wanted search naive, best_of_n, beam, lookahead or package.module:name, got {config.search!r} ({error})"
+            f"wanted search {', '.join(strategies.__all__)}, one with numbers as in puct(simulations=64), or "
+            f"package.module:name, got {config.search!r} ({error})"
         ) from error
-    numbers = {
-        "rollouts": config.trajectories,
-        "n": config.n,
-        "width": config.width,
-        "branching": config.branching,
-        "depth": None if config.search == "beam" else config.depth,
-    }
+    if unknown := sorted(set(given) - set(wanted)):
+        raise ConfigError(f"the strategy {config.search!r} has no {unknown}; it has {sorted(list(wanted)[1:])}")
+    numbers = {"n": config.n, "width": config.width, "branching": config.branching, "depth": config.depth}
+    if config.search == "naive":
+        given = {"rollouts": config.trajectories}
     _, *names = wanted
-    missing = [name for name in names if name not in numbers and wanted[name].default is inspect.Parameter.empty]
-    if missing:
+    needed = [name for name in names if name not in given and wanted[name].default is inspect.Parameter.empty]
+    if missing := [name for name in needed if name not in numbers]:
         raise ConfigError(
-            f"the strategy {config.search!r} needs {missing}: give them defaults, or name them {sorted(numbers)}"
+            f"the strategy {config.search!r} needs {missing}: write {config.search_name}({missing[0]}=...), or give "
+            "them defaults"
         )
-    bound: Strategy = partial(strategy, **{name: numbers[name] for name in names if name in numbers})
+    bound: Strategy = partial(strategy, **{name: numbers[name] for name in needed}, **given)
     return bound
 
 
-def pick_filter(config: SearchConfig) -> Callable[[Collected], list[Group]]:
-    """Return what chooses the groups to learn from."""
-    filters: dict[str, Filter] = {
+def pick_rater(config: SearchConfig, chat: ChatPolicy) -> Rater | None:
+    """Return the rater that a configuration names, None where the environment's own score guides.
+
+    Raises:
+        ConfigError: There is no such rater.
+    """
+    return None if config.rater is None else make_rater(config.rater, chat=chat)
+
+
+def pick_filter(config: SearchConfig) -> Callable[[Collected], Filtered]:
+    """Return what chooses the groups to learn from, and counts what it leaves out."""
+    filters: dict[str, Callable[[Sequence[Group]], Filtered]] = {
         "uncertainty": partial(keep_uncertain, ratio=config.keep),
         "mixed_success": partial(keep_mixed_success, ratio=config.keep),
+        "top_p": partial(keep_top_p, p=config.keep),
+        "varied": keep_varied,
         "none": keep_all,
     }
     keep = filters[config.filter]
 
-    def choose(collected: Collected) -> list[Group]:
+    def choose(collected: Collected) -> Filtered:
         if config.filter_when == "after":
             return keep(collected.groups)
         everything = [
             Group(group.task, _flat(map(harvest_all, grown)))
             for group, grown in zip(collected.groups, collected.trees, strict=True)
         ]
-        kept = {group.task for group in keep(everything)}
-        return [group for group in collected.groups if group.task in kept]
+        kept = keep(everything)
+        tasks = {group.task for group in kept}
+        return Filtered([group for group in collected.groups if group.task in tasks], kept.dropped)
 
     return choose
+
+
+def _by_tree(tree: Tree, strategy: Any) -> list[Trajectory]:
+    """Return all episodes of random branching, numbered by the tree that they belong to."""
+    names = ("trees", "nodes", "rounds")
+    defaults = inspect.signature(strategy).parameters
+    forest = branching_trees(tree, **{name: defaults[name].default for name in names})
+    return [
+        trajectory_to(tree, leaf, selected_by="naive", number=number)
+        for number, leaves in enumerate(forest)
+        for leaf in leaves
+    ]
 
 
 class _Clock:

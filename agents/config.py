@@ -39,7 +39,8 @@ class SearchConfig:
     """How trajectories come to be."""
 
     search: str = "naive"
-    """naive, best_of_n, beam, lookahead, or package.module:name of a strategy of your own."""
+    """naive, best_of_n, beam, lookahead or another strategy, with numbers of its own as in puct(simulations=64), or
+    package.module:name of one of yours."""
     groups: int = 8
     """Task instances per update, the paper's P (paper: 8)."""
     trajectories: int = 16
@@ -56,21 +57,35 @@ class SearchConfig:
     """Beam, lookahead: best paths taken from one search (paper: 1, with as many searches as trajectories)."""
     noise: Literal["fresh", "common", "same"] = "fresh"
     """Dice of imagined turns; same is clairvoyant and is marked in the results."""
-    filter: Literal["uncertainty", "mixed_success", "none"] = "uncertainty"
-    """Which groups are learned from: those whose returns vary most (paper), those with successes and failures, all."""
+    repeats: int = 1
+    """Draws on which an imagined turn is scored that leaves something to chance."""
+    risk: float | None = None
+    """Quantile of the draws' scores that counts; None for their mean."""
+    dead_ends: Literal["off", "proven", "limits"] = "off"
+    """What a search leaves out: nothing, what is proven lost, or also what the limits leave no room for."""
+    rater: str | None = None
+    """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"."""
+    filter: Literal["uncertainty", "mixed_success", "top_p", "varied", "none"] = "uncertainty"
+    """Which groups are learned from: those whose returns vary most (paper), those with successes and failures, those that
+    hold a share of all variation (RAGEN-2), those that vary at all, all."""
     keep: float = 0.25
-    """Share of the groups that the filter keeps (paper: top 25 %)."""
+    """Share of the groups that the filter keeps (paper: top 25 %); with top_p, of the variation."""
     filter_when: Literal["after", "before"] = "after"
     """Filter by the selected trajectories (released code), or before selection by all episodes of the searches."""
     match_tokens: Path | None = None
     """Another run's folder: sample groups in each update until as many tokens have been sampled in all as there."""
 
     @property
+    def search_name(self) -> str:
+        """The strategy without its numbers."""
+        return self.search.partition("(")[0]
+
+    @property
     def per_instance(self) -> str:
         """How the trajectories of an instance come to be, in a few words."""
-        if self.search == "naive":
+        if self.search_name == "naive":
             return f"{self.trajectories} rollouts"
-        if self.search == "best_of_n":
+        if self.search_name == "best_of_n":
             return f"best {self.trajectories} of {self.n}"
         return f"{self.trajectories // self.paths_per_search} searches x {self.paths_per_search}"
 
@@ -187,7 +202,7 @@ class TrainConfig:
     @property
     def folder(self) -> Path:
         """Where the run lives."""
-        name = f"{self.env.replace('/', '-')}-{self.search.search.replace(':', '-')}-{self.run.seed}"
+        name = f"{self.env.replace('/', '-')}-{self.search.search_name.replace(':', '-')}-{self.run.seed}"
         return self.run.out or Path("runs") / name
 
     def to_json(self) -> str:
@@ -242,7 +257,14 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
         lambda number: number >= 1,
         (
             *("search.groups", "search.trajectories", "search.n", "search.width", "search.branching"),
-            *("search.paths_per_search", "model.max_tokens", "model.threads", "model.max_batch", "learn.epochs"),
+            *(
+                "search.paths_per_search",
+                "search.repeats",
+                "model.max_tokens",
+                "model.threads",
+                "model.max_batch",
+                "learn.epochs",
+            ),
             *("learn.minibatch", "learn.microbatch", "run.eval_instances", "run.checkpoint_every"),
             "run.keep_checkpoints",
         ),
@@ -276,6 +298,10 @@ def _check(config: TrainConfig) -> None:
                 raise ConfigError(f"wanted {path.partition('.')[2]} {words}, got {number}")
     if not all(0 <= beta < 1 for beta in learn.betas):
         raise ConfigError(f"wanted betas from 0 to below 1, got {learn.betas}")
+    if search.risk is not None and not 0 <= search.risk <= 1:
+        raise ConfigError(f"wanted risk from 0 to 1 or None, got {search.risk}")
+    if search.repeats > 1 and search.noise == "same":
+        raise ConfigError(f'repeats={search.repeats} needs draws that differ: wanted noise "fresh" or "common"')
     if config.model.history != "auto":
         History.parse(config.model.history)
     if search.search == "best_of_n" and search.n < search.trajectories:

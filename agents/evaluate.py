@@ -11,7 +11,7 @@ from tsr_gym.agents.strategies import naive
 from tsr_gym.agents.trajectory import Trajectory, harvest_all, success_rate, trajectory_to
 from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import Noise
-from tsr_gym.tree import Policy, Strategy
+from tsr_gym.tree import Policy, Rater, Strategy
 from tsr_gym.wrappers.grow import play_out
 
 
@@ -64,6 +64,7 @@ def evaluate(
     seed: int = 0,
     strategy: Strategy | None = None,
     noise: Noise = "fresh",
+    rater: Rater | None = None,
     batch: int = 512,
 ) -> Evaluation:
     """Play every instance once.
@@ -75,6 +76,7 @@ def evaluate(
         seed: Of the policy's samples and the dice, which do not depend on the instances' seeds.
         strategy: None plays without search; otherwise every turn is searched on imagined dice, then really played.
         noise: The imagined dice; ``"same"`` lets a search see the episode's own.
+        rater: Scores what a search grows in place of the environment's own score.
         batch: Instances that are played side by side.
     """
     played: list[Trajectory] = []
@@ -87,7 +89,7 @@ def evaluate(
             continue
         for env, fresh in zip(envs, seeds, strict=True):
             env.begin(fresh, dice=derive_seed(fresh, "dice"))
-        play_out(envs, policy, strategy, noise=noise)
+        play_out(envs, policy, strategy, noise=noise, rater=rater)
         played += [trajectory_to(env.tree, env.tree.played[-1], selected_by="naive") for env in envs]
     return summarise(played)
 

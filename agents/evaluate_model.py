@@ -8,7 +8,7 @@ import torch
 from tsr_gym.agents.assembly import Assembly
 from tsr_gym.agents.base_model import default_model
 from tsr_gym.agents.checkpoint import checkpoints
-from tsr_gym.agents.collect import pick_strategy
+from tsr_gym.agents.collect import pick_rater, pick_strategy
 from tsr_gym.agents.config import ModelConfig, RunConfig, SearchConfig, TaskConfig, TrainConfig
 from tsr_gym.agents.evaluate import Bars, Evaluation, bars, evaluate, held_out
 from tsr_gym.agents.files import check_folder
@@ -82,15 +82,19 @@ def evaluate_model(
     if env is None:
         raise ConfigError(f"wanted --env: the model in {folder} was made for none")
     assembly = Assembly(env, task, model, policy)
-    stage = assembly.stage(split)
+    stage = assembly.stage(split, search)
     chat = assembly.chat_about(stage.base, temperature=at_temperature)
     tasks = held_out(instances)
-    played = evaluate(stage, chat, tasks=tasks, seed=seed, strategy=strategy, noise=search.noise)
-    words = (
-        f"{env}, preset {task.preset}, split {split}, {'no search' if strategy is None else f'search {search.search}'}"
+    played = evaluate(
+        stage, chat, tasks=tasks, seed=seed, strategy=strategy, noise=search.noise, rater=pick_rater(search, chat)
     )
-    clairvoyant = " (clairvoyant)" if strategy is not None and search.noise == "same" else ""
-    return ModelEvaluation(words + clairvoyant, played, bars(stage, tasks=tasks))
+    return ModelEvaluation(_words(env, split, task, search), played, bars(stage, tasks=tasks))
+
+
+def _words(env: str, split: str, task: TaskConfig, search: SearchConfig) -> str:
+    by = "no search" if search.search == "naive" else f"search {search.search}"
+    clairvoyant = " (clairvoyant)" if search.search != "naive" and search.noise == "same" else ""
+    return f"{env}, preset {task.preset}, split {split}, {by}{clairvoyant}"
 
 
 def _latest_model(run: Path) -> Path:

@@ -1,7 +1,7 @@
 """Stage: the environments of a run, built from its configuration and set to task instances."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 
@@ -10,7 +10,10 @@ from tsr_gym.keywords import parse_call
 from tsr_gym.registration import env_id
 from tsr_gym.stack import Noise, restore, snapshot
 from tsr_gym.text_env import TextEnv
-from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
+from tsr_gym.wrappers import AnswerFormat, DeadEnds, TreeSearchWrapper
+from tsr_gym.wrappers.imagine import Risk
+
+DeadEndRule = Literal["off", "proven", "limits"]
 
 
 class Stage:
@@ -23,6 +26,9 @@ class Stage:
         penalty: Price of an answer without the wanted form; environments that read tags themselves set their own.
         think: Whether answers have a thinking part.
         noise: The dice of imagined turns.
+        repeats: Draws on which imagined turns are scored.
+        risk: Quantile of these scores that counts; None for their mean.
+        dead_ends: What searches leave out: nothing, what is proven lost, or also what the limits leave no room for.
 
     Raises:
         ConfigError: A setting or the scorer is unknown, or the environment is not made of text.
@@ -37,6 +43,9 @@ class Stage:
         penalty: float = 0.1,
         think: bool = True,
         noise: Noise = "fresh",
+        repeats: int = 1,
+        risk: float | None = None,
+        dead_ends: DeadEndRule = "off",
     ) -> None:
         self._env = env_id(env)
         self._settings = dict(settings)
@@ -44,6 +53,9 @@ class Stage:
         self._penalty = penalty
         self._think = think
         self._noise = noise
+        self._repeats = repeats
+        self._dead_ends = dead_ends
+        self._risk: Risk = "mean" if risk is None else risk
         self._envs = [self._make()]
         base = self._envs[0].unwrapped
         if not isinstance(base, TextEnv):
@@ -82,10 +94,12 @@ class Stage:
         base = made.unwrapped
         reads_tags = isinstance(base, TextEnv) and base.reads_tags
         env = made if reads_tags else AnswerFormat(made, penalty=self._penalty, think=self._think)
+        if self._dead_ends != "off":
+            env = DeadEnds(env, limits=self._dead_ends == "limits")
         if self._score is not None:
             scorer, settings = self._score
             try:
                 env = scorer(env, **settings)
             except TypeError as error:
                 raise ConfigError(f"the scorer cannot be made with {settings}: {error}") from error
-        return TreeSearchWrapper(env, noise=self._noise)
+        return TreeSearchWrapper(env, noise=self._noise, repeats=self._repeats, risk=self._risk)

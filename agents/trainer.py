@@ -16,13 +16,14 @@ from torch.utils.tensorboard import SummaryWriter
 from tsr_gym.agents.assembly import Assembly
 from tsr_gym.agents.batch import collate
 from tsr_gym.agents.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
-from tsr_gym.agents.collect import Collected, Collector, pick_filter, pick_strategy
+from tsr_gym.agents.collect import Collected, Collector, pick_filter, pick_rater, pick_strategy
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.evaluate import bars, evaluate, held_out, summarise
 from tsr_gym.agents.files import JsonLines, check_folder, writing
+from tsr_gym.agents.filters import Filtered
 from tsr_gym.agents.learner import Learner
 from tsr_gym.agents.models import ModelCard, Policy, load_critic, load_policy, pick_autocast, pick_device
-from tsr_gym.agents.trajectory import Group
+from tsr_gym.agents.stability import group_signs, tree_signs
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
 from tsr_gym.seeds import derive_seed
 
@@ -56,11 +57,12 @@ class Trainer:
         self.progress = Progress()
         self.policy = load_policy(model_dir, device=device)
         assembly = Assembly(config.env, config.task, config.model, self.policy)
-        stage = assembly.stage(config.task.train_split, noise=config.search.noise)
+        stage = assembly.stage(config.task.train_split, config.search)
         self.eval_stage = assembly.stage(config.task.eval_split)
         self.chat = assembly.chat_about(stage.base, temperature=config.model.temperature)
         self.eval_chat = assembly.chat_about(stage.base, temperature=config.run.eval_temperature)
-        self.collector = Collector(config.search, stage, self.chat, seed=config.run.seed)
+        rater = pick_rater(config.search, self.chat)
+        self.collector = Collector(config.search, stage, self.chat, seed=config.run.seed, rater=rater)
         self.choose = pick_filter(config.search)
         self.learner = Learner(
             self.policy.model,
@@ -156,7 +158,7 @@ class Trainer:
         return collected
 
     def _record(
-        self, collected: Collected, groups: Sequence[Group], learned: dict[str, float], seconds: dict[str, float]
+        self, collected: Collected, groups: Filtered, learned: dict[str, float], seconds: dict[str, float]
     ) -> Record:
         """Return the line of an update; everything that a clock measured stands under ``seconds``."""
         played = [trajectory for group in collected.groups for trajectory in group.trajectories]
@@ -176,6 +178,9 @@ class Trainer:
             "trajectories": len(played),
             "groups": len(collected.groups),
             "groups_kept": len(groups),
+            "dropped": dict(groups.dropped),
+            **group_signs(collected.groups),
+            **tree_signs(tree for trees in collected.trees for tree in trees),
             "sampled_tokens": spent.sampled_tokens,
             "sampled_tokens_total": self.progress.sampled_tokens,
             "prompt_tokens": spent.prompt_tokens,

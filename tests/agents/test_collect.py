@@ -57,6 +57,23 @@ def test_every_search_yields_the_same_number_of_trajectories_per_instance(world,
     assert labels == {config.search}
 
 
+def test_random_branching_yields_all_that_it_played_tree_by_tree():
+    config = SearchConfig(search="random_branching(trees=3, nodes=2, rounds=2)", trajectories=4)
+    found = collector(config, "FrozenLake").collect(0, 4)
+    for group, trees in zip(found.groups, found.trees, strict=True):
+        assert len(trees) == 1
+        # Three chains, and in each tree two rounds of two continuations.
+        assert [t.tree for t in group.trajectories] == [0] * 5 + [1] * 5 + [2] * 5
+        assert {t.selected_by for t in group.trajectories} == {"naive"}
+    assert any(len({turn.node for t in group.trajectories for turn in t.turns}) < 75 for group in found.groups)
+
+
+def test_adaptive_sampling_yields_more_where_outcomes_differ():
+    config = SearchConfig(search="adaptive(min_rollouts=3, max_rollouts=9)", trajectories=4)
+    groups = collector(config, "FrozenLake").collect(0, 12).groups
+    assert {(len(group.trajectories), group.has_mixed_success) for group in groups} == {(3, False), (9, True)}
+
+
 def test_best_of_n_keeps_the_best_by_return_of_the_very_rollouts_that_naive_would_play():
     stage, policy = Stage("sokoban", {}), WORLDS["Sokoban"][1]
     best = Collector(SearchConfig(search="best_of_n", trajectories=3, n=10), stage, policy, seed=0).collect(0, 6)
@@ -170,8 +187,9 @@ NUMBERS = SearchConfig(trajectories=6, n=7, width=3, branching=5, depth=2)
     [
         ("naive", partial(naive, rollouts=6)),
         ("best_of_n", partial(best_of_n, n=7)),
-        # Depth is the lookahead's; a beam goes to the end of the episode.
-        ("beam", partial(beam, width=3, branching=5, depth=None)),
+        # What has a default keeps it: a beam goes to the end of the episode.
+        ("beam", partial(beam, width=3, branching=5)),
+        ("beam(width=9, depth=1)", partial(beam, branching=5, width=9, depth=1)),
         ("lookahead", partial(lookahead, branching=5, depth=2)),
         ("tests.agents.test_collect:halves", partial(halves, branching=5)),
     ],
@@ -188,11 +206,16 @@ def greedy(tree, *, appetite):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("dream", "wanted search naive, best_of_n, beam, lookahead or package.module:name, got 'dream'"),
+        ("dream", r"wanted search .*beam.* or package.module:name, got 'dream'"),
         ("tests.agents.test_collect:nothing", "wanted search .*got 'tests.agents.test_collect:nothing'"),
         ("no.such.module:x", "wanted search .*got 'no.such.module:x'"),
         ("tests.agents.test_collect:NUMBERS", "wanted search .*not a callable"),
-        ("tests.agents.test_collect:greedy", r"needs \['appetite'\]: give them defaults, or name them \['branching'"),
+        (
+            "tests.agents.test_collect:greedy",
+            r"needs \['appetite'\]: write tests.agents.test_collect:greedy\(appetite=...\)",
+        ),
+        ("beam(breadth=3)", r"has no \['breadth'\]; it has \['branching'"),
+        ("beam(3)", "wanted search .*wanted keywords only"),
     ],
 )
 def test_a_search_that_does_not_exist_is_told(name, message):

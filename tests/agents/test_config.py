@@ -121,6 +121,10 @@ CHANGED = TrainConfig(
         depth=1,
         paths_per_search=2,
         noise="common",
+        repeats=3,
+        risk=0.25,
+        dead_ends="limits",
+        rater="SelfConsistency()",
         filter="mixed_success",
         keep=0.5,
         filter_when="before",
@@ -246,3 +250,16 @@ def test_the_configuration_needs_no_torch():
 def test_a_changed_setting_is_checked_again():
     with pytest.raises(ConfigError, match="wanted updates >= 0"):
         replace(CHANGED, run=replace(CHANGED.run, updates=-3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"repeats": 0}, "wanted repeats >= 1, got 0"),
+        ({"risk": 1.5}, "wanted risk from 0 to 1 or None, got 1.5"),
+        ({"repeats": 2, "noise": "same"}, "needs draws that differ"),
+    ],
+)
+def test_impossible_repeats_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig(env="sokoban", search=SearchConfig(**settings))
