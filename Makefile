@@ -11,7 +11,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
+.PHONY: demo test test-deep search-speed test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=8, SMOKE=1)
 demo: $(READY)
@@ -29,9 +29,9 @@ test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
 	$(MAKE) test-trl test-sb3 test-lucene test-dense test-browser test-py
 
-## make test-trl: our GRPO loss against TRL's on the same tokens, in an environment with TRL
+## make test-trl: our losses against TRL's on the same tokens, in an environment with TRL
 test-trl: .venv-trl/.ready
-	.venv-trl/bin/python -m pytest tests/agents/with_trl.py
+	.venv-trl/bin/python -m pytest tests/agents/with_trl.py tests/agents/with_trl_losses.py
 
 .venv-trl/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-trl
@@ -72,6 +72,15 @@ test-dense: .venv-dense/.ready
 ## make test-browser: the shop in a headless Chromium, which must be installed with its driver
 test-browser: $(READY)
 	$(RUN) -m pytest tests/tsr_gym_envs/webshop/with_browser.py
+
+## make search-speed: search beside resetting and replaying, and beside mctx, in an environment with it
+search-speed: .venv-mctx/.ready
+	.venv-mctx/bin/python benchmarks/search_speed.py
+
+.venv-mctx/.ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv-mctx
+	.venv-mctx/bin/python -m pip install --quiet -c constraints.txt -e ".[envs]" mctx==0.0.71 jax==0.10.2
+	touch $@
 
 ## make test-py: the core tests on every Python that is supported and installed here
 test-py:

@@ -21,10 +21,10 @@ from tests.tsr_gym.own_process import run_python
 ROOMS = ("benchmarks", "agents", "wrappers", "tsr_gym_envs", "tsr_gym")
 ALIASES = {"tsr_gym.agents": "agents", "tsr_gym.wrappers": "wrappers"}
 MAX_FILE, MAX_FUNCTION, MAX_KERNEL = 400, 60, 100
-# The one file that adapts foreign classes.
-REFLECTS = {"tsr_gym/stack.py"}
-# The one file that watches the global generators, because it looks for others that use them.
-WATCHES_GLOBALS = {"tsr_gym/testing/global_state.py"}
+# The one place that adapts foreign classes.
+REFLECTS = "tsr_gym/foreign/"
+# The files that watch the global generators and copy those of others, because environments of others use them.
+WATCHES_GLOBALS = {"tsr_gym/testing/global_state.py", "tsr_gym/foreign/generators.py"}
 # The one file that imitates published code which draws from Python's generator; it makes generators of its own.
 DRAWS_LIKE_PYTHON = {"tsr_gym_envs/webshop/original_random.py"}
 # Where the import name is not the distribution's.
@@ -55,6 +55,8 @@ OPTIONAL = (
 )
 # What the web servers need: imported at the top of the files that are nothing without it.
 SERVING = {"starlette": "serve", "uvicorn": "serve"}
+# What a tool brings along that loads a file of ours, and where.
+BROUGHT = {"pytest": "tsr_gym/testing/pytest_plugin.py"}
 SERVERS = {"tsr_gym_envs/serving.py", "tsr_gym_envs/retrieval_qa/server.py", "tsr_gym_envs/webshop/site.py"}
 
 
@@ -164,7 +166,7 @@ def test_a_room_imports_only_what_setup_cfg_lists_for_it(name):
     may = allowed(name)
     for module, line in imports_of(name):
         library = third_party(module)
-        if library is None or may is None or library in OPTIONAL:
+        if library is None or may is None or library in OPTIONAL or BROUGHT.get(library) == name:
             continue
         if library in SERVING:
             assert name in SERVERS, f"{name}:{line}: only {sorted(SERVERS)} may import {library}"
@@ -198,7 +200,7 @@ def calls_in(name):
 @pytest.mark.parametrize("name", [name for name in SOURCES if SOURCES[name][0] != "benchmarks"])
 def test_attributes_are_named_and_not_looked_up(name):
     for call, line in calls_in(name):
-        if name not in REFLECTS:
+        if not name.startswith(REFLECTS):
             assert call not in ("getattr", "hasattr", "setattr", "delattr"), f"{name}:{line}: {call}()"
 
 
