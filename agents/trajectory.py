@@ -5,7 +5,9 @@ Tokens are exactly those that were sampled; rewards, never scores, are what a tr
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import pstdev
+from typing import Any
 
 from tsr_gym.tree import Quantity, Tree
 
@@ -21,6 +23,11 @@ class Turn:
         reward: Reward of the turn, penalties included.
         is_valid: Whether the answer had the wanted form and meant something.
         num_actions: Actions that were carried out.
+        node: Index of the node that it led to in its tree; -1 where there is no tree. Trajectories of one tree that
+            have a node in common have said that turn once.
+        state: Key of the state in which it was taken (`StateEnv.state_key`); None where nobody knows.
+        score: What the search's guide thought of it.
+        observation: What the environment answered.
     """
 
     prompt_ids: tuple[int, ...]
@@ -29,6 +36,10 @@ class Turn:
     reward: float
     is_valid: bool
     num_actions: int
+    node: int = -1
+    state: bytes | None = None
+    score: float = 0.0
+    observation: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +51,16 @@ class Trajectory:
         success: Whether the task was solved.
         score: What the search thought of it.
         selected_by: How it came to be: ``"naive"`` for plain play, else the search that chose it.
+        tree: Which tree of its group it comes from, from 0.
+        finished: Whether the episode ended; False for a branch that the search left.
     """
 
     turns: tuple[Turn, ...]
     success: bool
     score: float
     selected_by: str
+    tree: int = 0
+    finished: bool = True
 
     @property
     def total_reward(self) -> float:
@@ -81,40 +96,71 @@ class Group:
         return len({trajectory.success for trajectory in self.trajectories}) == 2
 
 
-def harvest(tree: Tree, keep: int = 1, *, by: Quantity | None = None, selected_by: str = "naive") -> list[Trajectory]:
-    """Return the best finished episodes of a tree, best first.
+def harvest(
+    tree: Tree, keep: int = 1, *, by: Quantity | None = None, selected_by: str = "naive", number: int = 0
+) -> list[Trajectory]:
+    """Return the best episodes of a tree, best first.
+
+    Where the last search chose paths (`Tree.chosen`) and `by` is None, these come first, in its order.
 
     Args:
-        tree: A grown tree; unfinished paths are not episodes and are left out.
+        tree: A grown tree; paths that could go on are not episodes and are left out. One that stopped at a proven dead
+            end counts as a failure with what it had earned.
         keep: How many at most.
         by: ``"reward"`` ranks by return (best-of-N, TSR Eq. 7), ``"score"`` by summed score; None by the tree's merit.
         selected_by: What the trajectories remember of how they were chosen.
+        number: Which tree of its group this is.
     """
-    ends = [leaf for leaf in tree.leaves() if tree.nodes[leaf].done]
-    return [trajectory_to(tree, leaf, selected_by=selected_by) for leaf in tree.best(ends, keep, by)]
+    ends = _ends(tree)
+    chosen = [leaf for leaf in tree.chosen if leaf in ends] if by is None else []
+    rest = tree.best([leaf for leaf in ends if leaf not in chosen], keep, by)
+    return [trajectory_to(tree, leaf, selected_by=selected_by, number=number) for leaf in [*chosen, *rest][:keep]]
 
 
-def harvest_all(tree: Tree) -> list[Trajectory]:
-    """Return every finished episode of a tree in the order of its branches: plain play, nothing chosen."""
-    return [trajectory_to(tree, leaf, selected_by="naive") for leaf in tree.leaves() if tree.nodes[leaf].done]
+def harvest_all(tree: Tree, *, number: int = 0) -> list[Trajectory]:
+    """Return every episode of a tree in the order of its branches: plain play, nothing chosen."""
+    return [trajectory_to(tree, leaf, selected_by="naive", number=number) for leaf in _ends(tree)]
 
 
-def trajectory_to(tree: Tree, leaf: int, *, selected_by: str) -> Trajectory:
-    """Return the episode that ends at a leaf."""
-    nodes = [tree.nodes[index] for index in tree.path(leaf)[1:]]
-    turns = tuple(
-        Turn(
-            prompt_ids=node.candidate.prompt_ids,
-            token_ids=node.candidate.token_ids,
-            logprobs=node.candidate.logprobs,
-            reward=node.reward,
-            is_valid=bool(node.info.get("action_is_valid", True)),
-            num_actions=len(node.info.get("executed", ())),
-        )
-        for node in nodes
+def harvest_leaves(tree: Tree, *, selected_by: str = "tree", number: int = 0) -> list[Trajectory]:
+    """Return the path to every leaf of a tree, rejected branches too: every sampled candidate lies on one of them.
+
+    Args:
+        tree: A grown tree.
+        selected_by: What the trajectories remember; the way to a leaf was chosen even where the leaf was not.
+        number: Which tree of its group this is.
+    """
+    leaves = [leaf for leaf in tree.leaves() if leaf != tree.root]
+    return [trajectory_to(tree, leaf, selected_by=selected_by, number=number) for leaf in leaves]
+
+
+def trajectory_to(tree: Tree, leaf: int, *, selected_by: str, number: int = 0) -> Trajectory:
+    """Return the path from the root of a tree to a node as an episode."""
+    path = tree.path(leaf)
+    turns = tuple(_turn(tree, before, after) for before, after in pairwise(path))
+    end = tree.nodes[leaf]
+    success = bool(turns and end.terminated and end.info.get("success", False))
+    return Trajectory(turns, success, tree.merit(leaf), selected_by, number, end.done)
+
+
+def _ends(tree: Tree) -> list[int]:
+    return [leaf for leaf in tree.leaves() if not tree.nodes[leaf].is_open]
+
+
+def _turn(tree: Tree, before: int, after: int) -> Turn:
+    node = tree.nodes[after]
+    return Turn(
+        prompt_ids=node.candidate.prompt_ids,
+        token_ids=node.candidate.token_ids,
+        logprobs=node.candidate.logprobs,
+        reward=node.reward,
+        is_valid=bool(node.info.get("action_is_valid", True)),
+        num_actions=len(node.info.get("executed", ())),
+        node=after,
+        state=tree.nodes[before].state_key,
+        score=node.score,
+        observation=node.observation,
     )
-    success = bool(nodes and nodes[-1].terminated and nodes[-1].info.get("success", False))
-    return Trajectory(turns, success, tree.merit(leaf), selected_by)
 
 
 def success_rate(trajectories: Sequence[Trajectory]) -> float:

@@ -1,6 +1,44 @@
-"""Estimators: from a batch to advantages ``[B, T]``, zero where nothing was sampled; one file each."""
+"""Estimators: from a batch to advantages ``[B, T]``, zero where nothing was sampled; one file each.
 
+Those that compare trajectories, turns or nodes with one another are choices of one mechanism, `estimate`, whose
+vocabulary is `Contrast` and `Backup`; `gae`, `turn_gae` and `bi_level_gae` compare with a critic.
+"""
+
+from tsr_gym.agents.advantages.bi_level_gae import bi_level_gae
+from tsr_gym.agents.advantages.dr_grpo import dr_grpo
+from tsr_gym.agents.advantages.estimate import estimate
 from tsr_gym.agents.advantages.gae import gae, value_targets
+from tsr_gym.agents.advantages.gigpo import gigpo
 from tsr_gym.agents.advantages.grpo import grpo
+from tsr_gym.agents.advantages.mt_grpo import mt_grpo
+from tsr_gym.agents.advantages.reinforce_pp import reinforce_pp
+from tsr_gym.agents.advantages.rloo import rloo
+from tsr_gym.agents.advantages.rules import Backup, Contrast
+from tsr_gym.agents.advantages.tree_backup import tree_backup
+from tsr_gym.agents.advantages.tree_grpo import tree_grpo
+from tsr_gym.agents.advantages.treepo import treepo
+from tsr_gym.agents.advantages.treerl import treerl
+from tsr_gym.agents.advantages.tspo import tspo
+from tsr_gym.agents.advantages.turn_gae import turn_gae, turn_value_targets
 
-__all__ = ["gae", "grpo", "value_targets"]
+__all__ = [
+    "Backup",
+    "Contrast",
+    "bi_level_gae",
+    "dr_grpo",
+    "estimate",
+    "gae",
+    "gigpo",
+    "grpo",
+    "mt_grpo",
+    "reinforce_pp",
+    "rloo",
+    "tree_backup",
+    "tree_grpo",
+    "treepo",
+    "treerl",
+    "tspo",
+    "turn_gae",
+    "turn_value_targets",
+    "value_targets",
+]

@@ -1,10 +1,10 @@
 """Generalised advantage estimation over the tokens that the model said (arXiv 1506.02438)."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
+from tsr_gym.agents.advantages.discounting import discounted_sum, later, lines_of
+from tsr_gym.agents.advantages.turn_table import table_of
 from tsr_gym.agents.batch import Batch
 
 
@@ -12,7 +12,8 @@ def gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
     """Return advantages along each trajectory's sampled tokens; prompts and observations in between are skipped.
 
     ``A_t = sum_l (gamma lam)^l delta_{t+l}`` with ``delta_t = r_t + gamma V_{t+1} - V_t`` and V = 0 after the last
-    token. A trajectory that is spread over several rows is one sequence. With gamma = lam = 1 this is R - V.
+    token. A trajectory that is spread over several rows is one sequence. With gamma = lam = 1 this is R - V. An episode
+    that was left unfinished is treated as if nothing came after it.
 
     Args:
         batch: Trajectories with the critic's values.
@@ -25,51 +26,30 @@ def gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
     Raises:
         ValueError: The batch has no values.
     """
-    if batch.values is None:
-        raise ValueError("GAE needs the critic's values: wanted batch.values [B, T], got None")
-    place = _places(batch)
-    rewards, values = _line_up(batch.rewards, place), _line_up(batch.values, place)
-    advantages = torch.zeros_like(rewards)
-    later = torch.zeros(len(rewards), device=rewards.device)
-    following = torch.zeros_like(later)
-    for step in reversed(range(rewards.shape[1])):
-        delta = rewards[:, step] + gamma * following - values[:, step]
-        later = delta + gamma * lam * later
-        advantages[:, step] = later
-        following = values[:, step]
+    all_values, table = values_of(batch), table_of(batch)
+    lines = lines_of(table.trajectory[table.entry])
+    rewards = lines.write(batch.rewards[table.row, table.column])
+    values = lines.write(all_values[table.row, table.column])
+    advantages = discounted_sum(rewards + gamma * later(values) - values, gamma * lam)
     spread = torch.zeros_like(batch.rewards)
-    spread[batch.sampled] = advantages[place.trajectory, place.step]
+    spread[table.row, table.column] = lines.read(advantages)
     return spread
 
 
 def value_targets(batch: Batch, advantages: Tensor) -> Tensor:
-    """Return what the critic should have said, ``A + V``, `[B, T]`; advantages before whitening."""
-    assert batch.values is not None
-    return (advantages + batch.values) * batch.sampled
+    """Return what the critic should have said, ``A + V``, `[B, T]`; advantages before whitening.
 
-
-class _Places(NamedTuple):
-    """Where each sampled token of a batch stands in its trajectory, aligned to the trajectory's end.
-
-    Aligning the ends leaves the padding in front, where the backward recursion never reaches a token again.
+    For advantages of tokens, as `gae` and `bi_level_gae` give them.
     """
-
-    trajectory: Tensor
-    step: Tensor
-    shape: tuple[int, int]
-    sampled: Tensor
+    return (advantages + values_of(batch)) * batch.sampled
 
 
-def _places(batch: Batch) -> _Places:
-    trajectory = batch.trajectory[:, None].expand(batch.sampled.shape)[batch.sampled]
-    counts = torch.bincount(trajectory, minlength=batch.num_trajectories)
-    ends = counts.cumsum(dim=0)
-    longest = int(counts.max())
-    step = torch.arange(len(trajectory), device=trajectory.device) - ends[trajectory] + longest
-    return _Places(trajectory, step, (batch.num_trajectories, longest), batch.sampled)
+def values_of(batch: Batch) -> Tensor:
+    """Return the critic's values.
 
-
-def _line_up(values: Tensor, place: _Places) -> Tensor:
-    lined = torch.zeros(place.shape, dtype=values.dtype, device=values.device)
-    lined[place.trajectory, place.step] = values[place.sampled]
-    return lined
+    Raises:
+        ValueError: There are none.
+    """
+    if batch.values is None:
+        raise ValueError("GAE needs the critic's values: wanted batch.values [B, T], got None")
+    return batch.values
