@@ -27,7 +27,17 @@ from tsr_gym.errors import (
 from tsr_gym.registration import register_envs
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.spaces import FreeText
-from tsr_gym.stack import Noise, SnapshotWrapper, clone, restore, snapshot
+from tsr_gym.stack import (
+    Noise,
+    SnapshotEnv,
+    SnapshotWrapper,
+    Support,
+    clone,
+    env_support,
+    replayable,
+    restore,
+    snapshot,
+)
 from tsr_gym.state_env import Episode, Limits, StateEnv, Step
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Candidate, Expand, Node, Policy, Rater, Strategy, Tree
@@ -57,18 +67,22 @@ __all__ = [
     "Rater",
     "RetrievalFailed",
     "Snapshot",
+    "SnapshotEnv",
     "SnapshotError",
     "SnapshotWrapper",
     "StateEnv",
     "Step",
     "Strategy",
+    "Support",
     "TextEnv",
     "TrainingDiverged",
     "Tree",
     "TsrGymError",
     "__version__",
     "clone",
+    "env_support",
     "register_envs",
+    "replayable",
     "restore",
     "snapshot",
 ]

@@ -46,7 +46,8 @@ def canonical(position: Position) -> Drawn:
     return position_of(seeding.np_random(position.seed)[0]) if isinstance(position, Seeded) else position
 
 
-def _set_position(generator: np.random.Generator, position: Drawn) -> None:
+def set_position(generator: np.random.Generator, position: Drawn) -> None:
+    """Set a generator of the same kind to a position."""
     if position.bit_generator == "PCG64":
         state, inc, has_uint32, uinteger = position.state
         generator.bit_generator.state = {
@@ -140,4 +141,4 @@ class RandomStream:
             if drawn.bit_generator not in _BIT_GENERATORS:
                 raise SnapshotError(f"unknown bit generator {drawn.bit_generator!r}; known: {sorted(_BIT_GENERATORS)}")
             self._generator = generator = np.random.Generator(_BIT_GENERATORS[drawn.bit_generator]())
-        _set_position(generator, drawn)
+        set_position(generator, drawn)

@@ -1,164 +1,54 @@
-"""Snapshots through a whole stack of wrappers: the one file that reaches into foreign classes.
+"""Snapshots through a whole stack of wrappers around any environment.
 
 Every layer must be known: our environments and wrappers say what their episode state is, Gymnasium's wrappers are
-listed here, and anything else is refused by name, because a silent gap would be a wrong snapshot.
+listed, environments of others are read by what fits their kind (`tsr_gym.foreign`), and anything else is refused by
+name, because a silent gap would be a wrong snapshot.
 """
 
-import copy
-from collections import deque
-from functools import lru_cache
-from operator import attrgetter
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, TypeVar
 
 import gymnasium as gym
-import numpy as np
-from gymnasium.wrappers import PassiveEnvChecker
-from gymnasium.wrappers.utils import RunningMeanStd
+from gymnasium.wrappers import OrderEnforcing
 
 from tsr_gym.errors import SnapshotError
+from tsr_gym.foreign.adapters import REPLAY, adapter_of, kind_of
+from tsr_gym.foreign.gymnasium_wrappers import SnapshotWrapper, Wrapper, check, copied, plan_of, read, write
+from tsr_gym.foreign.recorder import ReplayRecorder
+from tsr_gym.foreign.support import SnapshotEnv, Support
 from tsr_gym.snapshots import Layer, Snapshot
 from tsr_gym.state_env import StateEnv
+
+__all__ = [
+    "NOISES",
+    "Noise",
+    "SnapshotEnv",
+    "SnapshotWrapper",
+    "Support",
+    "clone",
+    "env_support",
+    "replayable",
+    "restore",
+    "snapshot",
+]
 
 Noise = Literal["same", "fresh", "common"]
 NOISES: tuple[Noise, ...] = ("same", "fresh", "common")
 EnvT = TypeVar("EnvT", bound=gym.Env[Any, Any])
 
 
-@runtime_checkable
-class SnapshotWrapper(Protocol):
-    """What a wrapper implements to take part in snapshots."""
-
-    def wrapper_state(self) -> Any:
-        """Return the wrapper's episode state as an immutable value, None if it has none."""
-
-    def set_wrapper_state(self, state: Any) -> None:
-        """Continue from a state that `wrapper_state` returned."""
-
-
-# What decides the future of Gymnasium 1.4's wrappers, by attribute. The running means of the normalising wrappers do,
-# although they span episodes. Records that nothing reads again (return queues) do not, and neither does the wall clock.
-_EPISODE_STATE: dict[str, tuple[str, ...]] = {
-    "TimeLimit": ("_elapsed_steps",),
-    "OrderEnforcing": ("_has_reset",),
-    "Autoreset": ("autoreset",),
-    "RecordEpisodeStatistics": ("episode_returns", "episode_lengths"),
-    "TimeAwareObservation": ("timesteps",),
-    "DelayObservation": ("observation_queue",),
-    "FrameStackObservation": ("obs_queue",),
-    "MaxAndSkipObservation": ("_obs_buffer",),
-    "StickyAction": ("last_action", "is_sticky_actions", "num_repeats", "repeats_taken"),
-    "NormalizeObservation": ("obs_rms.mean", "obs_rms.var", "obs_rms.count"),
-    "NormalizeReward": ("discounted_reward", "return_rms.mean", "return_rms.var", "return_rms.count"),
-    "AtariPreprocessing": ("lives", "game_over", "obs_buffer"),
-    "RenderCollection": ("frame_list",),
-}
-_STATELESS = frozenset(
-    {
-        "AddRenderObservation",
-        "AddWhiteNoise",
-        "ArrayConversion",
-        "ClipAction",
-        "ClipReward",
-        "DiscretizeAction",
-        "DiscretizeObservation",
-        "DtypeObservation",
-        "FilterObservation",
-        "FlattenObservation",
-        "GrayscaleObservation",
-        "HumanRendering",
-        "JaxToNumpy",
-        "JaxToTorch",
-        "NumpyToTorch",
-        "ObstructView",
-        "PassiveEnvChecker",
-        "RepeatAction",
-        "RescaleAction",
-        "RescaleObservation",
-        "ReshapeObservation",
-        "ResizeObservation",
-        "TransformAction",
-        "TransformObservation",
-        "TransformReward",
-    }
-)
-_ATOMS = frozenset({type(None), bool, int, float, str, bytes})
-# What Gymnasium itself keeps on a wrapper that has nothing of its own.
-_PLAIN_ATTRIBUTES = frozenset(
-    {"env", "_action_space", "_observation_space", "_metadata", "_cached_spec", "_saved_kwargs"}
-)
-# What Gymnasium's wrappers change in place, so that a clone needs its own.
-_CONTAINERS = (deque, list, dict, np.ndarray, RunningMeanStd)
-
-
-class _Plan(NamedTuple):
-    """How to read one wrapper class; `attributes` is None where the class speaks for itself."""
-
-    kind: str
-    attributes: tuple[str, ...] | None
-
-
-@lru_cache(maxsize=256)
-def _plan(cls: Any) -> _Plan | None:
-    """Return how to read a wrapper class, or None where that depends on the object."""
-    kind = f"{cls.__module__}:{cls.__qualname__}"
-    if issubclass(cls, SnapshotWrapper):
-        return _Plan(kind, None)
-    if cls.__module__.startswith("gymnasium.wrappers."):
-        if cls.__name__ in _EPISODE_STATE:
-            return _Plan(kind, _EPISODE_STATE[cls.__name__])
-        if cls.__name__ in _STATELESS:
-            return _Plan(kind, ())
-    return None
-
-
-def _plan_of(wrapper: gym.Wrapper[Any, Any, Any, Any]) -> _Plan:
-    cls: Any = type(wrapper)
-    plan = _plan(cls)
-    if plan is not None:
-        return plan
-    own = sorted(set(vars(wrapper)) - _PLAIN_ATTRIBUTES)
-    if own:
-        raise SnapshotError(
-            f"{cls.__name__} is a wrapper that tsr_gym does not know, and it holds {', '.join(own)}, which may be "
-            "state of the episode. Give it two methods: wrapper_state() returns that state as an immutable "
-            "value (None if there is none) and set_wrapper_state(state) puts it back; or put it outside the search"
-        )
-    return _Plan(f"{cls.__module__}:{cls.__qualname__}", ())
-
-
-def _copied(value: Any) -> Any:
-    return value if type(value) in _ATOMS else copy.deepcopy(value)
-
-
-def _read(wrapper: gym.Wrapper[Any, Any, Any, Any]) -> Layer:
-    kind, attributes = _plan_of(wrapper)
-    if attributes is None:
-        return Layer(kind, wrapper.wrapper_state())  # type: ignore[attr-defined]
-    return Layer(kind, tuple([_copied(attrgetter(name)(wrapper)) for name in attributes]))
-
-
-def _write(wrapper: gym.Wrapper[Any, Any, Any, Any], layer: Layer) -> None:
-    attributes = _plan_of(wrapper).attributes
-    if attributes is None:
-        wrapper.set_wrapper_state(layer.state)  # type: ignore[attr-defined]
-        return
-    for path, value in zip(attributes, layer.state, strict=True):
-        owner, _, name = path.rpartition(".")
-        setattr(attrgetter(owner)(wrapper) if owner else wrapper, name, _copied(value))
-    if isinstance(wrapper, PassiveEnvChecker) and wrapper._previous_data is None:
-        # A checker that never saw reset() would compare the next step with nothing; these share no objects with it.
-        wrapper._previous_data = (None, {})
-
-
-def _unstack(env: gym.Env[Any, Any]) -> tuple[list[gym.Wrapper[Any, Any, Any, Any]], StateEnv[Any, Any, Any]]:
-    wrappers = []
+def _unstack(env: gym.Env[Any, Any]) -> tuple[list[Wrapper], Any]:
+    """Return the wrappers, outermost first, and what they stand on: an environment, or the recorder above one."""
+    wrappers: list[Any] = []
     while isinstance(env, gym.Wrapper):
         wrappers.append(env)
         env = env.env
-    if not isinstance(env, StateEnv):
+    if isinstance(env, StateEnv):
+        return wrappers, env
+    if wrappers and isinstance(wrappers[-1], ReplayRecorder):
+        return wrappers[:-1], wrappers[-1]
+    if not isinstance(env, gym.Env):
         raise SnapshotError(
-            f"{type(env).__name__} is not a tsr_gym.StateEnv, so its state cannot be read exactly: wanted an "
-            "environment whose state is an immutable value"
+            f"wanted a gymnasium.Env, got a {type(env).__name__}: of a vector environment, take its single ones"
         )
     return wrappers, env
 
@@ -167,23 +57,30 @@ def snapshot(env: gym.Env[Any, Any]) -> Snapshot:
     """Return everything that decides an environment's future, its wrappers included.
 
     Args:
-        env: A `StateEnv`, bare or under any stack of Gymnasium's wrappers, ours, and others that implement
-            `SnapshotWrapper`.
+        env: An environment, bare or under any stack of Gymnasium's wrappers, ours, and others that implement
+            `SnapshotWrapper`. What `env_support` says of it decides how it is read.
 
     Raises:
-        SnapshotError: `reset` was not called yet, or a layer is not known and may hold hidden state.
+        SnapshotError: `reset` was not called yet, a layer is not known and may hold hidden state, or the environment
+            cannot be read exactly.
 
     >>> import gymnasium as gym, tsr_gym
-    >>> env = gym.make("tsr/Sokoban-v0")
+    >>> env = gym.make("CartPole-v1")
     >>> _ = env.reset(seed=1)
     >>> before = tsr_gym.snapshot(env)
-    >>> first = env.step("Up || Left")[:4]
+    >>> first = env.step(0)[0]
     >>> tsr_gym.restore(env, before)
-    >>> env.step("Up || Left")[:4] == first
+    >>> bool((env.step(0)[0] == first).all())
     True
     """
     wrappers, base = _unstack(env)
-    return Snapshot((*[_read(wrapper) for wrapper in wrappers], base._layer()))
+    if isinstance(base, StateEnv):
+        layer = base._layer()
+    else:
+        if any(isinstance(wrapper, OrderEnforcing) and not wrapper.has_reset for wrapper in wrappers):
+            raise SnapshotError(f"{type(env.unwrapped).__name__} has no state yet: call reset() before snapshot()")
+        layer = Layer(kind_of(base), adapter_of(base).read(base))
+    return Snapshot((*[read(wrapper) for wrapper in wrappers], layer))
 
 
 def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", seed: int | None = None) -> None:
@@ -201,7 +98,8 @@ def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", se
         seed: Needed for fresh and common noise, refused for the same.
 
     Raises:
-        SnapshotError: The snapshot belongs to another stack, other rules, or is damaged; nothing was changed.
+        SnapshotError: The snapshot belongs to another stack, other rules, or is damaged; nothing was changed. Or a
+            replay went another way than the record; the environment must then be reset.
         ValueError: Noise and seed contradict each other.
     """
     if noise not in NOISES:
@@ -209,43 +107,90 @@ def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", se
     if (noise == "same") != (seed is None):
         raise ValueError(f"noise={noise!r} {'takes no' if noise == 'same' else 'needs a'} seed, got seed={seed!r}")
     wrappers, base = _unstack(env)
+    ours = isinstance(base, StateEnv)
     layers = snap.layers
-    plans = [_plan_of(wrapper) for wrapper in wrappers]
-    kinds = [*[plan.kind for plan in plans], base._kind]
-    if len(layers) != len(kinds) or any(layer.kind != kind for layer, kind in zip(layers, kinds, strict=False)):
+    plans = [plan_of(wrapper) for wrapper in wrappers]
+    kinds = [plan.kind for plan in plans]
+    kinds.append(base._kind if ours else kind_of(base))
+    if [layer.kind for layer in layers] != kinds:
         raise SnapshotError(
             f"wanted a snapshot of {' < '.join(kinds)}, got {' < '.join(layer.kind for layer in layers)}"
         )
     for plan, layer in zip(plans, layers, strict=False):
-        wanted = plan.attributes
-        if wanted is not None and not (isinstance(layer.state, tuple) and len(layer.state) == len(wanted)):
-            raise SnapshotError(f"wanted {plan.kind} as {wanted}, got {layer.state!r}: damaged or of another version")
-    base._check(layers[-1])
-    base._apply(layers[-1], seed)
+        # What holds nothing hands out one and the same layer, which needs no second look.
+        if layer is not plan.empty:
+            check(plan, layer)
+    if ours:
+        base._check(layers[-1])
+        base._apply(layers[-1], seed)
+    else:
+        adapter = adapter_of(base)
+        adapter.write(base, adapter.check(base, layers[-1].state, seed), seed)
     # Innermost first, so that a wrapper may look at what it wraps.
     for wrapper, layer in zip(reversed(wrappers), reversed(layers[:-1]), strict=True):
-        _write(wrapper, layer)
+        write(wrapper, layer)
 
 
 def clone(env: EnvT) -> EnvT:
     """Return an independent copy of a stack in the same state.
 
     Raises:
-        SnapshotError: `reset` was not called yet, or a layer is not known.
+        SnapshotError: `reset` was not called yet, a layer is not known, or another such environment cannot be made.
     """
     snap = snapshot(env)
-    twin: EnvT = _copy_stack(env)
+    wrappers, base = _unstack(env)
+    twin: Any = base.clone() if isinstance(base, StateEnv) else adapter_of(base).copy(base)
+    for wrapper in reversed(wrappers):
+        twin = copied(wrapper, twin)
     restore(twin, snap)
-    return twin
+    return twin  # type: ignore[no-any-return]
 
 
-def _copy_stack(env: Any) -> Any:
-    if not isinstance(env, gym.Wrapper):
-        return env.clone()
-    twin = copy.copy(env)
-    twin.env = _copy_stack(env.env)
-    if _plan_of(env).attributes is not None:
-        for name, value in vars(env).items():
-            if name not in _PLAIN_ATTRIBUTES and isinstance(value, _CONTAINERS):
-                setattr(twin, name, copy.deepcopy(value))
-    return twin
+def env_support(env: gym.Env[Any, Any]) -> Support:
+    """Return what snapshots of a stack rest on, and why; the weakest layer decides.
+
+    The environment is not disturbed. Copies of it, or another one of its kind, may be played for a few steps.
+
+    >>> import gymnasium as gym
+    >>> env_support(gym.make("CartPole-v1")).level
+    'deepcopy'
+    """
+    try:
+        wrappers, base = _unstack(env)
+        for wrapper in wrappers:
+            plan_of(wrapper)
+    except SnapshotError as error:
+        return Support("none", str(error))
+    if isinstance(base, StateEnv):
+        return Support("exact", f"the state of {type(base).__name__} is an immutable value")
+    adapter = adapter_of(base)
+    support = adapter.support(base)
+    if support.level != "none" or adapter is REPLAY:
+        return support
+    last = REPLAY.support(base)
+    if last.level == "none":
+        return Support("none", f"{support.reason}; and {last.reason}")
+    return Support(
+        "replay", f"{support.reason}; so call tsr_gym.replayable(env) before reset(), and a restore will replay"
+    )
+
+
+def replayable(env: EnvT) -> EnvT:
+    """Return the same stack with a recorder right above the environment, so that a restore can replay it.
+
+    Call it before `reset`. It is for environments that cannot be copied (`env_support`); a restore then costs as many
+    steps as the episode has taken. A stack is changed in place; a bare environment is wrapped.
+
+    >>> import gymnasium as gym
+    >>> env = replayable(gym.make("CartPole-v1"))
+    >>> env_support(env).level
+    'replay'
+    """
+    wrappers, base = _unstack(env)
+    if isinstance(base, StateEnv | ReplayRecorder):
+        return env
+    recorder: Any = ReplayRecorder(base)
+    if not wrappers:
+        return recorder  # type: ignore[no-any-return]
+    wrappers[-1].env = recorder
+    return env

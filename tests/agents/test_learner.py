@@ -5,14 +5,18 @@ from dataclasses import replace
 
 import pytest
 import torch
+from transformers import Gemma2Config, Gemma2ForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from tests.agents.layouts import rows
+from tests.agents.layouts.rows import random_model
 from tests.agents.test_batch import episode, turn
 from tests.agents.tiny import random_qwen2
-from tsr_gym import TrainingDiverged
+from tsr_gym import ConfigError, TrainingDiverged
 from tsr_gym.agents.batch import collate
 from tsr_gym.agents.config import LearnConfig
 from tsr_gym.agents.critic import Critic
 from tsr_gym.agents.learner import Learner, token_logprobs
+from tsr_gym.agents.objective import Objective
 from tsr_gym.agents.trajectory import Group
 
 TEMPERATURE = 0.7
@@ -379,3 +383,149 @@ def test_the_weights_for_an_engine_name_a_tied_head_as_well(model):
     assert "lm_head.weight" in names
     assert names["lm_head.weight"].data_ptr() == names["model.embed_tokens.weight"].data_ptr()
     assert "lm_head.weight" not in dict(model.named_parameters())
+
+
+FEW_WAYS = [
+    ({"layout": "padded"}, 3),
+    ({"layout": "packed"}, 1),
+    ({"layout": "shared"}, 8),
+    ({"layout": "shared", "logits": "parts", "recompute": True}, 3),
+]
+ALL_WAYS = [
+    ({"layout": layout, **more}, microbatch)
+    for layout in ("padded", "packed", "shared", "auto")
+    for more in ({}, {"logits": "parts"}, {"recompute": True})
+    for microbatch in (1, 3, 8)
+]
+
+
+def six_steps(settings, microbatch, *, algorithm="grpo", objective=None, old_logprobs="sampler"):
+    """Return all parameters, and what was told, after two updates of three steps on trees."""
+    policy = random_model("qwen2")
+    reference, judge = random_model("qwen2", seed=1), None
+    if algorithm == "ppo":
+        judge = Critic(random_model("qwen2", seed=2).model)
+        torch.nn.init.constant_(judge.head.weight, 0.05)
+    config = replace(
+        CONFIG, algorithm=algorithm, microbatch=microbatch, lr=1e-3, minibatch=3, old_logprobs=old_logprobs
+    )
+    learner = Learner(policy, judge, config, objective=objective, reference=reference, **settings)
+    for optimizer in learner.optimizers.values():
+        for group in optimizer.param_groups:
+            # With the usual 1e-8, rounding decides where gradients are zero but for rounding.
+            group["eps"] = 1e-4
+    batch = rows.batch_of(rows.random_groups(0, trees=1, turns=2), policy)
+    solved = batch.trajectory % 2 == 0
+    told = [learner.update(batch, seed=seed, solved=solved, counts=1.0 + solved) for seed in range(2)]
+    parameters = [*policy.parameters(), *([] if judge is None else judge.parameters())]
+    return torch.cat([parameter.detach().flatten() for parameter in parameters]), told
+
+
+EVERYTHING = Objective(
+    ratio="sequence_mean",
+    clip_low=0.01,
+    clip_high=0.01,
+    kl_weight=0.1,
+    mismatch="truncate",
+    mismatch_level="sequence",
+    imitation=0.1,
+    searched_weight=0.5,
+)
+
+
+CASES = pytest.mark.parametrize(
+    "case", [{}, {"algorithm": "ppo"}, {"objective": EVERYTHING, "old_logprobs": "learner"}], ids=["grpo", "ppo", "all"]
+)
+
+
+@CASES
+@pytest.mark.parametrize(
+    "ways", [pytest.param(FEW_WAYS, id="few"), pytest.param(ALL_WAYS, id="every", marks=pytest.mark.deep)]
+)
+def test_how_rows_are_read_does_not_matter(case, ways):
+    wanted, told = six_steps({}, 100, **case)
+    start = torch.cat([parameter.detach().flatten() for parameter in random_model("qwen2").parameters()])
+    assert (wanted[: len(start)] - start).norm() > 0.1
+    assert 0 < told[-1]["clip_fraction"] < 1
+    for settings, microbatch in ways:
+        found, also_told = six_steps(settings, microbatch, **case)
+        assert (found - wanted).norm() / wanted.norm() < 1e-5, (settings, microbatch)
+        for one, other in zip(also_told, told, strict=True):
+            assert one == pytest.approx(other, rel=1e-3, abs=1e-5), (settings, microbatch)
+
+
+def test_without_an_objective_it_is_that_of_the_numbers_in_the_configuration():
+    config = replace(CONFIG, clip_low=0.1, clip_high=0.4, aggregation="token", entropy=0.02)
+    wanted = Objective(clip_low=0.1, clip_high=0.4, aggregation="token", entropy=0.02)
+    assert Learner(random_model("qwen2"), None, config).objective == wanted
+
+
+def test_a_reference_holds_the_policy_back():
+    def distance(weight):
+        policy, reference = random_model("qwen2"), random_model("qwen2")
+        start = [parameter.clone() for parameter in reference.parameters()]
+        objective = Objective(kl_weight=weight, entropy=0.0)
+        learner = Learner(policy, None, replace(CONFIG, lr=0.01), objective=objective, reference=reference)
+        batch = rows.batch_of(rows.random_groups(0), policy, spread=0.0)
+        divergences = [learner.update(batch)["kl"] for _ in range(6)]
+        # It begins at the reference, which itself never moves.
+        assert divergences[0] == pytest.approx(0.0, abs=1e-6)
+        assert all(torch.equal(*pair) for pair in zip(reference.parameters(), start, strict=True))
+        return divergences[-1]
+
+    assert 0 < distance(10.0) < 0.5 * distance(1e-6)
+
+
+def test_what_the_sampler_said_corrects_what_the_learner_says():
+    policy = random_model("qwen2")
+    batch = rows.batch_of(rows.random_groups(0), policy, spread=0.0)
+    # The sampler said every token with e^-0.5 times the probability that the learner gives it.
+    batch = replace(batch, old_logprobs=batch.old_logprobs - 0.5 * batch.sampled)
+    objective = Objective(mismatch="truncate", mismatch_high=1.2, entropy=0.0)
+    learner = Learner(
+        policy,
+        None,
+        replace(CONFIG, old_logprobs="learner", lr=1e-9),
+        objective=objective,
+        estimator=lambda batch: 1.0 * batch.sampled,
+    )
+    found = learner.update(batch)
+    assert found["mismatch_kl"] == pytest.approx(-0.5, abs=1e-4)
+    assert found["mismatch_cut"] == pytest.approx(1.0, abs=1e-5)
+    assert found["policy_loss"] == pytest.approx(-1.2, abs=1e-4)
+
+
+def test_a_model_that_reads_only_padded_rows_is_told_apart():
+    torch.manual_seed(0)
+    capped = Gemma2ForCausalLM(Gemma2Config(**rows.SIZES, head_dim=8, attn_implementation="eager")).eval()
+    with pytest.raises(ConfigError, match=r"cannot read shared rows: .*capped scores.*use layout padded or auto"):
+        Learner(capped, None, CONFIG, layout="shared")
+    learner = Learner(capped, None, CONFIG, layout="auto")
+    assert learner.layout == "padded"
+    learner.update(rows.batch_of(rows.random_groups(0), capped))
+
+
+def test_a_model_with_unknown_logits_gives_them_whole():
+    class Odd(Qwen2ForCausalLM):
+        def forward(self, **given):
+            found = super().forward(**given)
+            found.logits = found.logits**3
+            return found
+
+    with pytest.raises(ConfigError, match="cannot be taken in parts"):
+        Learner(Odd(Qwen2Config(**rows.SIZES)), None, CONFIG, logits="parts")
+
+
+def test_after_an_update_the_model_is_as_it_was():
+    policy = random_model("qwen2")
+    own = policy.config._attn_implementation
+    learner = Learner(policy, None, CONFIG, layout="shared", recompute=True)
+    batch = rows.batch_of(rows.random_groups(0), policy)
+    learner.update(batch)
+    bad = replace(batch, old_logprobs=batch.old_logprobs * NAN)
+    with pytest.raises(TrainingDiverged):
+        learner.update(bad)
+    assert policy.config._attn_implementation == own
+    assert not any(module.training for module in policy.modules())
+    ids = torch.tensor([[1, 2, 3]])
+    assert policy(input_ids=ids, use_cache=True).past_key_values.get_seq_length() == 3

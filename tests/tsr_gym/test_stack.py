@@ -5,6 +5,7 @@ promises, each against values worked out by hand.
 """
 
 import ast
+import re
 from pathlib import Path
 
 import gymnasium as gym
@@ -15,16 +16,18 @@ from gymnasium.wrappers import (
     OrderEnforcing,
     PassiveEnvChecker,
     RecordEpisodeStatistics,
+    RecordVideo,
     RenderCollection,
     StickyAction,
     TimeLimit,
 )
 
 import tsr_gym
+from tests.tsr_gym.foreign.worlds import Locked
 from tests.tsr_gym.testing.worlds import Board, Dice, PlainWrapper, Walk
-from tsr_gym import Limits, Snapshot, SnapshotError, clone, restore, snapshot
+from tsr_gym import Limits, Snapshot, SnapshotError, clone, env_support, replayable, restore, snapshot
+from tsr_gym.foreign.gymnasium_wrappers import EPISODE_STATE, REFUSED, STATELESS
 from tsr_gym.snapshots import Layer
-from tsr_gym.stack import _EPISODE_STATE, _STATELESS
 
 
 def test_the_elapsed_steps_of_a_time_limit_come_back():
@@ -108,11 +111,36 @@ def test_an_unreset_environment_has_no_snapshot():
         snapshot(Walk())
 
 
-def test_a_foreign_environment_is_refused_by_name():
-    env = gym.make("CartPole-v1")
-    env.reset(seed=1)
-    with pytest.raises(SnapshotError, match=r"CartPoleEnv is not a tsr_gym\.StateEnv"):
-        snapshot(env)
+@pytest.mark.parametrize(
+    ("make", "level", "why"),
+    [
+        (lambda: gym.make("tsr/FrozenLake-v0"), "exact", "immutable value"),
+        (lambda: gym.make("CartPole-v1"), "deepcopy", "copies of it were seen to play alike"),
+        (lambda: TimeLimit(Locked(), 5), "replay", "lock .*call tsr_gym.replayable"),
+        (lambda: replayable(TimeLimit(Locked(), 5)), "replay", "compares every result"),
+        (lambda: Silent(Walk()), "exact", "immutable value"),
+        (lambda: Counting(Walk()), "none", "Counting .*wrapper_state"),
+        (lambda: Counting(gym.make("CartPole-v1")), "none", "Counting .*wrapper_state"),
+        (lambda: gym.make_vec("CartPole-v1", 2, vectorization_mode="sync"), "none", "take its single ones"),
+    ],
+    ids=["ours", "deepcopy", "replay", "recorded", "silent wrapper", "unknown wrapper", "weakest layer", "vector"],
+)
+def test_the_weakest_layer_decides_what_is_supported(make, level, why):
+    support = env_support(make())
+    assert support.level == level
+    assert re.search(why, support.reason)
+
+
+def test_recording_a_video_takes_no_part_in_snapshots_and_the_cure_is_named():
+    # Built without its constructor, which needs moviepy.
+    video = object.__new__(RecordVideo)
+    gym.Wrapper.__init__(video, gym.make("CartPole-v1", render_mode="rgb_array"))
+    video.env.reset(seed=1)
+    for ask in (snapshot, clone):
+        with pytest.raises(SnapshotError, match=r"RecordVideo .*writes files.*around TreeSearchWrapper"):
+            ask(video)
+    assert env_support(video).level == "none"
+    del video.env
 
 
 class Silent(gym.Wrapper):
@@ -163,7 +191,6 @@ RECORDS = {
     "FrameStackObservation": {"padding_value"},
     "HumanRendering": {"screen_size", "window", "clock"},
 }
-NOT_SUPPORTED = {"RecordVideo"}
 IN_PLACE = ("append", "popleft", "pop", "clear", "update", "extend", "fill")
 
 
@@ -204,12 +231,12 @@ def attributes_changed(cls):
 
 @pytest.mark.parametrize("name", sorted(gymnasiums_wrappers()))
 def test_every_attribute_that_a_wrapper_of_gymnasium_changes_is_accounted_for(name):
-    if name in NOT_SUPPORTED:
-        assert name not in _EPISODE_STATE
-        assert name not in _STATELESS
+    if name in REFUSED:
+        assert name not in EPISODE_STATE
+        assert name not in STATELESS
         return
-    kept = {path.partition(".")[0] for path in _EPISODE_STATE.get(name, ())}
-    assert (name in _EPISODE_STATE) != (name in _STATELESS)
+    kept = {path.partition(".")[0] for path in EPISODE_STATE.get(name, ())}
+    assert (name in EPISODE_STATE) != (name in STATELESS)
     changed = attributes_changed(gymnasiums_wrappers()[name])
     assert changed - RECORDS.get(name, set()) <= kept
     assert kept <= changed | RECORDS.get(name, set())
@@ -333,3 +360,4 @@ def test_wrappers_are_restored_after_what_they_wrap():
 
 def test_the_public_names_are_those_of_this_module():
     assert (tsr_gym.snapshot, tsr_gym.restore, tsr_gym.clone) == (snapshot, restore, clone)
+    assert (tsr_gym.env_support, tsr_gym.replayable) == (env_support, replayable)

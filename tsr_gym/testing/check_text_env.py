@@ -49,7 +49,7 @@ def check_text_env(
     env: gym.Env[Any, Any],
     *,
     seeds: Sequence[int] = (0, 1, 2),
-    num_steps: int = 12,
+    steps: int = 12,
     junk: Sequence[str] = JUNK,
 ) -> None:
     """Check by play that a text environment keeps the contract of `TextEnv`, and passes Gymnasium's own checks.
@@ -59,7 +59,7 @@ def check_text_env(
     Args:
         env: A `TextEnv`, bare or wrapped.
         seeds: One episode is played per seed.
-        num_steps: Most turns of an episode.
+        steps: Most turns of an episode.
         junk: Texts that mean nothing to the environment. Pass your own where any text is an answer.
 
     Raises:
@@ -71,6 +71,6 @@ def check_text_env(
     base = env.unwrapped
     if not isinstance(base, TextEnv):
         raise CheckFailed("text_env", f"wanted a tsr_gym.TextEnv, got a {name_of(base)}")
-    trial = TextTrial(env, base, tuple(seeds), num_steps, tuple(junk))
+    trial = TextTrial(env, base, tuple(seeds), steps, tuple(junk))
     for rule in RULES:
         rule(trial)

@@ -4,16 +4,19 @@ from typing import Any
 
 import gymnasium as gym
 
-from tsr_gym.errors import CheckFailed
+from tsr_gym.errors import CheckFailed, SnapshotError
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import clone, restore
-from tsr_gym.testing.facts import Shot, difference, shown, standing, state_env_of
+from tsr_gym.state_env import StateEnv
+from tsr_gym.testing.facts import Facts, difference, is_own, shown, standing
 from tsr_gym.testing.recording import (
+    drive,
+    expect_episode,
     expect_replay,
     expect_standing,
     finished,
-    record,
-    shots_from,
+    take,
+    wander,
 )
 from tsr_gym.testing.trial import Trial
 
@@ -24,16 +27,12 @@ def the_seed_decides(trial: Trial) -> None:
     if not trial.starts_afresh:
         return
     for recording in trial.recordings:
-        story = f"{trial.name} after reset(seed={recording.seed}) once more"
-        result = env.reset(seed=recording.seed)
-        expect_standing("same_seed", env, recording, 0, story)
-        if found := difference(recording.shots[0], shown(env, result)):
-            raise CheckFailed("same_seed", f"{story}: {found}")
-        expect_replay("same_seed", env, recording, 0, story)
+        expect_episode("same_seed", env, recording, f"{trial.name} after reset(seed={recording.seed}) once more")
     seconds = []
     for _ in range(2):
         env.reset(seed=trial.recordings[0].seed)
-        seconds.append(shown(env, env.reset()))
+        shot = shown(env, env.reset())
+        seconds.append(shot.all if is_own(env) else shot.returned)
     if found := difference(*seconds):
         raise CheckFailed("same_seed", f"{trial.name} after reset() that follows a seeded reset: {found}")
 
@@ -41,10 +40,9 @@ def the_seed_decides(trial: Trial) -> None:
 def a_restore_replays(trial: Trial) -> None:
     """Restored within its own episode, a stack goes on as on record."""
     for recording in trial.recordings:
+        drive(trial.env, recording)
+        # Every replay ends where the episode ends, so the next restore goes back from there.
         for turn in recording.points:
-            trial.env.reset(seed=recording.seed)
-            for _ in shots_from(trial.env, recording.actions, "replay", trial.name):
-                pass
             restore(trial.env, recording.snapshots[turn])
             expect_replay("replay", trial.env, recording, turn, f"{trial.name} restored to turn {turn}")
         restore(trial.env, recording.snapshots[-1])
@@ -55,7 +53,7 @@ def other_episodes_leave_no_trace(trial: Trial) -> None:
     """Restored after other episodes were played, a stack goes on as on record."""
     for recording in trial.recordings:
         for turn in recording.points:
-            record(trial.env, recording.seed + 1000 + turn, trial.num_steps)
+            wander(trial.env, recording.seed + 1000 + turn, trial.steps)
             restore(trial.env, recording.snapshots[turn])
             story = f"{trial.name} restored to turn {turn} after another episode"
             expect_replay("hidden_history", trial.env, recording, turn, story)
@@ -72,8 +70,7 @@ def a_fresh_environment_replays(trial: Trial) -> None:
         return
     env = trial.recipe.build()
     recording = trial.recordings[0]
-    env.reset(seed=recording.seed)
-    expect_replay("fresh_environment", env, recording, 0, f"a fresh {trial.name} after reset(seed={recording.seed})")
+    expect_episode("fresh_environment", env, recording, f"a fresh {trial.name} after reset(seed={recording.seed})")
 
 
 def clones_are_independent(trial: Trial) -> None:
@@ -81,7 +78,11 @@ def clones_are_independent(trial: Trial) -> None:
     for recording in trial.recordings[:2]:
         for turn in recording.points:
             restore(trial.env, recording.snapshots[turn])
-            twin, other = clone(trial.env), clone(trial.env)
+            try:
+                twin, other = clone(trial.env), clone(trial.env)
+            except SnapshotError:
+                # Of some environments nobody can make another one; that says nothing about restores.
+                return
             expect_replay("clone", twin, recording, turn, f"a clone of {trial.name} at turn {turn}")
             story = f"{trial.name} at turn {turn} after its clone played on"
             expect_replay("clone", trial.env, recording, turn, story)
@@ -95,7 +96,7 @@ def noise_is_chosen_by_its_seed(trial: Trial) -> None:
         turn = recording.points[len(recording.points) // 2]
         actions, snap = recording.actions[turn:], recording.snapshots[turn]
         first = _on_fresh_noise(env, snap, actions, 11)
-        record(env, recording.seed + 2000, trial.num_steps)
+        wander(env, recording.seed + 2000, trial.steps)
         for wanted, came in zip(first, _on_fresh_noise(env, snap, actions, 11), strict=True):
             if found := difference(wanted, came):
                 raise CheckFailed("noise", f"{trial.name} restored twice with noise='fresh' and seed=11: {found}")
@@ -105,13 +106,13 @@ def noise_is_chosen_by_its_seed(trial: Trial) -> None:
         expect_replay("noise", env, recording, turn, f"{trial.name} restored with its own noise after fresh noise")
 
 
-def _on_fresh_noise(env: gym.Env[Any, Any], snap: Snapshot, actions: list[Any], seed: int) -> list[Shot]:
+def _on_fresh_noise(env: gym.Env[Any, Any], snap: Snapshot, actions: list[Any], seed: int) -> list[Facts]:
     """Return what is shown after a restore with fresh noise, turn by turn."""
     restore(env, snap, noise="fresh", seed=seed)
     shots = [standing(env)]
     for action in actions:
-        result = env.step(action)
-        shots.append(shown(env, result))
+        result = take(env, action)
+        shots.append(shown(env, result).all)
         if finished(env, result):
             break
     return shots
@@ -119,12 +120,14 @@ def _on_fresh_noise(env: gym.Env[Any, Any], snap: Snapshot, actions: list[Any], 
 
 def the_environments_own_methods_agree(trial: Trial) -> None:
     """`snapshot`, `restore` and `clone` of the environment itself do what those of tsr_gym do."""
-    base, recording = state_env_of(trial.env), trial.recordings[0]
+    base, recording = trial.env.unwrapped, trial.recordings[0]
+    if not isinstance(base, StateEnv):
+        return
     for turn in recording.points:
         inner = Snapshot(recording.snapshots[turn].layers[-1:])
         restore(base, inner)
         wanted, taken, twin = standing(base), base.snapshot(), base.clone()
-        record(base, recording.seed + 3000, 3)
+        wander(base, recording.seed + 3000, 3)
         base.restore(taken)
         for name, env in (("snapshot() or restore()", base), ("clone()", twin)):
             if found := difference(wanted, standing(env)):

@@ -4,18 +4,29 @@ Invariant: two facts are equal exactly where their canonical bytes are; the text
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 
 from tsr_gym.codec import digest
 from tsr_gym.errors import CheckFailed, SnapshotError
+from tsr_gym.foreign.play import CLOCK_NAMES, without_clocks
 from tsr_gym.random_stream import canonical
-from tsr_gym.snapshots import EnvState
+from tsr_gym.snapshots import Deferred, EnvState, Layer, Snapshot
 from tsr_gym.stack import snapshot
 from tsr_gym.state_env import StateEnv
+from tsr_gym.testing.fingerprints import fingerprint
 
 MAX_EXCERPT = 80
+MAX_ELEMENTS = 1_000
+# Fields of infos that are taken for readings of the wall clock, and never compared: in infos of foreign environments
+# wherever they stand, in those of a StateEnv only what RecordEpisodeStatistics writes.
+WALL_CLOCK_FIELDS = tuple(sorted(CLOCK_NAMES))
+_STATISTICS_CLOCK = ("t",)
+_NUMBERS = ("reward", "terminated", "truncated")
 
 
 class Fact(NamedTuple):
@@ -32,7 +43,24 @@ class Fact(NamedTuple):
     text: str
 
 
-Shot = tuple[Fact, ...]
+Facts = tuple[Fact, ...]
+
+
+class Shot(NamedTuple):
+    """What an environment shows at one moment.
+
+    Attributes:
+        standing: Where it stands, by its snapshot.
+        returned: What the last call of `reset` or `step` returned.
+    """
+
+    standing: Facts
+    returned: Facts
+
+    @property
+    def all(self) -> Facts:
+        """All of it, in the order in which differences are looked for."""
+        return (*self.standing, *self.returned)
 
 
 def name_of(thing: object) -> str:
@@ -48,81 +76,120 @@ def layers_of(env: gym.Env[Any, Any]) -> list[Any]:
     return layers
 
 
-def state_env_of(env: gym.Env[Any, Any]) -> StateEnv[Any, Any, Any]:
-    """Return the environment under the wrappers.
-
-    Raises:
-        CheckFailed: It is not a `StateEnv`.
-    """
-    base = env.unwrapped
-    if not isinstance(base, StateEnv):
-        raise CheckFailed(
-            "known_layers",
-            f"{name_of(base)} is not a tsr_gym.StateEnv: write it as one, so that its state is an immutable value",
-        )
-    return base
+def is_own(env: gym.Env[Any, Any]) -> bool:
+    """Return whether the environment under the wrappers is a `StateEnv`, of which more is asked."""
+    return isinstance(env.unwrapped, StateEnv)
 
 
-def fact(what: str, value: object) -> Fact:
+def fact(what: str, value: object, plain: bool = True) -> Fact:
     """Return a value as a fact.
 
-    Raises:
-        CheckFailed: The value holds something that is not plain data.
-    """
-    try:
-        return Fact(what, digest(value), repr(value))
-    except SnapshotError as error:
-        raise CheckFailed("plain_data", f"{what} is not plain data: {error}") from error
-
-
-def standing(env: gym.Env[Any, Any]) -> Shot:
-    """Return where an environment stands: state, counters, random state, observation, and every wrapper's state.
+    Args:
+        what: What it is, and whose.
+        value: Anything.
+        plain: Whether it has to be plain data.
 
     Raises:
-        CheckFailed: A layer is not known, or holds something that is not plain data.
+        CheckFailed: The value holds something that is not plain data, but has to.
     """
-    base = state_env_of(env)
     try:
-        *outer, inner = snapshot(env).layers
+        return Fact(what, digest(value), _text(value))
     except SnapshotError as error:
-        raise CheckFailed("known_layers", str(error)) from error
+        if plain:
+            raise CheckFailed("plain_data", f"{what} is not plain data: {error}") from error
+    return Fact(what, fingerprint(value), _text(value))
+
+
+def _text(value: object) -> str:
+    # Numpy leaves out the middle of a large array, and prints all of a small one.
+    if isinstance(value, np.ndarray) and value.size > MAX_ELEMENTS:
+        return f"{value.dtype} array of shape {value.shape} with the digest {fingerprint(value)[:8]}"
+    return repr(value)
+
+
+def taken(env: gym.Env[Any, Any]) -> Snapshot:
+    """Return a snapshot.
+
+    Raises:
+        CheckFailed: A layer cannot be read.
+    """
+    try:
+        return snapshot(env)
+    except SnapshotError as error:
+        raise CheckFailed("unsupported", str(error)) from error
+
+
+def standing(env: gym.Env[Any, Any]) -> Facts:
+    """Return where an environment stands: its state, counters, random state, and every wrapper's state.
+
+    Raises:
+        CheckFailed: A layer cannot be read, or holds something that is not plain data but has to be.
+    """
+    return facts_of(env.unwrapped, taken(env).layers)
+
+
+def facts_of(base: gym.Env[Any, Any], layers: tuple[Layer, ...]) -> Facts:
+    """Return what the layers of a snapshot hold; `base` is the environment under the wrappers."""
+    *outer, inner = layers
+    own = isinstance(base, StateEnv)
+    facts = _own_facts(base, inner) if isinstance(base, StateEnv) else _foreign_facts(base, inner)
+    # Innermost first: a difference is blamed on the layer in which it arises.
+    facts += [fact(f"the state of {layer.kind.rpartition(':')[2]}", layer.state, own) for layer in reversed(outer)]
+    return tuple(facts)
+
+
+def _own_facts(base: StateEnv[Any, Any, Any], inner: Layer) -> list[Fact]:
+    name = name_of(base)
     if not isinstance(inner.state, EnvState):
-        raise CheckFailed("known_layers", f"{name_of(base)}._layer() gave no EnvState: leave snapshots to StateEnv")
-    name, episode = name_of(base), inner.state.episode
-    facts = [
+        raise CheckFailed("unsupported", f"{name}._layer() gave no EnvState: leave snapshots to StateEnv")
+    episode = inner.state.episode
+    return [
         fact(f"the state of {name}", episode.state),
         fact(f"the counters of {name}", tuple(episode)[1:]),
         fact(f"the random state of {name}", canonical(inner.state.position)),
         fact(f"what {name}.observe(state) returns", base.observe(episode.state)),
     ]
-    # Innermost first: a difference is blamed on the layer in which it arises.
-    facts += [fact(f"the state of {layer.kind.rpartition(':')[2]}", layer.state) for layer in reversed(outer)]
-    return tuple(facts)
 
 
-def returned(env: gym.Env[Any, Any], result: tuple[Any, ...]) -> Shot:
-    """Return what a call of `reset` or `step` returned."""
+def _foreign_facts(base: gym.Env[Any, Any], inner: Layer) -> list[Fact]:
+    """Return the parts of a foreign environment's state, so that a difference names the attribute."""
+    name, state = name_of(base), inner.state
+    if isinstance(state, Deferred):
+        with suppress(SnapshotError):
+            state = state.portable()
+    names = vars(type(state)).get("_fields") or vars(type(state)).get("__dataclass_fields__")
+    if not names:
+        return [fact(f"the state of {name}", state, plain=False)]
+    parts = {part: attrgetter(part)(state) for part in names}
+    held = parts.pop("attributes", {})
+    facts = [fact(f"{name}.{attribute}", value, plain=False) for attribute, value in held.items()]
+    return facts + [fact(f"the {part} of {name}", value, plain=False) for part, value in parts.items()]
+
+
+def returned(env: gym.Env[Any, Any], result: tuple[Any, ...]) -> Facts:
+    """Return what a call of `reset` or `step` returned, without what infos say of the wall clock."""
     observation, *numbers, info = result
-    names = ("reward", "terminated", "truncated")
+    own = is_own(env)
+    if not own:
+        info = without_clocks(info)
+    facts = [fact("the observation", observation, own)]
+    facts += [fact(f"`{name}`", value, own) for name, value in zip(_NUMBERS, numbers, strict=False)]
     clocked = {layer._stats_key for layer in layers_of(env) if isinstance(layer, gym.wrappers.RecordEpisodeStatistics)}
-    facts = [fact("the observation", observation)]
-    facts += [fact(f"`{name}`", value) for name, value in zip(names, numbers, strict=False)]
     for key in sorted(info, key=repr):
         value = info[key]
         if key in clocked:
-            # Gymnasium writes the elapsed seconds of the wall clock here.
-            value = {name: number for name, number in value.items() if name != "t"}
-        facts.append(fact(f"info[{key!r}]", value))
+            value = {name: item for name, item in value.items() if name not in _STATISTICS_CLOCK}
+        facts.append(fact(f"info[{key!r}]", value, own))
     return tuple(facts)
 
 
 def shown(env: gym.Env[Any, Any], result: tuple[Any, ...]) -> Shot:
     """Return where an environment stands, and what a call of `reset` or `step` returned."""
-    return (*standing(env), *returned(env, result))
+    return Shot(standing(env), returned(env, result))
 
 
 def difference(wanted: Iterable[Fact], came: Iterable[Fact]) -> str | None:
-    """Return the first difference between two shots in words, None where there is none."""
+    """Return the first difference between facts in words, None where there is none."""
     wanted, came = tuple(wanted), tuple(came)
     for one, other in zip(wanted, came, strict=False):
         if one.what != other.what:

@@ -27,7 +27,7 @@ def optimal_turns_are_valid(trial: TextTrial) -> None:
     base = trial.base
     for seed in trial.seeds:
         base.reset(seed=seed)
-        for _ in range(trial.num_steps):
+        for _ in range(trial.steps):
             turns_left, actions_left = left(base)
             text = base.optimal_turn(base.state, turns_left, actions_left)
             if text is None:

@@ -1,5 +1,6 @@
 """How to make an equal environment again, here and in another process."""
 
+import copy
 import sys
 from collections.abc import Callable
 from types import FunctionType
@@ -10,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from tsr_gym.errors import CheckFailed
 from tsr_gym.optional import load
+from tsr_gym.stack import env_support, replayable
 from tsr_gym.testing.facts import layers_of, name_of
 
 Factory = Callable[[], gym.Env[Any, Any]]
@@ -20,8 +22,8 @@ class Recipe(NamedTuple):
 
     Attributes:
         build: Makes one in this process.
-        order: What another process is told: ``{"factory": "module:name"}`` or ``{"spec": JSON}``; None where there are
-            no words for it.
+        order: What another process is told: ``{"factory": "module:name"}`` or ``{"spec": JSON}``, and
+            ``"replayable": True`` where it has to be made so; None where there are no words for it.
     """
 
     build: Factory
@@ -32,10 +34,27 @@ def build(order: dict[str, Any]) -> gym.Env[Any, Any]:
     """Make the environment that an order names."""
     if "factory" in order:
         factory: Any = load(order["factory"])
-        env: gym.Env[Any, Any] = factory()
-        return env
-    made: gym.Env[Any, Any] = gym.make(EnvSpec.from_json(order["spec"]))
-    return made
+        made: gym.Env[Any, Any] = factory()
+    else:
+        made = gym.make(EnvSpec.from_json(order["spec"]))
+    return replayable(made) if order.get("replayable") else made
+
+
+def supported(env: gym.Env[Any, Any], recipe: Recipe, seed: int) -> tuple[gym.Env[Any, Any], Recipe]:
+    """Return an environment and its recipe in the form in which snapshots can be taken; it is reset on the way.
+
+    Raises:
+        CheckFailed: There is none; the message says why.
+    """
+    # Some things that an environment holds are there only after a reset.
+    env.reset(seed=seed)
+    support = env_support(env)
+    if support.level == "none":
+        raise CheckFailed("unsupported", f"{name_of(env.unwrapped)} has no exact snapshots: {support.reason}")
+    if support.level != "replay":
+        return env, recipe
+    order = recipe.order and {**recipe.order, "replayable": True}
+    return replayable(env), Recipe(lambda: replayable(recipe.build()), order)
 
 
 def recipe_of(env: gym.Env[Any, Any], factory: Factory | str | None) -> Recipe:
@@ -70,8 +89,8 @@ def _from_factory(factory: Factory | str) -> Recipe:
     return Recipe(factory, None if path is None else {"factory": path})
 
 
-def _path_of(factory: Factory) -> str | None:
-    """Return the name under which another process finds a function, None where it cannot."""
+def _path_of(factory: Any) -> str | None:
+    """Return the name under which another process finds a function or class, None where it cannot."""
     if not isinstance(factory, FunctionType | type) or factory.__module__ == "__main__":
         return None
     known = vars(sys.modules[factory.__module__]).get(factory.__qualname__) is factory
@@ -95,6 +114,16 @@ def _from_spec(env: gym.Env[Any, Any]) -> Recipe:
         return made
 
     try:
-        return Recipe(again, {"spec": spec.to_json()})
+        return Recipe(again, {"spec": _named(spec).to_json()})
     except (ValueError, TypeError):
         return Recipe(again, None)
+
+
+def _named(spec: EnvSpec) -> EnvSpec:
+    """Return a spec that names what makes the environment, where it holds a class or function of a module."""
+    path = _path_of(spec.entry_point)
+    if path is None:
+        return spec
+    named = copy.deepcopy(spec)
+    named.entry_point = path
+    return named

@@ -17,26 +17,40 @@ from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore
 from tsr_gym.testing.facts import Shot, shown, standing
 from tsr_gym.testing.rebuild import build
+from tsr_gym.testing.recording import take
 
 
 def answer(job: dict[str, Any]) -> list[dict[str, list[Shot]]]:
     """Return, per episode, what is shown after a restore and after a reset."""
-    answers = []
-    for episode in job["episodes"]:
-        snap = Snapshot.from_bytes(base64.b64decode(episode["snapshot"]))
-        actions = decode(base64.b64decode(episode["actions"]))
-        env = build(job["order"])
-        restore(env, snap)
-        restored = _play(env, actions[episode["turn"] :])
-        # A restored environment has seen no reset, a new one no restore.
-        env = build(job["order"])
-        env.reset(seed=episode["seed"])
-        answers.append({"restored": restored, "reset": _play(env, actions)})
-    return answers
+    return [
+        {"restored": _after_restore(job["order"], episode), "reset": _after_reset(job["order"], episode)}
+        for episode in job["episodes"]
+    ]
+
+
+def _after_restore(order: dict[str, Any], episode: dict[str, Any]) -> list[Shot]:
+    """A restored environment has seen no reset."""
+    if episode["snapshot"] is None:
+        return []
+    env = build(order)
+    restore(env, Snapshot.from_bytes(base64.b64decode(episode["snapshot"])))
+    return [Shot(standing(env), ()), *_play(env, _actions(episode)[episode["turn"] :])]
+
+
+def _after_reset(order: dict[str, Any], episode: dict[str, Any]) -> list[Shot]:
+    if not episode["reset"]:
+        return []
+    env = build(order)
+    return [shown(env, env.reset(seed=episode["seed"])), *_play(env, _actions(episode))]
+
+
+def _actions(episode: dict[str, Any]) -> list[Any]:
+    actions: list[Any] = decode(base64.b64decode(episode["actions"]))
+    return actions
 
 
 def _play(env: gym.Env[Any, Any], actions: list[Any]) -> list[Shot]:
-    return [standing(env), *(shown(env, env.step(action)) for action in actions)]
+    return [shown(env, take(env, action)) for action in actions]
 
 
 if __name__ == "__main__":

@@ -8,23 +8,19 @@ import inspect
 import itertools
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
-from enum import Enum
-from hashlib import blake2b
-from types import FunctionType, MemberDescriptorType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from tsr_gym.random_stream import RandomStream, canonical
-from tsr_gym.snapshots import Snapshot
 from tsr_gym.testing.facts import layers_of
-from tsr_gym.testing.global_state import GENERATORS, position_of_any
+from tsr_gym.testing.fingerprints import ATOMS, fingerprint, is_code
+from tsr_gym.testing.global_state import GENERATORS
 
-MAX_VISITS = 2_000
+MAX_VISITS = 500
 MAX_ITEMS = 256
-_ATOMS = (type(None), bool, int, float, complex, str, bytes, np.generic, Enum)
+MAX_SHOWN = 8
 # Gymnasium's own bookkeeping, which says nothing about an episode, and the state that facts compare already.
 _BOOKKEEPING = frozenset(
     {
@@ -58,7 +54,10 @@ Marks = dict[str, tuple[str, str, bool]]
 
 def marks_of(env: gym.Env[Any, Any]) -> Marks:
     """Return fingerprint, short text and ownership of everything that a stack's objects and functions hold."""
-    return {place.name: (_fingerprint(place.value), _short(place.value), place.foreign) for place in _places(env)}
+    return {
+        place.name: (fingerprint(place.value, MAX_VISITS, MAX_ITEMS), _short(place.value), place.foreign)
+        for place in _places(env)
+    }
 
 
 def changes(before: Marks, after: Marks) -> list[str]:
@@ -92,7 +91,7 @@ def _places(env: gym.Env[Any, Any]) -> Iterator[Place]:
 def _class_places(env: gym.Env[Any, Any]) -> Iterator[Place]:
     for cls in _classes(env):
         for name, value in vars(cls).items():
-            if not (name.startswith("__") or name in _BOOKKEEPING or _is_code(value)):
+            if not (name.startswith("__") or name in _BOOKKEEPING or is_code(value)):
                 yield Place(f"{cls.__qualname__}.{name} (class attribute)", value, False)
 
 
@@ -102,7 +101,7 @@ def _function_places(env: gym.Env[Any, Any]) -> Iterator[Place]:
         held = inspect.getclosurevars(function)
         for kind, names in (("closure variable", held.nonlocals), ("module global", held.globals)):
             for name, value in names.items():
-                if not _is_code(value):
+                if not is_code(value):
                     yield Place(f"{kind} {name} of {where}", value, False)
 
 
@@ -156,70 +155,18 @@ def _is_foreign(cls: type) -> bool:
     return f"{cls.__module__}.".startswith((*_FOREIGN, "builtins.", "typing.", "abc."))
 
 
-def _is_code(value: Any) -> bool:
-    return (
-        isinstance(value, type | property | staticmethod | classmethod | functools.partial)
-        or (callable(value) and not isinstance(value, GENERATORS))
-        or inspect.ismodule(value)
-    )
-
-
-def _fingerprint(value: Any) -> str:
-    walk = _Walk(MAX_VISITS, set())
-    return blake2b(repr(walk.plain(value)).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-class _Walk:
-    """A bounded walk through a value of any kind, to something whose representation changes when the value does."""
-
-    def __init__(self, visits: int, seen: set[int]) -> None:
-        self.visits = visits
-        self.seen = seen
-
-    def plain(self, value: Any) -> Any:
-        if isinstance(value, _ATOMS):
-            return value
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            return value.shape, value.dtype.str, blake2b(value.tobytes()).digest()
-        if isinstance(value, RandomStream):
-            return canonical(value.position) if value.seeded else None
-        if isinstance(value, Snapshot):
-            return value.digest
-        if isinstance(value, GENERATORS):
-            return repr(position_of_any(value))
-        if isinstance(value, itertools.count):
-            return repr(value)
-        self.visits -= 1
-        if self.visits < 0 or id(value) in self.seen or isinstance(value, gym.Env | gym.Space) or _is_code(value):
-            return type(value).__qualname__
-        self.seen.add(id(value))
-        return type(value).__qualname__, self._parts(value)
-
-    def _parts(self, value: Any) -> Any:
-        if isinstance(value, set | frozenset):
-            return len(value), sorted(repr(self.plain(item)) for item in value) if len(value) <= MAX_ITEMS else None
-        if isinstance(value, dict):
-            value = list(value.items())
-        if isinstance(value, list | tuple | deque):
-            ends = value if len(value) <= MAX_ITEMS else [*itertools.islice(value, 8), value[-1]]
-            return len(value), [self.plain(item) for item in ends]
-        return [(name, self.plain(item)) for name, item in _attributes(value)]
-
-
-def _attributes(value: Any) -> list[tuple[str, Any]]:
-    found = []
-    for cls in type(value).__mro__:
-        for name in vars(cls).get("__slots__", ()):
-            if isinstance(vars(cls).get(name), MemberDescriptorType):
-                with suppress(AttributeError):
-                    found.append((name, vars(cls)[name].__get__(value)))
-    with suppress(TypeError):
-        found += vars(value).items()
-    return found
-
-
 def _short(value: Any) -> str:
-    if isinstance(value, (*_ATOMS, tuple, list, dict, set, itertools.count)):
+    if isinstance(value, (*ATOMS, itertools.count)) or _is_small(value):
         text = repr(value)
         return text if len(text) <= 40 else f"{text[:37]}..."
-    return f"a {type(value).__qualname__}"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    # The representations of foreign objects may be as long as the world that they belong to.
+    size = f" of {len(value)}" if isinstance(value, tuple | list | dict | set | deque) else ""
+    return f"a {type(value).__qualname__}{size}"
+
+
+def _is_small(value: Any) -> bool:
+    if not isinstance(value, tuple | list | dict | set) or len(value) > MAX_SHOWN:
+        return False
+    return all(isinstance(item, ATOMS) for item in (value.values() if isinstance(value, dict) else value))

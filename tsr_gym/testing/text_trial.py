@@ -35,14 +35,14 @@ class TextTrial:
         env: The stack under test.
         base: Its environment, without wrappers.
         seeds: Seeds of the episodes to play.
-        num_steps: Most turns of an episode.
+        steps: Most turns of an episode.
         junk: Texts that mean nothing.
     """
 
     env: gym.Env[Any, Any]
     base: TextEnv[Any]
     seeds: tuple[int, ...]
-    num_steps: int
+    steps: int
     junk: tuple[str, ...]
 
     @property
@@ -63,7 +63,7 @@ class TextTrial:
     def on(self, seed: int) -> Iterator[Turn]:
         """Play the bare environment on from where it stands, and yield every turn."""
         rng = np.random.default_rng(seed)
-        for _ in range(self.num_steps):
+        for _ in range(self.steps):
             episode = self.base.episode
             if episode.terminated or episode.truncated:
                 return

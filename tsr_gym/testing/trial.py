@@ -5,9 +5,9 @@ from typing import Any
 
 import gymnasium as gym
 
-from tsr_gym.testing.facts import layers_of, name_of
+from tsr_gym.testing.facts import is_own, layers_of, name_of
 from tsr_gym.testing.rebuild import Recipe
-from tsr_gym.testing.recording import Recording
+from tsr_gym.testing.recording import Recording, has_bytes
 
 # Gymnasium's wrappers that remember earlier episodes across a reset.
 _REMEMBER = (
@@ -25,18 +25,28 @@ class Trial:
         env: The stack under test.
         recipe: How to make it again.
         recordings: One episode per seed.
-        num_steps: Most turns of an episode.
+        steps: Most turns of an episode.
     """
 
     env: gym.Env[Any, Any]
     recipe: Recipe
     recordings: tuple[Recording, ...]
-    num_steps: int
+    steps: int
 
     @property
     def name(self) -> str:
         """How messages call the environment."""
         return name_of(self.env.unwrapped)
+
+    @property
+    def own(self) -> bool:
+        """Whether the environment is a `StateEnv`, of which more is asked than of others."""
+        return is_own(self.env)
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether all snapshots on record have a byte form."""
+        return all(has_bytes(snap) for recording in self.recordings for snap in recording.snapshots)
 
     @property
     def starts_afresh(self) -> bool:

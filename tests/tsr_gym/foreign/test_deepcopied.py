@@ -1,0 +1,291 @@
+"""Environments made of attributes: what comes back, what is refused, and that nobody's environment is touched."""
+
+import random
+
+import gymnasium as gym
+import numpy as np
+import pygame
+import pytest
+
+from tests.tsr_gym.foreign import worlds
+from tests.tsr_gym.foreign.plays import play
+from tsr_gym import Snapshot, SnapshotError, clone, env_support, restore, snapshot
+
+ACTIONS = [2, 1, 2, 0, 1, 2, 2, 0]
+GOOD = [worlds.Plain, worlds.RemembersItsArguments, worlds.ManyKinds, worlds.CountsWithAnIterator]
+GOOD += [worlds.Closure, worlds.InnerEnv, worlds.Clocked, worlds.Raises]
+GYMNASIUMS = ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"]
+GYMNASIUMS += ["Blackjack-v1", "FrozenLake-v1", "CliffWalkingSlippery-v1", "Taxi-v4"]
+
+
+@pytest.mark.parametrize("make", GOOD)
+@pytest.mark.parametrize("num_steps", [0, 3])
+def test_a_restored_environment_goes_on_as_it_went_on(make, num_steps):
+    env = make()
+    env.reset(seed=4)
+    play(env, ACTIONS[:num_steps])
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    end = snapshot(env)
+    for other in (env, make(), clone(env)):
+        restore(other, snap)
+        assert snapshot(other) == snap
+        assert play(other, ACTIONS) == went_on
+        assert snapshot(other) == end
+    assert end != snap
+
+
+@pytest.mark.parametrize("name", GYMNASIUMS)
+def test_gymnasiums_own_environments_go_on_as_they_went_on_also_from_bytes(name):
+    env, other = gym.make(name), gym.make(name)
+    env.action_space.seed(1)
+    assert env_support(env).level == "deepcopy"
+    env.reset(seed=3)
+    for _ in range(2):
+        env.step(env.action_space.sample())
+        snap = snapshot(env)
+        actions = [env.action_space.sample() for _ in range(6)]
+        went_on = play(env, actions)
+        for one, taken in ((env, snap), (other, Snapshot.from_bytes(snap.to_bytes()))):
+            restore(one, taken)
+            assert play(one, actions) == went_on
+        restore(env, snap)
+
+
+def test_objects_that_attributes_shared_are_shared_after_a_restore():
+    env = worlds.ManyKinds()
+    env.reset(seed=1)
+    snap = snapshot(env)
+    env.step(1)
+    restore(env, snap)
+    assert env.shared is env.body.path
+    assert env.cells[1] is env.body
+    assert env.cycle[0] is env.queue
+    assert env.cycle[1] is env.cycle
+    assert env.moves[2].__self__ is env
+
+
+def test_a_snapshot_shares_nothing_with_the_environment():
+    env = worlds.ManyKinds()
+    env.reset(seed=1)
+    snap, other = snapshot(env), snapshot(env)
+    env.body.path.append("written")
+    env.grid[:] = 7
+    env.queue.append("written")
+    assert snap == other
+    restore(env, snap)
+    assert env.body.path == []
+    env.body.path.append("written again")
+    restore(env, snap)
+    assert env.body.path == []
+
+
+def test_an_environment_that_copies_itself_as_new_is_copied_as_it_is():
+    env = worlds.RemembersItsArguments(bonus=3)
+    env.reset(seed=1)
+    env.position = 41
+    twin = clone(env)
+    assert (twin.position, twin.bonus) == (41, 3)
+    twin.step(0)
+    assert env.position == 41
+
+
+@pytest.mark.parametrize("make", [worlds.Plain, worlds.ManyKinds])
+def test_fresh_noise_depends_on_its_seed_alone(make):
+    env = make()
+    env.reset(seed=1)
+    snap = snapshot(env)
+
+    def rolls(**noise):
+        restore(env, snap, **noise)
+        return play(env, ACTIONS)
+
+    own = rolls()
+    fresh = [rolls(noise="fresh", seed=seed) for seed in range(6)]
+    play(env, ACTIONS)
+    assert fresh == [rolls(noise="common", seed=seed) for seed in range(6)]
+    assert len({tuple(one) for one in [own, *fresh]}) == 7
+    assert rolls() == own
+
+
+def test_fresh_noise_is_what_gymnasium_makes_of_the_seed():
+    env = worlds.Plain()
+    env.reset(seed=1)
+    restore(env, snapshot(env), noise="fresh", seed=9)
+    wanted = np.random.Generator(np.random.PCG64(np.random.SeedSequence(9))).integers(1, 7)
+    before = env.position
+    env.step(0)
+    assert env.position - before == wanted
+    assert env.np_random_seed == 9
+
+
+def test_fresh_noise_reseeds_every_generator_that_an_environment_holds():
+    env = worlds.ManyKinds()
+    env.reset(seed=1)
+    snap = snapshot(env)
+    restore(env, snap)
+    own = env.own.random(), env.legacy.random(), env.python.random()
+    restore(env, snap, noise="fresh", seed=1)
+    fresh = env.own.random(), env.legacy.random(), env.python.random()
+    assert all(one != other for one, other in zip(own, fresh, strict=True))
+    restore(env, snap, noise="fresh", seed=1)
+    assert fresh == (env.own.random(), env.legacy.random(), env.python.random())
+
+
+def test_a_generator_that_was_handed_out_draws_from_the_restored_noise():
+    env = worlds.Plain()
+    env.reset(seed=1)
+    held = env.np_random
+    snap = snapshot(env)
+    first = held.random()
+    restore(env, snap)
+    assert held is env.np_random
+    assert held.random() == first
+
+
+def test_what_appeared_since_goes_and_what_went_comes_back():
+    env = worlds.Plain()
+    env.reset(seed=1)
+    env.marked = [1]
+    snap = snapshot(env)
+    env.later = 1
+    del env.marked
+    restore(env, snap)
+    assert env.marked == [1]
+    assert "later" not in vars(env)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (worlds.Locked, "the attribute lock of Locked: a _thread.lock cannot be copied"),
+        (worlds.Generating, r"the attribute rolls of Generating: .*generator"),
+        (worlds.Frees, r"Frees frees something when it is deleted \(__del__\)"),
+        (worlds.HoldsWhatFrees, "the attribute resource .* frees something"),
+        (worlds.Views, "the attribute first of Views: two arrays look into the same memory"),
+        (worlds.DrawsGlobally, "draws from the global generator of numpy.random"),
+        (worlds.DrawsPythonGlobally, "draws from the global generator of random"),
+        (worlds.DrawsFromItsSpace, "draws from the generator of its own space"),
+        (worlds.CountsInItsClass, "do not play alike: the observation"),
+        (worlds.HoldsANumber, "do not play alike: the observation"),
+        (worlds.LooksAtTheClock, "do not play alike: the observation"),
+    ],
+)
+def test_what_cannot_be_copied_exactly_is_refused_with_the_reason(make, why):
+    env = make()
+    env.reset(seed=1)
+    with pytest.raises(SnapshotError, match=why):
+        snapshot(env)
+
+
+@pytest.mark.parametrize("make", [*GOOD, worlds.Locked, worlds.Views, worlds.DrawsGlobally, worlds.Frees])
+def test_asking_for_support_and_taking_snapshots_disturb_nothing(make):
+    env, untouched = make(), make()
+    env.action_space.seed(1)
+    untouched.action_space.seed(1)
+    env_support(env)
+    for one in (env, untouched):
+        np.random.seed(5)  # noqa: NPY002
+        random.seed(5)
+        one.reset(seed=3)
+        if one is env:
+            env_support(env)
+            if env_support(env).level == "deepcopy":
+                snapshot(env)
+        one.came = play(one, [one.action_space.sample() for _ in range(5)])
+    assert env.came == untouched.came
+
+
+def test_nothing_is_freed_by_the_refusal_of_what_frees():
+    for make, freeing in ((worlds.Frees, worlds.Frees), (worlds.HoldsWhatFrees, worlds.Resource)):
+        env = make()
+        env.reset(seed=1)
+        freed = freeing.freed
+        with pytest.raises(SnapshotError, match="frees something"):
+            snapshot(env)
+        assert freeing.freed == freed
+
+
+def test_support_is_the_same_before_and_after_reset():
+    for make in (*GOOD, worlds.Locked, worlds.RemembersEpisodes):
+        env = make()
+        before = env_support(env)
+        env.reset(seed=1)
+        assert env_support(env) == before
+
+
+def test_a_snapshot_under_other_arguments_is_refused_and_changes_nothing():
+    one, other = gym.make("FrozenLake-v1", is_slippery=False), gym.make("FrozenLake-v1", map_name="8x8")
+    one.reset(seed=1)
+    other.reset(seed=2)
+    before = snapshot(other)
+    with pytest.raises(SnapshotError, match=r"other settings .*is_slippery.*same arguments"):
+        restore(other, snapshot(one))
+    assert snapshot(other) == before
+
+
+def test_a_snapshot_of_another_random_map_is_refused():
+    maps = [gym.make("FrozenLake-v1", desc=None, map_name=None) for _ in range(2)]
+    for env in maps:
+        env.reset(seed=1)
+    assert not np.array_equal(maps[0].unwrapped.desc, maps[1].unwrapped.desc)
+    with pytest.raises(SnapshotError, match="desc"):
+        restore(maps[1], snapshot(maps[0]))
+
+
+def test_an_environment_under_order_enforcing_has_no_snapshot_before_reset():
+    with pytest.raises(SnapshotError, match=r"CartPoleEnv has no state yet: call reset\(\)"):
+        snapshot(gym.make("CartPole-v1"))
+
+
+def test_a_vector_environment_is_refused_with_the_cure():
+    with pytest.raises(SnapshotError, match="take its single ones"):
+        snapshot(gym.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync"))
+
+
+def test_rendering_is_no_state_and_survives_a_restore():
+    env = gym.make("CartPole-v1", render_mode="rgb_array")
+    env.reset(seed=1)
+    before = snapshot(env)
+    frame = env.render()
+    surface = env.unwrapped.screen
+    assert snapshot(env) == before
+    env.step(1)
+    restore(env, before)
+    assert env.unwrapped.screen is surface
+    assert np.array_equal(env.render(), frame)
+
+
+def test_the_proof_opens_no_window(monkeypatch):
+    env = gym.make("CartPole-v1", render_mode="human").unwrapped
+    monkeypatch.setattr(pygame.display, "set_mode", lambda size: pytest.fail("a window was opened"))
+    assert env_support(env).level == "deepcopy"
+    gym.Env.reset(env, seed=1)
+    env.state = np.zeros(4)
+    assert env_support(env).level == "deepcopy"
+    snapshot(env)
+
+
+def test_a_clone_draws_on_a_surface_of_its_own():
+    env = gym.make("CartPole-v1", render_mode="rgb_array")
+    env.reset(seed=1)
+    frame = env.render()
+    twin = clone(env)
+    assert np.array_equal(twin.render(), frame)
+    twin.step(1)
+    assert not np.array_equal(twin.render(), frame)
+    assert np.array_equal(env.render(), frame)
+    assert twin.unwrapped.action_space is not env.unwrapped.action_space
+
+
+def test_what_has_no_bytes_names_the_attribute_and_still_works_in_memory():
+    env = worlds.CountsWithAnIterator()
+    env.reset(seed=1)
+    snap = snapshot(env)
+    for ask in (Snapshot.to_bytes, lambda one: one.digest):
+        with pytest.raises(SnapshotError, match=r"the attribute score has no form as bytes: .*itertools\.count"):
+            ask(snap)
+    assert snap == snapshot(env)
+    assert len({snap, snapshot(env)}) == 1
+    env.step(0)
+    assert snap != snapshot(env)

@@ -1,0 +1,291 @@
+"""Freezing and thawing: equal values, equal sharing, nothing in common with the original; what is refused."""
+
+import copy
+import functools
+import pickle
+import threading
+from collections import OrderedDict, defaultdict, deque
+from dataclasses import dataclass
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tsr_gym.foreign.plays import plain
+from tsr_gym.foreign.frozen import Freezer, Here, Uncopyable
+from tsr_gym.foreign.thawed import Thawer, frozen, same
+
+
+@dataclass(frozen=True)
+class Key:
+    number: int
+
+
+ATOMS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4) | st.binary(max_size=4)
+)
+ARRAYS = st.lists(st.integers(-9, 9), max_size=4).map(np.array)
+KEYS = st.text(max_size=3) | st.integers() | st.tuples(st.integers(), st.text(max_size=2))
+KEYS |= st.frozensets(st.integers(0, 3), max_size=2) | st.integers().map(Key)
+VALUES = st.recursive(
+    ATOMS | ARRAYS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(KEYS, inner, max_size=4)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.lists(inner, max_size=3).map(lambda items: deque(items, maxlen=5))
+        | st.sets(KEYS, max_size=3)
+        | st.frozensets(KEYS, max_size=3)
+        | st.lists(inner, max_size=2).map(lambda items: {Key(1): items})
+    ),
+    max_leaves=20,
+)
+
+
+def thawed(value):
+    return Thawer({}).thawed(value)
+
+
+@given(VALUES)
+def test_a_thawed_value_is_what_a_deep_copy_is(value):
+    made = thawed(frozen(value))
+    assert pickle.dumps(plain(made)) == pickle.dumps(plain(copy.deepcopy(value)))
+    assert same(frozen(made), frozen(value))
+
+
+@given(st.lists(VALUES, min_size=1, max_size=3), st.lists(st.integers(0, 30), max_size=6))
+def test_what_was_one_object_is_one_object_again(parts, picks):
+    pool = [*parts, []]
+    for pick in picks:
+        pool.append([pool[pick % len(pool)], pool[(pick * 7) % len(pool)]])
+    made = thawed(frozen(pool))
+    flat, twins = reached(pool), reached(made)
+    assert [flat.index(one) for one in flat] == [twins.index(one) for one in twins]
+    mutable = {one for one, kind in zip(flat, kinds(pool), strict=True) if kind in (list, dict, deque, np.ndarray)}
+    assert not mutable & set(twins)
+
+
+def reached(value, found=None):
+    """Return the identities of all lists that are reached, in order, each as often as it is."""
+    found = [] if found is None else found
+    if type(value) is list:
+        found.append(id(value))
+        if found.count(id(value)) == 1:
+            for item in value:
+                reached(item, found)
+    return found
+
+
+def kinds(value):
+    return [list] * len(reached(value))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, True),
+        (1, 1.0),
+        (0.0, -0.0),
+        ("a", b"a"),
+        ([1], (1,)),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (np.array([1, 2]), np.array([1.0, 2.0])),
+        (np.array([1, 2]), np.array([[1, 2]])),
+        (np.float32(1), np.float64(1)),
+        (deque([1], maxlen=2), deque([1], maxlen=3)),
+        ({1}, frozenset({1})),
+        (Key(1), Key(2)),
+    ],
+)
+def test_values_that_python_may_call_equal_are_not_the_same(one, other):
+    assert not same(frozen(one), frozen(other))
+    assert same(frozen(one), frozen(copy.deepcopy(one)))
+
+
+def test_not_a_number_is_the_same_as_itself():
+    assert same(frozen([float("nan")]), frozen([float("nan")]))
+
+
+def test_sharing_is_part_of_a_value():
+    row = [0]
+    assert not same(frozen([row, row]), frozen([[0], [0]]))
+
+
+def test_what_is_never_changed_is_not_counted_among_what_is_shared():
+    row = [0]
+    made = thawed(frozen([{frozenset(): 1, frozenset({2}): {3}}, frozenset(), row, {4}, row, Key(1), row]))
+    assert made[2] is made[4] is made[6]
+    assert made[0] == {frozenset(): 1, frozenset({2}): {3}}
+
+
+def test_what_only_refers_to_the_environment_refers_to_the_one_that_is_restored():
+    class Owner:
+        def go(self):
+            return self
+
+    owner, other = Owner(), Owner()
+    kept = Freezer({id(owner): Here.ENV}).frozen([owner, {"move": owner.go}])
+    made = Thawer({Here.ENV: other}).thawed(kept)
+    assert made[0] is other
+    assert made[1]["move"]() is other
+
+
+def test_subclasses_of_containers_keep_their_class_and_their_attributes():
+    class Tagged(dict):
+        pass
+
+    tagged = Tagged(a=[1])
+    tagged.tag = "x"
+    counts = defaultdict(list, {"a": [1]})
+    ordered = OrderedDict([("b", 1), ("a", 2)])
+    made = thawed(frozen([tagged, counts, ordered]))
+    assert (type(made[0]), made[0], made[0].tag) == (Tagged, {"a": [1]}, "x")
+    assert (made[1].default_factory, dict(made[1])) == (list, {"a": [1]})
+    assert list(made[2]) == ["b", "a"]
+    made[1]["new"].append(1)
+    assert "new" not in counts
+
+
+def test_an_object_that_copies_itself_does_so_and_finds_the_environment():
+    class Tensor:
+        def __init__(self, owner):
+            self.owner, self.data = owner, [1]
+
+        def __deepcopy__(self, memo):
+            made = Tensor(copy.deepcopy(self.owner, memo))
+            made.data = list(self.data)
+            return made
+
+    class Owner:
+        pass
+
+    owner, other = Owner(), Owner()
+    tensor = Tensor(owner)
+    kept = Freezer({id(owner): Here.ENV}).frozen(tensor)
+    tensor.data.append(2)
+    made = Thawer({Here.ENV: other}).thawed(kept)
+    assert made.owner is other
+    assert made.data == [1]
+
+
+def test_an_object_that_gives_itself_for_a_copy_is_refused():
+    class Single:
+        def __deepcopy__(self, memo):
+            return self
+
+    with pytest.raises(Uncopyable, match="returns itself instead of a copy"):
+        frozen([Single()])
+
+
+def test_an_environment_inside_is_copied_as_it_is_and_not_as_it_was_made():
+    inner = gym.make("CartPole-v1").unwrapped
+    inner.reset(seed=1)
+    made = thawed(frozen({"inner": inner}))["inner"]
+    assert made is not inner
+    assert np.array_equal(made.state, inner.state)
+    assert np.array_equal(made.step(1)[0], inner.step(1)[0])
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (threading.Lock(), "lock"),
+        ((number for number in range(3)), "generator"),
+        (np.zeros(4)[1:].data, "memoryview"),
+        (np.frombuffer(bytearray(b"abcd"), np.uint8), "memory that a memoryview owns"),
+    ],
+)
+def test_what_cannot_be_copied_is_refused_by_its_kind(value, why):
+    with pytest.raises(Uncopyable, match=why):
+        frozen([value])
+
+
+def test_two_arrays_over_the_same_numbers_are_refused_and_two_halves_are_not():
+    whole = np.arange(6)
+    with pytest.raises(Uncopyable, match="two arrays look into the same memory"):
+        frozen([whole, whole[2:]])
+    with pytest.raises(Uncopyable, match="two arrays look into the same memory"):
+        frozen([whole[:4], whole[2:]])
+    made = thawed(frozen([whole[:3], whole[3:]]))
+    assert [part.tolist() for part in made] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_the_layout_of_an_array_in_memory_is_kept():
+    array = np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1)
+    assert thawed(frozen(array)).strides == array.strides
+
+
+def counter(start=0, log=None):
+    """Return two functions that share a variable which both change."""
+    log = [] if log is None else log
+
+    def up():
+        nonlocal start
+        start += 1
+        log.append(start)
+        return start
+
+    def read(again=up):
+        return start, list(log), again
+
+    return up, read
+
+
+def test_functions_remember_what_they_remembered_and_share_what_they_shared():
+    up, read = counter()
+    up()
+    kept = frozen({"up": up, "read": read})
+    up()
+    for _ in range(2):
+        made = thawed(kept)
+        assert made["read"]()[:2] == (1, [1])
+        assert made["up"]() == 2
+        assert made["read"]() == (2, [1, 2], made["up"])
+    assert read()[:2] == (2, [1, 2])
+
+
+def test_a_function_that_knows_itself_or_the_environment_knows_the_new_one():
+    class Owner:
+        pass
+
+    owner, other = Owner(), Owner()
+
+    def countdown(number):
+        return owner if number == 0 else countdown(number - 1)
+
+    made = Thawer({Here.ENV: other}).thawed(Freezer({id(owner): Here.ENV}).frozen([countdown]))[0]
+    assert made(3) is other
+    assert countdown(3) is owner
+
+
+def test_functions_are_the_same_where_code_and_what_they_hold_are():
+    def made(held):
+        return lambda: held
+
+    assert same(frozen(made([3])), frozen(made([3])))
+    assert not same(frozen(made([3])), frozen(made([4])))
+    assert not same(frozen(made(3)), frozen(lambda: 3))
+    assert frozen(len) is len
+
+
+def test_methods_of_copied_objects_belong_to_the_copies():
+    items = [1]
+    rng = np.random.default_rng(1)
+    made = thawed(frozen([items, items.append, rng, rng.random]))
+    made[1](2)
+    assert (made[0], items) == ([1, 2], [1])
+    assert made[3]() == np.random.default_rng(1).random()
+    assert rng.random() == np.random.default_rng(1).random()
+
+
+def test_a_function_that_caches_and_cannot_be_found_by_name_is_refused():
+    assert frozen(cached) is cached
+    with pytest.raises(Uncopyable, match="returns itself instead of a copy"):
+        frozen(functools.lru_cache(lambda number: number))
+
+
+@functools.lru_cache
+def cached(number):
+    return number

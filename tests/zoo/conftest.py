@@ -1,0 +1,79 @@
+"""The zoo's own options, and the table of outcomes at the end of its runs."""
+
+import json
+import os
+import tempfile
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+LIBRARIES = ("gymnasium", "ale-py", "box2d", "mujoco", "pygame-ce", "jax", "opencv-python-headless", "numpy")
+# Frames are rendered without a screen.
+os.environ.setdefault("MUJOCO_GL", "egl")
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+# Every new environment in jax is compiled anew; what was compiled once is kept.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "tsr_gym_zoo_jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+_outcomes = []
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="all pairs of ids and wrappers, not a sample")
+    parser.addoption("--zoo-json", metavar="PATH", help="where to write what came of every stack")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch, tmp_path):
+    """Work in a folder of its own, because MuJoCo writes a log file wherever it is."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def outcome(record_property):
+    """Note what came of a stack."""
+
+    def note(group, name, result, reason):
+        record_property("zoo", {"group": group, "name": name, "outcome": result, "reason": reason})
+
+    return note
+
+
+def pytest_runtest_logreport(report):
+    noted = [value for name, value in report.user_properties if name == "zoo"]
+    if report.when == "call":
+        if report.failed and not noted:
+            noted = [{"group": "crashed", "name": report.nodeid, "outcome": "crashed", "reason": str(report.longrepr)}]
+        _outcomes.extend(noted)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if not _outcomes:
+        return
+    rows = sorted(_outcomes, key=lambda one: (one["group"], one["outcome"], one["name"]))
+    counts = Counter((row["group"], row["outcome"]) for row in rows)
+    terminalreporter.section("the zoo")
+    for (group, result), count in sorted(counts.items()):
+        terminalreporter.write_line(f"{group:20} {result:14} {count:5}")
+    reasons = Counter((row["outcome"], row["reason"]) for row in rows if row["outcome"] in ("refused", "not built"))
+    for (result, reason), count in reasons.most_common():
+        terminalreporter.write_line(f"{result}, {count} times: {reason}")
+    if path := config.getoption("--zoo-json", None):
+        Path(path).write_text(json.dumps(_report(config, rows, counts), indent=1) + "\n", encoding="utf-8")
+
+
+def _report(config, rows, counts):
+    return {
+        "libraries": {name: _version(name) for name in LIBRARIES},
+        "full": bool(config.getoption("--full", False)),
+        "counts": [{"group": group, "outcome": one, "stacks": counts[group, one]} for group, one in sorted(counts)],
+        "stacks": rows,
+    }
+
+
+def _version(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

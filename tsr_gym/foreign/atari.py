@@ -1,0 +1,239 @@
+"""Atari: the emulator's state, its random numbers, and the action that sticky games may repeat.
+
+The last is what ALE's own `cloneState(include_rng=True)` leaves out: with probability `repeat_action_probability` a
+frame repeats the action that the frame before carried out. From the first snapshot on it is followed by drawing the
+emulator's random numbers again; in the middle of an episode that nobody watched it is found by trying all actions.
+"""
+
+from collections import deque
+from math import ceil, log
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tsr_gym.errors import SnapshotError
+from tsr_gym.foreign import atari_random
+from tsr_gym.foreign.attributes import AttributesState, capture, checked, put_back
+from tsr_gym.foreign.fresh import fresh
+from tsr_gym.foreign.support import Support
+
+WITHOUT = frozenset({"ale", "_action_set"})
+NOOP = 0
+_MAX_FRAMES = 4096
+# The chance with which an action that is found by trying may be another than the held one, and matter.
+_DOUBT = 1e-9
+# The cartridge of Pitfall II counts parts of clock cycles, which its state rounds; so it goes on from what was saved.
+_ROUNDED = b"CartridgeDPC"
+# What ale_py 0.12 does not read back as it wrote it.
+_UNREAD = {"miniature_golf": "ALE reads other flags than it wrote"}
+# Games that draw over pictures of earlier frames, which ALE does not save, where a step has at most so many frames.
+_DRAWN_OVER = {"yars_revenge": 1, "video_checkers": 2, "tic_tac_toe_3d": 10**6}
+# So many frames after a reset, pictures show parts of the one that the reset drew.
+_FIRST_FRAMES = 1
+
+
+class Held(NamedTuple):
+    """The action that a sticky frame repeats, and how far its paddle is turned."""
+
+    action: int = NOOP
+    strength: float = 1.0
+
+
+class Emulator(NamedTuple):
+    """An emulator's state, serialised with its random numbers."""
+
+    state: bytes
+    held: Held
+
+
+class WatchedALE:
+    """Stands before an emulator and remembers the actions of its last frames."""
+
+    def __init__(self, ale: Any, held: Held, state: bytes) -> None:
+        self.ale = ale
+        self.mark(held, state)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "ale":
+            raise AttributeError(name)
+        return getattr(self.ale, name)
+
+    def mark(self, held: Held, state: bytes) -> None:
+        """Remember what is held at a state."""
+        self.known = held
+        self.twister = atari_random.twister_of(state)
+        self.num_frames = 0
+        self.frames: deque[Held] = deque(maxlen=_MAX_FRAMES)
+
+    def act(self, action: Any, paddle_strength: float = 1.0) -> int:
+        """Carry out a frame."""
+        number = action if isinstance(action, int) else action.value
+        self.frames.append(Held(int(number), float(paddle_strength)))
+        self.num_frames += 1
+        reward: int = self.ale.act(action, paddle_strength)
+        return reward
+
+    def reset_game(self) -> None:
+        """Start an episode; nothing is held then."""
+        self.ale.reset_game()
+        self.mark(Held(), _serialised(self.ale))
+
+    def held(self, state: bytes) -> Held | None:
+        """Return what is held at the emulator's present state, None if the frames since do not lead to it."""
+        if not self.num_frames:
+            return self.known if self.twister == atari_random.twister_of(state) else None
+        numbers, after = atari_random.draws(self.twister, self.num_frames)
+        if after != atari_random.twister_of(state):
+            return None
+        taken = np.flatnonzero(numbers >= stickiness(self.ale))
+        if not taken.size:
+            return self.known
+        back = int(taken[-1]) - self.num_frames
+        return self.frames[back] if -back <= len(self.frames) else None
+
+
+class AtariAdapter:
+    """Reads environments that inherit from `ale_py.env.AtariEnv`."""
+
+    def support(self, env: Any) -> Support:
+        """Return exact unless ALE is known to leave out something of the game."""
+        if env._game in _UNREAD:
+            return Support("none", f"{env._game}: {_UNREAD[env._game]}")
+        frames = env._frameskip if isinstance(env._frameskip, tuple) else (env._frameskip,)
+        if env._obs_type != "ram" and min(frames) <= _DRAWN_OVER.get(env._game, 0):
+            return Support("none", f"{env._game}: a picture shows lines of earlier ones, which ALE does not save")
+        return Support("exact", "the emulator's state is saved, its random numbers and the held action included")
+
+    def read(self, env: Any) -> AttributesState:
+        """Return the emulator and the attributes."""
+        support = self.support(env)
+        if support.level != "exact":
+            raise SnapshotError(f"{support.reason}: call tsr_gym.replayable(env) before reset()")
+        ale = _emulator(env)
+        state = _serialised(ale)
+        if _ROUNDED in state:
+            ale.restoreState(_state_of(env, state))
+        return capture(env, without=WITHOUT, native=Emulator(state, _held(env, state)))
+
+    def check(self, env: Any, state: Any, seed: int | None) -> AttributesState:
+        """Return the state if it fits the game."""
+        made = checked(env, state)
+        emulator = made.native
+        if not isinstance(emulator, Emulator):
+            raise SnapshotError(f"wanted the state of an emulator, got {emulator!r}: damaged")
+        _state_of(env, emulator.state)
+        if stickiness(_emulator(env)):
+            atari_random.twister_of(emulator.state)
+        return made
+
+    def write(self, env: Any, state: AttributesState, seed: int | None) -> None:
+        """Set the emulator and the attributes."""
+        ale, emulator = _emulator(env), state.native
+        serialised = emulator.state
+        sticky = stickiness(ale)
+        if sticky and seed is not None:
+            words = np.random.SeedSequence(seed).generate_state(1)
+            serialised = atari_random.with_twister(serialised, atari_random.seeded(int(words[0])))
+        target = _state_of(env, serialised)
+        # What the console's switches showed in the last frame is no part of the state: after a reset they differ.
+        if target.getEpisodeFrameNumber() <= _FIRST_FRAMES:
+            ale.reset_game()
+            if target.getEpisodeFrameNumber():
+                _hold(env, _serialised(ale), emulator.held)
+        elif ale.getEpisodeFrameNumber() == 0 or (sticky and not _holds(env, emulator.held)):
+            _hold(env, serialised, emulator.held)
+        ale.restoreState(target)
+        put_back(env, state, seed, without=WITHOUT)
+        if sticky:
+            _watch(env, emulator.held, serialised)
+
+    def copy(self, env: Any) -> Any:
+        """Return an environment of the same game."""
+        return fresh(env)
+
+
+def stickiness(ale: Any) -> float:
+    """Return the probability with which a frame repeats the action of the one before."""
+    return float(ale.getFloat("repeat_action_probability"))
+
+
+def _emulator(env: Any) -> Any:
+    return env.ale.ale if isinstance(env.ale, WatchedALE) else env.ale
+
+
+def _serialised(ale: Any) -> bytes:
+    serialised: bytes = ale.cloneState(include_rng=True).serialize()
+    return serialised
+
+
+def _state_of(env: Any, serialised: bytes) -> Any:
+    cls: Any = type(_emulator(env).cloneState(include_rng=False))
+    try:
+        return cls(serialised)
+    except (SystemError, RuntimeError, ValueError, TypeError) as error:
+        raise SnapshotError(f"the emulator cannot read its state ({error}): damaged or of another version") from error
+
+
+def _watch(env: Any, held: Held, state: bytes) -> None:
+    if isinstance(env.ale, WatchedALE):
+        env.ale.mark(held, state)
+    else:
+        env.ale = WatchedALE(env.ale, held, state)
+
+
+def _held(env: Any, state: bytes) -> Held:
+    """Return what a sticky frame would repeat, and watch the emulator from now on."""
+    ale = _emulator(env)
+    if not stickiness(ale):
+        return Held()
+    held = env.ale.held(state) if isinstance(env.ale, WatchedALE) else None
+    if held is None:
+        held = Held() if ale.getEpisodeFrameNumber() == 0 else _found(env, state)
+    _watch(env, held, state)
+    return held
+
+
+def _holds(env: Any, held: Held) -> bool:
+    """Return whether the emulator is known to hold an action, because nothing was done since that was known."""
+    return isinstance(env.ale, WatchedALE) and not env.ale.num_frames and env.ale.known == held
+
+
+def _hold(env: Any, state: bytes, held: Held) -> None:
+    """Let the emulator hold an action; it stands anywhere afterwards."""
+    ale = _emulator(env)
+    sticky = stickiness(ale)
+    if 0 < sticky < 1:
+        state = atari_random.with_twister(state, atari_random.accepting(sticky))
+    ale.restoreState(_state_of(env, state))
+    ale.act(held.action, held.strength)
+
+
+def _found(env: Any, state: bytes) -> Held:
+    """Return an action that repeated leads where repeating the held one leads, for as long as that can matter.
+
+    Raises:
+        SnapshotError: The paddle is turned by more than on and off, so that there are too many to try.
+    """
+    ale = _emulator(env)
+    if env.continuous:
+        raise SnapshotError(
+            "the emulator may repeat an action that it does not tell: take one snapshot right after reset, or make the "
+            "game with repeat_action_probability=0"
+        )
+    sticky = stickiness(ale)
+    num_frames = min(ceil(log(_DOUBT) / log(sticky)), _MAX_FRAMES) if sticky < 1 else 1
+    wanted = _repeated(env, state, num_frames)
+    for action in (legal.value for legal in ale.getLegalActionSet()):
+        _hold(env, state, Held(action))
+        if _repeated(env, state, num_frames) == wanted:
+            ale.restoreState(_state_of(env, state))
+            return Held(action)
+    raise SnapshotError("the emulator repeats an action that is not legal: take one snapshot right after reset")
+
+
+def _repeated(env: Any, state: bytes, num_frames: int) -> bytes:
+    ale = _emulator(env)
+    ale.restoreState(_state_of(env, atari_random.with_twister(state, atari_random.REPEATING)))
+    for _ in range(num_frames):
+        ale.act(NOOP, 1.0)
+    return _serialised(ale)

@@ -1,0 +1,227 @@
+"""The state of an environment that is made of attributes: captured, put back, and copied into a twin.
+
+Not state are spaces, the spec, what the constructor was called with, and means of rendering: a restore leaves those of
+the environment that it restores into.
+"""
+
+import copy
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from tsr_gym.codec import encode
+from tsr_gym.errors import SnapshotError
+from tsr_gym.foreign.frozen import ATOMS, Freezer, Here, Uncopyable
+from tsr_gym.foreign.handles import CONTAINERS, holds_handles, is_handle_class, names_handle
+from tsr_gym.foreign.noise import place_generator, replace_keys
+from tsr_gym.foreign.objects import attributes_of, is_plain, set_attributes
+from tsr_gym.foreign.portable import imported, may_be_set, portable_attribute
+from tsr_gym.foreign.settings import compare, settings_of, tables_of
+from tsr_gym.foreign.thawed import Thawer, try_to_thaw
+from tsr_gym.random_stream import Drawn, position_of
+from tsr_gym.snapshots import Deferred
+
+_NOT_STATE = frozenset(
+    {"action_space", "observation_space", "spec", "metadata", "render_mode", "_ezpickle_args", "_ezpickle_kwargs"}
+    | {"_np_random", "reward_range"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class AttributesState(Deferred):
+    """The captured attributes of an environment.
+
+    Attributes:
+        settings: What must agree between the environment that was captured and one that is restored.
+        attributes: The attributes, frozen.
+        position: Where Gymnasium's generator of the environment stands, None where it has none yet.
+        native: What an adapter adds that is no attribute, as an immutable value.
+    """
+
+    settings: tuple[Any, ...]
+    attributes: dict[str, Any]
+    position: Drawn | None
+    native: Any = None
+
+    def parts(self) -> Any:
+        """Return what two captures are compared by."""
+        return self.settings, self.attributes, self.position, self.native
+
+    def portable(self) -> Any:
+        """Return the captured attributes in a form that has bytes.
+
+        Raises:
+            SnapshotError: An attribute has no such form; the message names it.
+        """
+        attributes = {name: _portable(name, value) for name, value in self.attributes.items()}
+        return PortableAttributes(self.settings, attributes, self.position, self.native)
+
+
+@dataclass(frozen=True)
+class PortableAttributes:
+    """Captured attributes as they come out of bytes."""
+
+    settings: tuple[Any, ...]
+    attributes: dict[str, Any]
+    position: Drawn | None
+    native: Any
+
+
+def _portable(name: str, value: Any) -> Any:
+    try:
+        made = portable_attribute(value)
+        encode(made)
+    except SnapshotError as error:
+        raise SnapshotError(
+            f"the attribute {name} has no form as bytes: {error}. The snapshot works in this process; to send it to "
+            "another, give the environment env_state() and set_env_state(state)"
+        ) from error
+    return made
+
+
+@lru_cache(maxsize=4096)
+def _is_state(name: str, kind: Any) -> bool:
+    """Return whether an attribute of some name and class belongs to an environment's state, as far as these tell."""
+    if name in _NOT_STATE or issubclass(kind, gym.Space | EnvSpec):
+        return False
+    return not (is_handle_class(kind) or (kind is type(None) and names_handle(name)))
+
+
+def is_state(name: str, value: Any) -> bool:
+    """Return whether an attribute of an environment belongs to its state."""
+    kind: Any = type(value)
+    return _is_state(name, kind) and not (kind in CONTAINERS and holds_handles(value))
+
+
+def capture(env: Any, *, without: frozenset[str] = frozenset(), native: Any = None) -> AttributesState:
+    """Return the attributes of an environment, frozen.
+
+    Args:
+        env: The environment.
+        without: Attributes that are left out.
+        native: Kept beside them.
+
+    Raises:
+        Uncopyable: An attribute cannot be copied exactly; the message names it.
+    """
+    cls: Any = type(env)
+    if not is_plain(cls):
+        raise Uncopyable(f"{cls.__name__} is made by an extension, so it is more than its attributes")
+    held, without = attributes_of(env), without | tables_of(cls)
+    generator = held.get("_np_random")
+    freezer = Freezer({id(env): Here.ENV})
+    if generator is not None:
+        freezer.stand_ins[id(generator)] = Here.NP_RANDOM
+    attributes = {}
+    # In one order everywhere, because objects are numbered as they are met.
+    for name in sorted(held):
+        value = held[name]
+        kind: Any = type(value)
+        if not _is_state(name, kind) or name in without:
+            continue
+        if kind in ATOMS:
+            attributes[name] = value
+        elif kind not in CONTAINERS or not holds_handles(value):
+            attributes[name] = _frozen(freezer, name, value, cls)
+    position = None if generator is None else position_of(generator)
+    return AttributesState(settings_of(env), attributes, position, native)
+
+
+def _frozen(freezer: Freezer, name: str, value: Any, cls: Any) -> Any:
+    try:
+        return freezer.frozen(value)
+    except Uncopyable as error:
+        raise Uncopyable(f"the attribute {name} of {cls.__name__}: {error}") from error
+
+
+def put_back(env: Any, state: AttributesState, seed: int | None, *, without: frozenset[str] = frozenset()) -> None:
+    """Give an environment captured attributes; what is not state stays its own."""
+    cls: Any = type(env)
+    held, without = attributes_of(env), without | tables_of(cls)
+    generator = place_generator(env, state.position, seed)
+    thawer = Thawer({Here.ENV: env, Here.NP_RANDOM: generator}, seed)
+    attributes = {name: thawer.thawed(value) for name, value in state.attributes.items()}
+    for name, value in [item for item in held.items() if item[0] not in attributes]:
+        if name not in without and is_state(name, value):
+            if names_handle(name):
+                # Means of rendering that were not made yet are not captured.
+                attributes[name] = None
+            else:
+                object.__delattr__(env, name)
+    set_attributes(env, {name: value for name, value in attributes.items() if not _is_window(held.get(name))})
+    if seed is not None:
+        set_attributes(env, {"_np_random_seed": seed})
+        replace_keys(env, seed)
+
+
+def _is_window(value: Any) -> bool:
+    kind: Any = type(value)
+    return kind not in ATOMS and (is_handle_class(kind) or (kind in CONTAINERS and holds_handles(value)))
+
+
+def twin_of(env: Any, *, unseen: bool = False) -> Any:
+    """Return another environment of the same class with copied attributes, and spaces and surfaces of its own.
+
+    Args:
+        env: The environment.
+        unseen: Whether the copy must not open a window.
+
+    Raises:
+        Uncopyable: An attribute cannot be copied exactly.
+    """
+    state = capture(env)
+    twin = object.__new__(type(env))
+    shared = {}
+    cls: Any = type(env)
+    tables = tables_of(cls)
+    for name, value in attributes_of(env).items():
+        if name in tables:
+            shared[name] = value if unseen else copy.deepcopy(value)
+        elif name != "_np_random" and not is_state(name, value):
+            shared[name] = _own(value)
+    if unseen and env.render_mode == "human":
+        shared["render_mode"] = None
+    set_attributes(twin, shared)
+    put_back(twin, state, None)
+    return twin
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, gym.Space):
+        return copy.deepcopy(value)
+    # A surface that is drawn on must not be the other's.
+    return value.copy() if type(value).__name__ == "Surface" else value
+
+
+def packages_of(env: Any) -> frozenset[str]:
+    """Return the packages that an environment's classes come from."""
+    found = {cls.__module__.partition(".")[0] for cls in type(env).__mro__} - {"builtins", "typing", "abc"}
+    own = type(env).__module__.partition(".")[0]
+    return frozenset(found - {"gymnasium"} | {own})
+
+
+def checked(env: Any, state: Any) -> AttributesState:
+    """Return a layer's state as captured attributes that fit an environment.
+
+    Raises:
+        SnapshotError: They belong to other settings, or are damaged.
+    """
+    if isinstance(state, PortableAttributes):
+        packages, held = packages_of(env), attributes_of(env)
+        attributes = {}
+        for name, value in state.attributes.items():
+            if name in _NOT_STATE or not may_be_set(name):
+                raise SnapshotError(f"the snapshot sets {name!r}, which is no state: damaged")
+            try:
+                attributes[name] = imported(value, packages, held.get(name))
+            except SnapshotError as error:
+                raise SnapshotError(f"the attribute {name}: {error}") from error
+        state = AttributesState(state.settings, attributes, state.position, state.native)
+        try_to_thaw(state.attributes)
+    if not isinstance(state, AttributesState):
+        raise SnapshotError(f"wanted captured attributes of {type(env).__name__}, got {state!r}: damaged")
+    compare(env, state.settings)
+    return state

@@ -1,0 +1,164 @@
+"""Gymnasium's MuJoCo environments: the whole simulation, what is derived from its state included.
+
+After a step of MuJoCo what is derived (positions of bodies, forces of contacts) belongs to the state before the step's
+last substep, and environments read it before their next step. So a forward pass after setting positions and velocities
+is not exact, and every array of fixed size is saved.
+"""
+
+import sys
+from hashlib import blake2b
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tsr_gym.errors import SnapshotError
+from tsr_gym.foreign.attributes import AttributesState, capture, checked, put_back
+from tsr_gym.foreign.fresh import fresh
+from tsr_gym.foreign.proof import Means, flaw_of
+from tsr_gym.foreign.support import Support
+from tsr_gym.foreign.verdicts import Verdicts
+
+WITHOUT = frozenset({"model", "data", "mujoco_renderer"})
+# Pointers of plug-ins, which belong to one process.
+_LEFT_OUT = frozenset({"plugin", "plugin_data"})
+_NUMBERS = (
+    *("flg_energypos", "flg_energyvel", "flg_subtreevel", "flg_rnepost"),
+    *("nbody_awake", "nv_awake", "ntree_awake", "nparent_awake"),
+)
+
+
+class Simulation(NamedTuple):
+    """A simulation's state.
+
+    Attributes:
+        model: Fingerprint of the model.
+        time: Simulated seconds.
+        numbers: Counters and flags that are no arrays.
+        memory: All arrays of fixed size, one after the other.
+    """
+
+    model: str
+    time: float
+    numbers: tuple[int, ...]
+    memory: bytes
+
+
+class _Arrays(NamedTuple):
+    """A simulation's arrays of fixed size as bytes, and the counters that this version of MuJoCo has."""
+
+    views: tuple[np.ndarray[Any, Any], ...]
+    names: tuple[str, ...]
+
+
+class _Model:
+    """What a model looked like when it was last read."""
+
+    def __init__(self, size: int) -> None:
+        # Compared in words of eight bytes.
+        self.saved, self.scratch = np.zeros(-(-size // 8), np.uint64), np.zeros(-(-size // 8), np.uint64)
+        self.size = size
+        self.fingerprint = ""
+
+
+class MujocoAdapter:
+    """Reads environments that inherit from `gymnasium.envs.mujoco.MujocoEnv`."""
+
+    def __init__(self) -> None:
+        self._arrays: Verdicts[_Arrays] = Verdicts()
+        self._models: Verdicts[_Model] = Verdicts()
+        self._proofs: Verdicts[str | None] = Verdicts()
+
+    def support(self, env: Any) -> Support:
+        """Return exact unless plug-ins keep state of their own, or copies of others' environments do not play alike."""
+        if env.model.nplugin:
+            return Support("none", f"the model of {type(env).__name__} uses plug-ins, which keep state of their own")
+        if not type(env).__module__.startswith("gymnasium.envs.mujoco."):
+            flaw = self._proofs.of(env, self._flaw)
+            if flaw is not None:
+                return Support("none", flaw)
+        return Support("exact", "the whole memory of the simulation is saved")
+
+    def read(self, env: Any) -> AttributesState:
+        """Return simulation and attributes."""
+        support = self.support(env)
+        if support.level != "exact":
+            raise SnapshotError(f"{support.reason}. Call tsr_gym.env_support(env) to see what helps")
+        return self._read(env)
+
+    def _flaw(self, env: Any) -> str | None:
+        return flaw_of(env, Means(self._read, lambda twin, state: self.write(twin, state, None), _unseen))
+
+    def _read(self, env: Any) -> AttributesState:
+        data = env.data
+        arrays = self._arrays.of(data, _arrays_of)
+        simulation = Simulation(
+            self._fingerprint(env),
+            data.time,
+            tuple([int(getattr(data, name)) for name in arrays.names]),
+            np.concatenate(arrays.views).tobytes(),
+        )
+        return capture(env, without=WITHOUT, native=simulation)
+
+    def check(self, env: Any, state: Any, seed: int | None) -> AttributesState:
+        """Return the state if it fits the environment's model."""
+        made = checked(env, state)
+        simulation = made.native
+        arrays = self._arrays.of(env.data, _arrays_of)
+        if not isinstance(simulation, Simulation) or simulation.model != self._fingerprint(env):
+            raise SnapshotError(
+                f"the snapshot was taken with another model: make {type(env).__name__} with the same xml_file and the "
+                "same changes to its model"
+            )
+        if len(simulation.memory) != sum(view.size for view in arrays.views):
+            raise SnapshotError("the snapshot comes from another version of MuJoCo, or is damaged")
+        return made
+
+    def write(self, env: Any, state: AttributesState, seed: int | None) -> None:
+        """Set simulation and attributes."""
+        simulation, data = state.native, env.data
+        arrays = self._arrays.of(data, _arrays_of)
+        memory = np.frombuffer(simulation.memory, np.uint8)
+        start = 0
+        for view in arrays.views:
+            view[:] = memory[start : start + view.size]
+            start += view.size
+        data.time = simulation.time
+        for name, number in zip(arrays.names, simulation.numbers, strict=True):
+            setattr(data, name, number)
+        put_back(env, state, seed, without=WITHOUT)
+
+    def copy(self, env: Any) -> Any:
+        """Return an environment that was made in the same way."""
+        return fresh(env)
+
+    def _fingerprint(self, env: Any) -> str:
+        mujoco = _mujoco(env)
+        known = self._models.of(env.model, lambda model: _Model(mujoco.mj_sizeModel(model)))
+        mujoco.mj_saveModel(env.model, None, known.scratch.view(np.uint8)[: known.size])
+        if not known.fingerprint or not np.array_equal(known.scratch, known.saved):
+            known.saved, known.scratch = known.scratch, known.saved
+            known.fingerprint = blake2b(known.saved.tobytes(), digest_size=16).hexdigest()
+        return known.fingerprint
+
+
+def _unseen(env: Any) -> Any:
+    return fresh(env, unseen=True)
+
+
+def _mujoco(env: Any) -> ModuleType:
+    return sys.modules[type(env.model).__module__.partition(".")[0]]
+
+
+def _arrays_of(data: Any) -> _Arrays:
+    """Return the arrays in a simulation's own buffer; those in its arena come and go with every step."""
+    start, size = data.qpos.ctypes.data, data.nbuffer
+    views = []
+    for name in sorted(dir(data)):
+        if name.startswith("_") or name in _LEFT_OUT:
+            continue
+        value = getattr(data, name)
+        if isinstance(value, np.ndarray) and value.size and start <= value.ctypes.data < start + size:
+            views.append(value.reshape(-1).view(np.uint8))
+    present = dir(data)
+    return _Arrays(tuple(views), tuple(name for name in _NUMBERS if name in present))

@@ -1,0 +1,48 @@
+"""Environments whose authors promise their state themselves: `env_state` and `set_env_state`."""
+
+from typing import Any, NamedTuple
+
+from tsr_gym.errors import SnapshotError
+from tsr_gym.foreign.fresh import fresh
+from tsr_gym.foreign.noise import place_generator
+from tsr_gym.foreign.settings import compare, settings_of
+from tsr_gym.foreign.support import Support
+from tsr_gym.random_stream import Drawn, position_of
+
+
+class ProtocolState(NamedTuple):
+    """What an environment says of itself, and where its generator stands."""
+
+    settings: tuple[Any, ...]
+    state: Any
+    position: Drawn | None
+
+
+class ProtocolAdapter:
+    """Reads environments that implement `SnapshotEnv`."""
+
+    def support(self, env: Any) -> Support:
+        """Return exact: the author says so."""
+        return Support("exact", f"{type(env).__name__} says what its state is (env_state and set_env_state)")
+
+    def read(self, env: Any) -> ProtocolState:
+        """Return what the environment says, and the position of its generator."""
+        generator = vars(env).get("_np_random")
+        position = None if generator is None else position_of(generator)
+        return ProtocolState(settings_of(env), env.env_state(), position)
+
+    def check(self, env: Any, state: Any, seed: int | None) -> ProtocolState:
+        """Return the state unless it belongs to other settings."""
+        if not isinstance(state, ProtocolState):
+            raise SnapshotError(f"wanted what {type(env).__name__}.env_state() returned, got {state!r}: damaged")
+        compare(env, state.settings)
+        return state
+
+    def write(self, env: Any, state: ProtocolState, seed: int | None) -> None:
+        """Hand the state to the environment, and set its generator."""
+        env.set_env_state(state.state)
+        place_generator(env, state.position, seed)
+
+    def copy(self, env: Any) -> Any:
+        """Return an environment that was made in the same way."""
+        return fresh(env)

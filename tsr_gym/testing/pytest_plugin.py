@@ -1,0 +1,121 @@
+"""The plug-in for pytest: environments that the command line or the ini file names are checked as tests.
+
+It does nothing until it is asked. Loading it costs what ``import tsr_gym`` costs, which is Gymnasium for the most part.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAME = "check_snapshot"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and the ini setting."""
+    group = parser.getgroup("tsr-gym", "snapshots of Gymnasium environments")
+    group.addoption(
+        "--check-snapshot",
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="check that snapshots of an environment are exact; an id of Gymnasium, 'module:id', or 'module:function' "
+        "with a function that makes it (repeatable)",
+    )
+    group.addoption(
+        "--check-snapshot-steps", type=int, default=12, metavar="N", help="most steps of an episode (default: 12)"
+    )
+    group.addoption(
+        "--check-snapshot-one-process",
+        action="store_true",
+        help="leave out the replay in two other processes, which takes some seconds per environment",
+    )
+    parser.addini(NAME, type="linelist", help="what --check-snapshot takes, one a line; checked in runs of folders")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Append a test per environment that was asked for, before -k and -m choose among all tests."""
+    targets = dict.fromkeys(config.getoption("--check-snapshot"))
+    if _runs_folders(config):
+        targets |= dict.fromkeys(config.getini(NAME))
+    if targets:
+        checks = SnapshotChecks.from_parent(session, name=NAME, nodeid=NAME)
+        checks.targets = tuple(targets)
+        items.extend(checks.collect())
+
+
+def _runs_folders(config: pytest.Config) -> bool:
+    """Return whether a run is of whole folders, and not of single files or tests."""
+    return all((config.invocation_params.dir / arg).is_dir() for arg in config.args)
+
+
+@pytest.fixture(name=NAME)
+def check_snapshot_fixture() -> Callable[..., None]:
+    """`tsr_gym.testing.check_snapshot`, whose failures show the test's own line and the difference."""
+    from tsr_gym.errors import CheckFailed
+    from tsr_gym.testing.check_snapshot import check_snapshot
+
+    @wraps(check_snapshot)
+    def check(*args: Any, **settings: Any) -> None:
+        __tracebackhide__ = True
+        try:
+            check_snapshot(*args, **settings)
+        except CheckFailed as error:
+            # The steps of the check say nothing about the environment.
+            raise error.with_traceback(None) from None
+
+    return check
+
+
+class SnapshotChecks(pytest.Collector):
+    """The environments of a run, as one collector, so that a test is called ``check_snapshot::CartPole-v1``."""
+
+    targets: tuple[str, ...] = ()
+
+    def collect(self) -> Iterator["SnapshotItem"]:
+        """Return a test per environment."""
+        for target in self.targets:
+            yield SnapshotItem.from_parent(self, name=target)
+
+
+class SnapshotItem(pytest.Item):
+    """The test that snapshots of one environment are exact."""
+
+    def runtest(self) -> None:
+        """Make the environment and check it."""
+        from tsr_gym.testing.check_snapshot import check_snapshot
+
+        env, factory = made_from(self.name)
+        check_snapshot(
+            env,
+            steps=self.config.getoption("--check-snapshot-steps"),
+            factory=factory,
+            other_processes=not self.config.getoption("--check-snapshot-one-process"),
+        )
+        env.close()
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **kwargs: Any) -> Any:
+        """Say in words what is not exact; anything else is shown with its traceback."""
+        from tsr_gym.errors import CheckFailed
+
+        if isinstance(excinfo.value, CheckFailed):
+            return f"{self.name}: {excinfo.value}"
+        return super().repr_failure(excinfo, *args, **kwargs)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Return how pytest heads the report of a failure."""
+        return self.path, None, f"{NAME}::{self.name}"
+
+
+def made_from(target: str) -> tuple[Any, str | None]:
+    """Return the environment that a target names, and the factory to make it again, None for an id."""
+    import gymnasium as gym
+
+    module, _, name = target.partition(":")
+    if name.isidentifier() and callable(make := vars(import_module(module)).get(name)):
+        return make(), target
+    return gym.make(target), None
