@@ -66,8 +66,8 @@ class SearchConfig:
     rater: str | None = None
     """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"."""
     filter: Literal["uncertainty", "mixed_success", "top_p", "varied", "none"] = "uncertainty"
-    """Which groups are learned from: those whose returns vary most (paper), those with successes and failures, those that
-    hold a share of all variation (RAGEN-2), those that vary at all, all."""
+    """Which groups are learned from: those whose returns vary most (paper), those with successes and failures, those
+    that hold a share of all variation (RAGEN-2), those that vary at all, all."""
     keep: float = 0.25
     """Share of the groups that the filter keeps (paper: top 25 %); with top_p, of the variation."""
     filter_when: Literal["after", "before"] = "after"

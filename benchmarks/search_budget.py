@@ -1,12 +1,12 @@
 """Search alone, without learning: success of played episodes against what every strategy spends, on the four worlds.
 
 Before every turn a strategy searches from where the episode stands, on imagined dice (`fresh`) and guided by the
-environment's proxy score; the first turn of the path that it chose is then played on the episode's own dice. Players are
-uniformly random among legal turns and, for the grid worlds, the embedded base model. Beside them stand the player alone,
-random play and the best that is possible: exact where the environment knows it (Sokoban, FrozenLake), otherwise its
-oracle's own play. Held-out instances, each played once per setting; 95 % Wilson intervals. RetrievalQAScore's guide
-sees the labels, so its curves are a ceiling of guidance, not a method for a test.
-Run: python benchmarks/search_budget.py [--quick] [--out FOLDER]
+environment's proxy score; the first turn of the path that it chose is then played on the episode's own dice. Players
+are uniformly random among legal turns and, for the grid worlds, the embedded base model. Beside them stand the player
+alone, random play and the best that is possible: exact where the environment knows it (Sokoban, FrozenLake), otherwise
+its oracle's own play. Held-out instances, each played once per setting, the model a quarter as many; 95 % Wilson
+intervals. RetrievalQAScore's guide sees the labels, so its curves are a ceiling of guidance, not a method for a test.
+Run: python benchmarks/search_budget.py [--quick]
 """
 
 import argparse
@@ -23,6 +23,7 @@ from tsr_gym.agents.assembly import Assembly
 from tsr_gym.agents.base_model import default_model
 from tsr_gym.agents.collect import pick_strategy
 from tsr_gym.agents.config import ModelConfig, SearchConfig, TaskConfig
+from tsr_gym.agents.episode_at import episode_at
 from tsr_gym.agents.evaluate import bars, evaluate, held_out
 from tsr_gym.agents.legal_policy import LegalPolicy
 from tsr_gym.agents.models import load_policy
@@ -43,7 +44,7 @@ STRATEGIES: dict[str, Callable[[int], str]] = {
     "best_first": lambda b: f"best_first(expansions={b}, samples=3)",
     "adaptive": lambda b: f"adaptive(min_rollouts={min(b, 4)}, max_rollouts={2 * b})",
 }
-BUDGETS = (1, 2, 4, 8, 16)
+BUDGETS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +56,19 @@ class World:
         score: Scorer.
         settings: Of the environment.
         with_model: Whether the embedded model plays it.
-        share: Of the instances that are played, because its turns are dear.
     """
 
     env: str
     score: str
     settings: dict[str, Any]
     with_model: bool
-    share: float = 1.0
 
 
 WORLDS = (
     World("sokoban", "SokobanScore(potential='estimate')", {"split": "test"}, True),
     World("frozen_lake", "FrozenLakeScore", {"split": "test"}, True),
-    World("webshop", "WebShopScore", {"max_turns": 7}, False, 0.5),
-    World("retrieval_qa", "RetrievalQAScore(kind='first_occurrence')", {}, False, 0.5),
+    World("webshop", "WebShopScore", {"max_turns": 7}, False),
+    World("retrieval_qa", "RetrievalQAScore(kind='first_occurrence')", {}, False),
 )
 
 
@@ -84,8 +83,6 @@ class OraclePolicy:
         return [[self._best(tree, wish.node)] * wish.samples for tree, wish in requests]
 
     def _best(self, tree: Tree, node: int) -> Candidate:
-        from tsr_gym.agents.episode_at import episode_at
-
         episode, base = episode_at(tree, node), self.legal.base
         limits = base.limits
         turns = None if limits.max_turns is None else limits.max_turns - episode.turns
@@ -120,12 +117,12 @@ def told(played: Played) -> dict[str, Any]:
 
 def measure(world: World, instances: int, budgets: Sequence[int]) -> dict[str, Any]:
     """Return all players' curves in one world, and what they stand beside."""
-    tasks = held_out(max(8, int(world.share * instances)))
     curves: dict[str, Any] = {}
     for name, stage, policy in players(world):
         torch.set_num_threads(1)
+        tasks = held_out(instances if name == "random" else instances // 4)
         alone = told(play(stage, policy, None, tasks=tasks, seeds=(0,)))
-        curves[name] = {"alone": alone, "strategies": {}}
+        curves[name] = {"instances": len(tasks), "alone": alone, "strategies": {}}
         for strategy, written in STRATEGIES.items():
             rows = []
             for budget in budgets:
@@ -134,13 +131,13 @@ def measure(world: World, instances: int, budgets: Sequence[int]) -> dict[str, A
                 print(world.env, name, rows[-1]["search"], f"{rows[-1]['success']:.3f}", flush=True)
             curves[name]["strategies"][strategy] = rows
     stage = players(world)[0][1]
+    tasks = held_out(instances)
     exact = bars(stage, tasks=tasks)
     random, optimal = exact.random, exact.optimal
     if optimal is None:
         optimal = evaluate(stage, OraclePolicy(stage), tasks=tasks).success
     return {
         "score": world.score,
-        "instances": len(tasks),
         "random": curves["random"]["alone"]["success"] if random is None else random,
         "optimal": optimal,
         "exact_bars": exact.optimal is not None,

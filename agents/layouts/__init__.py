@@ -1,0 +1,26 @@
+"""Layouts: a batch's rows padded, packed or as a trie for the model, with the same losses and gradients."""
+
+from tsr_gym.agents.layouts.attention import Kernel, attending, attention_of, sees
+from tsr_gym.agents.layouts.forest import Run, TokenForest, grow_forest
+from tsr_gym.agents.layouts.layout import Forested, Layout, LayoutName, Padded, lay_out
+from tsr_gym.agents.layouts.plan import LayoutChoice, Plan, plan_rows
+from tsr_gym.agents.layouts.support import why_only_padded
+
+__all__ = [
+    "Forested",
+    "Kernel",
+    "Layout",
+    "LayoutChoice",
+    "LayoutName",
+    "Padded",
+    "Plan",
+    "Run",
+    "TokenForest",
+    "attending",
+    "attention_of",
+    "grow_forest",
+    "lay_out",
+    "plan_rows",
+    "sees",
+    "why_only_padded",
+]
