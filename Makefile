@@ -11,7 +11,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep search-speed test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
+.PHONY: demo test test-deep search-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=8, SMOKE=1)
 demo: $(READY)
@@ -27,7 +27,7 @@ test: $(READY)
 ## make test-deep: the same at full size, and what needs an environment of its own
 test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
-	$(MAKE) test-trl test-sb3 test-lucene test-dense test-browser test-py
+	$(MAKE) test-trl test-sb3 test-lucene test-dense test-browser test-gym-zoo test-py
 
 ## make test-trl: our losses against TRL's on the same tokens, in an environment with TRL
 test-trl: .venv-trl/.ready
@@ -72,6 +72,16 @@ test-dense: .venv-dense/.ready
 ## make test-browser: the shop in a headless Chromium, which must be installed with its driver
 test-browser: $(READY)
 	$(RUN) -m pytest tests/tsr_gym_envs/webshop/with_browser.py
+
+## make test-gym-zoo: snapshots of Gymnasium's own environments and wrappers and of ale-py's games, where they can be built
+test-gym-zoo: .venv-zoo/.ready
+	.venv-zoo/bin/python -m pytest -n 2 tests/tsr_gym/foreign/with_gymnasium_extras.py
+	.venv-zoo/bin/python -m pytest tests/zoo/with_gymnasium.py --zoo-json gym_zoo.json
+
+.venv-zoo/.ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv-zoo
+	.venv-zoo/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,dev]" "gymnasium[classic-control,toy-text,mujoco,box2d]" ale-py==0.12.1 mujoco==4.0.0 box2d==2.3.10 jax==0.10.2 opencv-python-headless==5.0.0.93
+	touch $@
 
 ## make search-speed: search beside resetting and replaying, and beside mctx, in an environment with it
 search-speed: .venv-mctx/.ready
