@@ -1,8 +1,8 @@
 """What an update costs in each layout: beam trees, rows that share nothing, and ragged rows, on one thread.
 
 Every layout reads the same rows. A pass is forward and backward with the clipped loss; an update is what the learner
-does with them, planning and optimizer step included. Losses are compared before anything is timed; layouts take turns, in
-processor time. The token ratio is the limit of what sharing can give: tokens of all padded rows over tokens that the
+does with them, planning and optimizer step included. Losses are compared before anything is timed; layouts take turns,
+in processor time. The token ratio is the limit of what sharing can give: tokens of all padded rows over tokens that the
 layout computes.
 Run: python -m benchmarks.learner_speed [--quick]
 """
