@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from tsr_gym.agents.base_model import BaseRecipe, build_base_model
 from tsr_gym.agents.report import draw_curves, summarise_runs
-from tsr_gym.cli.report import show
+from tsr_gym.cli.tables import show_tables
 
 ENV_SET = "solution_length=[3,10]"
 # Of the small-scale recipe, not of the paper: rates for a model of 0.1 million parameters, and a filter that keeps only
@@ -75,7 +75,7 @@ def main() -> int:
         _train(out, second, args.workers, bars)
     folders = [out / job.name for job in sorted([*first, *second], key=lambda job: job.name)]
     report = summarise_runs(folders)
-    show(report)
+    show_tables((report.ends, report.by_updates, report.by_tokens))
     draw_curves(folders, out / "report.png")
     (out / "report.json").write_text(json.dumps(asdict(report), indent=2))
     if args.record:
