@@ -1,16 +1,16 @@
 """Batch: trajectories as padded tensors, exactly the sampled ids, for estimators and losses."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from tsr_gym.agents.trajectory import Group, Trajectory, Turn
 
-Layout = Literal["padded"]
+LayoutChoice = Literal["auto", "padded", "packed", "shared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,11 @@ class Batch:
         searched: `[B]` bool, True where the trajectory was selected by a search, False for plain play.
         finished: `[B]` bool, True where the trajectory's episode ended.
         solved: `[B]` bool, True where the trajectory solved its task.
+        counts: `[B]`, how much the trajectory counts beside others in a loss.
         values: `[B, T]`, the critic's value of the state in which a sampled token was said; None without a critic.
+        layout: How a model is to read the rows, see `tsr_gym.agents.layouts`: as they are, one after the other without
+            padding, or as a trie in which equal beginnings are computed once; ``"auto"`` for the cheapest. Only memory
+            and speed depend on it.
     """
 
     ids: Tensor
@@ -57,7 +61,9 @@ class Batch:
     searched: Tensor
     finished: Tensor
     solved: Tensor
+    counts: Tensor
     values: Tensor | None = None
+    layout: LayoutChoice = "padded"
 
     @property
     def num_trajectories(self) -> int:
@@ -75,11 +81,11 @@ class Batch:
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         parts = {name: attrgetter(name)(self) for name in Batch.__dataclass_fields__}
-        changed: dict[str, Any] = {name: None if part is None else change(part) for name, part in parts.items()}
-        return Batch(**changed)
+        changed: dict[str, Any] = {name: change(part) for name, part in parts.items() if isinstance(part, Tensor)}
+        return replace(self, **changed)
 
 
-def collate(groups: Sequence[Group], *, layout: Layout = "padded") -> Batch:
+def collate(groups: Sequence[Group], *, layout: LayoutChoice = "padded") -> Batch:
     """Return the batch of some groups.
 
     A turn whose prompt extends the sequence before it goes on in the same row, so an episode with full history is one
@@ -87,13 +93,13 @@ def collate(groups: Sequence[Group], *, layout: Layout = "padded") -> Batch:
 
     Args:
         groups: Trajectories; one in which nothing was said has no row.
-        layout: How rows lie in memory.
+        layout: How a model is to read the rows, see `Batch.layout`.
 
     Raises:
         ValueError: There is nothing that the model said, or no such layout.
     """
-    if layout != "padded":
-        raise ValueError(f"wanted layout 'padded', got {layout!r}")
+    if layout not in get_args(LayoutChoice):
+        raise ValueError(f"wanted layout of {get_args(LayoutChoice)}, got {layout!r}")
     numbers = _Numbers()
     rows: list[_Row] = []
     number, group_number = 0, 0
@@ -106,7 +112,7 @@ def collate(groups: Sequence[Group], *, layout: Layout = "padded") -> Batch:
         group_number += number > before
     if not rows:
         raise ValueError("wanted at least one trajectory with sampled tokens, got none")
-    return _padded(rows)
+    return replace(_padded(rows), layout=layout)
 
 
 class _Said(NamedTuple):
@@ -228,4 +234,5 @@ def _padded(rows: Sequence[_Row]) -> Batch:
         searched=torch.tensor([row.kind.trajectory.selected_by != "naive" for row in rows]),
         finished=torch.tensor([row.kind.trajectory.finished for row in rows]),
         solved=torch.tensor([row.kind.trajectory.success for row in rows]),
+        counts=torch.tensor([row.kind.trajectory.counts for row in rows]),
     )

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -10,17 +10,19 @@ from typing import Any
 from tsr_gym.agents import strategies
 from tsr_gym.agents.chat_policy import ChatPolicy
 from tsr_gym.agents.config import SearchConfig
-from tsr_gym.agents.filters import Filtered, keep_all, keep_mixed_success, keep_top_p, keep_uncertain, keep_varied
 from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.search import search
 from tsr_gym.agents.stage import Stage
+from tsr_gym.agents.strategies import naive
 from tsr_gym.agents.strategies.random_branching import branching_trees
-from tsr_gym.agents.trajectory import Group, Trajectory, harvest, harvest_all, trajectory_to
+from tsr_gym.agents.trajectory import Group, Trajectory, harvest, harvest_all, harvest_leaves, trajectory_to
 from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_call
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Candidate, Expand, Policy, Rater, Strategy, Tree
+
+Harvested = Callable[[Tree, int], list[Trajectory]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Collected:
     seconds: dict[str, float]
 
     def __add__(self, other: "Collected") -> "Collected":
+        """Return what was brought for these tasks and then for others."""
         return Collected(
             self.groups + other.groups,
             self.trees + other.trees,
@@ -50,13 +53,23 @@ class Collected:
             {part: self.seconds[part] + other.seconds[part] for part in self.seconds},
         )
 
+    def __or__(self, other: "Collected") -> "Collected":
+        """Return what was brought in two ways for the same tasks."""
+        pairs = zip(self.groups, other.groups, strict=True)
+        both = self + other
+        groups = [Group(one.task, one.trajectories + another.trajectories) for one, another in pairs]
+        trees = [one + another for one, another in zip(self.trees, other.trees, strict=True)]
+        return replace(both, groups=groups, trees=trees)
+
 
 class Collector:
     """Search task instances as a configuration says.
 
     Every method yields the same number of trajectories per instance: naive plays them; best-of-N plays `n` and keeps
     the best by return; beam, lookahead and other strategies run a search for each, or for each `paths_per_search`. Only
-    random branching and adaptive sampling have groups of their own size: all that they played.
+    random branching and adaptive sampling have groups of their own size: all that they played. With
+    ``learn_from="leaves"`` a searched group is every branch of its trees, and with ``naive`` each group has
+    trajectories of plain play besides, on dice of their own.
 
     Args:
         config: The search.
@@ -79,18 +92,28 @@ class Collector:
 
     def collect(self, first: int, count: int) -> Collected:
         """Search the instances number `first` to `first + count` of the run's sequence."""
+        config = self.config
+        collected = self._search(first, count, self.strategy, self.trees_per_task, "tree", self._harvest)
+        if config.naive:
+            play = partial(naive, rollouts=config.naive)
+            collected |= self._search(first, count, play, 1, "naive", self._harvest_naive)
+        return collected
+
+    def _search(
+        self, first: int, count: int, strategy: Strategy, copies: int, name: str, harvested: "Harvested"
+    ) -> Collected:
+        """Run searches from the starts of some instances, `copies` of each."""
         started = perf_counter()
         tasks = [derive_seed(self.seed, "task", number) for number in range(first, first + count)]
-        copies = self.trees_per_task
         envs = self.stage.set(tasks, copies)
         reset_seconds = perf_counter() - started
-        seeds = [derive_seed(self.seed, "tree", first + i // copies, i % copies) for i in range(len(envs))]
+        seeds = [derive_seed(self.seed, name, first + i // copies, i % copies) for i in range(len(envs))]
         clock = _Clock(self.policy)
-        trees = search(envs, clock, self.strategy, seeds=seeds, noise=self.config.noise, rater=self.rater)
+        trees = search(envs, clock, strategy, seeds=seeds, noise=self.config.noise, rater=self.rater)
         by_task = [trees[start : start + copies] for start in range(0, len(trees), copies)]
         spent = sum((tree.spent for tree in trees), Budget())
         groups = [
-            Group(task, _flat(self._harvest(tree, number) for number, tree in enumerate(grown)))
+            Group(task, _flat(harvested(tree, number) for number, tree in enumerate(grown)))
             for task, grown in zip(tasks, by_task, strict=True)
         ]
         seconds = {
@@ -109,7 +132,12 @@ class Collector:
                 return _by_tree(tree, self.strategy)
             case "best_of_n":
                 return harvest(tree, config.trajectories, by="reward", selected_by="best_of_n")
+        if config.learn_from == "leaves":
+            return harvest_leaves(tree, selected_by=config.search_name, number=number)
         return harvest(tree, config.paths_per_search, selected_by=config.search_name, number=number)
+
+    def _harvest_naive(self, tree: Tree, number: int) -> list[Trajectory]:
+        return harvest_all(tree, number=self.trees_per_task)
 
 
 # Strategies whose one tree per instance holds a whole group.
@@ -156,31 +184,6 @@ def pick_rater(config: SearchConfig, chat: ChatPolicy) -> Rater | None:
         ConfigError: There is no such rater.
     """
     return None if config.rater is None else make_rater(config.rater, chat=chat)
-
-
-def pick_filter(config: SearchConfig) -> Callable[[Collected], Filtered]:
-    """Return what chooses the groups to learn from, and counts what it leaves out."""
-    filters: dict[str, Callable[[Sequence[Group]], Filtered]] = {
-        "uncertainty": partial(keep_uncertain, ratio=config.keep),
-        "mixed_success": partial(keep_mixed_success, ratio=config.keep),
-        "top_p": partial(keep_top_p, p=config.keep),
-        "varied": keep_varied,
-        "none": keep_all,
-    }
-    keep = filters[config.filter]
-
-    def choose(collected: Collected) -> Filtered:
-        if config.filter_when == "after":
-            return keep(collected.groups)
-        everything = [
-            Group(group.task, _flat(map(harvest_all, grown)))
-            for group, grown in zip(collected.groups, collected.trees, strict=True)
-        ]
-        kept = keep(everything)
-        tasks = {group.task for group in kept}
-        return Filtered([group for group in collected.groups if group.task in tasks], kept.dropped)
-
-    return choose
 
 
 def _by_tree(tree: Tree, strategy: Any) -> list[Trajectory]:

@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from tsr_gym.agents.objective import Objective
 from tsr_gym.agents.prompts import History
 from tsr_gym.errors import ConfigError
 
@@ -65,9 +66,14 @@ class SearchConfig:
     """What a search leaves out: nothing, what is proven lost, or also what the limits leave no room for."""
     rater: str | None = None
     """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"."""
-    filter: Literal["uncertainty", "mixed_success", "top_p", "varied", "none"] = "uncertainty"
-    """Which groups are learned from: those whose returns vary most (paper), those with successes and failures, those
-    that hold a share of all variation (RAGEN-2), those that vary at all, all."""
+    naive: int = 0
+    """Trajectories of plain play per instance beside the searched ones, for mixed groups."""
+    learn_from: Literal["selected", "leaves"] = "selected"
+    """Learn from the selected trajectories, or from all branches of the searches, as tree_backup and treerl want."""
+    filter: str = "uncertainty"
+    """Which groups are learned from: uncertainty (those whose returns vary most; paper), mixed_success (with successes
+    and failures), top_p (that hold a share of all variation; RAGEN-2), varied, none (all), learnable (TSPO's gate with
+    the rules of `credit`), or a function of tsr_gym.agents.filters with its numbers, as in keep_concise(keep=4)."""
     keep: float = 0.25
     """Share of the groups that the filter keeps (paper: top 25 %); with top_p, of the variation."""
     filter_when: Literal["after", "before"] = "after"
@@ -83,11 +89,12 @@ class SearchConfig:
     @property
     def per_instance(self) -> str:
         """How the trajectories of an instance come to be, in a few words."""
+        beside = f" + {self.naive} rollouts" if self.naive else ""
         if self.search_name == "naive":
-            return f"{self.trajectories} rollouts"
+            return f"{self.trajectories + self.naive} rollouts"
         if self.search_name == "best_of_n":
-            return f"best {self.trajectories} of {self.n}"
-        return f"{self.trajectories // self.paths_per_search} searches x {self.paths_per_search}"
+            return f"best {self.trajectories} of {self.n}{beside}"
+        return f"{self.trajectories // self.paths_per_search} searches x {self.paths_per_search}{beside}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +127,15 @@ class LearnConfig:
     """How the model learns from trajectories."""
 
     algorithm: Literal["ppo", "grpo"] = "ppo"
-    """ppo with a critic (paper: Sokoban), or grpo (paper: FrozenLake, WebShop)."""
+    """ppo with a critic (paper: Sokoban), or grpo without one (paper: FrozenLake, WebShop)."""
+    estimator: str = "auto"
+    """Advantages: auto (gae for ppo, grpo for grpo), tree_grpo, turn_gae, tspo or another of
+    tsr_gym.agents.advantages, with numbers of its own as in grpo(baseline='naive'), or package.module:name."""
+    credit: tuple[str, ...] = ()
+    """Rules that write rewards or counts anew before that, in order, such as format_penalty(penalty=0.2); see
+    tsr_gym.agents.credit."""
+    objective: Objective = field(default_factory=Objective)
+    """The loss."""
     lr: float = 1e-6
     """Learning rate of the policy (released code)."""
     critic_lr: float = 1e-5
@@ -129,20 +144,12 @@ class LearnConfig:
     """AdamW's weight decay (released code)."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Adam's moments (paper)."""
-    clip_low: float = 0.2
-    """How far the ratio may fall below 1 (paper)."""
-    clip_high: float = 0.28
-    """How far the ratio may rise above 1 (paper)."""
     value_clip: float = 0.5
     """How far a value may move in an update (RAGEN)."""
-    entropy: float = 0.001
-    """Weight of the entropy bonus (paper)."""
     gamma: float = 1.0
     """Discount (paper)."""
     lam: float = 1.0
     """Decay of GAE (paper)."""
-    aggregation: Literal["sequence", "token"] = "sequence"
-    """What counts the same in a loss: each trajectory (paper, Eq. 13) or each token (RAGEN)."""
     grad_clip: float = 1.0
     """Largest norm of a gradient (released code)."""
     epochs: int = 1
@@ -151,6 +158,18 @@ class LearnConfig:
     """Trajectories per optimizer step (paper: 32, so that an update is one step)."""
     microbatch: int = 8
     """Rows per forward pass; only memory and speed depend on it."""
+    layout: Literal["auto", "padded", "packed", "shared"] = "auto"
+    """How rows lie for the model: padded, packed without padding, shared beginnings computed once, or the cheapest of
+    these; only memory and speed depend on it."""
+    logits: Literal["whole", "parts"] = "whole"
+    """parts never holds the logits of many tokens at once, which takes a little time and saves memory."""
+    recompute: bool = False
+    """Compute activations again in the backward pass, which takes time and saves memory."""
+    skip_spikes: bool = False
+    """Leave out steps whose gradient is far larger than those before."""
+    offload: bool = False
+    """Keep parameters, gradients and optimizer state in the memory of the CPU while nothing is computed with them, which
+    takes time and saves memory of the GPU."""
     old_logprobs: Literal["sampler", "learner"] = "sampler"
     """Where the ratio starts: at the sampler's log-probabilities, or computed again before the update (RAGEN)."""
 
@@ -239,7 +258,9 @@ _TYPES: Mapping[str, Callable[[Any], Any]] = {
     "out": lambda value: None if value is None else Path(value),
     "match_tokens": lambda value: None if value is None else Path(value),
     "env_set": tuple,
+    "credit": tuple,
     "betas": tuple,
+    "objective": lambda value: _section(Objective, value, "objective"),
 }
 
 
@@ -273,8 +294,8 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
         ">= 0",
         lambda number: 0 <= number < inf,
         (
-            *("task.penalty", "search.depth", "learn.weight_decay", "learn.entropy", "learn.clip_high"),
-            *("run.updates", "run.eval_every", "run.eval_temperature", "run.save_trees"),
+            *("task.penalty", "search.depth", "search.naive", "learn.weight_decay", "run.updates", "run.eval_every"),
+            *("run.eval_temperature", "run.save_trees"),
         ),
     ),
     (
@@ -283,7 +304,7 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
         ("learn.lr", "learn.critic_lr", "learn.grad_clip", "learn.value_clip", "model.temperature"),
     ),
     ("> 0 and <= 1", lambda number: 0 < number <= 1, ("search.keep",)),
-    ("from 0 to 1", lambda number: 0 <= number <= 1, ("learn.gamma", "learn.lam", "learn.clip_low")),
+    ("from 0 to 1", lambda number: 0 <= number <= 1, ("learn.gamma", "learn.lam")),
 )
 
 
@@ -318,8 +339,13 @@ def _check(config: TrainConfig) -> None:
             f"a beam of width {search.width} and branching {search.branching} may end with fewer than "
             f"paths_per_search={search.paths_per_search} paths: lower it, or raise both"
         )
-    if learn.algorithm == "grpo" and search.trajectories < 2:
+    if learn.algorithm == "grpo" and search.trajectories + search.naive < 2:
         raise ConfigError("grpo compares the trajectories of a group: wanted trajectories >= 2, got 1")
+    if learn.objective.mismatch != "none" and learn.old_logprobs != "learner":
+        raise ConfigError(
+            "mismatch compares the learner's old log-probabilities with the sampler's: wanted old_logprobs=learner, "
+            f"got {learn.old_logprobs}"
+        )
 
 
 def _check_choices(section: Any) -> None:

@@ -1,6 +1,7 @@
 """Credit rules: Group -> Group, with the rewards of turns written anew before batching; no torch.
 
-Every rule returns a new group and changes nothing but rewards.
+Every rule returns a new group and changes nothing but rewards, and `undo_selection` nothing but what trajectories
+count.
 """
 
 import re
@@ -11,6 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
+from tsr_gym.agents.selection import selection_weights
 from tsr_gym.agents.trajectory import Group, Trajectory, Turn
 
 CreditRule = Callable[[Group], Group]
@@ -29,7 +31,7 @@ def first_occurrence(
     alpha: float = 0.5,
     groups: Literal["all_wrong", "all"] = "all_wrong",
     match: Literal["boundary", "substring"] = "boundary",
-    found: Callable[[Turn], bool] | None = None,
+    found: Callable[[Turn], bool] | Literal["score"] | None = None,
 ) -> Group:
     """Reward the turns of a failed search up to the one that first found the answer (FOLR of TSPO, arXiv 2601.22776).
 
@@ -50,7 +52,7 @@ def first_occurrence(
             lower case without punctuation and articles; answers that prove nothing are skipped: yes, no, and those of
             at most one character. ``"substring"``: anywhere and any answer (Search-R1).
         found: Whether a turn found the evidence, instead of `golds` and `match`: for observations that are not text,
-            and for evidence by id, such as ``lambda turn: turn.score > 0`` where the scorer counts supporting passages.
+            and for evidence by id; ``"score"`` for ``turn.score > 0``, where the scorer counts supporting passages.
 
     Raises:
         ValueError: Alpha is not a share, there is nothing to look for, or observations are not text.
@@ -59,6 +61,8 @@ def first_occurrence(
         raise ValueError(f"wanted 0 < alpha <= 1, got {alpha}")
     if groups == "all_wrong" and any(trajectory.success for trajectory in group.trajectories):
         return group
+    if found == "score":
+        return _with_evidence(group, lambda turn: turn.score > 0, alpha)
     if found is None:
         answers = tuple(golds(group) if callable(golds) else golds)
         if not answers:
@@ -67,6 +71,10 @@ def first_occurrence(
         def found(turn: Turn) -> bool:
             return shows_answer(turn, answers, match=match)
 
+    return _with_evidence(group, found, alpha)
+
+
+def _with_evidence(group: Group, found: Callable[[Turn], bool], alpha: float) -> Group:
     return Group(group.task, tuple(_up_to_evidence(one, found, alpha) for one in group.trajectories))
 
 
@@ -190,6 +198,33 @@ def length_penalty(
             penalties = [whole if number == last else 0.0 for number in range(last + 1)]
         changed.append(_added(trajectory, penalties))
     return Group(group.task, tuple(changed))
+
+
+def undo_selection(group: Group, *, samples: int, kept: int, most: float = 10.0) -> Group:
+    """Let trajectories that best-of-N kept count as much as they stand for, beside plain play of the same task.
+
+    Each counts ``K / (N p)``, see `selection_weights`; the returns of the group's plain play say how likely it was to
+    be kept, so the group has to be a mixed one. Estimates are then of the policy itself and not of its best of N.
+
+    Args:
+        group: Trajectories, some of them selected, as `Trajectory.selected_by` says.
+        samples: Of how many they were selected, N.
+        kept: How many were kept, K.
+        most: Largest weight.
+
+    Raises:
+        ValueError: Something was selected and there is no plain play to compare it with.
+    """
+    plain = [one.total_reward for one in group.trajectories if one.selected_by == "naive"]
+    if not plain and group.trajectories:
+        raise ValueError(f"task {group.task}: wanted trajectories of plain play in the group, got none: set naive >= 1")
+
+    def counts(one: Trajectory) -> float:
+        if one.selected_by == "naive":
+            return 1.0
+        return selection_weights([one.total_reward], plain, samples=samples, kept=kept, most=most)[0]
+
+    return Group(group.task, tuple(replace(one, counts=counts(one)) for one in group.trajectories))
 
 
 def _added(trajectory: Trajectory, gains: Sequence[float]) -> Trajectory:

@@ -3,70 +3,67 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.advantages import gae, grpo, value_targets
-from tsr_gym.agents.batch import Batch
+from tsr_gym.agents.advantages.pick import Chosen, Estimator, pick_estimator
+from tsr_gym.agents.batch import Batch, LayoutChoice
 from tsr_gym.agents.config import LearnConfig
 from tsr_gym.agents.critic import Critic
-from tsr_gym.agents.layouts import Layout, LayoutChoice, Plan, attending, lay_out, plan_rows, why_only_padded
+from tsr_gym.agents.layouts import Layout, Plan, attending, lay_out, plan_rows, why_only_padded
 from tsr_gym.agents.logprobs import Head, read_head, token_logprobs
 from tsr_gym.agents.losses import Given, StepWeights, clipped_value_loss, policy_loss, step_weights, whiten
-from tsr_gym.agents.objective import Objective
 from tsr_gym.agents.recomputing import recomputing
+from tsr_gym.agents.stability import GradientMemory, SpikeRule
 from tsr_gym.errors import ConfigError, TrainingDiverged
 from tsr_gym.seeds import derive_seed
 
 __all__ = ["Estimator", "Learner", "token_logprobs"]
 
-Estimator = Callable[[Batch], Tensor]
 Reader = Callable[[Layout], Tensor]
 
 
 class _Material(NamedTuple):
-    """What is known before the first step of an update; every tensor `[B, T]`, or `[B]` for the last two."""
+    """What is known before the first step of an update; every tensor `[B, T]`."""
 
     batch: Batch
     advantages: Tensor
     targets: Tensor | None = None
     sampler_logprobs: Tensor | None = None
     reference_logprobs: Tensor | None = None
-    solved: Tensor | None = None
-    counts: Tensor | None = None
 
     def rows(self, index: Tensor) -> "_Material":
         """Return some rows, cut to their longest."""
         part = self.batch.rows(index)
         width = part.ids.shape[1]
-        others = [None if one is None else (one[index, :width] if one.dim() == 2 else one[index]) for one in self[1:]]
+        others = [None if one is None else one[index, :width] for one in self[1:]]
         return _Material(part, *others)  # type: ignore[arg-type]
 
 
 class Learner:
-    """Train a policy by PPO with a critic, or by GRPO without one (TSR Appendix B and E).
+    """Train a policy by PPO with a critic, or by GRPO without one (TSR Appendix B and E), or as configured.
 
-    By default no KL term; the clip is wider upwards; an entropy bonus; only sampled tokens count. PPO's advantages are
-    whitened, GRPO's are not. How rows lie for the models, how many go through them together, and what is computed twice
-    to save memory, changes the result by rounding only.
+    By default no KL term; the clip is wider upwards; an entropy bonus; only sampled tokens count. Advantages that a
+    critic makes are whitened, others are not. How rows lie for the models (`Batch.layout`), how many go through them
+    together, and what is computed twice to save memory, changes the result by rounding only.
 
     Args:
         model: The policy, a causal language model.
-        critic: For PPO, None for GRPO.
-        config: Numbers.
+        critic: For estimators that compare with a critic, None for others.
+        config: Estimator, objective and numbers.
         temperature: At which trajectories are sampled.
         autocast: Lower precision to compute in, None for the model's own.
-        estimator: Advantages from a batch; None for the algorithm's own.
-        objective: The loss; None for the paper's with the numbers of `config`.
+        estimator: Advantages from a batch, in place of the one that the configuration names.
         reference: A policy that stays as it is, for an objective with a KL term.
-        layout: How rows lie for the models, see `plan_rows`; ``"auto"`` is padded where a model reads nothing else.
-        logits: ``"whole"``, or ``"parts"``, which never holds the logits of many tokens at once.
-        recompute: Whether activations are computed again in the backward pass, which takes time and saves memory.
+
+    Attributes:
+        gradients: What the spike rule remembers; part of a checkpoint.
 
     Raises:
-        ConfigError: A model cannot do what is wanted.
+        ConfigError: A model cannot do what is wanted, or a part is missing.
     """
 
     def __init__(
@@ -78,48 +75,46 @@ class Learner:
         temperature: float = 1.0,
         autocast: torch.dtype | None = None,
         estimator: Estimator | None = None,
-        objective: Objective | None = None,
         reference: Any | None = None,
-        layout: LayoutChoice = "padded",
-        logits: Literal["whole", "parts"] = "whole",
-        recompute: bool = False,
     ) -> None:
+        if config.objective.kl_weight and reference is None:
+            raise ConfigError("the objective has a KL term: wanted a reference policy, got none")
         self.model = model
         self.critic = critic
         self.config = config
+        self.objective = config.objective
         self.temperature = temperature
         self.autocast = autocast
-        self.estimator = estimator or (grpo if critic is None else self._gae)
-        self.objective = objective or _objective_of(config)
+        chosen = pick_estimator(config.estimator, critic=critic is not None, gamma=config.gamma, lam=config.lam)
+        self.chosen = chosen if estimator is None else Chosen(estimator, chosen.targets)
         self.reference = reference
-        self.layout = _readable(layout, model)
-        self.recompute = recompute
-        self.heads = {id(one): _head_of(one) for one in (model, reference) if logits == "parts" and one is not None}
+        read = (model, reference) if config.logits == "parts" else ()
+        self.heads = {id(one): _head_of(one) for one in read if one is not None}
+        self.spikes = SpikeRule(skip=config.skip_spikes)
+        self.gradients = GradientMemory()
         self.device = next(model.parameters()).device
         self.optimizers = {"policy": self._adam(model, config.lr)}
         if critic is not None:
             self.optimizers["critic"] = self._adam(critic, config.critic_lr)
 
-    def update(
-        self, batch: Batch, *, seed: int = 0, solved: Tensor | None = None, counts: Tensor | None = None
-    ) -> dict[str, float]:
+    def update(self, batch: Batch, *, seed: int = 0) -> dict[str, float]:
         """Learn from a batch once, or `epochs` times.
 
         Args:
             batch: Trajectories in groups.
             seed: Of the order in which they are taken.
-            solved: `[B]` bool, whether the row's trajectory solved its task, for an objective that imitates those.
-            counts: `[B]`, how much the row's trajectory counts beside others, such as `selection_weights`.
 
         Returns:
-            Means over the optimizer steps: the parts of the loss (see `ObjectiveLoss`), ``grad_norm`` and, with a
-            critic, ``value_loss``, ``critic_grad_norm``.
+            Means over the optimizer steps: the parts of the loss (see `ObjectiveLoss`), ``grad_norm``, the shares of
+            steps whose gradient ``spikes`` and that were therefore ``skipped``, and, with a critic, ``value_loss`` and
+            ``critic_grad_norm``.
 
         Raises:
+            ConfigError: The model cannot read rows in the layout of the batch.
             TrainingDiverged: A loss or gradient is not finite; that step was not taken.
         """
         self.model.eval()
-        material = self._prepare(batch.to(self.device), solved, counts)
+        material = self._prepare(batch.to(self.device))
         steps: list[dict[str, float]] = []
         for rows in self._minibatches(material.batch, seed):
             try:
@@ -133,8 +128,21 @@ class Learner:
         """Yield the policy's parameters by name, for an engine; a tied output head is named as well."""
         yield from self.model.state_dict().items()
 
-    def _gae(self, batch: Batch) -> Tensor:
-        return gae(batch, gamma=self.config.gamma, lam=self.config.lam)
+    def readable(self, layout: LayoutChoice) -> LayoutChoice:
+        """Return a layout that the model can read: the wanted one, or padded where it may be any.
+
+        Raises:
+            ConfigError: The model cannot read the wanted one.
+        """
+        if layout == "padded" or self._only_padded is None:
+            return layout
+        if layout == "auto":
+            return "padded"
+        raise ConfigError(f"the model cannot read {layout} rows: {self._only_padded}; use layout padded or auto")
+
+    @cached_property
+    def _only_padded(self) -> str | None:
+        return why_only_padded(self.model)
 
     def _adam(self, model: Any, lr: float) -> torch.optim.AdamW:
         config = self.config
@@ -145,7 +153,8 @@ class Learner:
 
     def _plan(self, batch: Batch) -> Plan:
         whole = self.objective.needs_whole_sequences
-        return plan_rows(batch, layout=self.layout, microbatch=self.config.microbatch, whole=whole)
+        layout = self.readable(batch.layout)
+        return plan_rows(batch, layout=layout, microbatch=self.config.microbatch, whole=whole)
 
     def _ready(self, plan: Plan) -> ExitStack:
         """Return a context in which the models read rows as planned, there and back."""
@@ -153,14 +162,14 @@ class Learner:
         with ExitStack() as stack:
             if plan.layout != "padded":
                 stack.enter_context(attending(*trained))
-            for model in trained if self.recompute else ():
+            for model in trained if self.config.recompute else ():
                 stack.enter_context(recomputing(model))
             return stack.pop_all()
 
     def _logprobs(self, model: Any, laid: Layout) -> tuple[Tensor, Tensor]:
         return laid.logprobs(model, temperature=self.temperature, head=self.heads.get(id(model)))
 
-    def _prepare(self, batch: Batch, solved: Tensor | None, counts: Tensor | None) -> _Material:
+    def _prepare(self, batch: Batch) -> _Material:
         """Return what is known before the first step: what the models say now, and the advantages."""
         critic, reference, sampler = self.critic, self.reference, None
         readers: dict[str, Reader] = {}
@@ -174,11 +183,11 @@ class Learner:
         found = self._read(batch, readers)
         of_reference = found.pop("reference", None)
         batch = replace(batch, **found)
-        advantages = self.estimator(batch)
-        targets = None if batch.values is None else value_targets(batch, advantages)
+        advantages = self.chosen.estimator(batch)
+        targets = None if batch.values is None else self.chosen.targets(batch, advantages)
         if critic is not None:
             advantages = whiten(advantages, batch.sampled)
-        return _Material(batch, advantages, targets, sampler, of_reference, solved, counts)
+        return _Material(batch, advantages, targets, sampler, of_reference)
 
     def _read(self, batch: Batch, readers: Mapping[str, Reader]) -> dict[str, Any]:
         """Return what each reader makes of the rows, `[B, T]`."""
@@ -206,7 +215,7 @@ class Learner:
 
     def _step(self, material: _Material) -> dict[str, float]:
         """Take an optimizer step on some trajectories."""
-        weights = step_weights(self.objective, material.batch, solved=material.solved, counts=material.counts)
+        weights = step_weights(self.objective, material.batch)
         plan = self._plan(material.batch)
         self._clear()
         sums: dict[str, float] = {}
@@ -237,7 +246,7 @@ class Learner:
         return loss + off, parts | {"value_loss": off.detach()}
 
     def _descend(self, losses: dict[str, float]) -> dict[str, float]:
-        """Take the step whose gradients are there, unless it is not finite."""
+        """Take the step whose gradients are there, unless it is not finite or spikes and is to be skipped."""
         norms = {}
         for name, optimizer in self.optimizers.items():
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -250,37 +259,16 @@ class Learner:
                 f"{', '.join(bad)} became NaN or infinite, and the step was not taken: lower the learning rate, or "
                 "look at the last trees for a reward or log-probability that is not finite"
             )
-        for optimizer in self.optimizers.values():
+        judgement = self.spikes.judge(self.gradients, norms["policy"])
+        self.gradients = judgement.memory
+        for optimizer in () if judgement.skip else self.optimizers.values():
             optimizer.step()
-        return {"grad_norm": norms["policy"]} | ({"critic_grad_norm": norms["critic"]} if "critic" in norms else {})
+        told = {"grad_norm": norms["policy"], "spikes": float(judgement.is_spike), "skipped": float(judgement.skip)}
+        return told | ({"critic_grad_norm": norms["critic"]} if "critic" in norms else {})
 
     def _clear(self) -> None:
         for optimizer in self.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
-
-
-def _objective_of(config: LearnConfig) -> Objective:
-    """Return the paper's objective with configured numbers."""
-    return Objective(
-        clip_low=config.clip_low,
-        clip_high=config.clip_high,
-        entropy=config.entropy,
-        aggregation=config.aggregation,
-    )
-
-
-def _readable(layout: LayoutChoice, model: Any) -> LayoutChoice:
-    """Return a layout that a model can read: the wanted one, or padded where it may be any.
-
-    Raises:
-        ConfigError: The model cannot read the wanted one.
-    """
-    reason = None if layout == "padded" else why_only_padded(model)
-    if reason is None:
-        return layout
-    if layout == "auto":
-        return "padded"
-    raise ConfigError(f"the model cannot read {layout} rows: {reason}; use layout padded or auto")
 
 
 def _head_of(model: Any) -> Head:

@@ -33,8 +33,8 @@ class Objective:
     """Largest ratio of a bad token (arXiv 1912.09729; verl has 3); None for no bound."""
     aggregation: Aggregation = "sequence"
     """What counts the same in a mean: each trajectory (paper, Eq. 13), in it each turn (Eq. 13 with a ratio by turns),
-    each token of the batch (RAGEN, DAPO), or constant: each token 1 / (trajectories x max_tokens) (Dr. GRPO)."""
-    max_tokens: int | None = None
+    each token of the batch (RAGEN, DAPO), or constant: each token 1 / (trajectories x longest) (Dr. GRPO)."""
+    longest: int | None = None
     """Longest trajectory, for the aggregation constant."""
     entropy: float = 0.001
     """Weight of the entropy bonus (paper)."""
@@ -91,5 +91,5 @@ def _check(objective: Objective) -> None:
         raise ConfigError(
             f"wanted mismatch_low < mismatch_high, got {objective.mismatch_low} and {objective.mismatch_high}"
         )
-    if objective.aggregation == "constant" and not (objective.max_tokens or 0) > 0:
-        raise ConfigError("the aggregation constant divides by max_tokens: wanted max_tokens >= 1, got none")
+    if objective.aggregation == "constant" and not (objective.longest or 0) > 0:
+        raise ConfigError("the aggregation constant divides by longest: wanted longest >= 1, got none")

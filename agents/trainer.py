@@ -13,23 +13,30 @@ from typing import Any
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
+from tsr_gym.agents.advantages.pick import pick_estimator
 from tsr_gym.agents.assembly import Assembly
 from tsr_gym.agents.batch import collate
 from tsr_gym.agents.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
-from tsr_gym.agents.collect import Collected, Collector, pick_filter, pick_rater, pick_strategy
+from tsr_gym.agents.collect import Collected, Collector, pick_rater, pick_strategy
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.evaluate import bars, evaluate, held_out, summarise
 from tsr_gym.agents.files import JsonLines, check_folder, writing
 from tsr_gym.agents.filters import Filtered
 from tsr_gym.agents.learner import Learner
+from tsr_gym.agents.lessons import pick_lessons
+from tsr_gym.agents.logprobs import cross_logprobs
 from tsr_gym.agents.models import ModelCard, Policy, load_critic, load_policy, pick_autocast, pick_device
-from tsr_gym.agents.stability import group_signs, tree_signs
+from tsr_gym.agents.stability import first_answers, group_signs, prompt_information, tree_signs
+from tsr_gym.agents.trajectory import Group
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
 from tsr_gym.seeds import derive_seed
 
 Record = dict[str, Any]
 Watch = Callable[[str, Record], None]
-LEARNED = ("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm")
+LEARNED = (
+    *("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm", "spikes", "skipped"),
+    *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut"),
+)
 
 
 class Trainer:
@@ -63,7 +70,7 @@ class Trainer:
         self.eval_chat = assembly.chat_about(stage.base, temperature=config.run.eval_temperature)
         rater = pick_rater(config.search, self.chat)
         self.collector = Collector(config.search, stage, self.chat, seed=config.run.seed, rater=rater)
-        self.choose = pick_filter(config.search)
+        self.lessons = pick_lessons(config.search, config.learn.credit)
         self.learner = Learner(
             self.policy.model,
             load_critic(model_dir, device=device) if config.learn.algorithm == "ppo" else None,
@@ -131,12 +138,13 @@ class Trainer:
         started = perf_counter()
         self.chat.engine.load_weights(())
         collected = self._collect()
-        groups = self.choose(collected)
+        groups = self.lessons(collected)
         learning = perf_counter()
         update = self.progress.update + 1
         learned: dict[str, float] = {}
         if any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
-            learned = self.learner.update(collate(groups), seed=derive_seed(self.config.run.seed, "update", update))
+            batch = collate(groups, layout=self.config.learn.layout)
+            learned = self.learner.update(batch, seed=derive_seed(self.config.run.seed, "update", update))
         self.progress = Progress(
             update,
             self.progress.tasks + len(collected.groups),
@@ -180,6 +188,7 @@ class Trainer:
             "groups_kept": len(groups),
             "dropped": dict(groups.dropped),
             **group_signs(collected.groups),
+            **self._prompt_signs(collected.groups),
             **tree_signs(tree for trees in collected.trees for tree in trees),
             "sampled_tokens": spent.sampled_tokens,
             "sampled_tokens_total": self.progress.sampled_tokens,
@@ -191,6 +200,21 @@ class Trainer:
             **{name: learned.get(name) for name in LEARNED},
             "seconds": seconds,
         }
+
+    def _prompt_signs(self, groups: Sequence[Group]) -> dict[str, float]:
+        """Return how much answers depend on their prompts; a forward pass for every pair, so only now and then."""
+        prompts, answers = first_answers(groups)
+        if len(prompts) < 2 or not self._due(self.config.run.eval_every):
+            return {}
+        logprobs = cross_logprobs(
+            self.policy.model,
+            prompts,
+            answers,
+            temperature=self.config.model.temperature,
+            microbatch=self.config.learn.microbatch,
+        )
+        found = prompt_information(logprobs, range(len(prompts)))
+        return {"prompt_recall": found.recall, "prompt_information": found.nats}
 
     def _evaluate(self, board: SummaryWriter, watch: Watch) -> None:
         run = self.config.run
@@ -234,6 +258,8 @@ def check_run(config: TrainConfig) -> None:
         )
     pick_device(config.model.device)
     pick_strategy(config.search)
+    pick_lessons(config.search, config.learn.credit)
+    pick_estimator(config.learn.estimator, critic=config.learn.algorithm == "ppo")
     any_model = Assembly(config.env, config.task, config.model, Policy(None, None, ModelCard()))
     for split in (config.task.train_split, config.task.eval_split):
         any_model.stage(split)

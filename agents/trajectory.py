@@ -53,6 +53,7 @@ class Trajectory:
         selected_by: How it came to be: ``"naive"`` for plain play, else the search that chose it.
         tree: Which tree of its group it comes from, from 0.
         finished: Whether the episode ended; False for a branch that the search left.
+        counts: How much it counts beside others in a loss.
     """
 
     turns: tuple[Turn, ...]
@@ -61,6 +62,7 @@ class Trajectory:
     selected_by: str
     tree: int = 0
     finished: bool = True
+    counts: float = 1.0
 
     @property
     def total_reward(self) -> float:

@@ -10,7 +10,7 @@ from tsr_gym.agents.objective import Aggregation, Objective
 
 
 def token_weights(
-    batch: Batch, aggregation: Aggregation, *, counts: Tensor | None = None, max_tokens: int | None = None
+    batch: Batch, aggregation: Aggregation, *, counts: Tensor | None = None, longest: int | None = None
 ) -> Tensor:
     """Return what each sampled token counts in a mean over the batch; the weights sum to 1, except for ``"constant"``.
 
@@ -19,11 +19,11 @@ def token_weights(
         aggregation: ``"sequence"``: every trajectory counts the same, ``(1/G) sum_i (1/T_i) sum_t`` (TSR Eq. 13 over
             tokens). ``"turn"``: every trajectory, and in it every turn, counts the same (Eq. 13 over turns).
             ``"token"``: every token counts the same (RAGEN; DAPO, arXiv 2503.14476). ``"constant"``: every token counts
-            ``1 / (G max_tokens)``, so that neither short nor long trajectories are favoured (Dr. GRPO, arXiv
+            ``1 / (G longest)``, so that neither short nor long trajectories are favoured (Dr. GRPO, arXiv
             2503.20783).
         counts: `[B]`, how much the trajectory of each row counts beside others, equal for rows of one trajectory; None
             for 1 each. Trajectories that count 0 are as if they were not there.
-        max_tokens: Tokens of the longest trajectory there can be, for ``"constant"``.
+        longest: Tokens of the longest trajectory there can be, for ``"constant"``.
 
     Returns:
         `[B, T]`; 0 everywhere where nothing counts.
@@ -35,9 +35,9 @@ def token_weights(
     tokens = _by_trajectory(batch, sampled.sum(dim=1))
     share = torch.ones_like(tokens) if counts is None else torch.zeros_like(tokens).scatter(0, batch.trajectory, counts)
     if aggregation == "constant":
-        if not max_tokens:
-            raise ValueError(f"the aggregation constant divides by max_tokens: wanted at least 1, got {max_tokens}")
-        return _divided(counted / max_tokens, ((tokens > 0) & (share > 0)).sum())
+        if not longest:
+            raise ValueError(f"the aggregation constant divides by longest: wanted at least 1, got {longest}")
+        return _divided(counted / longest, ((tokens > 0) & (share > 0)).sum())
     total = (share * (tokens > 0)).sum()
     if aggregation == "turn":
         inside, turns = _in_turn(batch)
@@ -57,35 +57,21 @@ class StepWeights(NamedTuple):
     imitation: Tensor | None = None
 
 
-def step_weights(
-    objective: Objective, batch: Batch, *, solved: Tensor | None = None, counts: Tensor | None = None
-) -> StepWeights:
+def step_weights(objective: Objective, batch: Batch) -> StepWeights:
     """Return the weights that an objective gives to the tokens of one optimizer step.
+
+    A trajectory counts `Batch.counts`, times `Objective.searched_weight` where a search has chosen it.
 
     Args:
         objective: Says what counts the same, what searched trajectories count, and whether some are imitated.
         batch: All trajectories of the step.
-        solved: `[B]` bool, whether the row's trajectory solved its task; wanted where some are imitated.
-        counts: `[B]`, further factors per trajectory, such as `selection_weights`; None for 1 each.
-
-    Raises:
-        ValueError: Trajectories are to be imitated and `solved` is missing.
     """
     chosen = torch.where(batch.searched, objective.searched_weight, 1.0)
-    policy = token_weights(
-        batch,
-        objective.aggregation,
-        counts=chosen if counts is None else chosen * counts,
-        max_tokens=objective.max_tokens,
-    )
+    policy = token_weights(batch, objective.aggregation, counts=chosen * batch.counts, longest=objective.longest)
     if objective.imitation == 0:
         return StepWeights(policy)
-    if solved is None:
-        raise ValueError("imitation is for searched trajectories that solved their task: wanted solved [B], got None")
-    imitated = (batch.searched & solved).float()
-    return StepWeights(
-        policy, token_weights(batch, objective.aggregation, counts=imitated, max_tokens=objective.max_tokens)
-    )
+    imitated = (batch.searched & batch.solved).float()
+    return StepWeights(policy, token_weights(batch, objective.aggregation, counts=imitated, longest=objective.longest))
 
 
 def _divided(weights: Tensor, total: Tensor) -> Tensor:

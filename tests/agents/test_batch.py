@@ -153,7 +153,7 @@ def test_scores_stand_where_rewards_stand():
     assert batch.scores.tolist() == [[0, 0, 2, 0, -1]]
 
 
-def test_there_is_no_other_layout_yet():
+def test_an_unknown_layout_is_refused():
     with pytest.raises(ValueError, match="wanted layout"):
         collate([Group(0, (GROWING,))], layout="round")
 

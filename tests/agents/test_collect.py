@@ -5,15 +5,15 @@ from functools import partial
 
 import pytest
 
-from tests.agents.worlds import WALKER, Script
+from tests.agents.worlds import WALKER
 from tsr_gym import Budget, Candidate, ConfigError, Expand
-from tsr_gym.agents.collect import Collected, Collector, pick_filter, pick_strategy
+from tsr_gym.agents.collect import Collector, pick_strategy
 from tsr_gym.agents.config import SearchConfig
+from tsr_gym.agents.lessons import pick_lessons
 from tsr_gym.agents.random_policy import RandomPolicy
-from tsr_gym.agents.search import search
 from tsr_gym.agents.stage import Stage
 from tsr_gym.agents.strategies import beam, best_of_n, lookahead, naive
-from tsr_gym.agents.trajectory import Group, harvest_all
+from tsr_gym.agents.trajectory import harvest_all
 
 WORLDS = {
     "FrozenLake": (("frozen_lake", {}), WALKER),
@@ -223,42 +223,31 @@ def test_a_search_that_does_not_exist_is_told(name, message):
         pick_strategy(replace(NUMBERS, search=name))
 
 
-def test_filtering_before_selection_looks_at_all_episodes_and_after_at_the_selected_ones():
-    # Two tasks in the world of letters. In the first all selected trajectories are alike, but not all that were tried.
-    from tests.agents.worlds import letters
-
-    pays = {"a": 0.0, "b": 3.0, "c": 1.0, "d": 2.0}
-    envs = [letters(pays, turns=1, seed=seed) for seed in (1, 2)]
-    tried = {1: "abb", 2: "dcd"}
-
-    def policy(requests):
-        return [Script({"": tried[tree.seed]})([(tree, wish)])[0] for tree, wish in requests]
-
-    trees = search(envs, policy, partial(naive, rollouts=3), seeds=[1, 2])
-    groups = [Group(tree.seed, tuple(sorted(harvest_all(tree), key=lambda t: -t.total_reward)[:2])) for tree in trees]
-    # Selected: 3, 3 and 2, 2. Tried: 0, 3, 3 and 2, 1, 2.
-    collected = Collected(groups, [[tree] for tree in trees], Budget(), 1, {})
-
-    def kept(**settings):
-        return [group.task for group in pick_filter(SearchConfig(**settings))(collected)]
-
-    assert kept(filter="uncertainty", keep=0.5, filter_when="after") == []
-    assert kept(filter="uncertainty", keep=0.5, filter_when="before") == [1]
-    assert kept(filter="uncertainty", keep=1.0, filter_when="before") == [1, 2]
-    assert kept(filter="none", filter_when="after") == [1, 2]
-    assert kept(filter="mixed_success", filter_when="before") == []
-    # What is handed on are the selected trajectories all the same.
-    chosen = pick_filter(SearchConfig(keep=0.5, filter_when="before"))(collected)
-    assert chosen == [groups[0]]
+def test_plain_play_joins_the_searched_trajectories_of_each_instance():
+    config = SearchConfig(search="beam", trajectories=4, naive=3)
+    mixed = collector(config, "FrozenLake").collect(0, 3)
+    searched = collector(replace(config, naive=0), "FrozenLake").collect(0, 3)
+    for group, alone, trees in zip(mixed.groups, searched.groups, mixed.trees, strict=True):
+        assert group.task == alone.task
+        assert group.trajectories[:4] == alone.trajectories
+        assert [one.selected_by for one in group.trajectories[4:]] == ["naive"] * 3
+        assert {one.tree for one in group.trajectories[4:]} == {4}
+        assert len(trees) == 5
+    assert mixed.spent.env_steps == sum(tree.spent.env_steps for trees in mixed.trees for tree in trees)
+    # It is what plain play of these instances does alone, on dice of its own.
+    others = collector(replace(config, naive=5), "FrozenLake").collect(2, 1)
+    assert others.groups[0].trajectories[4:7] == mixed.groups[2].trajectories[4:]
 
 
-def test_the_share_that_is_kept_is_the_configured_one():
-    found = collector(SearchConfig(trajectories=6), "FrozenLake").collect(0, 12)
-    uncertain = [group for group in found.groups if group.uncertainty > 0]
-    kept = pick_filter(SearchConfig(keep=0.25))(found)
-    assert len(kept) == min(3, len(uncertain))
-    least = min(group.uncertainty for group in kept)
-    assert all(group.uncertainty <= least for group in found.groups if group not in kept)
+def test_all_branches_of_a_search_can_be_learned_from():
+    config = SearchConfig(search="beam", trajectories=2, learn_from="leaves")
+    found = collector(config, "FrozenLake").collect(0, 3)
+    for group, trees in zip(found.groups, found.trees, strict=True):
+        assert len(group.trajectories) == sum(len(tree.leaves()) for tree in trees) > 2
+        assert {one.selected_by for one in group.trajectories} == {"beam"}
+        assert {one.tree for one in group.trajectories} == {0, 1}
+        said = {(one.tree, turn.node) for one in group.trajectories for turn in one.turns}
+        assert len(said) == sum(len(tree.nodes) - 1 for tree in trees)
 
 
 def test_a_policy_that_says_nothing_understandable_still_gives_whole_groups():
@@ -269,4 +258,4 @@ def test_a_policy_that_says_nothing_understandable_still_gives_whole_groups():
     assert [len(group.trajectories) for group in found.groups] == [3, 3]
     # Five turns without the form, at 0.1 each.
     assert {round(t.total_reward, 9) for group in found.groups for t in group.trajectories} == {-0.5}
-    assert pick_filter(SearchConfig())(found) == []
+    assert pick_lessons(SearchConfig())(found) == []

@@ -16,6 +16,7 @@ from tsr_gym.agents.config import (
     TaskConfig,
     TrainConfig,
 )
+from tsr_gym.agents.objective import Objective
 
 SECTIONS = {"task": TaskConfig, "search": SearchConfig, "model": ModelConfig, "learn": LearnConfig, "run": RunConfig}
 NAN, INF = float("nan"), float("inf")
@@ -32,10 +33,8 @@ IMPOSSIBLE += [("run", name, -1) for name in ("updates", "eval_every", "save_tre
 IMPOSSIBLE += [
     ("learn", name, value) for name in ("lr", "critic_lr", "grad_clip", "value_clip") for value in (0.0, -1.0, NAN, INF)
 ]
-IMPOSSIBLE += [("learn", name, value) for name in ("gamma", "lam", "clip_low") for value in (-0.1, 1.1, NAN)]
-IMPOSSIBLE += [
-    ("learn", name, value) for name in ("entropy", "weight_decay", "clip_high") for value in (-0.1, NAN, INF)
-]
+IMPOSSIBLE += [("learn", name, value) for name in ("gamma", "lam") for value in (-0.1, 1.1, NAN)]
+IMPOSSIBLE += [("learn", "weight_decay", value) for value in (-0.1, NAN, INF)]
 IMPOSSIBLE += [
     ("task", "penalty", -0.1),
     ("task", "penalty", NAN),
@@ -44,14 +43,16 @@ IMPOSSIBLE += [
     ("search", "keep", 1.5),
     ("search", "keep", NAN),
     ("search", "noise", "loud"),
-    ("search", "filter", "best"),
+    ("search", "naive", -1),
+    ("search", "learn_from", "luck"),
     ("search", "filter_when", "during"),
     ("model", "temperature", 0.0),
     ("model", "temperature", NAN),
     ("model", "prompt", "short"),
     ("model", "dtype", "float8"),
     ("learn", "algorithm", "dqn"),
-    ("learn", "aggregation", "turn"),
+    ("learn", "layout", "round"),
+    ("learn", "logits", "some"),
     ("learn", "old_logprobs", "guess"),
     ("learn", "betas", (0.9, 1.0)),
     ("learn", "betas", (-0.1, 0.9)),
@@ -76,6 +77,7 @@ def test_an_impossible_setting_is_refused_by_its_name(section, name, value):
             {"search": "beam", "width": 2, "branching": 4, "paths_per_search": 4},
             r"beam of width 2 and branching 4 .* paths_per_search=4",
         ),
+        ("learn", {"objective": Objective(mismatch="truncate")}, r"wanted old_logprobs=learner, got sampler"),
         ("model", {"history": "window"}, r"wanted a history of full, markov or window\(k\), got 'window'"),
     ],
 )
@@ -94,7 +96,9 @@ def test_the_extremes_that_make_sense_are_allowed():
     TrainConfig(
         env="sokoban",
         search=SearchConfig(keep=1.0, depth=0, trajectories=4, paths_per_search=4),
-        learn=LearnConfig(entropy=0.0, gamma=0.0, lam=0.0, weight_decay=0.0, clip_low=1.0, betas=(0.0, 0.0)),
+        learn=LearnConfig(
+            objective=Objective(entropy=0.0, clip_low=1.0), gamma=0.0, lam=0.0, weight_decay=0.0, betas=(0.0, 0.0)
+        ),
         run=RunConfig(updates=0, eval_every=0, eval_temperature=0.0, save_trees=0),
         task=TaskConfig(penalty=0.0, train_split=None, eval_split=None),
     )
@@ -125,6 +129,8 @@ CHANGED = TrainConfig(
         risk=0.25,
         dead_ends="limits",
         rater="SelfConsistency()",
+        naive=2,
+        learn_from="leaves",
         filter="mixed_success",
         keep=0.5,
         filter_when="before",
@@ -147,18 +153,22 @@ CHANGED = TrainConfig(
         critic_lr=1e-3,
         weight_decay=0.0,
         betas=(0.8, 0.99),
-        clip_low=0.1,
-        clip_high=0.3,
+        estimator="tree_grpo",
+        credit=("format_penalty(penalty=0.2)", "length_penalty()"),
+        objective=Objective(clip_low=0.1, clip_high=0.3, entropy=0.01, aggregation="token"),
         value_clip=0.2,
-        entropy=0.01,
         gamma=0.99,
         lam=0.95,
-        aggregation="token",
         grad_clip=0.5,
         epochs=2,
         minibatch=16,
         microbatch=4,
         old_logprobs="learner",
+        layout="shared",
+        logits="parts",
+        recompute=True,
+        skip_spikes=True,
+        offload=True,
     ),
     run=RunConfig(
         out=Path("runs/x"),
@@ -203,6 +213,7 @@ def damaged(change):
         (damaged(lambda data: data.pop("learn")), "x.json: not the configuration of a run .*learn"),
         (damaged(lambda data: data["learn"].update(speed=3)), r"x.json: learn: unknown settings \['speed'\]; known:"),
         (damaged(lambda data: data.update(speed=3)), "x.json: not the configuration of a run .*speed"),
+        (damaged(lambda data: data["learn"]["objective"].update(clip=1)), r"objective: unknown settings \['clip'\]"),
         (damaged(lambda data: data["learn"].update(lr="fast")), "x.json: not the configuration of a run"),
         (damaged(lambda data: data["search"].update(groups=0)), "wanted groups >= 1, got 0"),
         (damaged(lambda data: data["search"].update(noise="loud")), "wanted noise of"),
@@ -237,8 +248,10 @@ def test_the_papers_numbers_are_the_defaults():
     search, learn, run = config.search, config.learn, config.run
     assert (search.groups, search.trajectories, search.keep, search.n) == (8, 16, 0.25, 32)
     assert (search.branching, search.width, search.depth, search.noise) == (4, 2, 2, "fresh")
-    assert (learn.clip_low, learn.clip_high, learn.gamma, learn.lam, learn.entropy) == (0.2, 0.28, 1.0, 1.0, 0.001)
-    assert (learn.betas, learn.minibatch, learn.aggregation) == ((0.9, 0.999), 32, "sequence")
+    objective = learn.objective
+    assert (objective.clip_low, objective.clip_high, learn.gamma, learn.lam) == (0.2, 0.28, 1.0, 1.0)
+    assert (objective.entropy, objective.aggregation, objective.kl_weight) == (0.001, "sequence", 0.0)
+    assert (learn.betas, learn.minibatch) == ((0.9, 0.999), 32)
     assert (run.updates, run.eval_instances, config.task.penalty) == (200, 256, 0.1)
 
 

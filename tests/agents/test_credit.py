@@ -14,7 +14,9 @@ from tsr_gym.agents.credit import (
     normalise,
     potential_differences,
     shows_answer,
+    undo_selection,
 )
+from tsr_gym.agents.selection import inclusion_probability
 from tsr_gym.agents.trajectory import Group, Trajectory, Turn
 
 
@@ -186,3 +188,21 @@ def test_the_cache_lies_within_what_is_allowed(cache):
 def test_credit_rules_need_no_torch():
     code = "import sys; sys.modules['torch'] = None; import tsr_gym.agents.credit; print('torch-free')"
     assert run_python(code).strip() == "torch-free"
+
+
+def test_evidence_may_be_what_the_guide_scored():
+    group = Group(7, (trajectory(turn(), turn(score=1.0), turn()), trajectory(turn())))
+    assert rewards(first_occurrence(group, found="score", alpha=0.25)) == [[0.25, 0.25, 0.0], [0.0]]
+
+
+def test_what_best_of_n_kept_counts_by_how_likely_it_was_to_be_kept():
+    best = [replace(trajectory(turn(reward=value)), selected_by="best_of_n") for value in (3.0, 1.0)]
+    plain = [trajectory(turn(reward=value)) for value in (0.0, 1.0, 2.0)]
+    group = undo_selection(Group(7, (*best, *plain)), samples=4, kept=2, most=5.0)
+    # Among the three and itself: 3.0 is the one best, 1.0 one of two equals below one better.
+    chances = [inclusion_probability(0.0, 0.25, samples=4, kept=2), inclusion_probability(0.25, 0.5, samples=4, kept=2)]
+    wanted = [min(5.0, 2 / (4 * chance)) for chance in chances]
+    assert [one.counts for one in group.trajectories] == pytest.approx([*wanted, 1.0, 1.0, 1.0])
+    assert rewards(group) == [[3.0], [1.0], [0.0], [1.0], [2.0]]
+    with pytest.raises(ValueError, match="set naive >= 1"):
+        undo_selection(Group(7, tuple(best)), samples=4, kept=2)

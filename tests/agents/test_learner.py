@@ -12,10 +12,12 @@ from tests.agents.layouts.rows import random_model
 from tests.agents.test_batch import episode, turn
 from tests.agents.tiny import random_qwen2
 from tsr_gym import ConfigError, TrainingDiverged
+from tsr_gym.agents.advantages import turn_gae, turn_value_targets
 from tsr_gym.agents.batch import collate
 from tsr_gym.agents.config import LearnConfig
 from tsr_gym.agents.critic import Critic
 from tsr_gym.agents.learner import Learner, token_logprobs
+from tsr_gym.agents.losses import whiten
 from tsr_gym.agents.objective import Objective
 from tsr_gym.agents.trajectory import Group
 
@@ -75,7 +77,7 @@ GRPO_BY_HAND = {
 }
 
 
-def surrogate(model, batch, advantage, config):
+def surrogate(model, batch, advantage, objective):
     """Return Eq. 13 with its clip, and the mean entropy, token by token, as a tensor each."""
     gains, entropies = [], []
     for number in range(batch.num_trajectories):
@@ -85,13 +87,13 @@ def surrogate(model, batch, advantage, config):
             chances = row_logprobs(model, ids)
             for column in batch.sampled[row].nonzero()[:, 0].tolist():
                 ratio = torch.exp(chances[column - 1, ids[column]] - batch.old_logprobs[row, column])
-                bounded = torch.clamp(ratio, 1 - config.clip_low, 1 + config.clip_high)
+                bounded = torch.clamp(ratio, 1 - objective.clip_low, 1 + objective.clip_high)
                 worth = advantage(number, row, column)
                 gain.append(torch.minimum(ratio * worth, bounded * worth))
                 entropy.append(-(chances[column - 1].exp() * chances[column - 1]).sum())
         gains.append(gain)
         entropies.append(entropy)
-    if config.aggregation == "sequence":
+    if objective.aggregation == "sequence":
         mean = [sum(part) / len(part) for part in gains], [sum(part) / len(part) for part in entropies]
     else:
         mean = [token for part in gains for token in part], [token for part in entropies for token in part]
@@ -130,15 +132,16 @@ def state_of(model):
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-CONFIG = LearnConfig(algorithm="grpo", entropy=0.05, minibatch=99)
+CONFIG = LearnConfig(algorithm="grpo", objective=Objective(entropy=0.05), minibatch=99)
+NO_BONUS = Objective(entropy=0.0)
 
 
 @pytest.mark.parametrize("aggregation", ["sequence", "token"])
 @pytest.mark.parametrize("grad_clip", [0.5, 1e6])
 def test_a_grpo_update_follows_the_papers_gradient(model, aggregation, grad_clip):
-    config = replace(CONFIG, aggregation=aggregation, grad_clip=grad_clip)
+    config = replace(CONFIG, objective=Objective(entropy=0.05, aggregation=aggregation), grad_clip=grad_clip)
     batch, before = make_batch(model), state_of(model)
-    objective, entropy = surrogate(model, batch, lambda number, row, column: GRPO_BY_HAND[number], config)
+    objective, entropy = surrogate(model, batch, lambda number, row, column: GRPO_BY_HAND[number], config.objective)
     expected, norm = by_hand(model, objective + 0.05 * entropy, clip=grad_clip)
     found = plain(Learner(model, None, config, temperature=TEMPERATURE)).update(batch)
     assert found["policy_loss"] == pytest.approx(-objective.item(), abs=1e-5)
@@ -169,7 +172,7 @@ def test_a_ppo_update_follows_whitened_gae_and_the_critic_its_targets(model, cri
     mean = sum(raw.values()) / 10
     deviation = (sum((value - mean) ** 2 for value in raw.values()) / 10) ** 0.5
     objective, entropy = surrogate(
-        model, batch, lambda number, row, column: (raw[row, column] - mean) / deviation, config
+        model, batch, lambda number, row, column: (raw[row, column] - mean) / deviation, config.objective
     )
     expected, _ = by_hand(model, objective + 0.05 * entropy, clip=1.0)
     # The critic has not moved yet, so its clip does not bind: half the squared error, trajectories counting alike.
@@ -185,9 +188,9 @@ def test_a_ppo_update_follows_whitened_gae_and_the_critic_its_targets(model, cri
 
 
 def test_the_step_is_adamws(model):
-    config = replace(CONFIG, lr=0.01, weight_decay=0.1, entropy=0.0)
+    config = replace(CONFIG, lr=0.01, weight_decay=0.1, objective=NO_BONUS)
     batch, before = make_batch(model), state_of(model)
-    objective, _ = surrogate(model, batch, lambda number, row, column: GRPO_BY_HAND[number], config)
+    objective, _ = surrogate(model, batch, lambda number, row, column: GRPO_BY_HAND[number], config.objective)
     gradient, _ = by_hand(model, objective, clip=1.0)
     Learner(model, None, config, temperature=TEMPERATURE).update(batch)
     for name, value in model.named_parameters():
@@ -270,7 +273,9 @@ def test_old_log_probabilities_can_be_computed_again(model):
 def test_the_entropy_bonus_makes_the_policy_less_certain(model):
     # Equal returns: no advantage, and nothing but the bonus moves the policy.
     batch = make_batch(model, rewards=(1.0, 0.75, 2.0, 2.0))
-    learner = plain(Learner(model, None, replace(CONFIG, entropy=1.0, grad_clip=0.05), temperature=TEMPERATURE))
+    learner = plain(
+        Learner(model, None, replace(CONFIG, objective=Objective(entropy=1.0), grad_clip=0.05), temperature=TEMPERATURE)
+    )
     entropies = [learner.update(batch)["entropy"] for _ in range(5)]
     assert entropies == sorted(entropies)
     assert entropies[-1] > entropies[0] + 1e-3
@@ -278,14 +283,14 @@ def test_the_entropy_bonus_makes_the_policy_less_certain(model):
 
 def test_without_advantage_and_bonus_nothing_moves(model):
     batch, before = make_batch(model, rewards=(1.0, 0.75, 2.0, 2.0)), state_of(model)
-    found = plain(Learner(model, None, replace(CONFIG, entropy=0.0), temperature=TEMPERATURE)).update(batch)
+    found = plain(Learner(model, None, replace(CONFIG, objective=NO_BONUS), temperature=TEMPERATURE)).update(batch)
     assert found["grad_norm"] == 0.0
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
 def test_good_answers_become_likelier_and_bad_ones_unlikelier(model):
     batch = make_batch(model, spread=0.0)
-    learner = plain(Learner(model, None, replace(CONFIG, entropy=0.0, grad_clip=0.05), temperature=TEMPERATURE))
+    learner = plain(Learner(model, None, replace(CONFIG, objective=NO_BONUS, grad_clip=0.05), temperature=TEMPERATURE))
     for _ in range(3):
         learner.update(batch)
     with torch.no_grad():
@@ -386,37 +391,36 @@ def test_the_weights_for_an_engine_name_a_tied_head_as_well(model):
 
 
 FEW_WAYS = [
-    ({"layout": "padded"}, 3),
-    ({"layout": "packed"}, 1),
-    ({"layout": "shared"}, 8),
-    ({"layout": "shared", "logits": "parts", "recompute": True}, 3),
+    ("padded", {}, 3),
+    ("packed", {}, 1),
+    ("shared", {}, 8),
+    ("shared", {"logits": "parts", "recompute": True}, 3),
 ]
 ALL_WAYS = [
-    ({"layout": layout, **more}, microbatch)
+    (layout, more, microbatch)
     for layout in ("padded", "packed", "shared", "auto")
     for more in ({}, {"logits": "parts"}, {"recompute": True})
     for microbatch in (1, 3, 8)
 ]
 
 
-def six_steps(settings, microbatch, *, algorithm="grpo", objective=None, old_logprobs="sampler"):
+def six_steps(settings, microbatch, *, layout="padded", **case):
     """Return all parameters, and what was told, after two updates of three steps on trees."""
     policy = random_model("qwen2")
     reference, judge = random_model("qwen2", seed=1), None
-    if algorithm == "ppo":
+    if case.get("algorithm") == "ppo":
         judge = Critic(random_model("qwen2", seed=2).model)
         torch.nn.init.constant_(judge.head.weight, 0.05)
-    config = replace(
-        CONFIG, algorithm=algorithm, microbatch=microbatch, lr=1e-3, minibatch=3, old_logprobs=old_logprobs
-    )
-    learner = Learner(policy, judge, config, objective=objective, reference=reference, **settings)
+    config = replace(CONFIG, microbatch=microbatch, lr=1e-3, minibatch=3, **case, **settings)
+    learner = Learner(policy, judge, config, reference=reference)
     for optimizer in learner.optimizers.values():
         for group in optimizer.param_groups:
             # With the usual 1e-8, rounding decides where gradients are zero but for rounding.
             group["eps"] = 1e-4
     batch = rows.batch_of(rows.random_groups(0, trees=1, turns=2), policy)
     solved = batch.trajectory % 2 == 0
-    told = [learner.update(batch, seed=seed, solved=solved, counts=1.0 + solved) for seed in range(2)]
+    batch = replace(batch, solved=solved, counts=1.0 + solved, layout=layout)
+    told = [learner.update(batch, seed=seed) for seed in range(2)]
     parameters = [*policy.parameters(), *([] if judge is None else judge.parameters())]
     return torch.cat([parameter.detach().flatten() for parameter in parameters]), told
 
@@ -447,17 +451,11 @@ def test_how_rows_are_read_does_not_matter(case, ways):
     start = torch.cat([parameter.detach().flatten() for parameter in random_model("qwen2").parameters()])
     assert (wanted[: len(start)] - start).norm() > 0.1
     assert 0 < told[-1]["clip_fraction"] < 1
-    for settings, microbatch in ways:
-        found, also_told = six_steps(settings, microbatch, **case)
-        assert (found - wanted).norm() / wanted.norm() < 1e-5, (settings, microbatch)
+    for layout, settings, microbatch in ways:
+        found, also_told = six_steps(settings, microbatch, layout=layout, **case)
+        assert (found - wanted).norm() / wanted.norm() < 1e-5, (layout, settings, microbatch)
         for one, other in zip(also_told, told, strict=True):
-            assert one == pytest.approx(other, rel=1e-3, abs=1e-5), (settings, microbatch)
-
-
-def test_without_an_objective_it_is_that_of_the_numbers_in_the_configuration():
-    config = replace(CONFIG, clip_low=0.1, clip_high=0.4, aggregation="token", entropy=0.02)
-    wanted = Objective(clip_low=0.1, clip_high=0.4, aggregation="token", entropy=0.02)
-    assert Learner(random_model("qwen2"), None, config).objective == wanted
+            assert one == pytest.approx(other, rel=1e-3, abs=1e-5), (layout, settings, microbatch)
 
 
 def test_a_reference_holds_the_policy_back():
@@ -465,7 +463,7 @@ def test_a_reference_holds_the_policy_back():
         policy, reference = random_model("qwen2"), random_model("qwen2")
         start = [parameter.clone() for parameter in reference.parameters()]
         objective = Objective(kl_weight=weight, entropy=0.0)
-        learner = Learner(policy, None, replace(CONFIG, lr=0.01), objective=objective, reference=reference)
+        learner = Learner(policy, None, replace(CONFIG, lr=0.01, objective=objective), reference=reference)
         batch = rows.batch_of(rows.random_groups(0), policy, spread=0.0)
         divergences = [learner.update(batch)["kl"] for _ in range(6)]
         # It begins at the reference, which itself never moves.
@@ -485,8 +483,7 @@ def test_what_the_sampler_said_corrects_what_the_learner_says():
     learner = Learner(
         policy,
         None,
-        replace(CONFIG, old_logprobs="learner", lr=1e-9),
-        objective=objective,
+        replace(CONFIG, old_logprobs="learner", lr=1e-9, objective=objective),
         estimator=lambda batch: 1.0 * batch.sampled,
     )
     found = learner.update(batch)
@@ -498,11 +495,11 @@ def test_what_the_sampler_said_corrects_what_the_learner_says():
 def test_a_model_that_reads_only_padded_rows_is_told_apart():
     torch.manual_seed(0)
     capped = Gemma2ForCausalLM(Gemma2Config(**rows.SIZES, head_dim=8, attn_implementation="eager")).eval()
+    learner, batch = Learner(capped, None, CONFIG), rows.batch_of(rows.random_groups(0), capped)
     with pytest.raises(ConfigError, match=r"cannot read shared rows: .*capped scores.*use layout padded or auto"):
-        Learner(capped, None, CONFIG, layout="shared")
-    learner = Learner(capped, None, CONFIG, layout="auto")
-    assert learner.layout == "padded"
-    learner.update(rows.batch_of(rows.random_groups(0), capped))
+        learner.update(replace(batch, layout="shared"))
+    assert learner.readable("auto") == "padded"
+    learner.update(replace(batch, layout="auto"))
 
 
 def test_a_model_with_unknown_logits_gives_them_whole():
@@ -513,14 +510,14 @@ def test_a_model_with_unknown_logits_gives_them_whole():
             return found
 
     with pytest.raises(ConfigError, match="cannot be taken in parts"):
-        Learner(Odd(Qwen2Config(**rows.SIZES)), None, CONFIG, logits="parts")
+        Learner(Odd(Qwen2Config(**rows.SIZES)), None, replace(CONFIG, logits="parts"))
 
 
 def test_after_an_update_the_model_is_as_it_was():
     policy = random_model("qwen2")
     own = policy.config._attn_implementation
-    learner = Learner(policy, None, CONFIG, layout="shared", recompute=True)
-    batch = rows.batch_of(rows.random_groups(0), policy)
+    learner = Learner(policy, None, replace(CONFIG, recompute=True))
+    batch = replace(rows.batch_of(rows.random_groups(0), policy), layout="shared")
     learner.update(batch)
     bad = replace(batch, old_logprobs=batch.old_logprobs * NAN)
     with pytest.raises(TrainingDiverged):
@@ -529,3 +526,36 @@ def test_after_an_update_the_model_is_as_it_was():
     assert not any(module.training for module in policy.modules())
     ids = torch.tensor([[1, 2, 3]])
     assert policy(input_ids=ids, use_cache=True).past_key_values.get_seq_length() == 3
+
+
+def test_a_kl_term_needs_a_reference(model):
+    with pytest.raises(ConfigError, match="wanted a reference policy"):
+        Learner(model, None, replace(CONFIG, objective=Objective(kl_weight=0.1)))
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_step_whose_gradient_spikes_is_told_and_skipped_where_that_is_wanted(model, skip):
+    batch = make_batch(model, spread=0.0)
+    learner = plain(Learner(model, None, replace(CONFIG, lr=0.0, skip_spikes=skip), temperature=TEMPERATURE))
+    for optimizer in learner.optimizers.values():
+        optimizer.param_groups[0]["lr"] = 0.0
+    told = [learner.update(batch) for _ in range(learner.spikes.warm_up + 1)]
+    assert all(one["spikes"] == one["skipped"] == 0.0 for one in told)
+    learner.optimizers["policy"].param_groups[0]["lr"] = 1e-3
+    before, remembered = state_of(model), learner.gradients
+    # The advantages of GRPO do not grow with rewards; a far larger entropy bonus makes the gradient grow.
+    learner.objective = Objective(entropy=1e4)
+    found = learner.update(batch)
+    assert (found["spikes"], found["skipped"]) == (1.0, float(skip))
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items()) is skip
+    assert (learner.gradients.norms == remembered.norms) is skip
+
+
+def test_a_turns_critic_learns_what_turns_are_worth(model, critic):
+    torch.nn.init.normal_(critic.head.weight, std=0.3)
+    config = replace(CONFIG, algorithm="ppo", estimator="turn_gae(lam=0.9)")
+    learner = Learner(model, critic, config, temperature=TEMPERATURE)
+    material = learner._prepare(make_batch(model))
+    batch, raw = material.batch, turn_gae(material.batch, lam=0.9)
+    torch.testing.assert_close(material.targets, turn_value_targets(batch, raw))
+    torch.testing.assert_close(material.advantages, whiten(raw, batch.sampled))

@@ -169,7 +169,7 @@ def test_parts_and_gradients_add_up_over_micro_batches(surrogate, ratio):
     batch, draw = two_groups(), torch.Generator().manual_seed(5)
     advantages, entropy, *others = (torch.randn(batch.ids.shape, generator=draw) for _ in range(5))
     logprobs, sampler, reference = (batch.old_logprobs + 0.3 * other for other in others)
-    weights = step_weights(objective, batch, solved=torch.tensor([True, False, False, True]))
+    weights = step_weights(objective, replace(batch, solved=torch.tensor([True, False, False, True])))
 
     def of(rows):
         rows = torch.tensor(rows)

@@ -39,7 +39,7 @@ OURS = {
     "grpo": Objective(entropy=0.0),
     "bnpo": Objective(entropy=0.0, aggregation="token"),
     "dapo": Objective(entropy=0.0, aggregation="token"),
-    "dr_grpo": Objective(entropy=0.0, aggregation="constant", max_tokens=LONGEST),
+    "dr_grpo": Objective(entropy=0.0, aggregation="constant", longest=LONGEST),
     "gspo": Objective(entropy=0.0, ratio="sequence_mean", clip_low=0.03, clip_high=0.04),
     "cispo": Objective(entropy=0.0, surrogate="cispo", clip_low=1.0, clip_high=0.3, aggregation="token"),
     "two-sided clip": Objective(entropy=0.0, dual_clip=1.35, aggregation="token"),

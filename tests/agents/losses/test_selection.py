@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tsr_gym.agents.losses import best_rejected_baseline, inclusion_probability, selection_weights
+from tsr_gym.agents.losses import best_rejected_baseline
+from tsr_gym.agents.selection import inclusion_probability, selection_weights
 
 # Four things a policy may do, two of them worth the same.
 LOGITS = torch.tensor([0.4, -0.3, 0.9, 0.1], dtype=torch.float64)

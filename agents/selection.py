@@ -1,15 +1,11 @@
-"""Learning from the best K of N: what the selection does to an estimate, and what undoes it.
+"""Weights that undo the selection of the best K of N: each kept one counts by how likely it was to be kept; torch-free.
 
-Keeping the best of N samples changes what an average over them estimates. Two ways are exact and stand here: weights by
-the inverse probability of being kept, which estimate the mean over all samples, and the best rejected return as
-baseline, which makes the gradient that of the expected mean of the best K. Weights that depend on the rank alone cannot
-undo a selection; see docs/objectives.md.
+Weights by the inverse probability of being kept estimate the mean over all samples. Weights that depend on the rank
+alone cannot undo a selection; see docs/objectives.md.
 """
 
 from collections.abc import Sequence
 from math import comb
-
-from torch import Tensor
 
 
 def inclusion_probability(better: float, equal: float, *, samples: int, kept: int) -> float:
@@ -64,24 +60,3 @@ def selection_weights(
         chance = inclusion_probability(better / total, (equal + 1) / total, samples=samples, kept=kept)
         weights.append(min(most, kept / (samples * chance)))
     return weights
-
-
-def best_rejected_baseline(returns: Tensor, kept: int) -> Tensor:
-    """Return advantages of N samples that are zero for all but the best K: ``(R_i - R_(K+1)) / K``.
-
-    ``sum_i grad log pi(i) A_i`` over the N samples is then an unbiased estimate of the gradient of the expected mean of
-    the best K returns: for a sample that is not kept the objective without it is the same, for a kept one it is less by
-    this much, and what the objective would be without a sample is a baseline for it. Ties with the best rejected return
-    have advantage 0, however they are broken.
-
-    Args:
-        returns: `[N]`, of everything that was sampled.
-        kept: K, less than N.
-
-    Returns:
-        `[N]`.
-    """
-    if not 1 <= kept < len(returns):
-        raise ValueError(f"wanted 1 <= kept < {len(returns)} returns, got {kept}")
-    threshold = returns.sort(descending=True).values[kept]
-    return (returns - threshold).clamp(min=0) / kept
