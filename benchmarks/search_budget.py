@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from measure import write_result
 
 from tsr_gym.agents.assembly import Assembly
@@ -45,6 +46,7 @@ STRATEGIES: dict[str, Callable[[int], str]] = {
     "adaptive": lambda b: f"adaptive(min_rollouts={min(b, 4)}, max_rollouts={2 * b})",
 }
 BUDGETS = (1, 2, 4, 8)
+TICKS = (5, 10, 20, 50, 100, 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +158,14 @@ def plot(found: dict[str, Any], path: Path) -> None:
             axes.plot(
                 [row["env_steps"] for row in rows], [row["success"] for row in rows], marker="o", ms=3, label=strategy
             )
-        for height, words, style in (
-            (result["players"][player]["alone"]["success"], "policy alone", "--"),
-            (result["random"], "random", ":"),
-            (result["optimal"], "optimal", "-."),
+        for height, words, style, place in (
+            (result["players"][player]["alone"]["success"], "policy alone", "--", "right"),
+            (result["random"], "random", ":", "left"),
+            (result["optimal"], "optimal", "-.", "right"),
         ):
             axes.axhline(height, color="0.4", linestyle=style, linewidth=1)
-            axes.annotate(words, (1, height), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
+            at = (0 if place == "left" else 1, height)
+            axes.annotate(words, at, xycoords=("axes fraction", "data"), ha=place, va="bottom", fontsize=7)
         axes.set(
             title=f"{world}, {player}",
             xscale="log",
@@ -170,6 +173,9 @@ def plot(found: dict[str, Any], path: Path) -> None:
             ylabel="success",
             ylim=(0, 1.05),
         )
+        axes.xaxis.set_major_locator(FixedLocator(TICKS))
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_locator(NullLocator())
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
     figure.savefig(path, dpi=110)
