@@ -115,7 +115,7 @@ lint: $(READY)
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet -c constraints.txt "$(TORCH)"
-	$(RUN) -m pip install --quiet -c constraints.txt -e ".[envs,agents,dev]"
+	$(RUN) -m pip install --quiet -c constraints.txt -e ".[envs,agents,lora,dev]"
 	touch $@
 
 clean:

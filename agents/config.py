@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from tsr_gym.agents.lora_settings import LoraSettings
 from tsr_gym.agents.objective import Objective
 from tsr_gym.agents.prompts import History
 from tsr_gym.errors import ConfigError
@@ -140,6 +141,17 @@ class LearnConfig:
     """Learning rate of the policy (released code)."""
     critic_lr: float = 1e-5
     """Learning rate of the critic (released code)."""
+    critic: Literal["model", "head"] = "model"
+    """A model of its own that begins as the policy, or a value head on the policy's own backbone, which takes no memory."""
+    critic_gradient: float = 0.0
+    """With critic=head, share of the value loss's gradient that goes on into the policy; 0 leaves it to its own loss."""
+    lora_rank: int = 0
+    """Train low-rank matrices of this rank beside the weights, which stay (LoRA; needs the extra lora); 0 trains the
+    weights themselves."""
+    lora_alpha: float = 32.0
+    """What these matrices add counts alpha / rank times."""
+    lora_targets: tuple[str, ...] = ()
+    """Ends of the names of the layers that have them, such as q_proj; none for all linear layers but the output layer."""
     weight_decay: float = 0.01
     """AdamW's weight decay (released code)."""
     betas: tuple[float, float] = (0.9, 0.999)
@@ -224,6 +236,15 @@ class TrainConfig:
         name = f"{self.env.replace('/', '-')}-{self.search.search_name.replace(':', '-')}-{self.run.seed}"
         return self.run.out or Path("runs") / name
 
+    @property
+    def lora(self) -> LoraSettings | None:
+        """The low-rank matrices that train; None where the weights do."""
+        learn = self.learn
+        if not learn.lora_rank:
+            return None
+        targets = learn.lora_targets or "all-linear"
+        return LoraSettings(rank=learn.lora_rank, alpha=learn.lora_alpha, targets=targets, seed=self.run.seed)
+
     def to_json(self) -> str:
         """Return the configuration as JSON."""
         return json.dumps(asdict(self), indent=2, default=str)
@@ -259,6 +280,7 @@ _TYPES: Mapping[str, Callable[[Any], Any]] = {
     "match_tokens": lambda value: None if value is None else Path(value),
     "env_set": tuple,
     "credit": tuple,
+    "lora_targets": tuple,
     "betas": tuple,
     "objective": lambda value: _section(Objective, value, "objective"),
 }
@@ -294,17 +316,17 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
         ">= 0",
         lambda number: 0 <= number < inf,
         (
-            *("task.penalty", "search.depth", "search.naive", "learn.weight_decay", "run.updates", "run.eval_every"),
-            *("run.eval_temperature", "run.save_trees"),
+            *("task.penalty", "search.depth", "search.naive", "learn.weight_decay", "learn.lora_rank"),
+            *("run.updates", "run.eval_every", "run.eval_temperature", "run.save_trees"),
         ),
     ),
     (
         "> 0",
         lambda number: 0 < number < inf,
-        ("learn.lr", "learn.critic_lr", "learn.grad_clip", "learn.value_clip", "model.temperature"),
+        ("learn.lr", "learn.critic_lr", "learn.grad_clip", "learn.value_clip", "learn.lora_alpha", "model.temperature"),
     ),
     ("> 0 and <= 1", lambda number: 0 < number <= 1, ("search.keep",)),
-    ("from 0 to 1", lambda number: 0 <= number <= 1, ("learn.gamma", "learn.lam")),
+    ("from 0 to 1", lambda number: 0 <= number <= 1, ("learn.gamma", "learn.lam", "learn.critic_gradient")),
 )
 
 

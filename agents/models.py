@@ -1,20 +1,25 @@
 """Models from local folders, and the card that says how a small embedded model wants to be spoken to."""
 
+import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from tsr_gym.agents.critic import Critic
+from tsr_gym.agents.lora import LoraReference, adapted_layers, add_lora, merged_weights, restore_lora, save_lora
+from tsr_gym.agents.lora_settings import LoraSettings
 from tsr_gym.errors import CheckpointError, ConfigError
 
 CARD = "tsr_gym.json"
+LORA = "lora"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,25 +84,43 @@ def _without_progress_bars() -> Iterator[None]:
 
 
 @_without_progress_bars()
-def load_policy(folder: Path, *, device: torch.device) -> Policy:
-    """Return the model in a folder, in float32.
+def load_policy(
+    folder: Path, *, device: torch.device, lora: LoraSettings | None = None, dtype: torch.dtype = torch.float32
+) -> Policy:
+    """Return the model in a folder.
+
+    Args:
+        folder: A Hugging Face model; one that was saved with LoRA is read as the merged model that it also is.
+        device: Where to put it.
+        lora: Low-rank matrices to train in place of the model's own weights, new ones; None trains everything.
+        dtype: Of the weights. Steps of 1e-6 vanish in bfloat16 ones; with LoRA, whose matrices are always float32,
+            bfloat16 halves the memory of the rest. Merged weights are rounded to it.
 
     Raises:
         CheckpointError: The folder is missing, incomplete or damaged.
+        MissingExtra: LoRA is wanted and PEFT is not installed.
+        ConfigError: LoRA cannot stand where it is wanted.
     """
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"{folder}: wanted the folder of a Hugging Face model with config.json, found none")
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
+            folder, dtype=dtype, local_files_only=True, output_loading_info=True
         )
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # Each file format fails in a way of its own.
         raise CheckpointError(f"{folder}: the model or its tokenizer cannot be read ({error})") from error
     model, loading = loaded
+    _check_loaded(folder, model, tokenizer, loading["missing_keys"])
+    if lora is not None:
+        add_lora(model, lora, base=str(folder))
+    return Policy(model.to(device), tokenizer, ModelCard.load(folder))
+
+
+def _check_loaded(folder: Path, model: Any, tokenizer: Any, missing: Iterable[str]) -> None:
     # Transformers would fill what is missing with random numbers.
-    if missing := sorted(loading["missing_keys"]):
-        raise CheckpointError(f"{folder}: {len(missing)} parameters are missing, such as {missing[0]}")
+    if absent := sorted(missing):
+        raise CheckpointError(f"{folder}: {len(absent)} parameters are missing, such as {absent[0]}")
     broken = [name for name, parameter in model.named_parameters() if not torch.isfinite(parameter).all()]
     if broken:
         raise CheckpointError(
@@ -108,20 +131,60 @@ def load_policy(folder: Path, *, device: torch.device) -> Policy:
             f"{folder}: the tokenizer has {len(tokenizer)} tokens and the model {model.config.vocab_size}: they do not "
             "belong together"
         )
-    return Policy(model.to(device), tokenizer, ModelCard.load(folder))
 
 
 @_without_progress_bars()
-def save_policy(policy: Policy, folder: Path) -> None:
-    """Write model, tokenizer and card into a folder, in Hugging Face form."""
-    policy.model.save_pretrained(folder)
+def save_policy(policy: Policy, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write model, tokenizer and card into a folder, in Hugging Face form.
+
+    Of a model with LoRA the merged weights are written, which anything can load, and in the subfolder ``lora`` the
+    adapter in PEFT's form with the weights that it stands beside, which `restore_adapter` needs to go on bit for bit.
+
+    Args:
+        policy: What to write.
+        folder: Where to.
+        weights: The model's `state_dict` in whole tensors, where its own are spread over processes.
+    """
+    model = policy.model
+    adapted = bool(adapted_layers(model))
+    if weights is not None:
+        # Of tensors that are one in the model, such as a tied output layer, one is written.
+        own = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
+        weights = {name: value for name, value in weights.items() if name in own}
+    state = dict(merged_weights(model, weights)) if adapted or weights is not None else None
+    model.save_pretrained(folder, state_dict=state)
+    if adapted:
+        save_lora(model, folder / LORA, weights)
     policy.tokenizer.save_pretrained(folder)
     policy.card.save(folder)
 
 
+def restore_adapter(model: Any, folder: Path) -> None:
+    """Put a model that was loaded with LoRA into the state in which `save_policy` wrote it, bit for bit.
+
+    Of a model without LoRA nothing is missing, and nothing is done.
+
+    Raises:
+        CheckpointError: The folder has no adapter, or one of another rank or at other layers.
+    """
+    if adapted_layers(model):
+        restore_lora(model, folder / LORA)
+
+
+def frozen_reference(policy: Policy) -> Any:
+    """Return a model that stays as it is while a policy learns, for `Learner(reference=...)`.
+
+    Without LoRA it is a copy of the policy as it is now, without gradients. With LoRA it is the policy read without its
+    low-rank matrices, which takes no memory: the model that training began with, also after some of it.
+    """
+    if adapted_layers(policy.model):
+        return LoraReference(policy.model)
+    return copy.deepcopy(policy.model).requires_grad_(False).eval()
+
+
 @_without_progress_bars()
 def load_critic(folder: Path, *, device: torch.device) -> Critic:
-    """Return a critic whose backbone begins as the policy in a folder."""
+    """Return a critic of its own, whose backbone begins as the policy in a folder; see `Critic.on` for a mere head."""
     backbone = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     return Critic(backbone).to(device)
 

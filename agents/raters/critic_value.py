@@ -143,7 +143,10 @@ def read_critic(checkpoint: Path, device: str = "auto") -> Critic:
     where = pick_device(device)
     try:
         critic = load_critic(checkpoint / "model", device=where)
-        critic.load_state_dict(load_file(checkpoint / "critic.safetensors"))
+        saved = load_file(checkpoint / "critic.safetensors")
+        # A head without a backbone was read off the policy's, which is what a new critic begins with.
+        alone = saved.keys() == {"head.weight", "head.bias"}
+        critic.load_state_dict(saved, strict=not alone)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise CheckpointError(f"{checkpoint}: not a checkpoint with a critic ({error}): train with PPO") from error
     return critic

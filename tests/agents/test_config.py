@@ -16,6 +16,7 @@ from tsr_gym.agents.config import (
     TaskConfig,
     TrainConfig,
 )
+from tsr_gym.agents.lora_settings import LoraSettings
 from tsr_gym.agents.objective import Objective
 
 SECTIONS = {"task": TaskConfig, "search": SearchConfig, "model": ModelConfig, "learn": LearnConfig, "run": RunConfig}
@@ -52,6 +53,10 @@ IMPOSSIBLE += [
     ("model", "dtype", "float8"),
     ("learn", "algorithm", "dqn"),
     ("learn", "layout", "round"),
+    ("learn", "critic", "judge"),
+    ("learn", "critic_gradient", 1.5),
+    ("learn", "lora_rank", -1),
+    ("learn", "lora_alpha", 0.0),
     ("learn", "logits", "some"),
     ("learn", "old_logprobs", "guess"),
     ("learn", "betas", (0.9, 1.0)),
@@ -151,6 +156,11 @@ CHANGED = TrainConfig(
         algorithm="grpo",
         lr=1e-4,
         critic_lr=1e-3,
+        critic="head",
+        critic_gradient=0.5,
+        lora_rank=4,
+        lora_alpha=8.0,
+        lora_targets=("q_proj", "v_proj"),
         weight_decay=0.0,
         betas=(0.8, 0.99),
         estimator="tree_grpo",
@@ -276,3 +286,9 @@ def test_a_changed_setting_is_checked_again():
 def test_impossible_repeats_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         TrainConfig(env="sokoban", search=SearchConfig(**settings))
+
+
+def test_low_rank_matrices_are_those_of_the_settings_or_none():
+    assert TrainConfig(env="sokoban").lora is None
+    assert CHANGED.lora == LoraSettings(rank=4, alpha=8.0, targets=("q_proj", "v_proj"), seed=9)
+    assert replace(CHANGED, learn=LearnConfig(lora_rank=2)).lora.targets == "all-linear"

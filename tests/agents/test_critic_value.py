@@ -174,6 +174,25 @@ def test_a_checkpoints_critic_is_read_by_name(tmp_path, critic, chat, tokenizer)
     assert rater(nodes) != CriticValue(critic, chat)(nodes)
 
 
+def test_a_head_that_was_saved_alone_is_read_off_the_checkpoints_policy(tmp_path, chat, tokenizer):
+    def write(folder):
+        random_qwen2(tokenizer, context=512, seed=3).save_pretrained(folder / "model")
+        tokenizer.save_pretrained(folder / "model")
+        save_file(head, folder / "critic.safetensors")
+
+    trained = with_random_head(random_qwen2(tokenizer, context=512, seed=3).model)
+    head = {name: value for name, value in trained.state_dict().items() if name.startswith("head.")}
+    write_folder(tmp_path / "000010", write)
+    env = room(3)
+    nodes = [(env.tree, node) for node in env.expand(0, [Candidate("<answer>Up</answer>")])]
+    found = CriticValue(tmp_path / "000010", chat, device="cpu")(nodes)
+    assert found == CriticValue(trained, chat)(nodes)
+    del head["head.bias"]
+    write_folder(tmp_path / "000011", write)
+    with pytest.raises(CheckpointError, match=r"not a checkpoint with a critic"):
+        CriticValue(tmp_path / "000011", chat, device="cpu")
+
+
 def test_a_checkpoint_without_a_critic_is_refused(tmp_path, chat):
     write_folder(tmp_path / "000010", lambda folder: save_chat_model(folder / "model"))
     with pytest.raises(CheckpointError, match="train with PPO"):

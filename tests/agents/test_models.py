@@ -12,6 +12,7 @@ from tsr_gym import CheckpointError, ConfigError
 from tsr_gym.agents.models import (
     ModelCard,
     Policy,
+    frozen_reference,
     load_critic,
     load_policy,
     pick_autocast,
@@ -54,6 +55,13 @@ def test_loading_and_saving_draw_no_progress_bars_and_leave_those_of_others(fold
 def test_weights_stored_in_half_precision_are_loaded_in_full(folder):
     rewrite(folder, lambda tensors: tensors.update({name: value.bfloat16() for name, value in tensors.items()}))
     assert {parameter.dtype for parameter in load_policy(folder, device=CPU).model.parameters()} == {torch.float32}
+
+
+def test_weights_may_be_kept_in_half_precision(folder):
+    policy = load_policy(folder, device=CPU, dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in policy.model.parameters()} == {torch.bfloat16}
+    full = load_policy(folder, device=CPU).model.state_dict()
+    assert all(torch.equal(value, full[name].bfloat16()) for name, value in policy.model.state_dict().items())
 
 
 @pytest.mark.parametrize("name", ["nowhere", "a/file.txt"])
@@ -140,6 +148,29 @@ def test_a_critic_begins_with_the_policys_body_and_values_of_zero(folder):
     assert len(body) == len(critic.backbone.state_dict())
     ids = torch.tensor([[5, 6, 7]])
     assert torch.count_nonzero(critic(ids, ids > 0)) == 0
+
+
+def test_tensors_that_were_gathered_elsewhere_are_written_in_place_of_the_models_own(folder, tmp_path):
+    policy = load_policy(folder, device=CPU)
+    other = random_qwen2(policy.tokenizer, seed=5).state_dict()
+    save_policy(policy, tmp_path / "copy", weights={name: value.clone() for name, value in other.items()})
+    # The output layer is the embedding's tensor, and is written once.
+    assert "lm_head.weight" not in load_file(tmp_path / "copy" / "model.safetensors")
+    found = load_policy(tmp_path / "copy", device=CPU).model.state_dict()
+    assert found.keys() == other.keys()
+    assert all(torch.equal(value, other[name]) for name, value in found.items())
+
+
+def test_a_reference_is_a_copy_that_neither_moves_nor_learns(folder):
+    policy = load_policy(folder, device=CPU)
+    wanted = {name: value.clone() for name, value in policy.model.state_dict().items()}
+    reference = frozen_reference(policy)
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter += 1
+    assert all(torch.equal(value, wanted[name]) for name, value in reference.state_dict().items())
+    assert not any(parameter.requires_grad for parameter in reference.parameters())
+    assert all(parameter.requires_grad for parameter in policy.model.parameters())
 
 
 def policy_of(generation, tokenizer=None):
