@@ -113,7 +113,10 @@ class Collector:
         by_task = [trees[start : start + copies] for start in range(0, len(trees), copies)]
         spent = sum((tree.spent for tree in trees), Budget())
         groups = [
-            Group(task, _flat(harvested(tree, number) for number, tree in enumerate(grown)))
+            Group(
+                task,
+                tuple(one for number, tree in enumerate(grown) for one in map(self._named, harvested(tree, number))),
+            )
             for task, grown in zip(tasks, by_task, strict=True)
         ]
         seconds = {
@@ -135,6 +138,13 @@ class Collector:
         if config.learn_from == "leaves":
             return harvest_leaves(tree, selected_by=config.search_name, number=number)
         return harvest(tree, config.paths_per_search, selected_by=config.search_name, number=number)
+
+    def _named(self, trajectory: Trajectory) -> Trajectory:
+        """Return a trajectory that knows what its search went by."""
+        if trajectory.selected_by == "naive":
+            return trajectory
+        score = "reward" if trajectory.selected_by == "best_of_n" else self.config.rater or self.stage.score
+        return replace(trajectory, selected_for=score)
 
     def _harvest_naive(self, tree: Tree, number: int) -> list[Trajectory]:
         return harvest_all(tree, number=self.trees_per_task)
@@ -212,7 +222,3 @@ class _Clock:
         self.seconds += perf_counter() - started
         self.calls += 1
         return answers
-
-
-def _flat(parts: Any) -> tuple[Trajectory, ...]:
-    return tuple(trajectory for part in parts for trajectory in part)

@@ -49,6 +49,7 @@ class Stage:
     ) -> None:
         self._env = env_id(env)
         self._settings = dict(settings)
+        self.score = score
         self._score = None if score == "reward" else parse_call(score, home="tsr_gym.wrappers")
         self._penalty = penalty
         self._think = think

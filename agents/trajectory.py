@@ -54,6 +54,7 @@ class Trajectory:
         tree: Which tree of its group it comes from, from 0.
         finished: Whether the episode ended; False for a branch that the search left.
         counts: How much it counts beside others in a loss.
+        selected_for: What its search went by: ``"reward"``, or the scorer or rater as configured; empty for plain play.
     """
 
     turns: tuple[Turn, ...]
@@ -63,6 +64,7 @@ class Trajectory:
     tree: int = 0
     finished: bool = True
     counts: float = 1.0
+    selected_for: str = ""
 
     @property
     def total_reward(self) -> float:

@@ -94,6 +94,17 @@ def test_best_of_n_goes_by_reward_even_where_a_score_says_otherwise():
         assert group.trajectories[0].total_reward == pytest.approx(best)
 
 
+def test_trajectories_know_what_their_search_went_by():
+    def told(**settings):
+        stage = Stage("sokoban", {}, score="SokobanScore(potential='estimate')")
+        config = SearchConfig(trajectories=1, **settings)
+        found = Collector(config, stage, WORLDS["Sokoban"][1], seed=0).collect(0, 1)
+        return [(one.selected_by, one.selected_for) for one in found.groups[0].trajectories]
+
+    assert told(search="beam", naive=1) == [("beam", "SokobanScore(potential='estimate')"), ("naive", "")]
+    assert told(search="best_of_n", n=2) == [("best_of_n", "reward")]
+
+
 def test_other_searches_go_by_the_score():
     stage = Stage("sokoban", {}, score="tests.agents.test_collect:Contrary")
     found = Collector(SearchConfig(search="beam", trajectories=1), stage, WORLDS["Sokoban"][1], seed=0).collect(0, 4)
