@@ -12,7 +12,7 @@ from gymnasium.wrappers import OrderEnforcing
 
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign.adapters import REPLAY, adapter_of, kind_of
-from tsr_gym.foreign.gymnasium_wrappers import SnapshotWrapper, Wrapper, check, copied, plan_of, read, write
+from tsr_gym.foreign.gymnasium_wrappers import SnapshotWrapper, Wrapper, copied, plan_of
 from tsr_gym.foreign.recorder import ReplayRecorder
 from tsr_gym.foreign.support import SnapshotEnv, Support
 from tsr_gym.snapshots import Layer, Snapshot
@@ -23,6 +23,7 @@ __all__ = [
     "Noise",
     "SnapshotEnv",
     "SnapshotWrapper",
+    "Stack",
     "Support",
     "clone",
     "env_support",
@@ -53,6 +54,65 @@ def _unstack(env: gym.Env[Any, Any]) -> tuple[list[Wrapper], Any]:
     return wrappers, env
 
 
+class Stack:
+    """A stack whose layers were looked up once, for many snapshots and restores.
+
+    It holds for as long as the same wrappers stand around the same environment.
+
+    Args:
+        env: An environment, bare or under wrappers.
+
+    Attributes:
+        env: The same.
+        base: What the wrappers stand on: an environment, or the recorder above one.
+
+    Raises:
+        SnapshotError: A layer is not known.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        wrappers, base = _unstack(env)
+        self.env = env
+        self.base = base
+        self._ours = isinstance(base, StateEnv)
+        self._parts = [(plan_of(wrapper), wrapper) for wrapper in wrappers]
+        # Innermost first, so that a wrapper that is put back may look at what it wraps.
+        self._inside_out = range(len(wrappers) - 1, -1, -1)
+        self._kinds = [plan.kind for plan, _ in self._parts]
+        self._kinds.append(base._kind if self._ours else kind_of(base))
+
+    def snapshot(self) -> Snapshot:
+        """Return what `tsr_gym.snapshot` says."""
+        layer = self.base._layer() if self._ours else self._foreign_layer()
+        return Snapshot((*[plan.read(wrapper) for plan, wrapper in self._parts], layer))
+
+    def _foreign_layer(self) -> Layer:
+        base = self.base
+        if any(isinstance(wrapper, OrderEnforcing) and not wrapper.has_reset for _, wrapper in self._parts):
+            raise SnapshotError(f"{type(base.unwrapped).__name__} has no state yet: call reset() before snapshot()")
+        return Layer(self._kinds[-1], adapter_of(base).read(base))
+
+    def restore(self, snap: Snapshot, seed: int | None = None) -> None:
+        """Do what `tsr_gym.restore` does, on the snapshot's own random numbers or on those of a seed."""
+        layers, parts, base = snap.layers, self._parts, self.base
+        if [layer.kind for layer in layers] != self._kinds:
+            raise SnapshotError(
+                f"wanted a snapshot of {' < '.join(self._kinds)}, got {' < '.join(layer.kind for layer in layers)}"
+            )
+        for number in self._inside_out:
+            plan, wrapper = parts[number]
+            plan.check(wrapper, layers[number])
+        if self._ours:
+            base._check(layers[-1])
+            base._apply(layers[-1], seed)
+        else:
+            adapter = adapter_of(base)
+            adapter.write(base, adapter.check(base, layers[-1].state, seed), seed)
+        for number in self._inside_out:
+            plan, wrapper = parts[number]
+            plan.write(wrapper, layers[number])
+
+
 def snapshot(env: gym.Env[Any, Any]) -> Snapshot:
     """Return everything that decides an environment's future, its wrappers included.
 
@@ -73,14 +133,7 @@ def snapshot(env: gym.Env[Any, Any]) -> Snapshot:
     >>> bool((env.step(0)[0] == first).all())
     True
     """
-    wrappers, base = _unstack(env)
-    if isinstance(base, StateEnv):
-        layer = base._layer()
-    else:
-        if any(isinstance(wrapper, OrderEnforcing) and not wrapper.has_reset for wrapper in wrappers):
-            raise SnapshotError(f"{type(env.unwrapped).__name__} has no state yet: call reset() before snapshot()")
-        layer = Layer(kind_of(base), adapter_of(base).read(base))
-    return Snapshot((*[read(wrapper) for wrapper in wrappers], layer))
+    return Stack(env).snapshot()
 
 
 def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", seed: int | None = None) -> None:
@@ -106,29 +159,7 @@ def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", se
         raise ValueError(f"wanted noise of {NOISES}, got {noise!r}")
     if (noise == "same") != (seed is None):
         raise ValueError(f"noise={noise!r} {'takes no' if noise == 'same' else 'needs a'} seed, got seed={seed!r}")
-    wrappers, base = _unstack(env)
-    ours = isinstance(base, StateEnv)
-    layers = snap.layers
-    plans = [plan_of(wrapper) for wrapper in wrappers]
-    kinds = [plan.kind for plan in plans]
-    kinds.append(base._kind if ours else kind_of(base))
-    if [layer.kind for layer in layers] != kinds:
-        raise SnapshotError(
-            f"wanted a snapshot of {' < '.join(kinds)}, got {' < '.join(layer.kind for layer in layers)}"
-        )
-    for plan, layer in zip(plans, layers, strict=False):
-        # What holds nothing hands out one and the same layer, which needs no second look.
-        if layer is not plan.empty:
-            check(plan, layer)
-    if ours:
-        base._check(layers[-1])
-        base._apply(layers[-1], seed)
-    else:
-        adapter = adapter_of(base)
-        adapter.write(base, adapter.check(base, layers[-1].state, seed), seed)
-    # Innermost first, so that a wrapper may look at what it wraps.
-    for wrapper, layer in zip(reversed(wrappers), reversed(layers[:-1]), strict=True):
-        write(wrapper, layer)
+    Stack(env).restore(snap, seed)
 
 
 def clone(env: EnvT) -> EnvT:

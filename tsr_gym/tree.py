@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from tsr_gym.budget import Budget
 from tsr_gym.errors import InvalidTree, SnapshotError
 from tsr_gym.node import Candidate, Node, node_from_json, node_to_json, plain
-from tsr_gym.seeds import derive_seed
+from tsr_gym.seeds import derive_seed, numbered_seeds
 
 __all__ = [
     "Candidate",
@@ -56,10 +56,12 @@ class _Store:
     sums: dict[Quantity, list[float]] = field(default_factory=lambda: {"reward": [], "score": []})
     states: dict[bytes, list[int]] = field(default_factory=dict)
     num_transpositions: int = 0
+    # What breaks ties among a node's children, by node and number of the child.
+    ties: dict[int, Callable[[int], int]] = field(default_factory=dict)
     played: list[int] = field(default_factory=list)
     chosen: tuple[int, ...] = ()
-    # As plain numbers, because something is charged at every node.
-    spent: list[Any] = field(default_factory=lambda: [0] * len(_BUDGET))
+    # Counts by the names of a Budget's, because something is spent at every turn.
+    spent: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_BUDGET, 0))
 
 
 class Tree:
@@ -128,12 +130,21 @@ class Tree:
     @property
     def spent(self) -> Budget:
         """What has been spent on the whole tree."""
-        return Budget(**dict(zip(_BUDGET, self._store.spent, strict=True)))
+        return Budget(**self._store.spent)
 
     def charge(self, budget: Budget) -> None:
         """Add to `spent`."""
-        store = self._store
-        store.spent = [spent + more for spent, more in zip(store.spent, _counts(budget), strict=True)]
+        self.spend(**dict(zip(_BUDGET, _counts(budget), strict=True)))
+
+    def spend(self, **counts: float) -> None:
+        """Add to `spent` by names, such as ``spend(env_steps=3)``, at less cost than a Budget's.
+
+        Raises:
+            KeyError: A Budget counts no such thing.
+        """
+        spent = self._store.spent
+        for name, more in counts.items():
+            spent[name] += more
 
     def add(self, node: Node, *, played: bool = False) -> int:
         """Add a node and return its index.
@@ -283,9 +294,18 @@ class Tree:
         def rank(index: int) -> tuple[float, int]:
             worth = self.merit(index) if quantity is None else self.total(index, quantity)
             # Sums of the same rewards in another order differ in the last digits: that is a tie.
-            return -round(worth, 9), derive_seed(self.seed, "tie", *self.branch(index))
+            return -round(worth, 9), self.tie(index)
 
         return sorted(indices, key=rank)[:num]
+
+    def tie(self, index: int) -> int:
+        """Return what decides between a node and its equals: a number of the tree's seed and the node's address."""
+        store, parent = self._store, self._store.nodes[index].parent
+        if parent is None:
+            return derive_seed(self.seed, "tie")
+        if parent not in store.ties:
+            store.ties[parent] = numbered_seeds(self.seed, "tie", *store.branches[parent])
+        return store.ties[parent](store.branches[index][-1])
 
     def save(self, path: str | os.PathLike[str], *, snapshots: bool = True) -> None:
         """Write the tree as JSON lines, one header and one line per node; an older file is replaced only when done.
@@ -308,7 +328,7 @@ class Tree:
             "about": self.about,
             "played": store.played,
             "chosen": list(store.chosen),
-            "spent": dict(zip(_BUDGET, store.spent, strict=True)),
+            "spent": store.spent,
             "nodes": len(store.nodes),
         }
 

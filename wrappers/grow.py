@@ -58,7 +58,12 @@ class _Search:
         """Expand as the policy answered, and return what grew."""
         nodes = [wish.node for wish in self.wishes]
         grown = self.env.expand_each(list(zip(nodes, answers, strict=True)), noise=noise)
-        self.view.charge(_cost([candidate for candidates in answers for candidate in candidates]))
+        said = [candidate for candidates in answers for candidate in candidates]
+        self.view.spend(
+            model_calls=1,
+            sampled_tokens=sum([len(candidate.token_ids) for candidate in said]),
+            prompt_tokens=sum([len(candidate.prompt_ids) for candidate in said]),
+        )
         return [(self.view, node) for node in grown]
 
 
@@ -194,11 +199,3 @@ def _rate(rater: Rater, grown: Sequence[tuple[Tree, int]]) -> None:
         raise TsrGymError(f"the rater was asked for {len(grown)} scores and gave {len(scores)}")
     for (tree, node), score in zip(grown, scores, strict=True):
         tree.rate(node, score)
-
-
-def _cost(candidates: Sequence[Candidate]) -> Budget:
-    return Budget(
-        model_calls=1,
-        sampled_tokens=sum(len(candidate.token_ids) for candidate in candidates),
-        prompt_tokens=sum(len(candidate.prompt_ids) for candidate in candidates),
-    )

@@ -1,15 +1,15 @@
 """Imagined turns: what an action would bring from a node's state, on dice that are not the episode's own."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from tsr_gym.seeds import derive_seed
+from tsr_gym.seeds import derive_seed, numbered_seeds
 from tsr_gym.snapshots import Snapshot
-from tsr_gym.stack import Noise, restore, snapshot
+from tsr_gym.stack import Noise, Stack
 from tsr_gym.state_env import StateEnv
 
 Risk = Literal["mean"] | float
@@ -40,8 +40,9 @@ class Imagination:
     or where both would draw the same ones.
 
     Args:
-        env: A stack.
+        stack: The environment.
         before: The state.
+        address: Of the node in that state; the dice of its children derive from it.
         seed: Seed of the tree.
         noise: The dice.
         repeats: Draws on which a turn is tried that leaves something to chance.
@@ -53,57 +54,75 @@ class Imagination:
     """
 
     def __init__(
-        self, env: gym.Env[Any, Any], before: Snapshot, *, seed: int, noise: Noise, repeats: int, risk: Risk
+        self,
+        stack: Stack,
+        before: Snapshot,
+        address: tuple[int, ...],
+        *,
+        seed: int,
+        noise: Noise,
+        repeats: int,
+        risk: Risk,
     ) -> None:
         if noise == "same" and repeats > 1:
             raise ValueError(f'repeats={repeats} needs draws that differ: wanted noise "fresh" or "common"')
         self.steps = 0
         self.seconds = 0.0
-        self._env = env
-        self._base = env.unwrapped
+        self._stack = stack
+        self._base = stack.base
         self._before = before
+        self._address = address
         self._seed = seed
         self._noise = noise
         self._repeats = repeats
         self._risk = risk
         self._known: dict[Any, Outcome] = {}
+        self._fresh_seed = numbered_seeds(seed, "fresh", *address)
 
-    def outcome(self, action: Any, address: tuple[int, ...]) -> Outcome:
+    def outcome(self, action: Any, number: int) -> Outcome:
         """Return what an action brings.
 
         Args:
             action: Text, or an action of the space.
-            address: Of the node that it would lead to; its dice derive from it.
+            number: Of the child that it would lead to.
         """
-        is_shared = isinstance(action, Hashable)
-        known = self._known.get(action) if is_shared else None
+        try:
+            known = self._known.get(action)
+        except TypeError:
+            # An array, or a tuple with one inside: it has no hash to be found by.
+            return self._try(action, number)[0]
         if known is not None:
             return known
-        found, drew_noise = self._try(action, address)
-        if is_shared and (self._noise != "fresh" or not drew_noise):
+        found, drew_noise = self._try(action, number)
+        if self._noise != "fresh" or not drew_noise:
             self._known[action] = found
         return found
 
-    def _try(self, action: Any, address: tuple[int, ...]) -> tuple[Outcome, bool]:
-        # Siblings share common dice, so those derive from the parent's address.
-        dice = address if self._noise == "fresh" else address[:-1]
-        result = self._step(action, None if self._noise == "same" else derive_seed(self._seed, self._noise, *dice))
+    def _try(self, action: Any, number: int) -> tuple[Outcome, bool]:
+        result = self._step(action, self._dice(number))
         # Asked before the snapshot, which reads the random state and so forgets what was drawn before.
         drew_noise = not isinstance(self._base, StateEnv) or self._base.drew_noise
-        snap, key = snapshot(self._env), key_of(self._base)
+        snap, key = self._stack.snapshot(), key_of(self._base)
         first = score_of(result)
         if not drew_noise or self._repeats == 1:
             return Outcome(result, snap, key, first, (first,)), drew_noise
-        seeds = [derive_seed(self._seed, "draw", draw, *dice) for draw in range(1, self._repeats)]
+        address = (*self._address, number) if self._noise == "fresh" else self._address
+        seeds = [derive_seed(self._seed, "draw", draw, *address) for draw in range(1, self._repeats)]
         draws = (first, *[score_of(self._step(action, seed)) for seed in seeds])
         return Outcome(result, snap, key, _joined(draws, self._risk), draws), drew_noise
 
+    def _dice(self, number: int) -> int | None:
+        if self._noise == "fresh":
+            return self._fresh_seed(number)
+        # Siblings share common dice, so those derive from the parent's address.
+        return None if self._noise == "same" else derive_seed(self._seed, "common", *self._address)
+
     def _step(self, action: Any, seed: int | None) -> Any:
-        restore(self._env, self._before, noise=self._noise, seed=seed)
-        started = perf_counter()
-        result = self._env.step(action)
-        self.seconds += perf_counter() - started
+        self._stack.restore(self._before, seed)
         self.steps += 1
+        started = perf_counter()
+        result = self._stack.env.step(action)
+        self.seconds += perf_counter() - started
         return result
 
 

@@ -17,7 +17,7 @@ from tsr_gym.budget import Budget
 from tsr_gym.errors import EpisodeOver, SnapshotError, TsrGymError
 from tsr_gym.seeds import derive_seed
 from tsr_gym.snapshots import Snapshot
-from tsr_gym.stack import NOISES, Noise, env_support, replayable, restore, snapshot
+from tsr_gym.stack import NOISES, Noise, Stack, env_support, replayable, restore
 from tsr_gym.state_env import StateEnv
 from tsr_gym.tree import Candidate, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.wrappers.grow import grow, play_out
@@ -144,9 +144,9 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         """Take the turn of a candidate, as `step` does, and record its tokens with it."""
         tree, cursor = self.tree, self._cursor
         result = self.env.step(candidate.text)
-        tree.charge(Budget(env_steps=1))
+        tree.spend(env_steps=1)
         score = score_of(result)
-        outcome = Outcome(result, snapshot(self.env), key_of(self.unwrapped), score, (score,))
+        outcome = Outcome(result, self._stack.snapshot(), key_of(self.unwrapped), score, (score,))
         node = _node(tree, cursor, candidate, outcome)
         self._cursor = tree.add(node, played=tree.played[-1:] == [cursor])
         observation, reward, terminated, truncated, info = result
@@ -160,8 +160,8 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
             IndexError: There is no such node.
         """
         there = self.tree.node(node)
-        restore(self.env, _snapshot_of(there))
-        self.tree.charge(Budget(restores=1))
+        self._stack.restore(_snapshot_of(there))
+        self.tree.spend(restores=1)
         self._cursor = node
         return deepcopy(there.observation), _own(there.info)
 
@@ -196,19 +196,20 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         """
         tree, started = self.tree, perf_counter()
         new: list[int] = []
-        steps, inside = 0, 0.0
+        tries: list[Imagination] = []
         try:
             for node, candidates in wanted:
                 imagined = self._imagination(node, self.noise if noise is None else noise)
-                address = tree.branch(node)
+                tries.append(imagined)
                 for number, candidate in enumerate(map(_candidate, candidates), start=len(tree.children(node))):
-                    outcome = imagined.outcome(candidate.text, (*address, number))
+                    outcome = imagined.outcome(candidate.text, number)
                     new.append(tree.add(_node(tree, node, candidate, outcome)))
-                steps, inside = steps + imagined.steps, inside + imagined.seconds
         finally:
-            restore(self.env, _snapshot_of(tree.nodes[self._cursor]))
-        seconds = perf_counter() - started
-        tree.charge(Budget(env_steps=steps, restores=steps + 1, seconds=seconds, env_seconds=inside))
+            # Also where a turn raised: what was tried before is in the tree, and was paid for.
+            self._stack.restore(_snapshot_of(tree.nodes[self._cursor]))
+            steps, inside = sum([one.steps for one in tries]), sum([one.seconds for one in tries])
+            seconds = perf_counter() - started
+            tree.spend(env_steps=steps, restores=steps + 1, seconds=seconds, env_seconds=inside)
         return new
 
     def _imagination(self, node: int, noise: Noise) -> Imagination:
@@ -216,8 +217,9 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         if before.done:
             raise EpisodeOver(f"node {node} ends its episode: expand an open leaf")
         return Imagination(
-            self.env,
+            self._stack,
             _snapshot_of(before),
+            self.tree.branch(node),
             seed=self.tree.seed,
             noise=noise,
             repeats=self.repeats,
@@ -274,7 +276,9 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
     def _plant(
         self, observation: Any, info: dict[str, Any], seed: int | None, done: tuple[bool, bool] = (False, False)
     ) -> None:
-        snap, key = snapshot(self.env), key_of(self.unwrapped)
+        # For every tree again: a clone stands on other layers, and `replayable` may have put one in.
+        self._stack = Stack(self.env)
+        snap, key = self._stack.snapshot(), key_of(self.unwrapped)
         seed = derive_seed("unseeded", snap.digest) if seed is None else seed
         about = self._about | {"noise": self.noise, "clairvoyant": self.noise == "same"}
         if self.repeats > 1:
@@ -343,10 +347,13 @@ def _node(tree: Tree, parent: int, candidate: Candidate, outcome: Outcome) -> No
 
 def _own(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy that shares nothing that can be changed."""
-    return {name: value if _is_fixed(value) else deepcopy(value) for name, value in info.items()}
+    own = dict(info)
+    for name, value in info.items():
+        if type(value) not in _FIXED:
+            own[name] = _copied(value)
+    return own
 
 
-def _is_fixed(value: Any) -> bool:
-    """Return whether nobody can change a value; most are numbers, text, and tuples of these."""
-    kind = type(value)
-    return kind in _FIXED or (kind is tuple and all(type(item) in _FIXED for item in value))
+def _copied(value: Any) -> Any:
+    """Return a copy, or the value itself where it is a tuple of what nobody can change."""
+    return value if type(value) is tuple and _FIXED.issuperset(map(type, value)) else deepcopy(value)

@@ -5,7 +5,6 @@ from heapq import heappop, heappush
 
 from tsr_gym.agents.strategies.merging import Merge, identity
 from tsr_gym.agents.strategies.ranked import ranked
-from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Expand, Tree, Wishes
 
 
@@ -45,7 +44,7 @@ def best_first(
         for child in [child for node in batch for child in tree.children(node)[-samples:]]:
             worth[child] = tree.merit(child) if value is None else value(tree, child)
             if tree.nodes[child].is_open:
-                tie = derive_seed(tree.seed, "tie", *tree.branch(child))
+                tie = tree.tie(child)
                 heappush(waiting, (-round(worth[child], 9), tie, child))
     leaves = [node for node in worth if node not in expanded and node != tree.root]
     finished = [leaf for leaf in leaves if tree.nodes[leaf].done]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 
-from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Tree
 
 
@@ -20,7 +19,7 @@ def ranked(tree: Tree, nodes: Iterable[int], worth: Callable[[int], float]) -> l
 
     def rank(node: int) -> tuple[bool, float, int]:
         # Sums of the same rewards in another order differ in the last digits: that is a tie.
-        return is_dead(tree, node), -round(worth(node), 9), derive_seed(tree.seed, "tie", *tree.branch(node))
+        return is_dead(tree, node), -round(worth(node), 9), tree.tie(node)
 
     return sorted(nodes, key=rank)
 

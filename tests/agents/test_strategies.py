@@ -134,7 +134,7 @@ def test_a_strategy_only_reads(strategy, monkeypatch):
         plan = ALL[strategy](tree)
         while True:
             with monkeypatch.context() as patch:
-                for method in ("add", "charge", "choose", "rate"):
+                for method in ("add", "charge", "spend", "choose", "rate"):
                     patch.setattr(Tree, method, forbidden)
                 try:
                     wishes = next(plan)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tsr_gym.own_process import run_python
-from tsr_gym.seeds import derive_seed
+from tsr_gym.seeds import derive_seed, numbered_seeds
 
 # Worked out with `printf '%s' "(7, 'noise', 0, 3)" | b2sum -l 64`: eight bytes, little end first, halved.
 GOLDEN = {(7, "noise", 0, 3): int.from_bytes(bytes.fromhex("5a0bd230934056fa"), "little") >> 1}
@@ -37,6 +37,11 @@ def test_other_parts_give_another_seed(one, other):
 )
 def test_parts_are_not_run_together(one, other):
     assert derive_seed(*one) != derive_seed(*other)
+
+
+@given(parts.filter(len), st.integers())
+def test_seeds_by_number_are_those_of_the_parts_and_the_number(parts, number):
+    assert numbered_seeds(*parts)(number) == derive_seed(*parts, number)
 
 
 @given(parts)

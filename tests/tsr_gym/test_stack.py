@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.wrappers import (
+    AddRenderObservation,
     NormalizeObservation,
     OrderEnforcing,
     PassiveEnvChecker,
@@ -28,6 +29,7 @@ from tests.tsr_gym.testing.worlds import Board, Dice, PlainWrapper, Walk
 from tsr_gym import Limits, Snapshot, SnapshotError, clone, env_support, replayable, restore, snapshot
 from tsr_gym.foreign.gymnasium_wrappers import EPISODE_STATE, REFUSED, STATELESS
 from tsr_gym.snapshots import Layer
+from tsr_gym.stack import Stack
 
 
 def test_the_elapsed_steps_of_a_time_limit_come_back():
@@ -96,6 +98,15 @@ def test_a_clone_of_a_sticky_stack_sticks_to_its_own_actions():
     assert [twin.step(0)[0] for _ in range(3)] == wanted
 
 
+def test_a_clone_that_shows_pictures_shows_its_own():
+    env = AddRenderObservation(gym.make("tsr/Sokoban-v0", render_mode="rgb_array", action_type="discrete"))
+    env.reset(seed=1)
+    twin = clone(env)
+    shown = [twin.step(action)[0] for action in range(4)][-1]
+    assert np.array_equal(shown, twin.render())
+    assert not np.array_equal(shown, env.render())
+
+
 def test_rendered_frames_are_the_snapshots_own():
     env = RenderCollection(gym.make("tsr/Sokoban-v0", render_mode="ansi"))
     env.reset(seed=1)
@@ -160,6 +171,39 @@ def test_an_unknown_wrapper_that_holds_nothing_is_accepted():
     first = env.step("Jump")
     restore(env, snap)
     assert env.step("Jump") == first
+
+
+def test_a_stack_that_was_looked_up_once_says_what_the_functions_say():
+    env = RecordEpisodeStatistics(Silent(TimeLimit(OrderEnforcing(PassiveEnvChecker(Dice())), 9)))
+    env.reset(seed=1)
+    stack = Stack(env)
+    before = stack.snapshot()
+    assert before == snapshot(env)
+    played = [env.step(0) for _ in range(3)]
+    assert stack.snapshot() == snapshot(env) != before
+    stack.restore(before)
+    assert [env.step(0)[:2] for _ in range(3)] == [result[:2] for result in played]
+    rolls = []
+    for put_back in (stack.restore, lambda snap, seed: restore(env, snap, noise="fresh", seed=seed)):
+        put_back(before, 5)
+        rolls.append(env.step(0)[:2])
+    assert rolls[0] == rolls[1]
+
+
+def test_an_unknown_wrapper_is_refused_as_soon_as_it_holds_something():
+    env = Silent(TimeLimit(Walk(), 9))
+    env.reset(seed=1)
+    stack = Stack(env)
+    before = stack.snapshot()
+    env.step("Right")
+    env.memory = 1
+    for ask in (stack.snapshot, lambda: stack.restore(before), lambda: Stack(env)):
+        with pytest.raises(SnapshotError, match=r"Silent .* holds memory"):
+            ask()
+    assert (env.unwrapped.state.position, env.env._elapsed_steps) == (1, 1)
+    del env.memory
+    stack.restore(before)
+    assert (env.unwrapped.state.position, env.env._elapsed_steps) == (0, 0)
 
 
 @pytest.mark.parametrize("action", [snapshot, clone, lambda env: restore(env, snapshot(env.env))])
@@ -276,6 +320,18 @@ def test_a_layer_with_a_damaged_state_is_refused_before_anything_changes():
         restore(env, damaged)
     assert snapshot(env) == before
     assert inner.kind == start.snapshot().layers[0].kind
+
+
+def test_a_layer_of_a_wrapper_that_holds_nothing_must_hold_nothing():
+    env = PassiveEnvChecker(Walk())
+    env.reset(seed=1)
+    before = snapshot(env)
+    outer, inner = before.layers
+    with pytest.raises(SnapshotError, match=r"PassiveEnvChecker as \(\), got \(7,\): damaged"):
+        restore(env, Snapshot((Layer(outer.kind, (7,)), inner)))
+    # One that came as bytes is another object, and equal.
+    restore(env, Snapshot.from_bytes(before.to_bytes()))
+    assert snapshot(env) == before
 
 
 def test_noise_and_seed_must_agree():

@@ -15,6 +15,7 @@ import pytest
 
 from tests.tsr_gym.testing.worlds import Walk
 from tsr_gym import Budget, Candidate, InvalidTree, Node, Tree, restore
+from tsr_gym.seeds import derive_seed
 
 ROWS = [
     (None, 0.0, 0.0, False, False),
@@ -157,6 +158,14 @@ def test_ties_are_broken_by_the_seed_and_the_address_alone():
     assert other.best([1, 5, 6, 7], 4) == [moved[index] for index in tree.best([1, 2, 3, 4], 4)]
 
 
+def test_what_breaks_ties_derives_from_the_seed_and_the_address():
+    tree = grown(seed=11)
+    addresses = [(), (0,), (1,), (2,), (0, 0), (0, 1), (2, 0), (2, 0, 0)]
+    wanted = [derive_seed(11, "tie", *address) for address in addresses]
+    assert [tree.tie(index) for index in range(8)] == wanted
+    assert [tree.at(1).tie(index) for index in reversed(range(8))] == wanted[::-1]
+
+
 def test_sums_that_differ_only_by_rounding_are_a_tie():
     order = {tuple(star(seed, [0.1 + 0.2, 0.3]).best([1, 2], 2)) for seed in range(30)}
     assert order == {(1, 2), (2, 1)}
@@ -173,6 +182,17 @@ def test_views_share_nodes_and_budget_with_the_tree():
     assert view.spent == tree.spent == Budget(env_steps=7, restores=1)
     assert tree.root == 0
     assert (view.seed, view.score_of, view.about) == (tree.seed, tree.score_of, tree.about)
+
+
+def test_counts_may_be_spent_by_name():
+    tree = grown()
+    tree.spend(env_steps=3, seconds=0.5)
+    tree.at(2).spend(env_steps=4)
+    tree.charge(Budget(env_steps=1, model_calls=2, seconds=0.25))
+    assert tree.spent == Budget(env_steps=8, model_calls=2)
+    assert tree.spent.seconds == 0.75
+    with pytest.raises(KeyError, match="steps"):
+        tree.spend(steps=1)
 
 
 def test_totals_exist_only_below_the_root_of_the_view():

@@ -16,6 +16,8 @@ from tsr_gym import (
     Step,
     Tree,
     TsrGymError,
+    clone,
+    replayable,
     restore,
     snapshot,
 )
@@ -380,6 +382,72 @@ def test_candidates_may_be_bare_actions_of_any_space():
     env.reset(seed=1)
     assert env.expand(0, [0, np.int64(2)]) == [1, 2]
     assert [env.tree.nodes[index].candidate for index in (1, 2)] == [Candidate(0), Candidate(2)]
+
+
+class Pairs(Dice):
+    """Dice with two numbers as an action, of which the second is an array."""
+
+    def transition(self, state, action, rng):
+        return super().transition(state, action[0] + int(action[1].sum()), rng)
+
+
+def test_actions_without_a_hash_are_tried_one_by_one():
+    env = TreeSearchWrapper(Pairs(), noise="common")
+    env.reset(seed=1)
+    new = env.expand(0, [Candidate((1, np.array([1]))), Candidate((1, np.array([1]))), Candidate((0, np.array([2])))])
+    assert len({env.tree.nodes[index].observation for index in new}) == 1
+    assert env.tree.spent == Budget(env_steps=3, restores=4)
+
+
+def test_what_was_tried_before_a_turn_raised_is_in_the_tree_and_was_paid_for():
+    env = walk(limits=Limits(max_turns=1))
+    ended = env.expand(0, candidates("Left"))[0]
+    before = snapshot(env.env)
+    with pytest.raises(EpisodeOver):
+        env.expand_each([(0, candidates("Right", "Jump")), (ended, candidates("Left"))])
+    assert len(env.tree.children(0)) == 3
+    assert env.tree.spent == Budget(env_steps=3, restores=5)
+    assert snapshot(env.env) == before
+
+
+def test_a_clone_imagines_in_an_environment_of_its_own():
+    env = walk()
+    env.step("Right")
+    twin = clone(env)
+    env.step("Right")
+    before = snapshot(env.env)
+    twin.expand(0, candidates("Jump", "Left"))
+    assert (snapshot(env.env), len(env.tree.nodes)) == (before, 3)
+    twin.step("Left")
+    assert (env.unwrapped.state.position, twin.unwrapped.state.position) == (2, 0)
+
+
+def test_a_recorder_that_comes_later_is_there_from_the_next_episode_on():
+    env = TreeSearchWrapper(gym.make("CartPole-v1"))
+    env.reset(seed=1)
+    replayable(env)
+    first, _ = env.reset(seed=1)
+    left, right = env.expand(0, [0, 1])
+    env.goto(left)
+    observation = env.step(1)[0]
+    bare = gym.make("CartPole-v1")
+    assert np.array_equal(bare.reset(seed=1)[0], first)
+    bare.step(0)
+    assert np.array_equal(bare.step(1)[0], observation)
+    assert "replayed" in env.tree.nodes[right].snapshot.layers[-1].kind
+
+
+class Quiet(gym.Wrapper):
+    """Holds nothing."""
+
+
+def test_a_wrapper_that_begins_to_hold_something_ends_the_search():
+    env = TreeSearchWrapper(Quiet(Walk()))
+    env.reset(seed=3)
+    env.expand(0, candidates("Right"))
+    env.env.memory = 1
+    with pytest.raises(SnapshotError, match=r"Quiet .* holds memory"):
+        env.expand(0, candidates("Left"))
 
 
 def test_nodes_in_the_same_state_know_each_other():

@@ -4,21 +4,23 @@ import json
 import os
 import tempfile
 from collections import Counter
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-LIBRARIES = ("gymnasium", "ale-py", "box2d", "mujoco", "pygame-ce", "jax", "opencv-python-headless", "numpy")
+from tests.zoo.report import report
+
 # Frames are rendered without a screen.
 os.environ.setdefault("MUJOCO_GL", "egl")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 # Every new environment in jax is compiled anew; what was compiled once is kept.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "tsr_gym_zoo_jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Even what is kept is lowered anew for every environment, which takes longer than a few steps without compiling.
+os.environ.setdefault("JAX_DISABLE_JIT", "1")
 # Where the animals are not installed, nobody looks into their files, not even for doctests.
-collect_ignore_glob = [] if find_spec("ale_py") else ["*.py"]
+collect_ignore_glob = [] if find_spec("ale_py") else ["with_*.py", "wrappers.py", "zoo.py"]
 _outcomes = []
 
 
@@ -63,20 +65,5 @@ def pytest_terminal_summary(terminalreporter, config):
     for (result, reason), count in reasons.most_common():
         terminalreporter.write_line(f"{result}, {count} times: {reason}")
     if path := config.getoption("--zoo-json", None):
-        Path(path).write_text(json.dumps(_report(config, rows, counts), indent=1) + "\n", encoding="utf-8")
-
-
-def _report(config, rows, counts):
-    return {
-        "libraries": {name: _version(name) for name in LIBRARIES},
-        "full": bool(config.getoption("--full", False)),
-        "counts": [{"group": group, "outcome": one, "stacks": counts[group, one]} for group, one in sorted(counts)],
-        "stacks": rows,
-    }
-
-
-def _version(name):
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+        found = report(rows, bool(config.getoption("--full", False)))
+        Path(path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

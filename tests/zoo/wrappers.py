@@ -9,7 +9,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces, wrappers
 
+from tsr_gym.foreign.cameras import keep_contexts
+
 PLAYED = 6
+MAX_CELLED = 400
 RENDERS = frozenset(
     {"AddRenderObservation", "AddWhiteNoise", "HumanRendering", "ObstructView", "RecordVideo", "RenderCollection"}
 )
@@ -38,9 +41,31 @@ def _unit_box(env):
     return wrappers.RescaleObservation(env, low, low + space.dtype.type(1))
 
 
+def _in_cells(env):
+    if int(np.prod(env.observation_space.shape or ())) > MAX_CELLED:
+        raise TypeError("the cells of pictures have numbers with thousands of digits")
+    return wrappers.DiscretizeObservation(env, 5)
+
+
 def _with_time(env):
     limited = env.spec is not None and env.spec.max_episode_steps
     return wrappers.TimeAwareObservation(env if limited else wrappers.TimeLimit(env, 20))
+
+
+def _without_flipped_pictures(env):
+    if _is_mujoco(env.unwrapped.spec.id) and env.unwrapped.render_mode is not None:
+        raise TypeError("PyTorch aborts the process over MuJoCo's pictures, which have negative strides")
+    return env
+
+
+def _is_mujoco(env_id):
+    return "envs.mujoco" in str(gym.registry[env_id].entry_point)
+
+
+def _at_once(env):
+    made = wrappers.HumanRendering(env)
+    made.metadata = {**made.metadata, "render_fps": 10**6}
+    return made
 
 
 MAKERS: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
@@ -53,19 +78,19 @@ MAKERS: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
     "ClipReward": lambda env: wrappers.ClipReward(env, -0.5, 0.5),
     "DelayObservation": lambda env: wrappers.DelayObservation(env, 2),
     "DiscretizeAction": lambda env: wrappers.DiscretizeAction(env, 3),
-    "DiscretizeObservation": lambda env: wrappers.DiscretizeObservation(env, 5),
+    "DiscretizeObservation": _in_cells,
     "DtypeObservation": lambda env: wrappers.DtypeObservation(env, np.float64),
     "FilterObservation": _some_keys,
     "FlattenObservation": wrappers.FlattenObservation,
     "FrameStackObservation": lambda env: wrappers.FrameStackObservation(env, 3),
     "GrayscaleObservation": wrappers.GrayscaleObservation,
-    "HumanRendering": wrappers.HumanRendering,
+    "HumanRendering": _at_once,
     "JaxToNumpy": lambda env: wrappers.JaxToNumpy(env),
-    "JaxToTorch": lambda env: wrappers.JaxToTorch(env),
+    "JaxToTorch": lambda env: wrappers.JaxToTorch(_without_flipped_pictures(env)),
     "MaxAndSkipObservation": lambda env: wrappers.MaxAndSkipObservation(env, 2),
     "NormalizeObservation": wrappers.NormalizeObservation,
     "NormalizeReward": wrappers.NormalizeReward,
-    "NumpyToTorch": lambda env: wrappers.NumpyToTorch(env),
+    "NumpyToTorch": lambda env: wrappers.NumpyToTorch(_without_flipped_pictures(env)),
     "ObstructView": lambda env: wrappers.ObstructView(env, 0.3, 8),
     "OrderEnforcing": wrappers.OrderEnforcing,
     "PassiveEnvChecker": wrappers.PassiveEnvChecker,
@@ -95,6 +120,8 @@ def make(env_id: str, names: tuple[str, ...]) -> gym.Env[Any, Any]:
     settings: dict[str, Any] = {}
     if RENDERS & set(names):
         settings["render_mode"] = "rgb_array"
+        if _is_mujoco(env_id):
+            settings |= {"width": 64, "height": 48}
     if "AtariPreprocessing" in names:
         # The wrapper skips frames itself.
         settings["frameskip"] = 1
@@ -110,6 +137,7 @@ def expect_fit(env_id: str, names: tuple[str, ...]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             env = make(env_id, names)
+            keep_contexts(env.unwrapped)
             env.action_space.seed(0)
             env.reset(seed=0)
             for _ in range(PLAYED):

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from tsr_gym.foreign.atari import AtariAdapter
 from tsr_gym.foreign.deepcopied import DeepcopyAdapter
 from tsr_gym.foreign.mujoco import MujocoAdapter
+from tsr_gym.foreign.objects import module_of
 from tsr_gym.foreign.protocol import ProtocolAdapter
 from tsr_gym.foreign.recorder import ReplayRecorder
 from tsr_gym.foreign.replayed import ReplayAdapter
@@ -60,7 +61,7 @@ def _by_class(cls: Any) -> Adapter:
     if issubclass(cls, SnapshotEnv):
         return _PROTOCOL
     for ancestor in cls.__mro__:
-        if known := _BY_CLASS.get(f"{ancestor.__module__}:{ancestor.__qualname__}"):
+        if known := _BY_CLASS.get(f"{module_of(ancestor)}:{ancestor.__qualname__}"):
             return known
     return DEEPCOPY
 
@@ -75,4 +76,4 @@ def kind_of(env: Any) -> str:
     """Return the name under which snapshots know an environment."""
     if isinstance(env, ReplayRecorder):
         return f"{kind_of(env.env)} (replayed)"
-    return f"{type(env).__module__}:{type(env).__qualname__}"
+    return f"{module_of(type(env))}:{type(env).__qualname__}"

@@ -24,6 +24,7 @@ _MAX_FRAMES = 4096
 _DOUBT = 1e-9
 # The cartridge of Pitfall II counts parts of clock cycles, which its state rounds; so it goes on from what was saved.
 _ROUNDED = b"CartridgeDPC"
+_MAX_ROUNDINGS = 100
 # What ale_py 0.12 does not read back as it wrote it.
 _UNREAD = {"miniature_golf": "ALE reads other flags than it wrote"}
 # Games that draw over pictures of earlier frames, which ALE does not save, where a step has at most so many frames.
@@ -99,6 +100,8 @@ class AtariAdapter:
         """Return exact unless ALE is known to leave out something of the game."""
         if env._game in _UNREAD:
             return Support("none", f"{env._game}: {_UNREAD[env._game]}")
+        if env.sound_obs:
+            return Support("none", f"{env._game}: the sound goes on from earlier frames, which ALE does not save")
         frames = env._frameskip if isinstance(env._frameskip, tuple) else (env._frameskip,)
         if env._obs_type != "ram" and min(frames) <= _DRAWN_OVER.get(env._game, 0):
             return Support("none", f"{env._game}: a picture shows lines of earlier ones, which ALE does not save")
@@ -112,7 +115,7 @@ class AtariAdapter:
         ale = _emulator(env)
         state = _serialised(ale)
         if _ROUNDED in state:
-            ale.restoreState(_state_of(env, state))
+            state = _settled(env, state)
         return capture(env, without=WITHOUT, native=Emulator(state, _held(env, state)))
 
     def check(self, env: Any, state: Any, seed: int | None) -> AttributesState:
@@ -172,6 +175,18 @@ def _state_of(env: Any, serialised: bytes) -> Any:
         return cls(serialised)
     except (SystemError, RuntimeError, ValueError, TypeError) as error:
         raise SnapshotError(f"the emulator cannot read its state ({error}): damaged or of another version") from error
+
+
+def _settled(env: Any, state: bytes) -> bytes:
+    """Let the emulator stand at a state that it writes as it was read, which rounding takes some turns to reach."""
+    ale = _emulator(env)
+    for _ in range(_MAX_ROUNDINGS):
+        ale.restoreState(_state_of(env, state))
+        again = _serialised(ale)
+        if again == state:
+            return state
+        state = again
+    raise SnapshotError(f"{env._game}: ALE reads its state otherwise than it wrote it, again and again")
 
 
 def _watch(env: Any, held: Held, state: bytes) -> None:

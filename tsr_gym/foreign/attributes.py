@@ -17,9 +17,9 @@ from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign.frozen import ATOMS, Freezer, Here, Uncopyable
 from tsr_gym.foreign.handles import CONTAINERS, holds_handles, is_handle_class, names_handle
 from tsr_gym.foreign.noise import place_generator, replace_keys
-from tsr_gym.foreign.objects import attributes_of, is_plain, set_attributes
+from tsr_gym.foreign.objects import attributes_of, is_plain, module_of, set_attributes
 from tsr_gym.foreign.portable import imported, may_be_set, portable_attribute
-from tsr_gym.foreign.settings import compare, settings_of, tables_of
+from tsr_gym.foreign.settings import compare, settings_of, share_settings, tables_of
 from tsr_gym.foreign.thawed import Thawer, try_to_thaw
 from tsr_gym.random_stream import Drawn, position_of
 from tsr_gym.snapshots import Deferred
@@ -185,6 +185,7 @@ def twin_of(env: Any, *, unseen: bool = False) -> Any:
     if unseen and env.render_mode == "human":
         shared["render_mode"] = None
     set_attributes(twin, shared)
+    share_settings(env, twin)
     put_back(twin, state, None)
     return twin
 
@@ -198,8 +199,8 @@ def _own(value: Any) -> Any:
 
 def packages_of(env: Any) -> frozenset[str]:
     """Return the packages that an environment's classes come from."""
-    found = {cls.__module__.partition(".")[0] for cls in type(env).__mro__} - {"builtins", "typing", "abc"}
-    own = type(env).__module__.partition(".")[0]
+    found = {module_of(cls).partition(".")[0] for cls in type(env).__mro__} - {"builtins", "typing", "abc"}
+    own = module_of(type(env)).partition(".")[0]
     return frozenset(found - {"gymnasium"} | {own})
 
 

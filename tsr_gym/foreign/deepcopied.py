@@ -7,32 +7,37 @@ from tsr_gym.foreign.attributes import AttributesState, capture, checked, put_ba
 from tsr_gym.foreign.objects import attributes_of
 from tsr_gym.foreign.proof import Means, flaw_of
 from tsr_gym.foreign.support import Support
-from tsr_gym.foreign.verdicts import Verdicts
+from tsr_gym.foreign.verdicts import SharedVerdicts
 
 _GOOD = "its attributes are copied, and copies of it were seen to play alike"
 _MEANS = Means(capture, lambda env, state: put_back(env, state, None), lambda env: twin_of(env, unseen=True))
+
+
+_PROOFS: SharedVerdicts[str | None] = SharedVerdicts()
 
 
 def _flaw(env: Any) -> str | None:
     return flaw_of(env, _MEANS)
 
 
-class DeepcopyAdapter:
-    """Reads environments by their attributes, after a proof that is done once for each environment."""
+def flaw_of_copies(env: Any) -> str | None:
+    """Return why an environment cannot be copied by its attributes, None where copies were seen to play alike."""
+    # An environment without a generator was not reset yet, as far as anyone can tell, and may still change.
+    unreset = attributes_of(env).get("_np_random") is None
+    return _PROOFS.anew(env, _flaw) if unreset else _PROOFS.of(env, _flaw)
 
-    def __init__(self) -> None:
-        self._proofs: Verdicts[str | None] = Verdicts()
+
+class DeepcopyAdapter:
+    """Reads environments by their attributes, after a proof that is done once for all that were made alike."""
 
     def support(self, env: Any) -> Support:
         """Return deepcopy where the proof holds, none where it does not."""
-        # An environment without a generator was not reset yet, as far as anyone can tell, and may still change.
-        unreset = attributes_of(env).get("_np_random") is None
-        flaw = _flaw(env) if unreset else self._proofs.of(env, _flaw)
+        flaw = flaw_of_copies(env)
         return Support("deepcopy", _GOOD) if flaw is None else Support("none", flaw)
 
     def read(self, env: Any) -> AttributesState:
         """Return the attributes, after the proof."""
-        flaw = self._proofs.of(env, _flaw)
+        flaw = _PROOFS.of(env, _flaw)
         if flaw is not None:
             raise SnapshotError(f"{flaw}. Call tsr_gym.env_support(env) to see what helps")
         return capture(env)

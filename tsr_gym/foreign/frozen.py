@@ -20,7 +20,7 @@ from gymnasium.envs.registration import EnvSpec
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign import generators
 from tsr_gym.foreign.handles import is_handle
-from tsr_gym.foreign.objects import attributes_of, frees, is_plain
+from tsr_gym.foreign.objects import attributes_of, frees, is_plain, module_of
 
 
 class Uncopyable(SnapshotError):
@@ -102,6 +102,13 @@ class Objects(NamedTuple):
 
     shape: tuple[int, ...]
     items: tuple[Any, ...]
+
+
+class OtherArray(NamedTuple):
+    """An array of another library, as its numbers."""
+
+    library: str
+    array: Any
 
 
 class Reduced(NamedTuple):
@@ -214,7 +221,7 @@ class Freezer:
         return self._by_protocol(value, kind)
 
     def _by_protocol(self, value: Any, kind: Any) -> Any:
-        name = f"{getattr(kind, '__module__', '?')}.{kind.__qualname__}"
+        name = f"{module_of(kind)}.{kind.__qualname__}".lstrip(".")
         if isinstance(value, gym.utils.EzPickle):
             raise Uncopyable(f"a {name} would be copied as what it was when it was made")
         try:
@@ -325,6 +332,6 @@ _FREEZERS: dict[Any, Callable[[Freezer, Any], Any]] = {
     set: Freezer._set,
     deque: lambda freezer, value: deque([freezer.frozen(item) for item in value], value.maxlen),
     bytearray: lambda freezer, value: bytearray(value),
-    np.ndarray: Freezer._array,
+    np.ndarray: lambda freezer, value: freezer._array(value),
     **{kind: lambda freezer, value: Randomness(*generators.reading(value)) for kind in generators.KINDS},
 }

@@ -5,14 +5,17 @@ environments of others do.
 """
 
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from tsr_gym.errors import SnapshotError
-from tsr_gym.random_stream import RandomStream, position_of
+from tsr_gym.foreign.objects import module_of
+from tsr_gym.random_stream import RandomStream, position_of, set_position
 
 BIT_GENERATORS = (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
 KINDS: dict[type, str] = {np.random.Generator: "Generator", np.random.RandomState: "RandomState"} | {
@@ -69,6 +72,34 @@ def reseeded(kind: str, state: Any, seed: int, number: int) -> Any:
     return np.random.Generator(bits) if kind == "Generator" else bits
 
 
+def stand_of(generator: Any) -> tuple[str, Any]:
+    """Return the kind of a generator of numpy, Python or PyTorch and where it stands, as plain values."""
+    if _is_torch(generator):
+        return "torch", generator.get_state().numpy().copy()
+    return reading(generator)
+
+
+def place(generator: Any, stand: tuple[str, Any]) -> None:
+    """Set a generator, in place, to where one of its kind stood.
+
+    Raises:
+        SnapshotError: It is of another kind.
+    """
+    kind, state = stand
+    if kind != (mine := "torch" if _is_torch(generator) else KINDS[type(generator)]):
+        raise SnapshotError(f"wanted the position of a generator of the kind {mine}, got {kind}: reset the environment")
+    if kind == "torch":
+        generator.set_state(sys.modules["torch"].from_numpy(np.array(state)))
+    elif kind == "Generator":
+        set_position(generator, state)
+    elif kind == "Random":
+        generator.setstate(state)
+    elif kind == "RandomState":
+        generator.set_state(state)
+    else:
+        generator.state = state
+
+
 def reseed(generator: Any, seed: int, number: int) -> None:
     """Set a generator, in place, to numbers that depend on `seed` and `number` alone."""
     if _is_torch(generator):
@@ -87,7 +118,7 @@ def reseed(generator: Any, seed: int, number: int) -> None:
 
 
 def _is_torch(value: Any) -> bool:
-    return type(value).__name__ == "Generator" and type(value).__module__.partition(".")[0] == "torch"
+    return type(value).__name__ == "Generator" and module_of(type(value)).partition(".")[0] == "torch"
 
 
 class Drawn:
@@ -127,14 +158,17 @@ def entropy() -> int:
 
 
 def held_by(thing: Any, depth: int = 3) -> list[Any]:
-    """Return the generators among an object's attributes and in the containers and objects there, each once."""
+    """Return the generators among an object's attributes and in the containers and objects there, each once.
+
+    Those of spaces belong to whoever samples actions.
+    """
     found: dict[int, Any] = {}
     seen: set[int] = set()
 
     def look(value: Any, left: int) -> None:
         if type(value) in KINDS or _is_torch(value):
             found[id(value)] = value
-        elif left and id(value) not in seen:
+        elif left and id(value) not in seen and not isinstance(value, gym.Space):
             seen.add(id(value))
             if isinstance(value, list | tuple):
                 parts: Any = value

@@ -2,9 +2,10 @@
 
 import copy
 from collections import deque
+from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +13,9 @@ from gymnasium.wrappers import PassiveEnvChecker
 from gymnasium.wrappers.utils import RunningMeanStd
 
 from tsr_gym.errors import SnapshotError
+from tsr_gym.foreign.rebound import rebind
 from tsr_gym.snapshots import Layer
+from tsr_gym.state_env import new_tuple
 
 Wrapper = gym.Wrapper[Any, Any, Any, Any]
 
@@ -87,36 +90,150 @@ _PLAIN_ATTRIBUTES = frozenset(
 _CONTAINERS = (deque, list, dict, np.ndarray, RunningMeanStd)
 
 
-class Plan(NamedTuple):
-    """How to read one wrapper class.
+class Plan(Protocol):
+    """How wrappers of one class are read and put back."""
 
-    Attributes:
-        kind: The class, as layers name it.
-        attributes: What holds its state; None where the class speaks for itself.
-        empty: The layer of a class that holds nothing, made once because most do; None for the others.
-    """
+    @property
+    def kind(self) -> str:
+        """The class, as layers name it."""
 
-    kind: str
-    attributes: tuple[str, ...] | None
-    empty: Layer | None = None
+    def read(self, wrapper: Any) -> Layer:
+        """Return the episode state of a wrapper."""
+
+    def check(self, wrapper: Any, layer: Layer) -> None:
+        """Raise SnapshotError unless `write` would accept a layer of this kind."""
+
+    def write(self, wrapper: Any, layer: Layer) -> None:
+        """Give a wrapper the state of a layer."""
 
 
-def _holding_nothing(kind: str) -> Plan:
-    return Plan(kind, (), Layer(kind, ()))
+class Nothing:
+    """For a class that holds nothing: one layer serves all its wrappers, because most do."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._layer = Layer(kind, ())
+
+    def read(self, wrapper: Any) -> Layer:
+        """Return the one layer."""
+        return self._layer
+
+    def check(self, wrapper: Any, layer: Layer) -> None:
+        """Refuse what holds something."""
+        if layer is not self._layer and layer.state != ():
+            raise _damaged(layer, ())
+
+    def write(self, wrapper: Any, layer: Layer) -> None:
+        """Do nothing."""
+
+
+class Checker(Nothing):
+    """For Gymnasium's passive checker, which decides nothing but compares the first results."""
+
+    def write(self, wrapper: Any, layer: Layer) -> None:
+        """Let a checker that never saw reset() not compare the next step with nothing."""
+        if wrapper._previous_data is None:
+            # These share no objects with any result.
+            wrapper._previous_data = (None, {})
+
+
+class Attributes:
+    """For a class whose state lies in attributes, which may be dotted."""
+
+    def __init__(self, kind: str, paths: tuple[str, ...]) -> None:
+        self.kind = kind
+        self._paths = paths
+        self._getters = [attrgetter(path) for path in paths]
+        self._places = [(number, *_place(path)) for number, path in enumerate(paths)]
+
+    def read(self, wrapper: Any) -> Layer:
+        """Return copies of the attributes."""
+        return new_tuple(Layer, (self.kind, tuple([_copied(get(wrapper)) for get in self._getters])))
+
+    def check(self, wrapper: Any, layer: Layer) -> None:
+        """Refuse what has not one value for each attribute."""
+        if not (isinstance(layer.state, tuple) and len(layer.state) == len(self._paths)):
+            raise _damaged(layer, self._paths)
+
+    def write(self, wrapper: Any, layer: Layer) -> None:
+        """Set the attributes to copies."""
+        for number, owner_of, name in self._places:
+            setattr(owner_of(wrapper), name, _copied(layer.state[number]))
+
+
+class OwnWords:
+    """For a class that speaks for itself: a `SnapshotWrapper`."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def read(self, wrapper: Any) -> Layer:
+        """Return what the wrapper says."""
+        return new_tuple(Layer, (self.kind, wrapper.wrapper_state()))
+
+    def check(self, wrapper: Any, layer: Layer) -> None:
+        """Accept everything: only the wrapper knows."""
+
+    def write(self, wrapper: Any, layer: Layer) -> None:
+        """Tell the wrapper."""
+        wrapper.set_wrapper_state(layer.state)
+
+
+def _place(path: str) -> tuple[Callable[[Any], Any], str]:
+    """Return who holds an attribute, as a function of the wrapper, and its name there."""
+    owner, _, name = path.rpartition(".")
+    return (attrgetter(owner) if owner else _itself), name
+
+
+def _itself(wrapper: Any) -> Any:
+    return wrapper
+
+
+class Unknown(Nothing):
+    """For a class of which nothing is known: its wrappers pass for as long as they hold nothing."""
+
+    def read(self, wrapper: Any) -> Layer:
+        """Return the one layer."""
+        _refuse(wrapper)
+        return super().read(wrapper)
+
+    def check(self, wrapper: Any, layer: Layer) -> None:
+        """Refuse what holds something."""
+        _refuse(wrapper)
+        super().check(wrapper, layer)
+
+
+def _refuse(wrapper: Wrapper) -> None:
+    """Raise SnapshotError where a wrapper of an unknown class holds something, or cannot be undone."""
+    name = type(wrapper).__name__
+    if type(wrapper).__module__.startswith("gymnasium.wrappers.") and name in REFUSED:
+        raise SnapshotError(f"{name} takes no part in snapshots: {REFUSED[name]}")
+    own = sorted(set(vars(wrapper)) - _PLAIN_ATTRIBUTES)
+    if own:
+        raise SnapshotError(
+            f"{name} is a wrapper that tsr_gym does not know, and it holds {', '.join(own)}, which may be "
+            "state of the episode. Give it two methods: wrapper_state() returns that state as an immutable "
+            "value (None if there is none) and set_wrapper_state(state) puts it back; or put it outside the search"
+        )
+
+
+def _damaged(layer: Layer, wanted: tuple[str, ...]) -> SnapshotError:
+    return SnapshotError(f"wanted {layer.kind} as {wanted}, got {layer.state!r}: damaged or of another version")
 
 
 @lru_cache(maxsize=256)
-def _plan(cls: Any) -> Plan | None:
-    """Return how to read a wrapper class, or None where that depends on the object."""
+def _plan(cls: Any) -> Plan:
     kind = f"{cls.__module__}:{cls.__qualname__}"
     if issubclass(cls, SnapshotWrapper):
-        return Plan(kind, None)
+        return OwnWords(kind)
+    if cls is PassiveEnvChecker:
+        return Checker(kind)
     if cls.__module__.startswith("gymnasium.wrappers."):
         if cls.__name__ in EPISODE_STATE:
-            return Plan(kind, EPISODE_STATE[cls.__name__])
+            return Attributes(kind, EPISODE_STATE[cls.__name__])
         if cls.__name__ in STATELESS:
-            return _holding_nothing(kind)
-    return None
+            return Nothing(kind)
+    return Unknown(kind)
 
 
 def plan_of(wrapper: Wrapper) -> Plan:
@@ -127,65 +244,22 @@ def plan_of(wrapper: Wrapper) -> Plan:
     """
     cls: Any = type(wrapper)
     plan = _plan(cls)
-    if plan is not None:
-        return plan
-    if cls.__module__.startswith("gymnasium.wrappers.") and cls.__name__ in REFUSED:
-        raise SnapshotError(f"{cls.__name__} takes no part in snapshots: {REFUSED[cls.__name__]}")
-    own = sorted(set(vars(wrapper)) - _PLAIN_ATTRIBUTES)
-    if own:
-        raise SnapshotError(
-            f"{cls.__name__} is a wrapper that tsr_gym does not know, and it holds {', '.join(own)}, which may be "
-            "state of the episode. Give it two methods: wrapper_state() returns that state as an immutable "
-            "value (None if there is none) and set_wrapper_state(state) puts it back; or put it outside the search"
-        )
-    return _holding_nothing(f"{cls.__module__}:{cls.__qualname__}")
+    if isinstance(plan, Unknown):
+        _refuse(wrapper)
+    return plan
 
 
 def _copied(value: Any) -> Any:
     return value if type(value) in _ATOMS else copy.deepcopy(value)
 
 
-def read(wrapper: Wrapper) -> Layer:
-    """Return the episode state of a wrapper.
-
-    Raises:
-        SnapshotError: The wrapper is not known.
-    """
-    kind, attributes, empty = plan_of(wrapper)
-    if empty is not None:
-        return empty
-    if attributes is None:
-        return Layer(kind, wrapper.wrapper_state())  # type: ignore[attr-defined]
-    return Layer(kind, tuple([_copied(attrgetter(name)(wrapper)) for name in attributes]))
-
-
-def check(plan: Plan, layer: Layer) -> None:
-    """Raise SnapshotError unless `write` would accept a layer of this plan's kind."""
-    wanted = plan.attributes
-    if wanted is not None and not (isinstance(layer.state, tuple) and len(layer.state) == len(wanted)):
-        raise SnapshotError(f"wanted {plan.kind} as {wanted}, got {layer.state!r}: damaged or of another version")
-
-
-def write(wrapper: Wrapper, layer: Layer) -> None:
-    """Give a wrapper the state of a layer."""
-    attributes = plan_of(wrapper).attributes
-    if attributes is None:
-        wrapper.set_wrapper_state(layer.state)  # type: ignore[attr-defined]
-        return
-    for path, value in zip(attributes, layer.state, strict=True):
-        owner, _, name = path.rpartition(".")
-        setattr(attrgetter(owner)(wrapper) if owner else wrapper, name, _copied(value))
-    if isinstance(wrapper, PassiveEnvChecker) and wrapper._previous_data is None:
-        # A checker that never saw reset() would compare the next step with nothing; these share no objects with it.
-        wrapper._previous_data = (None, {})
-
-
 def copied(wrapper: Wrapper, env: Any) -> Any:
     """Return a wrapper like this one around another environment, sharing nothing that either changes."""
     twin: Any = copy.copy(wrapper)
     twin.env = env
-    if plan_of(wrapper).attributes is not None:
+    if not isinstance(plan_of(wrapper), OwnWords):
         for name, value in vars(wrapper).items():
             if name not in _PLAIN_ATTRIBUTES and isinstance(value, _CONTAINERS):
                 setattr(twin, name, copy.deepcopy(value))
+        rebind(twin, wrapper)
     return twin

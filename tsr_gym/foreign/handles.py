@@ -4,6 +4,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from tsr_gym.foreign.objects import module_of
+
 _LIBRARIES = ("pyglet", "matplotlib", "tkinter", "glfw", "OpenGL", "moviepy", "imageio", "moderngl", "panda3d", "vtk")
 _MODULES = ("gymnasium.envs.mujoco.mujoco_rendering", "gymnasium.utils.play", "mujoco.viewer", "mujoco.renderer")
 _PYGAME = ("Surface", "Clock", "Font", "SysFont", "Sound", "Channel", "Window", "Renderer", "Texture", "PixelArray")
@@ -16,8 +18,7 @@ CONTAINERS = frozenset({list, tuple, dict})
 @lru_cache(maxsize=512)
 def is_handle_class(cls: Any) -> bool:
     """Return whether objects of a class are means of rendering."""
-    # Classes of extensions need not have one.
-    module = str(getattr(cls, "__module__", ""))
+    module = module_of(cls)
     top = module.partition(".")[0]
     if top == "pygame":
         return cls.__name__ in _PYGAME

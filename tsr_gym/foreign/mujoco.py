@@ -14,14 +14,17 @@ import numpy as np
 
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign.attributes import AttributesState, capture, checked, put_back
+from tsr_gym.foreign.cameras import Camera, cameras_of, keep_contexts, set_cameras
 from tsr_gym.foreign.fresh import fresh
 from tsr_gym.foreign.proof import Means, flaw_of
 from tsr_gym.foreign.support import Support
-from tsr_gym.foreign.verdicts import Verdicts
+from tsr_gym.foreign.verdicts import SharedVerdicts, Verdicts
 
 WITHOUT = frozenset({"model", "data", "mujoco_renderer"})
 # Pointers of plug-ins, which belong to one process.
 _LEFT_OUT = frozenset({"plugin", "plugin_data"})
+# Results of a step that lie beside the buffer, in which an info may be written from them.
+_BESIDE = ("energy", "solver_niter", "solver_nnz", "solver_fwdinv")
 _NUMBERS = (
     *("flg_energypos", "flg_energyvel", "flg_subtreevel", "flg_rnepost"),
     *("nbody_awake", "nv_awake", "ntree_awake", "nparent_awake"),
@@ -35,20 +38,25 @@ class Simulation(NamedTuple):
         model: Fingerprint of the model.
         time: Simulated seconds.
         numbers: Counters and flags that are no arrays.
+        warnings: How often MuJoCo warned of what.
+        cameras: What pictures are taken with.
         memory: All arrays of fixed size, one after the other.
     """
 
     model: str
     time: float
     numbers: tuple[int, ...]
+    warnings: tuple[tuple[int, ...], ...]
+    cameras: tuple[Camera, ...]
     memory: bytes
 
 
 class _Arrays(NamedTuple):
-    """A simulation's arrays of fixed size as bytes, and the counters that this version of MuJoCo has."""
+    """A simulation's arrays of fixed size as bytes, and the counters and warnings that this version of MuJoCo has."""
 
     views: tuple[np.ndarray[Any, Any], ...]
     names: tuple[str, ...]
+    warnings: tuple[np.ndarray[Any, Any], ...]
 
 
 class _Model:
@@ -67,10 +75,11 @@ class MujocoAdapter:
     def __init__(self) -> None:
         self._arrays: Verdicts[_Arrays] = Verdicts()
         self._models: Verdicts[_Model] = Verdicts()
-        self._proofs: Verdicts[str | None] = Verdicts()
+        self._proofs: SharedVerdicts[str | None] = SharedVerdicts()
 
     def support(self, env: Any) -> Support:
         """Return exact unless plug-ins keep state of their own, or copies of others' environments do not play alike."""
+        keep_contexts(env)
         if env.model.nplugin:
             return Support("none", f"the model of {type(env).__name__} uses plug-ins, which keep state of their own")
         if not type(env).__module__.startswith("gymnasium.envs.mujoco."):
@@ -96,6 +105,8 @@ class MujocoAdapter:
             self._fingerprint(env),
             data.time,
             tuple([int(getattr(data, name)) for name in arrays.names]),
+            tuple([tuple(warnings.tolist()) for warnings in arrays.warnings]),
+            cameras_of(env),
             np.concatenate(arrays.views).tobytes(),
         )
         return capture(env, without=WITHOUT, native=simulation)
@@ -126,6 +137,10 @@ class MujocoAdapter:
         data.time = simulation.time
         for name, number in zip(arrays.names, simulation.numbers, strict=True):
             setattr(data, name, number)
+        for warnings, counts in zip(arrays.warnings, simulation.warnings, strict=True):
+            warnings[:] = counts
+        keep_contexts(env)
+        set_cameras(env, simulation.cameras)
         put_back(env, state, seed, without=WITHOUT)
 
     def copy(self, env: Any) -> Any:
@@ -151,14 +166,16 @@ def _mujoco(env: Any) -> ModuleType:
 
 
 def _arrays_of(data: Any) -> _Arrays:
-    """Return the arrays in a simulation's own buffer; those in its arena come and go with every step."""
+    """Return the arrays of a simulation but for those in its arena, which come and go with every step."""
     start, size = data.qpos.ctypes.data, data.nbuffer
-    views = []
+    present = dir(data)
+    beside = [getattr(data, name) for name in _BESIDE if name in present]
+    views = [value.reshape(-1).view(np.uint8) for value in beside if value.size]
     for name in sorted(dir(data)):
         if name.startswith("_") or name in _LEFT_OUT:
             continue
         value = getattr(data, name)
         if isinstance(value, np.ndarray) and value.size and start <= value.ctypes.data < start + size:
             views.append(value.reshape(-1).view(np.uint8))
-    present = dir(data)
-    return _Arrays(tuple(views), tuple(name for name in _NUMBERS if name in present))
+    warnings = (data.warning.lastinfo, data.warning.number) if "warning" in present else ()
+    return _Arrays(tuple(views), tuple(name for name in _NUMBERS if name in present), warnings)

@@ -16,6 +16,11 @@ _COPIES_ITSELF = frozenset(
 )
 
 
+def module_of(kind: Any) -> str:
+    """Return the name of the module that a class says it is from; those of extensions need not say."""
+    return str(getattr(kind, "__module__", None) or "")
+
+
 @lru_cache(maxsize=1024)
 def _slots_of(cls: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(

@@ -53,6 +53,11 @@ def as_fact(result: Any) -> Any:
     return tuple([_frozen(_as_numpy(part)) for part in (*parts, without_clocks(info))])
 
 
+def picture_fact(picture: Any) -> tuple[Any, ...]:
+    """Return what `render` returned as a value that compares and that nobody changes."""
+    return (_frozen(_as_numpy(picture)),)
+
+
 def _as_numpy(part: Any) -> Any:
     """Return a part with arrays of other libraries as arrays of numpy, which compare and have bytes."""
     kind = type(part)

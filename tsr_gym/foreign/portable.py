@@ -14,7 +14,7 @@ import numpy as np
 
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign.frozen import Closure, Members, Opaque, Reduced, Thing, found_by_name
-from tsr_gym.foreign.objects import is_plain
+from tsr_gym.foreign.objects import is_plain, module_of
 
 _OURS = "tsr_gym.foreign."
 
@@ -75,7 +75,7 @@ def portable(value: Any) -> Any:
         if _found(name) is not value:
             raise SnapshotError(f"it holds {value!r}, which no other process finds by its name")
         return name
-    if kind.__module__.startswith(_OURS) and isinstance(value, tuple):
+    if isinstance(value, tuple) and module_of(kind).startswith(_OURS):
         if isinstance(value, Reduced) and value.make not in _CONTAINERS.values():
             raise SnapshotError(f"it holds an object that {value.make!r} makes")
         return kind(*[portable(part) for part in value])
@@ -98,7 +98,7 @@ def portable_attribute(value: Any) -> Any:
 def _named(value: Any) -> Named:
     if isinstance(value, ModuleType):
         return Named(value.__name__, "")
-    return Named(value.__module__ or "", value.__qualname__)
+    return Named(module_of(value), value.__qualname__)
 
 
 def may_be_set(name: Any) -> bool:
@@ -139,7 +139,7 @@ def imported(value: Any, packages: Set[str], here: Any = None) -> Any:
         return items if kind is list else deque(items, value.maxlen)
     if kind is dict:
         return {imported(name, packages): imported(item, packages) for name, item in value.items()}
-    if isinstance(value, tuple) and (kind is tuple or kind.__module__.startswith(_OURS)):
+    if isinstance(value, tuple) and (kind is tuple or module_of(kind).startswith(_OURS)):
         first = [imported(part, packages, here) for part in value[:1]]
         parts = [*first, *[imported(part, packages) for part in value[1:]]]
         if not _is_harmless(kind, parts):

@@ -1,7 +1,8 @@
 """The proof by play that an environment can be copied: it plays copies, never the environment itself.
 
-Two copies take the same sampled actions and must return the same, stand alike afterwards, and leave the environment as
-it was; and a copy that has played and is put back must play the same again.
+Two copies, one of which has played another episode, are put where the environment stands, or where a reset leads. They
+take the same sampled actions and must return the same, stand alike afterwards, and leave the environment as it was; and
+a copy that has played and is put back must play the same again.
 """
 
 from collections.abc import Callable
@@ -56,30 +57,48 @@ def changed_between(one: Any, other: Any) -> str:
 
 def _flaw_of_copies(env: Any, start: Any, means: Means) -> str | None:
     one, other = means.copy(env), means.copy(env)
-    spaces = play.positions_of_spaces(one)
     last: Any = None
     moved = False
     seeded = attributes_of(env).get("_np_random") is not None
     for seed in range(play.NUM_SEQUENCES):
         # Where the episode has ended, or may not have begun, only a reset leads on.
-        for fresh in (False, True) if seeded else (True,):
-            came = _play(one, start, seed, fresh, means)
-            if not same(spaces, play.positions_of_spaces(one)):
-                return "it draws from the generator of its own space, which belongs to whoever samples actions"
-            flaw = play.difference(came, _play(other, start, seed, fresh, means))
-            if flaw is None and (changed := changed_between(means.read(one), means.read(other))):
-                flaw = f"they differ in {changed} afterwards"
-            flaw = flaw or play.difference(came, _play(one, start, seed, fresh, means))
+        for anew in (False, True) if seeded else (True,):
+            origin = _after_reset(one, start, seed, means) if anew else start
+            if isinstance(origin, play.Raised):
+                last = origin
+                continue
+            last, flaw = _compared(one, other, origin, seed, means)
             if flaw is not None:
                 return flaw
-            last = came[-2]
-            if not isinstance(came[int(fresh)], play.Raised):
+            if not isinstance(last, play.Raised):
                 moved = True
                 break
     return None if moved else f"none of the sampled actions could be taken: {last}"
 
 
-def _play(twin: Any, start: Any, seed: int, fresh: bool, means: Means) -> list[Any]:
+def _after_reset(twin: Any, start: Any, seed: int, means: Means) -> Any:
+    """Return where a copy stands after a reset, so that the proof is the same one before and after it."""
     means.write(twin, start)
-    first = [play.reset(twin, seed, None)] if fresh else []
-    return [*first, *play.steps(twin, play.actions_of(twin, seed)), play.standing(twin)]
+    result = play.reset(twin, seed, None)
+    return result if isinstance(result, play.Raised) else means.read(twin)
+
+
+def _compared(one: Any, other: Any, origin: Any, seed: int, means: Means) -> tuple[Any, str | None]:
+    """Return what the first step of a play brought, and how plays of two copies differ, None where they do not."""
+    means.write(one, origin)
+    spaces = play.positions_of_spaces(one)
+    came = _play(one, origin, seed, means)
+    if not same(spaces, play.positions_of_spaces(one)):
+        return came[0], "it draws from the generator of its own space, which belongs to whoever samples actions"
+    # What another episode leaves behind must not be seen in this one.
+    play.reset(other, seed + play.NUM_SEQUENCES, None)
+    play.steps(other, play.actions_of(other, seed + play.NUM_SEQUENCES))
+    flaw = play.difference(came, _play(other, origin, seed, means))
+    if flaw is None and (changed := changed_between(means.read(one), means.read(other))):
+        flaw = f"they differ in {changed} afterwards"
+    return came[0], flaw or play.difference(came, _play(one, origin, seed, means))
+
+
+def _play(twin: Any, origin: Any, seed: int, means: Means) -> list[Any]:
+    means.write(twin, origin)
+    return [*play.steps(twin, play.actions_of(twin, seed)), play.standing(twin)]

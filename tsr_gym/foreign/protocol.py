@@ -3,6 +3,8 @@
 from typing import Any, NamedTuple
 
 from tsr_gym.errors import SnapshotError
+from tsr_gym.foreign.attributes import twin_of
+from tsr_gym.foreign.deepcopied import flaw_of_copies
 from tsr_gym.foreign.fresh import fresh
 from tsr_gym.foreign.noise import place_generator
 from tsr_gym.foreign.settings import compare, settings_of
@@ -44,5 +46,18 @@ class ProtocolAdapter:
         place_generator(env, state.position, seed)
 
     def copy(self, env: Any) -> Any:
-        """Return an environment that was made in the same way."""
-        return fresh(env)
+        """Return an environment that was made in the same way, or else has copied attributes, after a proof.
+
+        Raises:
+            SnapshotError: Nobody knows how it was made, and copies do not play alike: what they share may be the world.
+        """
+        try:
+            return fresh(env)
+        except SnapshotError as unknown:
+            state = self.read(env)
+            flaw = flaw_of_copies(env)
+            if flaw is None:
+                return twin_of(env)
+            # The proof may have played with what copies share.
+            self.write(env, state, None)
+            raise SnapshotError(f"{unknown}; nor can it be copied: {flaw}") from unknown

@@ -7,9 +7,8 @@ from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign import play
 from tsr_gym.foreign.attributes import twin_of
 from tsr_gym.foreign.fresh import can_remake, fresh, remake
-from tsr_gym.foreign.objects import frees
-from tsr_gym.foreign.settings import settings_of
-from tsr_gym.foreign.verdicts import Verdicts
+from tsr_gym.foreign.objects import frees, module_of
+from tsr_gym.foreign.verdicts import SharedVerdicts
 
 # Known to depend on their earlier episodes, too rarely to be seen in a short play: their physics is not made anew.
 _DEPENDS_ON_EARLIER = frozenset({"gymnasium.envs.box2d.bipedal_walker:BipedalWalker"})
@@ -28,20 +27,12 @@ class Repetition(NamedTuple):
     remade: bool = False
 
 
-_FOUND: Verdicts[Repetition] = Verdicts()
-_FOUND_FOR_CLASS: Verdicts[dict[Any, Repetition]] = Verdicts()
+_FOUND: SharedVerdicts[Repetition] = SharedVerdicts()
 
 
 def repetition_of(env: Any) -> Repetition:
     """Return whether an environment without wrappers repeats itself; others of its kind are played, once."""
-    if env.spec is None:
-        return _FOUND.of(env, _found)
-    # What is made from equal specs repeats itself alike.
-    found = _FOUND_FOR_CLASS.of(type(env), lambda _: {})
-    settings = settings_of(env)
-    if settings not in found:
-        found[settings] = _found(env)
-    return found[settings]
+    return _FOUND.of(env, _found)
 
 
 def _found(env: Any) -> Repetition:
@@ -78,7 +69,7 @@ def _compared(env: Any, one: Any, other: Any) -> Repetition:
     wanted = _play(other, 1)
     _play(one, 0)
     flaw = play.difference(wanted, _play(one, 1)) or play.difference(wanted, _play(one, 1))
-    known = {f"{cls.__module__}:{cls.__qualname__}" for cls in type(env).__mro__} & _DEPENDS_ON_EARLIER
+    known = {f"{module_of(cls)}:{cls.__qualname__}" for cls in type(env).__mro__} & _DEPENDS_ON_EARLIER
     if (flaw is None and not known) or not can_remake(env):
         return Repetition(None if flaw is None else f"{type(env).__name__} does not repeat itself: {flaw}")
     remake(one)

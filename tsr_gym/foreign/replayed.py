@@ -9,22 +9,24 @@ from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign import generators, play
 from tsr_gym.foreign.attributes import packages_of
 from tsr_gym.foreign.fresh import can_remake, fresh, remake
-from tsr_gym.foreign.noise import place_generator, replace_keys
+from tsr_gym.foreign.noise import dice_of, place_dice, place_generator, replace_keys
 from tsr_gym.foreign.portable import imported
 from tsr_gym.foreign.recorder import (
     Move,
     PortableReplay,
+    Rendering,
     ReplayRecorder,
     ReplayState,
     Reseeding,
     Start,
     fingerprint,
+    position_in,
 )
 from tsr_gym.foreign.repetition import repetition_of
 from tsr_gym.foreign.settings import compare, settings_of
 from tsr_gym.foreign.support import Support
 from tsr_gym.foreign.thawed import Thawer, try_to_thaw
-from tsr_gym.random_stream import position_of
+from tsr_gym.random_stream import Drawn, position_of
 
 _HOW = "a restore resets and takes the recorded actions again, and compares every result with the one on record"
 
@@ -38,6 +40,8 @@ class ReplayAdapter:
 
     def support(self, env: Any) -> Support:
         """Return replay unless others of the kind did not repeat themselves."""
+        if isinstance(env, ReplayRecorder) and env.gap is not None:
+            return Support("none", env.gap)
         found = repetition_of(env.env if isinstance(env, ReplayRecorder) else env)
         if found.flaw is not None:
             return Support("none", found.flaw)
@@ -53,7 +57,7 @@ class ReplayAdapter:
             raise SnapshotError(
                 f"nothing is on record of {type(env.env).__name__}: call tsr_gym.replayable(env) first and reset() then"
             )
-        return ReplayState(settings_of(env.env), env.start, env.events, env.num_events, _position(env.env))
+        return ReplayState(settings_of(env.env), env.start, env.events, env.num_events, position_in(env.env))
 
     def check(self, env: ReplayRecorder, state: Any, seed: int | None) -> ReplayState:
         """Return the record if it fits."""
@@ -72,16 +76,18 @@ class ReplayAdapter:
         """
         env.start = None
         try:
-            _replay(env.env, state, state.start.remade)
+            stands = _replay(env.env, state, state.start.remade)
         except _Diverged:
             if state.start.remade or not can_remake(env.env):
                 raise
             # The record may have begun in an environment that was new.
-            _replay(env.env, state, True)
+            stands = _replay(env.env, state, True)
         env.start, env.events, env.num_events = state.start, state.events, state.num_events
+        env.stands, env.gap = stands, None
         if seed is not None:
             _reseed(env.env, seed)
             env.record(Reseeding(seed))
+            env.stands = position_in(env.env)
 
     def copy(self, env: ReplayRecorder) -> Any:
         """Return another environment of the same settings under a recorder."""
@@ -91,32 +97,51 @@ class ReplayAdapter:
 def _imported(base: Any, state: PortableReplay) -> ReplayState:
     packages = packages_of(base)
     start, events = imported(state.start, packages), [imported(event, packages) for event in state.events]
-    if not isinstance(start, Start) or not all(isinstance(event, Move | Reseeding) for event in events):
+    if not isinstance(start, Start) or not all(isinstance(event, Move | Rendering | Reseeding) for event in events):
         raise SnapshotError(f"wanted a record of {type(base).__name__}, got something else: damaged")
     actions = {f"action {number}": event.action for number, event in enumerate(events) if isinstance(event, Move)}
     try_to_thaw({"options": start.options, **actions})
     return ReplayState(state.settings, start, events, len(events), state.position)
 
 
-def _replay(base: Any, state: ReplayState, remade: bool) -> None:
+def _replay(base: Any, state: ReplayState, remade: bool) -> Drawn | None:
+    """Repeat an episode, and return where its last event left the generator."""
     start = state.start
     if remade:
         remake(base)
-    if start.position is not None:
-        place_generator(base, start.position, None)
+    if start.dice is not None:
+        if len(dice_of(base).others) != len(start.dice.others):
+            # Some generators are there only after a reset.
+            play.reset(base, 0, None)
+        place_dice(base, start.dice)
     _compare(base, "reset()", start.result, play.reset(base, start.seed, Thawer({}).thawed(start.options)))
-    for number, event in enumerate(state.events[: state.num_events], start=1):
+    num_steps = 0
+    for event in state.events[: state.num_events]:
         if isinstance(event, Reseeding):
             _reseed(base, event.seed)
+            continue
+        num_steps += isinstance(event, Move)
+        if event.position is not None:
+            place_generator(base, event.position, None)
+        if isinstance(event, Move):
+            came = play.step(base, Thawer({}).thawed(event.action))
+            _compare(base, f"step {num_steps}", event.result, came)
         else:
-            _compare(base, f"step {number}", event.result, play.step(base, Thawer({}).thawed(event.action)))
-    if _position(base) != state.position:
-        raise _Diverged(_message(base, "the generator at the end"))
+            _render(base, event, num_steps)
+    stands = position_in(base)
+    if stands != state.position:
+        # A wrapper drew after the last event.
+        place_generator(base, state.position, None)
+    return stands
 
 
-def _position(base: Any) -> Any:
-    generator = vars(base).get("_np_random")
-    return None if generator is None else position_of(generator)
+def _render(base: Any, event: Rendering, num_steps: int) -> None:
+    """Render as on record; under another mode the pictures are not to be compared, and without one there are none."""
+    if base.render_mode is None:
+        return
+    picture = base.render()
+    if base.render_mode == event.mode:
+        _compare(base, f"the picture after step {num_steps}", event.result, play.picture_fact(picture))
 
 
 def _reseed(base: Any, seed: int) -> None:
@@ -131,7 +156,7 @@ def _reseed(base: Any, seed: int) -> None:
 
 
 def _compare(base: Any, what: str, wanted: bytes, came: Any) -> None:
-    if fingerprint(came) != wanted:
+    if fingerprint((*came, position_in(base))) != wanted:
         raise _Diverged(_message(base, what))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tsr_gym.codec import encode
 from tsr_gym.errors import SnapshotError
-from tsr_gym.foreign.objects import attributes_of
+from tsr_gym.foreign.objects import attributes_of, module_of
 from tsr_gym.foreign.portable import portable
 from tsr_gym.foreign.thawed import frozen
 from tsr_gym.foreign.verdicts import Verdicts
@@ -33,13 +33,12 @@ _KNOWN: Verdicts[_Known] = Verdicts()
 @lru_cache(maxsize=256)
 def tables_of(cls: Any) -> frozenset[str]:
     """Return the attributes of a class that are filled when an environment is made and never change."""
-    return _TABLES.get(f"{cls.__module__}:{cls.__qualname__}", frozenset())
+    return _TABLES.get(f"{module_of(cls)}:{cls.__qualname__}", frozenset())
 
 
 def settings_of(env: Any) -> tuple[str, ...]:
     """Return an environment's arguments, spaces and tables, in words."""
-    held, cls = attributes_of(env), _class_of(env)
-    sources = (env.spec, env.observation_space, env.action_space, *[held.get(name) for name in tables_of(cls)])
+    sources = _sources(env)
     known = _KNOWN.of(env, lambda _: _Known((), ()))
     if len(known.sources) != len(sources) or any(
         one is not other for one, other in zip(sources, known.sources, strict=False)
@@ -47,6 +46,17 @@ def settings_of(env: Any) -> tuple[str, ...]:
         known = _Known(sources, _settings(env))
         _KNOWN.remember(env, known)
     return known.settings
+
+
+def share_settings(env: Any, twin: Any) -> None:
+    """Note that a copy has the settings of the original, whose tables need not be read again for it."""
+    _KNOWN.remember(twin, _Known(_sources(twin), settings_of(env)))
+
+
+def _sources(env: Any) -> tuple[Any, ...]:
+    held = attributes_of(env)
+    tables = [held.get(name) for name in tables_of(_class_of(env))]
+    return (env.spec, env.observation_space, env.action_space, *tables)
 
 
 def _settings(env: Any) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import types
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from importlib import import_module
 from itertools import starmap
 from math import copysign
 from pickle import PicklingError, dumps
@@ -25,6 +26,7 @@ from tsr_gym.foreign.frozen import (
     Method,
     Objects,
     Opaque,
+    OtherArray,
     Pairs,
     Randomness,
     Record,
@@ -159,6 +161,14 @@ class Thawer:
         return made
 
 
+def _in_library(value: OtherArray) -> Any:
+    if value.library == "jax":
+        return import_module("jax.numpy").asarray(value.array)
+    if value.library == "torch":
+        return import_module("torch").from_numpy(np.array(value.array))
+    raise SnapshotError(f"unknown library of arrays {value.library!r}: damaged or of another version")
+
+
 def _set_state(made: Any, state: Any) -> None:
     if "__setstate__" in dir(made):
         made.__setstate__(state)
@@ -180,6 +190,7 @@ _THAWERS: dict[Any, Callable[[Thawer, Any], Any]] = {
     Randomness: Thawer._randomness,
     Thing: Thawer._thing,
     Opaque: Thawer._opaque,
+    OtherArray: lambda thawer, value: _in_library(value),
     Reduced: Thawer._reduced,
     Again: Thawer._again,
     Here: lambda thawer, value: thawer.stand_ins[value],

@@ -10,6 +10,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from tsr_gym.errors import CheckFailed
+from tsr_gym.foreign.cameras import keep_contexts
 from tsr_gym.optional import load
 from tsr_gym.stack import env_support, replayable
 from tsr_gym.testing.facts import layers_of, name_of
@@ -67,7 +68,8 @@ def recipe_of(env: gym.Env[Any, Any], factory: Factory | str | None) -> Recipe:
     Raises:
         CheckFailed: There is neither a spec nor a factory, or what they make is not the same stack.
     """
-    recipe = _from_spec(env) if factory is None else _from_factory(factory)
+    made = _from_spec(env) if factory is None else _from_factory(factory)
+    recipe = made._replace(build=lambda: _kept_apart(made.build()))
     wanted, came = _names(env), _names(recipe.build())
     if wanted != came:
         raise CheckFailed(
@@ -75,6 +77,11 @@ def recipe_of(env: gym.Env[Any, Any], factory: Factory | str | None) -> Recipe:
             f"wanted {' < '.join(wanted)} again, got {' < '.join(came)}: pass factory=, a function that makes it",
         )
     return recipe
+
+
+def _kept_apart(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    keep_contexts(env.unwrapped)
+    return env
 
 
 def _names(env: gym.Env[Any, Any]) -> list[str]:

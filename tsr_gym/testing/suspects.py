@@ -18,8 +18,8 @@ from tsr_gym.testing.facts import layers_of
 from tsr_gym.testing.fingerprints import ATOMS, fingerprint, is_code
 from tsr_gym.testing.global_state import GENERATORS
 
-MAX_VISITS = 500
-MAX_ITEMS = 256
+MAX_VISITS = 100
+MAX_ITEMS = 64
 MAX_SHOWN = 8
 # Gymnasium's own bookkeeping, which says nothing about an episode, and the state that facts compare already.
 _BOOKKEEPING = frozenset(

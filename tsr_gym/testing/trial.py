@@ -5,6 +5,8 @@ from typing import Any
 
 import gymnasium as gym
 
+from tsr_gym.foreign.adapters import adapter_of
+from tsr_gym.foreign.mujoco import MujocoAdapter
 from tsr_gym.testing.facts import is_own, layers_of, name_of
 from tsr_gym.testing.rebuild import Recipe
 from tsr_gym.testing.recording import Recording, has_bytes
@@ -51,4 +53,9 @@ class Trial:
     @property
     def starts_afresh(self) -> bool:
         """Whether a reset forgets earlier episodes; otherwise only restores can be compared with the record."""
-        return not any(isinstance(layer, _REMEMBER) for layer in layers_of(self.env))
+        layers = layers_of(self.env)
+        if any(isinstance(layer, _REMEMBER) for layer in layers):
+            return False
+        # The camera of MuJoCo's pictures stays where the first picture of all was taken.
+        pictured = any(isinstance(layer, gym.wrappers.AddRenderObservation) for layer in layers)
+        return not (pictured and isinstance(adapter_of(layers[-1]), MujocoAdapter))

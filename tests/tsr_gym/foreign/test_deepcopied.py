@@ -1,6 +1,7 @@
 """Environments made of attributes: what comes back, what is refused, and that nobody's environment is touched."""
 
 import random
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -206,12 +207,69 @@ def test_nothing_is_freed_by_the_refusal_of_what_frees():
         assert freeing.freed == freed
 
 
-def test_support_is_the_same_before_and_after_reset():
-    for make in (*GOOD, worlds.Locked, worlds.RemembersEpisodes):
-        env = make()
-        before = env_support(env)
+class NotesTheTime(worlds.Plain):
+    """Knows when its episode began, which decides nothing."""
+
+    def begin(self, seed):
+        self.started = time.perf_counter()
+
+
+class CountsResetsInItsClass(worlds.Plain):
+    """Every reset of any of its kind changes the episodes of all."""
+
+    resets = 0
+
+    def begin(self, seed):
+        type(self).resets += 1
+
+    def roll(self):
+        return type(self).resets
+
+
+class SeedsItsSpace(worlds.Plain):
+    """Seeds the space from which others sample."""
+
+    def begin(self, seed):
+        self.action_space.seed(seed)
+
+
+SEEN_BEFORE_AND_AFTER = {
+    **dict.fromkeys([*GOOD, NotesTheTime, SeedsItsSpace], "deepcopy"),
+    **dict.fromkeys([worlds.Locked, worlds.LockedWithArguments, worlds.HoldsANumber], "replay"),
+    **dict.fromkeys([worlds.RemembersEpisodes, CountsResetsInItsClass], "none"),
+    **dict.fromkeys([worlds.DrawsGlobally, worlds.DrawsFromItsSpace, worlds.LooksAtTheClock], "none"),
+}
+
+
+@pytest.mark.parametrize(("make", "level"), SEEN_BEFORE_AND_AFTER.items())
+def test_support_is_the_same_before_and_after_reset(make, level):
+    env = make()
+    before = env_support(env)
+    env.reset(seed=1)
+    assert env_support(env).level == before.level == level
+    assert env_support(make()).level == level
+
+
+def test_only_the_first_of_its_kind_is_proved_and_its_entry_point_may_be_a_class():
+    class Counts(worlds.Plain):
+        steps = 0
+
+        def step(self, action):
+            type(self).steps += 1
+            return super().step(action)
+
+    spec = gym.envs.registration.EnvSpec("Counts-v0", entry_point=Counts, max_episode_steps=9)
+    env = gym.make(spec)
+    assert env_support(env).level == "deepcopy"
+    proved = Counts.steps
+    assert proved > 0
+    for _ in range(3):
+        env = gym.make(spec)
+        env_support(env)
         env.reset(seed=1)
-        assert env_support(env) == before
+        snapshot(env)
+        snapshot(clone(env))
+    assert Counts.steps == proved
 
 
 def test_a_snapshot_under_other_arguments_is_refused_and_changes_nothing():

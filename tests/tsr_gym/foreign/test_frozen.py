@@ -14,7 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tsr_gym.foreign.plays import plain
+from tsr_gym import SnapshotError
 from tsr_gym.foreign.frozen import Freezer, Here, Uncopyable
+from tsr_gym.foreign.handles import is_handle
+from tsr_gym.foreign.objects import module_of
+from tsr_gym.foreign.portable import portable
 from tsr_gym.foreign.thawed import Thawer, frozen, same
 
 
@@ -289,3 +293,32 @@ def test_a_function_that_caches_and_cannot_be_found_by_name_is_refused():
 @functools.lru_cache
 def cached(number):
     return number
+
+
+class Nameless(type):
+    """What some extensions make of a class: it does not say where it is from."""
+
+    @property
+    def __module__(cls):
+        raise AttributeError("__module__")
+
+
+def test_a_kind_without_a_module_is_copied_or_refused_like_any_other():
+    class Plain(metaclass=Nameless):
+        def __init__(self):
+            self.steps = [4]
+
+    class RefusesToSay(Plain):
+        def __reduce_ex__(self, protocol):
+            raise TypeError("no")
+
+    with pytest.raises(AttributeError):
+        Plain.__module__  # noqa: B018
+    assert module_of(Plain) == ""
+    assert not is_handle(Plain())
+    plain = Plain()
+    assert Thawer({}).thawed(frozen([plain]))[0].steps == [4]
+    with pytest.raises(Uncopyable, match=r"a test_.*RefusesToSay cannot be copied \(no\)"):
+        frozen(RefusesToSay())
+    with pytest.raises(SnapshotError, match="no other process finds by its name"):
+        portable(frozen(plain))

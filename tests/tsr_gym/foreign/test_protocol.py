@@ -23,7 +23,32 @@ class Promises(worlds.RemembersItsArguments):
 
 
 class Bare(worlds.Promises):
-    """Nobody knows how it was made."""
+    """Nobody knows how it was made, and it holds what cannot be copied."""
+
+
+class Copyable(worlds.Plain):
+    """Nobody knows how it was made; all of it is attributes, some of which it does not call its state."""
+
+    def begin(self, seed):
+        self.cache = [self.position]
+
+    def env_state(self):
+        return self.position
+
+    def set_env_state(self, state):
+        self.position = state
+        self.cache[:] = [state]
+
+
+class Elsewhere(worlds.HoldsANumber):
+    """Keeps its world elsewhere, and says what it is."""
+
+    def env_state(self):
+        return self.position, tuple(worlds.WORLDS[self.handle])
+
+    def set_env_state(self, state):
+        self.position, world = state
+        worlds.WORLDS[self.handle] = list(world)
 
 
 def test_the_protocol_is_recognised_by_its_two_methods():
@@ -56,11 +81,36 @@ def test_its_generator_is_reseeded_by_fresh_noise():
     assert rolls[1] == rolls[3]
 
 
-def test_a_clone_needs_to_know_how_it_was_made():
-    env = Bare()
+def test_a_clone_of_what_nobody_knows_how_to_make_is_a_copy():
+    env = Copyable()
     env.reset(seed=1)
-    with pytest.raises(SnapshotError, match="nobody knows how this Bare was made"):
+    env.step(2)
+    twin = clone(env)
+    assert twin.cache is not env.cache
+    assert twin.np_random is not env.np_random
+    wanted = play(clone(env), ACTIONS)
+    assert play(twin, ACTIONS) == wanted
+    assert play(env, ACTIONS) == wanted
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (Bare, "nobody knows how this Bare was made.*; nor can it be copied: the attribute lock"),
+        (
+            Elsewhere,
+            "nobody knows how this Elsewhere was made.*; nor can it be copied: copies of Elsewhere do not play",
+        ),
+    ],
+)
+def test_a_clone_is_refused_where_copies_would_share_a_world_and_nothing_changes(make, why):
+    env = make()
+    env.reset(seed=1)
+    env.step(1)
+    before = snapshot(env)
+    with pytest.raises(SnapshotError, match=why):
         clone(env)
+    assert snapshot(env) == before
 
 
 def test_a_state_that_is_not_one_is_refused():

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.wrappers import FrameStackObservation, TimeLimit
+from gymnasium.wrappers import FrameStackObservation, StickyAction, TimeLimit, TransformObservation
 
 from tests.tsr_gym.foreign import worlds
 from tests.tsr_gym.foreign.plays import play
@@ -168,6 +168,69 @@ def test_a_step_that_raises_is_on_record():
     went_on = play(env, ACTIONS)
     restore(env, snap)
     assert play(env, ACTIONS) == went_on
+
+
+def test_a_wrapper_may_draw_from_the_environments_own_generator():
+    def noisy(env):
+        return TransformObservation(env, lambda one: one + env.np_random.random(), None)
+
+    def make():
+        return replayable(noisy(StickyAction(worlds.LockedWithArguments(), 0.5, (1, 3))))
+
+    env, other = make(), make()
+    env.reset(seed=2)
+    play(env, ACTIONS[:3])
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    end = snapshot(env)
+    for target in (env, other):
+        restore(target, Snapshot.from_bytes(snap.to_bytes()))
+        assert snapshot(target) == snap
+        assert play(target, ACTIONS) == went_on
+        assert snapshot(target) == end
+
+
+class Fades(worlds.LockedWithArguments):
+    """Fades with every look at it, which the next steps show."""
+
+    looks = 0
+
+    def begin(self, seed):
+        super().begin(seed)
+        self.looks = 0
+
+    def render(self):
+        self.looks += 1
+        return np.full((2, 2, 3), self.looks + self.position, np.uint8)
+
+    def roll(self):
+        return super().roll() + self.looks
+
+
+def test_pictures_that_were_drawn_are_drawn_again():
+    env, other = (replayable(Fades(render_mode="rgb_array")) for _ in "ab")
+    env.reset(seed=3)
+    env.render()
+    env.step(1)
+    env.render()
+    env.render()
+    snap = snapshot(env)
+    went_on = [env.render().tolist(), play(env, ACTIONS), env.render().tolist()]
+    for target in (env, other, clone(env)):
+        restore(target, Snapshot.from_bytes(snap.to_bytes()))
+        assert target.unwrapped.looks == 3
+        assert [target.render().tolist(), play(target, ACTIONS), target.render().tolist()] == went_on
+
+
+def test_what_is_not_rendered_cannot_repeat_a_record_on_which_pictures_changed_the_world():
+    env, blind = replayable(Fades(render_mode="rgb_array")), replayable(Fades())
+    env.reset(seed=3)
+    env.render()
+    harmless = snapshot(env)
+    env.step(1)
+    restore(blind, harmless)
+    with pytest.raises(SnapshotError, match="Fades did not repeat itself: step 1 differs"):
+        restore(blind, snapshot(env))
 
 
 def test_nothing_on_record_is_an_error_with_the_cure():

@@ -5,7 +5,13 @@ by itself; `make test-gym-zoo` runs it.
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from gymnasium.wrappers import (
+    AddRenderObservation,
+    AtariPreprocessing,
+    FrameStackObservation,
+    RenderCollection,
+    StickyAction,
+)
 
 from tests.tsr_gym.foreign.plays import play
 from tsr_gym import Snapshot, SnapshotError, clone, env_support, replayable, restore, snapshot
@@ -27,6 +33,12 @@ def ale():
 
     gym.register_envs(ale_py)
     return ale_py
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch, tmp_path):
+    """Work in a folder of its own, because MuJoCo writes a log file wherever it is."""
+    monkeypatch.chdir(tmp_path)
 
 
 def pytest_generate_tests(metafunc):
@@ -323,3 +335,62 @@ def test_gymnasiums_environments_on_jax_are_replayed_and_their_keys_are_reseeded
         restore(env, snap, noise="fresh", seed=seed)
         keys.add(str(env.unwrapped.rng))
     assert len(keys) == 2
+
+
+def test_results_of_the_solver_beside_the_buffer_and_warnings_come_back():
+    env = gym.make("Humanoid-v5").unwrapped
+    env.model.opt.enableflags |= 2
+    env.reset(seed=1)
+    play(env, [env.action_space.sample() for _ in range(5)])
+    env.data.warning.number[2] = 4
+    names = [name for name in ("energy", "solver_niter", "solver_nnz", "solver_fwdinv") if hasattr(env.data, name)]
+    held = {name: getattr(env.data, name).copy() for name in names}
+    assert held["energy"].any()
+    assert held["solver_niter"].any()
+    snap = Snapshot.from_bytes(snapshot(env).to_bytes())
+    play(env, [env.action_space.sample() for _ in range(5)])
+    env.data.warning.number[2] = 0
+    restore(env, snap)
+    assert {name: getattr(env.data, name).tobytes() for name in names} == {
+        name: array.tobytes() for name, array in held.items()
+    }
+    assert env.data.warning.number.tolist() == [0, 0, 4, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "Hopper-v5"])
+@pytest.mark.parametrize("wrap", [AddRenderObservation, RenderCollection], ids=lambda wrap: wrap.__name__)
+def test_pictures_go_on_bit_for_bit(name, wrap):
+    small = {"width": 64, "height": 48} if name == "Hopper-v5" else {}
+    check_continuation(lambda: wrap(gym.make(name, render_mode="rgb_array", **small)), before=(0, 5), after=4)
+
+
+def test_a_sticky_wrapper_may_draw_from_the_generator_of_a_replayed_world():
+    check_continuation(lambda: StickyAction(gym.make("LunarLander-v3"), 0.5, (1, 3)), before=(0, 9), after=20)
+
+
+@pytest.mark.parametrize("name", ["BipedalWalker-v3", "tabular/CliffWalking-v0"])
+def test_actions_of_jax_are_on_record(name):
+    pytest.importorskip("flax")
+    from gymnasium.wrappers import JaxToNumpy
+
+    check_continuation(lambda: JaxToNumpy(gym.make(name)), before=(0, 3), after=3)
+
+
+def test_a_game_with_sound_is_replayed():
+    support = env_support(gym.make("ALE/Breakout-v5", sound_obs=True))
+    assert support.level == "replay"
+    assert "the sound goes on from earlier frames" in support.reason
+
+
+def test_a_cartridge_whose_state_is_rounded_stands_still_under_snapshots():
+    env = gym.make("ALE/Pitfall2-v5")
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    for _ in range(4):
+        env.step(env.action_space.sample())
+        assert len({snapshot(env).digest for _ in range(4)}) == 1
+    snap, actions = snapshot(env), sampled(env, 6)
+    went_on = play(env, actions)
+    restore(env, snap)
+    assert snapshot(env) == snap
+    assert play(env, actions) == went_on
