@@ -1,17 +1,28 @@
-"""Checkpoints: everything that a run needs to go on bit for bit, in folders that are there whole or not at all."""
+"""Checkpoints: everything that a run needs to go on bit for bit, in folders that are there whole or not at all.
+
+Weights are written whole, in the forms that others read. Of the optimizers every process writes its own rows, and any
+number of processes reads them back.
+"""
 
 import json
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn import Module
 
 from tsr_gym.agents.files import check_folder, write_folder
 from tsr_gym.agents.learner import Learner
 from tsr_gym.agents.models import Policy, save_policy
+from tsr_gym.agents.sharding import own_range, own_rows, whole_weights
+from tsr_gym.agents.stability import GradientMemory
 from tsr_gym.errors import CheckpointError
 
 
@@ -33,25 +44,28 @@ class Progress:
 def save_checkpoint(run: Path, policy: Policy, learner: Learner, progress: Progress) -> None:
     """Write a run's checkpoint: model in Hugging Face form, critic, optimizers, random states, progress.
 
+    Of a run over several processes all have to call it; each holds whole models meanwhile.
+
     Raises:
         CheckpointError: It could not be written; earlier checkpoints are untouched.
     """
     path = run / "checkpoints" / f"{progress.update:06d}"
-    if path.exists():
+    world = learner.world
+    if world.first(path.exists):
         return
+    critic, state = learner.critic or Module(), _own_state(learner)
+    with whole_weights(learner.model) as policy_weights, whole_weights(critic) as critic_weights:
 
-    def write(folder: Path) -> None:
-        save_policy(policy, folder / "model")
-        if learner.critic is not None:
-            save_file(learner.critic.state_dict(), folder / "critic.safetensors")
-        states: dict[str, Any] = {name: optimizer.state_dict() for name, optimizer in learner.optimizers.items()}
-        states["torch_random"] = torch.get_rng_state()
-        if torch.cuda.is_available():
-            states["cuda_random"] = torch.cuda.get_rng_state_all()
-        torch.save(states, folder / "optimizers.pt")
-        (folder / "progress.json").write_text(json.dumps(asdict(progress)))
+        def write(folder: Path) -> None:
+            save_file(state, folder / f"state-{world.rank:05d}-of-{world.size:05d}.safetensors")
+            if world.leads:
+                save_policy(policy, folder / "model", weights=policy_weights)
+                if learner.critic is not None:
+                    save_file(critic_weights, folder / "critic.safetensors")
+                (folder / "gradients.json").write_text(json.dumps(learner.gradients.to_json()))
+                (folder / "progress.json").write_text(json.dumps(asdict(progress)))
 
-    write_folder(path, write)
+        write_folder(path, write, world=world)
 
 
 def load_checkpoint(path: Path, learner: Learner) -> Progress:
@@ -60,18 +74,22 @@ def load_checkpoint(path: Path, learner: Learner) -> Progress:
     Raises:
         CheckpointError: The checkpoint is incomplete, damaged, or of a run with other settings.
     """
-    check_folder(path)
+    learner.world.first(lambda: check_folder(path))
+    if (path / "optimizers.pt").exists():
+        raise CheckpointError(
+            f"{path}: of a form that is not read any more: begin a new run with its model, by --model {path / 'model'}"
+        )
     try:
-        if learner.critic is not None:
-            learner.critic.load_state_dict(load_file(path / "critic.safetensors"))
-        states = torch.load(path / "optimizers.pt", weights_only=True)
-        for name, optimizer in learner.optimizers.items():
-            optimizer.load_state_dict(states[name])
-        torch.set_rng_state(states["torch_random"])
-        if torch.cuda.is_available() and "cuda_random" in states:
-            torch.cuda.set_rng_state_all(states["cuda_random"])
+        with ExitStack() as stack:
+            if learner.critic is not None:
+                critic = stack.enter_context(safe_open(path / "critic.safetensors", "pt"))
+                for name, tensor in learner.critic.state_dict().items():
+                    own_rows(tensor).copy_(_rows([critic], name, tensor))
+            parts = sorted(path.glob("state-*.safetensors"))
+            _put_own_state(learner, [stack.enter_context(safe_open(part, "pt")) for part in parts])
+        learner.gradients = GradientMemory.from_json(json.loads((path / "gradients.json").read_text()))
         return Progress(**json.loads((path / "progress.json").read_text()))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(f"{path}: not a checkpoint of this run ({error})") from error
 
 
@@ -84,3 +102,69 @@ def drop_old(run: Path, keep: int) -> None:
     """Delete all but the latest checkpoints of a run."""
     for path in checkpoints(run)[:-keep]:
         shutil.rmtree(path)
+
+
+def _trained(learner: Learner) -> Iterator[tuple[str, Any, dict[str, Tensor]]]:
+    """Yield the optimizers with their names, and the parameters of each by name and in its order."""
+    models: dict[str, Any] = {"policy": learner.model, "critic": learner.critic}
+    for name, optimizer in learner.optimizers.items():
+        names = {id(parameter): of_parameter for of_parameter, parameter in models[name].named_parameters()}
+        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        yield name, optimizer, {names[id(parameter)]: parameter for parameter in trained}
+
+
+def _own_state(learner: Learner) -> dict[str, Tensor]:
+    """Return what this process alone knows: its rows of the optimizers' moments, and its random states."""
+    state = {"random/cpu": torch.get_rng_state()}
+    if learner.device.type == "cuda":
+        state["random/cuda"] = torch.cuda.get_rng_state(learner.device)
+    for name, optimizer, trained in _trained(learner):
+        for of_parameter, parameter in trained.items():
+            for moment, tensor in optimizer.state[parameter].items():
+                state[f"{name}/{moment}/{of_parameter}"] = own_rows(tensor).contiguous()
+    return state
+
+
+def _put_own_state(learner: Learner, files: Sequence[Any]) -> None:
+    """Put back what processes knew, however many they were."""
+    names: list[str] = files[0].keys()
+    keys = [name.split("/", 2) for name in names]
+    for name, optimizer, trained in _trained(learner):
+        moments: dict[str, dict[str, Tensor]] = {of_parameter: {} for of_parameter in trained}
+        for _, moment, of_parameter in (key for key in keys if key[0] == name):
+            tensor = _moment(files, f"{name}/{moment}/{of_parameter}", trained[of_parameter])
+            moments[of_parameter][moment] = tensor
+        state = {number: found for number, found in enumerate(moments.values()) if found}
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    if learner.world.rank < len(files):
+        file = files[learner.world.rank]
+        torch.set_rng_state(file.get_tensor("random/cpu"))
+        if learner.device.type == "cuda" and ["random", "cuda"] in keys:
+            torch.cuda.set_rng_state(file.get_tensor("random/cuda"), learner.device)
+
+
+def _moment(files: Sequence[Any], key: str, parameter: Tensor) -> Tensor:
+    """Return a number, or a tensor of a parameter's shape of which only this process's rows are read."""
+    if not files[0].get_slice(key).get_shape():
+        number: Tensor = files[0].get_tensor(key)
+        return number
+    moment = torch.zeros_like(parameter)
+    own_rows(moment).copy_(_rows(files, key, parameter))
+    return moment
+
+
+def _rows(files: Sequence[Any], key: str, like: Tensor) -> Tensor:
+    """Return the rows that this process has of a tensor, out of files of which each holds some.
+
+    Raises:
+        ValueError: The tensor has more or fewer rows.
+    """
+    wanted, first, found = own_range(like), 0, []
+    for part in (file.get_slice(key) for file in files):
+        last = first + part.get_shape()[0]
+        if max(wanted.start, first) < min(wanted.stop, last):
+            found.append(part[max(wanted.start, first) - first : min(wanted.stop, last) - first])
+        first = last
+    if first != len(like):
+        raise ValueError(f"{key} has {first} rows, wanted are {len(like)}")
+    return torch.cat(found) if found else own_rows(like).new_empty(own_rows(like).shape)

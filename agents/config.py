@@ -142,16 +142,16 @@ class LearnConfig:
     critic_lr: float = 1e-5
     """Learning rate of the critic (released code)."""
     critic: Literal["model", "head"] = "model"
-    """A model of its own that begins as the policy, or a value head on the policy's own backbone, which takes no memory."""
+    """A model of its own that begins as the policy, or a value head on the policy's backbone, which takes no memory."""
     critic_gradient: float = 0.0
-    """With critic=head, share of the value loss's gradient that goes on into the policy; 0 leaves it to its own loss."""
+    """With critic=head, share of the value loss's gradient that goes into the policy; 0 leaves it to its own loss."""
     lora_rank: int = 0
     """Train low-rank matrices of this rank beside the weights, which stay (LoRA; needs the extra lora); 0 trains the
     weights themselves."""
     lora_alpha: float = 32.0
     """What these matrices add counts alpha / rank times."""
     lora_targets: tuple[str, ...] = ()
-    """Ends of the names of the layers that have them, such as q_proj; none for all linear layers but the output layer."""
+    """Ends of the names of layers that have them, such as q_proj; none for all linear layers but the output layer."""
     weight_decay: float = 0.01
     """AdamW's weight decay (released code)."""
     betas: tuple[float, float] = (0.9, 0.999)
@@ -180,8 +180,8 @@ class LearnConfig:
     skip_spikes: bool = False
     """Leave out steps whose gradient is far larger than those before."""
     offload: bool = False
-    """Keep parameters, gradients and optimizer state in the memory of the CPU while nothing is computed with them, which
-    takes time and saves memory of the GPU."""
+    """Keep parameters, gradients and optimizer state in the memory of the CPU while nothing is computed with them,
+    which takes time and saves memory of the GPU."""
     old_logprobs: Literal["sampler", "learner"] = "sampler"
     """Where the ratio starts: at the sampler's log-probabilities, or computed again before the update (RAGEN)."""
 

@@ -9,40 +9,63 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from tsr_gym.agents.world import ALONE, World
 from tsr_gym.errors import CheckpointError
 from tsr_gym.tree import write_atomically
 
 MANIFEST = "manifest.json"
 
 
-def write_folder(path: Path, write: Callable[[Path], None]) -> None:
+def write_folder(path: Path, write: Callable[[Path], None], *, world: World = ALONE) -> None:
     """Write a folder so that it is either absent or complete.
 
     Args:
         path: The folder.
-        write: Fills the empty folder that it is given.
+        write: Fills the empty folder that it is given; of several processes each writes files of its own.
+        world: The processes, which see the same disk and have to call this together.
 
     Raises:
         CheckpointError: The disk is full or not writable; what was there before is untouched.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        if partial.exists():
-            shutil.rmtree(partial)
-        partial.mkdir(parents=True)
-        write(partial)
-        files = sorted(file for file in partial.rglob("*") if file.is_file())
-        manifest = {str(file.relative_to(partial)): _digest(file) for file in files}
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
-        for file in [*files, partial / MANIFEST]:
-            _sync(file)
-        os.replace(partial, path)
-        _sync(path.parent)
-    except Exception as error:  # Each file format has an error of its own for a full disk.
-        shutil.rmtree(partial, ignore_errors=True)
-        raise CheckpointError(
-            f"{path} could not be written ({error}); earlier checkpoints are untouched: make room and resume"
-        ) from error
+        world.first(_told(path, lambda: _begin(partial)))
+        world.each(_told(path, lambda: write(partial)))
+        world.first(_told(path, lambda: _end(partial, path)))
+    except CheckpointError:
+        if world.leads:
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _told(path: Path, step: Callable[[], None]) -> Callable[[], None]:
+    """Return a step of writing a folder whose failure is a CheckpointError."""
+
+    def taken() -> None:
+        try:
+            step()
+        except Exception as error:  # Each file format has an error of its own for a full disk.
+            raise CheckpointError(
+                f"{path} could not be written ({error}); earlier checkpoints are untouched: make room and resume"
+            ) from error
+
+    return taken
+
+
+def _begin(partial: Path) -> None:
+    if partial.exists():
+        shutil.rmtree(partial)
+    partial.mkdir(parents=True)
+
+
+def _end(partial: Path, path: Path) -> None:
+    files = sorted(file for file in partial.rglob("*") if file.is_file())
+    manifest = {str(file.relative_to(partial)): _digest(file) for file in files}
+    (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    for file in [*files, partial / MANIFEST]:
+        _sync(file)
+    os.replace(partial, path)
+    _sync(path.parent)
 
 
 def check_folder(path: Path) -> None:

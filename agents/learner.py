@@ -1,7 +1,7 @@
 """Learner: one update of a policy, and of a critic where there is one, from a batch of trajectories."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,9 +15,12 @@ from tsr_gym.agents.config import LearnConfig
 from tsr_gym.agents.critic import Critic
 from tsr_gym.agents.layouts import Layout, Plan, attending, lay_out, plan_rows, why_only_padded
 from tsr_gym.agents.logprobs import Head, read_head, token_logprobs
+from tsr_gym.agents.lora import merged_weights
 from tsr_gym.agents.losses import Given, StepWeights, clipped_value_loss, policy_loss, step_weights, whiten
 from tsr_gym.agents.recomputing import recomputing
+from tsr_gym.agents.sharding import settle, shard, wake, whole, whole_tensor, whole_weights
 from tsr_gym.agents.stability import GradientMemory, SpikeRule
+from tsr_gym.agents.world import ALONE, World
 from tsr_gym.errors import ConfigError, TrainingDiverged
 from tsr_gym.seeds import derive_seed
 
@@ -58,6 +61,9 @@ class Learner:
         autocast: Lower precision to compute in, None for the model's own.
         estimator: Advantages from a batch, in place of the one that the configuration names.
         reference: A policy that stays as it is, for an objective with a KL term.
+        world: The processes that learn together, each with an equal learner; their models are then spread over them,
+            and all have to call whatever is called in one of them. Every process takes the same whole batch and reads
+            its part of the rows; gradients add up, so that their number changes the result by rounding only.
 
     Attributes:
         gradients: What the spike rule remembers; part of a checkpoint.
@@ -76,6 +82,7 @@ class Learner:
         autocast: torch.dtype | None = None,
         estimator: Estimator | None = None,
         reference: Any | None = None,
+        world: World = ALONE,
     ) -> None:
         if config.objective.kl_weight and reference is None:
             raise ConfigError("the objective has a KL term: wanted a reference policy, got none")
@@ -88,11 +95,13 @@ class Learner:
         chosen = pick_estimator(config.estimator, critic=critic is not None, gamma=config.gamma, lam=config.lam)
         self.chosen = chosen if estimator is None else Chosen(estimator, chosen.targets)
         self.reference = reference
+        self.world = world
         read = (model, reference) if config.logits == "parts" else ()
         self.heads = {id(one): _head_of(one) for one in read if one is not None}
         self.spikes = SpikeRule(skip=config.skip_spikes)
         self.gradients = GradientMemory()
         self.device = next(model.parameters()).device
+        self._spread()
         self.optimizers = {"policy": self._adam(model, config.lr)}
         if critic is not None:
             self.optimizers["critic"] = self._adam(critic, config.critic_lr)
@@ -125,8 +134,16 @@ class Learner:
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the policy's parameters by name, for an engine; a tied output head is named as well."""
-        yield from self.model.state_dict().items()
+        """Yield the policy's parameters by name, for an engine, what LoRA learned merged into them.
+
+        They are whole, and a tied output head is named as well.
+        """
+        with whole_weights(self.model) as weights:
+            yield from merged_weights(self.model, weights)
+
+    def sampling(self) -> AbstractContextManager[None]:
+        """Return a context in which every process may sample from the policy by itself, which holds it as a whole."""
+        return whole(self.model)
 
     def readable(self, layout: LayoutChoice) -> LayoutChoice:
         """Return a layout that the model can read: the wanted one, or padded where it may be any.
@@ -144,9 +161,26 @@ class Learner:
     def _only_padded(self) -> str | None:
         return why_only_padded(self.model)
 
+    def _spread(self) -> None:
+        """Spread the models over the processes, or into the memory of the CPU."""
+        offload = self.config.offload
+        if self.world.size == 1 and not offload:
+            return
+        self.readable("auto")
+        critic = () if self.critic is None else (self.critic.backbone, self.critic.head)
+        models = [model for model in (self.model, self.reference, *critic) if model is not None]
+        owners = [{id(parameter) for parameter in model.parameters()} for model in models]
+        for number, model in enumerate(models):
+            # A model that is another one read otherwise is spread with that one.
+            if not owners[number] & set().union(*owners[:number]):
+                shard(model, self.world, self.device, offload=offload)
+        settle(self.model, self.device)
+
     def _adam(self, model: Any, lr: float) -> torch.optim.AdamW:
         config = self.config
-        return torch.optim.AdamW(model.parameters(), lr=lr, betas=config.betas, weight_decay=config.weight_decay)
+        # With LoRA most parameters stay as they are.
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        return torch.optim.AdamW(trained, lr=lr, betas=config.betas, weight_decay=config.weight_decay)
 
     def _precision(self) -> Any:
         return torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None)
@@ -195,13 +229,14 @@ class Learner:
         if not readers:
             return found
         plan = self._plan(batch)
+        wake(self.model)
         with torch.no_grad(), self._precision(), self._ready(plan):
-            for index in plan.parts:
+            for index, counts in self.world.deal(plan.parts):
                 part = batch.rows(index)
                 laid = lay_out(part, plan.layout)
                 for name, read in readers.items():
-                    found[name][index, : part.ids.shape[1]] = read(laid)
-        return found
+                    found[name][index, : part.ids.shape[1]] = read(laid) * counts
+        return {name: self.world.total(read) for name, read in found.items()}
 
     def _minibatches(self, batch: Batch, seed: int) -> Iterator[Tensor]:
         """Yield the rows of each optimizer step: whole trajectories, in an order that the seed decides."""
@@ -218,14 +253,17 @@ class Learner:
         weights = step_weights(self.objective, material.batch)
         plan = self._plan(material.batch)
         self._clear()
-        sums: dict[str, float] = {}
+        found: dict[str, Any] = {}
         with self._ready(plan):
-            for index in plan.parts:
+            for index, counts in self.world.deal(plan.parts):
                 part = material.rows(index)
-                loss, parts = self._loss(part, lay_out(part.batch, plan.layout), _cut(weights, index, part))
+                loss, parts = self._loss(part, lay_out(part.batch, plan.layout), _cut(weights, index, part, counts))
                 for name, value in parts.items():
-                    sums[name] = sums.get(name, 0.0) + float(value)
-                loss.backward()  # type: ignore[no-untyped-call]
+                    found[name] = found.get(name, 0.0) + value
+                # Processes average their gradients, and the loss is a sum over all of their parts.
+                (loss * self.world.size).backward()  # type: ignore[no-untyped-call]
+        # Read here and not before: a GPU would be waited for in every part.
+        sums = self.world.totals({name: float(value) for name, value in found.items()})
         return sums | self._descend(sums)
 
     def _loss(self, part: _Material, laid: Layout, weights: StepWeights) -> tuple[Tensor, dict[str, Tensor]]:
@@ -250,7 +288,7 @@ class Learner:
         norms = {}
         for name, optimizer in self.optimizers.items():
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            norms[name] = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.grad_clip))
+            norms[name] = float(whole_tensor(torch.nn.utils.clip_grad_norm_(parameters, self.config.grad_clip)))
         gradients = {f"the {name}'s gradient": norm for name, norm in norms.items()}
         bad = [name for name, value in {**losses, **gradients}.items() if not abs(value) < float("inf")]
         if bad:
@@ -278,8 +316,7 @@ def _head_of(model: Any) -> Head:
     return head
 
 
-def _cut(weights: StepWeights, index: Tensor, part: _Material) -> StepWeights:
-    """Return the weights of some rows of a step."""
+def _cut(weights: StepWeights, index: Tensor, part: _Material, counts: bool) -> StepWeights:
+    """Return the weights of some rows of a step, 0 where they do not count."""
     width = part.batch.ids.shape[1]
-    imitation = None if weights.imitation is None else weights.imitation[index, :width]
-    return StepWeights(weights.policy[index, :width], imitation)
+    return StepWeights(*(None if one is None else one[index, :width] * counts for one in weights))  # type: ignore[arg-type]

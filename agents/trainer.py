@@ -5,13 +5,13 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
-from statistics import fmean, pstdev
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
 from tsr_gym.agents.advantages.pick import pick_estimator
 from tsr_gym.agents.assembly import Assembly
@@ -19,31 +19,37 @@ from tsr_gym.agents.batch import collate
 from tsr_gym.agents.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.collect import Collected, Collector, pick_rater, pick_strategy
 from tsr_gym.agents.config import TrainConfig
-from tsr_gym.agents.evaluate import bars, evaluate, held_out, summarise
+from tsr_gym.agents.critic import Critic
+from tsr_gym.agents.evaluate import bars, evaluate, held_out
 from tsr_gym.agents.files import JsonLines, check_folder, writing
-from tsr_gym.agents.filters import Filtered
 from tsr_gym.agents.learner import Learner
 from tsr_gym.agents.lessons import pick_lessons
 from tsr_gym.agents.logprobs import cross_logprobs
-from tsr_gym.agents.models import ModelCard, Policy, load_critic, load_policy, pick_autocast, pick_device
-from tsr_gym.agents.stability import first_answers, group_signs, prompt_information, tree_signs
+from tsr_gym.agents.models import (
+    ModelCard,
+    Policy,
+    frozen_reference,
+    load_critic,
+    load_policy,
+    pick_autocast,
+    pick_device,
+    restore_adapter,
+)
+from tsr_gym.agents.run_log import Record, RunLog, Watch
+from tsr_gym.agents.stability import first_answers, prompt_information
 from tsr_gym.agents.trajectory import Group
+from tsr_gym.agents.update_record import update_record
+from tsr_gym.agents.world import ALONE, World
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
 from tsr_gym.seeds import derive_seed
-
-Record = dict[str, Any]
-Watch = Callable[[str, Record], None]
-LEARNED = (
-    *("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm", "spikes", "skipped"),
-    *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut"),
-)
 
 
 class Trainer:
     """A training run in a folder; made by `start_run` or `resume_run`.
 
     The folder holds ``config.json``, ``metrics.jsonl`` (a line per update), ``evaluations.jsonl``, ``trees/``,
-    ``checkpoints/`` and ``tensorboard/``. Everything random in an update derives from the run's seed and from counts
+    ``checkpoints/``, ``tensorboard/`` and, where a KL term compares with the model that it began with, ``reference/``.
+    Everything random in an update derives from the run's seed and from counts
     that a checkpoint holds, so a run that goes on repeats what it would have done.
 
     Args:
@@ -51,18 +57,29 @@ class Trainer:
         folder: Where the run lives.
         model_dir: The language model as it is now.
         token_targets: Sampled tokens in all after each update, for a run that matches another; None for other runs.
+        world: The processes that train together. Each searches its share of the instances, with the whole model in its
+            memory meanwhile, and learns with its part of the parameters; the first one writes and evaluates.
     """
 
     def __init__(
-        self, config: TrainConfig, folder: Path, model_dir: Path, token_targets: Sequence[int] | None = None
+        self,
+        config: TrainConfig,
+        folder: Path,
+        model_dir: Path,
+        token_targets: Sequence[int] | None = None,
+        world: World = ALONE,
     ) -> None:
         torch.set_num_threads(config.model.threads)
         device = pick_device(config.model.device)
         self.config = config
         self.folder = folder
         self.token_targets = token_targets
+        self.world = world
         self.progress = Progress()
-        self.policy = load_policy(model_dir, device=device)
+        self.policy = load_policy(model_dir, device=device, lora=config.lora)
+        if folder in model_dir.parents:
+            # A checkpoint of this run: its model is merged, and its adapter goes on beside the weights it began with.
+            restore_adapter(self.policy.model, model_dir)
         assembly = Assembly(config.env, config.task, config.model, self.policy)
         stage = assembly.stage(config.task.train_split, config.search)
         self.eval_stage = assembly.stage(config.task.eval_split)
@@ -73,13 +90,14 @@ class Trainer:
         self.lessons = pick_lessons(config.search, config.learn.credit)
         self.learner = Learner(
             self.policy.model,
-            load_critic(model_dir, device=device) if config.learn.algorithm == "ppo" else None,
+            self._critic(model_dir),
             config.learn,
             temperature=config.model.temperature,
             autocast=pick_autocast(config.model.dtype, device),
+            reference=self._reference(),
+            world=world,
         )
-        self.metrics = JsonLines(folder / "metrics.jsonl")
-        self.evaluations = JsonLines(folder / "evaluations.jsonl")
+        self.log = RunLog(folder, writes=world.leads)
 
     def run(self, *, watch: Watch = lambda kind, record: None, stop: Callable[[], bool] = lambda: False) -> bool:
         """Train to the last update.
@@ -97,28 +115,44 @@ class Trainer:
             CheckpointError: Something could not be written; earlier checkpoints are intact.
         """
         total = self.config.run.updates
-        with SummaryWriter(self.folder / "tensorboard", purge_step=self.progress.update + 1) as board:
-            if not self.evaluations.read():
-                self._evaluate(board, watch)
+        with self.log.opened(self.progress.update, watch):
+            if not self.world.first(self.log.evaluations.read):
+                self._evaluate()
             while self.progress.update < total:
                 record, collected = self._update_or_save()
-                self.metrics.append(record)
-                _write_scalars(board, "train", record)
-                watch("update", record)
+                self.log.update(record)
                 if self._due(self.config.run.eval_every):
-                    self._evaluate(board, watch)
-                stopped = stop()
+                    self._evaluate()
+                stopped = any(self.world.each(stop))
                 if stopped or self._due(self.config.run.checkpoint_every):
-                    self._save_trees(collected)
+                    self.log.save_trees(self.progress.update, collected.trees[: self.config.run.save_trees])
                     self.save()
                 if stopped:
                     return self.progress.update == total
         return True
 
+    def _critic(self, model_dir: Path) -> Critic | None:
+        learn, model = self.config.learn, self.policy.model
+        if learn.algorithm != "ppo":
+            return None
+        if learn.critic == "head":
+            return Critic.on(model, gradient=learn.critic_gradient)
+        return load_critic(model_dir, device=model.device)
+
+    def _reference(self) -> Any | None:
+        """Return the model that the run began with, where the objective compares with it."""
+        if not self.config.learn.objective.kl_weight:
+            return None
+        kept = self.folder / "reference"
+        if kept.exists():
+            return load_policy(kept, device=self.policy.model.device).model.requires_grad_(False)
+        return frozen_reference(self.policy)
+
     def save(self) -> None:
         """Write a checkpoint of the run as it is now, and delete those that are too old."""
         save_checkpoint(self.folder, self.policy, self.learner, self.progress)
-        drop_old(self.folder, self.config.run.keep_checkpoints)
+        if self.world.leads:
+            drop_old(self.folder, self.config.run.keep_checkpoints)
 
     def _due(self, every: int) -> bool:
         update = self.progress.update
@@ -152,98 +186,68 @@ class Trainer:
         )
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
-        return self._record(collected, groups, learned, seconds), collected
+        record = update_record(self.config.search, self.progress, collected, groups, learned, seconds)
+        return record | self._prompt_signs(collected.groups), collected
 
     def _collect(self) -> Collected:
         """Search as many instances as an update takes: a fixed number, or until another run's tokens are matched."""
         groups, first = self.config.search.groups, self.progress.tasks
-        if self.token_targets is None:
-            return self.collector.collect(first, groups)
-        missing = self.token_targets[self.progress.update] - self.progress.sampled_tokens
-        collected = self.collector.collect(first, groups)
-        while collected.spent.sampled_tokens < missing:
-            collected += self.collector.collect(first + len(collected.groups), groups)
+        with self.learner.sampling():
+            collected = self._search(first, groups)
+            if self.token_targets is not None:
+                missing = self.token_targets[self.progress.update] - self.progress.sampled_tokens
+                while collected.spent.sampled_tokens < missing:
+                    collected += self._search(first + len(collected.groups), groups)
         return collected
 
-    def _record(
-        self, collected: Collected, groups: Filtered, learned: dict[str, float], seconds: dict[str, float]
-    ) -> Record:
-        """Return the line of an update; everything that a clock measured stands under ``seconds``."""
-        played = [trajectory for group in collected.groups for trajectory in group.trajectories]
-        summary = summarise(played)
-        rewards = [trajectory.total_reward for trajectory in played]
-        spent = collected.spent
-        return {
-            "step": self.progress.update,
-            "search": self.config.search.search,
-            "per_instance": self.config.search.per_instance,
-            "success": summary.success,
-            "reward_mean": fmean(rewards) if rewards else None,
-            "reward_std": pstdev(rewards) if rewards else None,
-            "response_length": summary.response_length,
-            "turns": summary.turns,
-            "valid": summary.valid,
-            "trajectories": len(played),
-            "groups": len(collected.groups),
-            "groups_kept": len(groups),
-            "dropped": dict(groups.dropped),
-            **group_signs(collected.groups),
-            **self._prompt_signs(collected.groups),
-            **tree_signs(tree for trees in collected.trees for tree in trees),
-            "sampled_tokens": spent.sampled_tokens,
-            "sampled_tokens_total": self.progress.sampled_tokens,
-            "prompt_tokens": spent.prompt_tokens,
-            "prompt_tokens_saved": spent.prompt_tokens_saved,
-            "model_calls": collected.model_calls,
-            "env_steps": spent.env_steps,
-            "restores": spent.restores,
-            **{name: learned.get(name) for name in LEARNED},
-            "seconds": seconds,
-        }
+    def _search(self, first: int, count: int) -> Collected:
+        """Search some instances, each process its share, and return what all of them brought."""
+        own = self.world.share(count)
+        parts = self.world.each(lambda: self.collector.collect(first + own.start, len(own)))
+        seconds = {name: max(part.seconds[name] for part in parts) for name in parts[0].seconds}
+        return replace(reduce(add, parts), model_calls=max(part.model_calls for part in parts), seconds=seconds)
 
     def _prompt_signs(self, groups: Sequence[Group]) -> dict[str, float]:
         """Return how much answers depend on their prompts; a forward pass for every pair, so only now and then."""
         prompts, answers = first_answers(groups)
-        if len(prompts) < 2 or not self._due(self.config.run.eval_every):
+        every = self.config.run.eval_every
+        if len(prompts) < 2 or every == 0 or self.progress.update % every:
             return {}
-        logprobs = cross_logprobs(
+        ask = partial(
+            cross_logprobs,
             self.policy.model,
             prompts,
             answers,
             temperature=self.config.model.temperature,
             microbatch=self.config.learn.microbatch,
         )
-        found = prompt_information(logprobs, range(len(prompts)))
+        with self.learner.sampling():
+            found = prompt_information(self.world.first(ask), range(len(prompts)))
         return {"prompt_recall": found.recall, "prompt_information": found.nats}
 
-    def _evaluate(self, board: SummaryWriter, watch: Watch) -> None:
+    def _evaluate(self) -> None:
+        self.eval_chat.engine.load_weights(())
+        with self.learner.sampling():
+            record = self.world.first(self._evaluation)
+        self.log.evaluation(record)
+
+    def _evaluation(self) -> Record:
+        """Play held-out instances and return the line of it."""
         run = self.config.run
         tasks = held_out(run.eval_instances)
         started = perf_counter()
-        self.eval_chat.engine.load_weights(())
         played = evaluate(
             self.eval_stage, self.eval_chat, tasks=tasks, seed=derive_seed(run.seed, self.progress.update)
         )
-        known = self.evaluations.read()
+        known = self.log.evaluations.read()
         limits = {name: known[0][name] for name in ("random", "optimal")} if known else None
-        record: Record = {
+        return {
             "step": self.progress.update,
             "sampled_tokens_total": self.progress.sampled_tokens,
             **asdict(played),
             **(limits or asdict(bars(self.eval_stage, tasks=tasks))),
+            "seconds": {"evaluation": perf_counter() - started},
         }
-        record["seconds"] = {"evaluation": perf_counter() - started}
-        self.evaluations.append(record)
-        _write_scalars(board, "evaluation", record)
-        watch("evaluation", record)
-
-    def _save_trees(self, collected: Collected) -> None:
-        folder = self.folder / "trees" / f"{self.progress.update:06d}"
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            for group, trees in enumerate(collected.trees[: self.config.run.save_trees]):
-                for number, tree in enumerate(trees):
-                    tree.save(folder / f"{group:02d}-{number:02d}.jsonl")
 
 
 def check_run(config: TrainConfig) -> None:
@@ -266,39 +270,59 @@ def check_run(config: TrainConfig) -> None:
     _token_targets(config)
 
 
-def start_run(config: TrainConfig, model_dir: Path) -> Trainer:
+def start_run(config: TrainConfig, model_dir: Path, world: World = ALONE) -> Trainer:
     """Begin a run: its folder appears with the configuration and a first checkpoint, or not at all.
+
+    Args:
+        config: All settings.
+        model_dir: The language model to begin with.
+        world: The processes that train together, which have to call this together.
 
     Raises:
         ConfigError: The folder exists, or a setting is unknown or impossible.
         CheckpointError: The model cannot be read, or the folder cannot be written.
     """
-    check_run(config)
+    world.first(lambda: check_run(config))
     folder = config.folder
     targets = _token_targets(config)
-    trainer = Trainer(config, folder, model_dir, targets)
-    partial = folder.with_name(f".{folder.name}.partial")
+    trainer = Trainer(config, folder, model_dir, targets, world)
+    beside = folder.with_name(f".{folder.name}.partial")
     try:
-        with writing(folder):
-            shutil.rmtree(partial, ignore_errors=True)
-            for name in ("trees", "checkpoints"):
-                (partial / name).mkdir(parents=True)
-            (partial / "config.json").write_text(config.to_json())
-            if targets is not None:
-                (partial / "token_targets.json").write_text(json.dumps(targets))
-            save_checkpoint(partial, trainer.policy, trainer.learner, trainer.progress)
-            os.replace(partial, folder)
+        world.first(lambda: _begin(beside, config, model_dir, targets))
+        save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress)
+        world.first(lambda: _appear(beside, folder))
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if world.leads:
+            shutil.rmtree(beside, ignore_errors=True)
     return trainer
 
 
-def resume_run(folder: Path, *, updates: int | None = None) -> Trainer:
+def _begin(beside: Path, config: TrainConfig, model_dir: Path, targets: Sequence[int] | None) -> None:
+    with writing(config.folder):
+        shutil.rmtree(beside, ignore_errors=True)
+        for name in ("trees", "checkpoints"):
+            (beside / name).mkdir(parents=True)
+        (beside / "config.json").write_text(config.to_json())
+        if config.learn.objective.kl_weight and config.lora is None:
+            # With LoRA the policy holds what it began as.
+            shutil.copytree(model_dir, beside / "reference")
+        if targets is not None:
+            (beside / "token_targets.json").write_text(json.dumps(targets))
+
+
+def _appear(beside: Path, folder: Path) -> None:
+    with writing(folder):
+        os.replace(beside, folder)
+
+
+def resume_run(folder: Path, *, updates: int | None = None, world: World = ALONE) -> Trainer:
     """Go on with a run from its latest checkpoint.
 
     Args:
         folder: The run.
         updates: A new number of updates, None for the configured one.
+        world: The processes that train together, which have to call this together; as many as there are, whatever their
+            number was before.
 
     Raises:
         CheckpointError: The folder holds no run, or its latest checkpoint is damaged.
@@ -310,14 +334,13 @@ def resume_run(folder: Path, *, updates: int | None = None) -> Trainer:
     config = replace(config, run=replace(config.run, out=folder, updates=updates or config.run.updates))
     targets = folder / "token_targets.json"
     latest = checkpoints(folder)[-1]
-    check_folder(latest)
+    world.first(lambda: check_folder(latest))
     known = json.loads(targets.read_text()) if targets.exists() else None
     if known is not None and len(known) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
-    trainer = Trainer(config, folder, latest / "model", known)
+    trainer = Trainer(config, folder, latest / "model", known, world)
     trainer.progress = load_checkpoint(latest, trainer.learner)
-    trainer.metrics.cut_after(trainer.progress.update)
-    trainer.evaluations.cut_after(trainer.progress.update)
+    trainer.log.cut_after(trainer.progress.update)
     return trainer
 
 
@@ -336,9 +359,3 @@ def _token_targets(config: TrainConfig) -> list[int] | None:
             f"match_tokens: wanted a run of at least {config.run.updates} updates, {other} has {len(totals)}"
         )
     return totals
-
-
-def _write_scalars(board: SummaryWriter, name: str, record: Record) -> None:
-    for key, value in record.items():
-        if isinstance(value, (int, float)) and key != "step":
-            board.add_scalar(f"{name}/{key}", value, record["step"])

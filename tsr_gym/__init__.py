@@ -23,6 +23,7 @@ from tsr_gym.errors import (
     SnapshotError,
     TrainingDiverged,
     TsrGymError,
+    WorkerLost,
 )
 from tsr_gym.registration import register_envs
 from tsr_gym.snapshots import Snapshot
@@ -78,6 +79,7 @@ __all__ = [
     "TrainingDiverged",
     "Tree",
     "TsrGymError",
+    "WorkerLost",
     "__version__",
     "clone",
     "env_support",

@@ -63,6 +63,10 @@ class TrainingDiverged(TsrGymError):
     steps_taken: int = 0
 
 
+class WorkerLost(TsrGymError):
+    """Another process of a run over several has ended or stopped answering, and this one cannot go on alone."""
+
+
 class CheckFailed(TsrGymError, AssertionError):
     """A conformance check failed; `check` names the rule and the message names the culprit."""
 

@@ -1,6 +1,5 @@
 """Short training runs and what of them must repeat: everything but the clock."""
 
-import json
 import multiprocessing
 import os
 import signal
@@ -10,7 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import torch
+from safetensors.torch import load_file
 
 from tests.conftest import ROOT
 from tsr_gym.agents.checkpoint import checkpoints
@@ -65,10 +64,13 @@ def records(run, name="metrics"):
 def result(run):
     """Return all that must repeat: the logs, and every number of the last checkpoint."""
     last = checkpoints(run)[-1]
-    tensors = torch.load(last / "optimizers.pt", weights_only=True)
-    # Nobody draws torch's random numbers in a run; that a process begins with others is no difference.
-    tensors.pop("torch_random")
-    parts = {name: (last / name).read_bytes() for name in ("model/model.safetensors", "progress.json")}
+    states = {path.name: load_file(path) for path in sorted(last.glob("state-*.safetensors"))}
+    for state in states.values():
+        # Nobody draws torch's random numbers in a run; that a process begins with others is no difference.
+        state.pop("random/cpu")
+    parts = {
+        name: (last / name).read_bytes() for name in ("model/model.safetensors", "gradients.json", "progress.json")
+    }
     if (last / "critic.safetensors").exists():
         parts["critic"] = (last / "critic.safetensors").read_bytes()
     trees = {path.name: path.read_text().partition("\n")[2] for path in sorted((run / "trees" / last.name).glob("*"))}
@@ -76,18 +78,10 @@ def result(run):
         "checkpoint": last.name,
         "metrics": records(run),
         "evaluations": records(run, "evaluations"),
-        "optimizers": json.dumps(_listed(tensors)),
+        "optimizers": {name: {key: value.tolist() for key, value in state.items()} for name, state in states.items()},
         "trees": trees,
         **parts,
     }
-
-
-def _listed(value):
-    if isinstance(value, torch.Tensor):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {str(key): _listed(item) for key, item in value.items()}
-    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def command(*args, hash_seed="0"):

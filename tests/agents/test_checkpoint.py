@@ -5,7 +5,7 @@ import json
 import resource
 import shutil
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,13 +18,14 @@ from tsr_gym.agents.learner import Learner
 from tsr_gym.agents.models import ModelCard, load_critic, load_policy
 
 CPU = torch.device("cpu")
-SETTINGS = {**asdict(CONFIG), "algorithm": "ppo", "lr": 0.01, "critic_lr": 0.01}
+SETTINGS = replace(CONFIG, lr=0.01, critic_lr=0.01)
+STATE = "state-00000-of-00001.safetensors"
 
 
 def learner_of(folder, *, algorithm="ppo"):
     policy = load_policy(folder, device=CPU)
     critic = load_critic(folder, device=CPU) if algorithm == "ppo" else None
-    return policy, Learner(policy.model, critic, type(CONFIG)(**{**SETTINGS, "algorithm": algorithm}))
+    return policy, Learner(policy.model, critic, replace(SETTINGS, algorithm=algorithm))
 
 
 def everything(policy, learner):
@@ -90,7 +91,8 @@ def test_a_checkpoint_that_is_there_is_not_written_again(run):
 
 FILES = [
     "critic.safetensors",
-    "optimizers.pt",
+    STATE,
+    "gradients.json",
     "progress.json",
     "model/config.json",
     "model/model.safetensors",
@@ -149,7 +151,7 @@ def test_a_full_disk_leaves_earlier_checkpoints_and_no_piece_of_the_new_one(run,
     folder, policy, learner = run
     earlier = folder / "checkpoints" / "000003"
     sizes = {name: (earlier / name).stat().st_size for name in FILES}
-    assert sizes["model/tokenizer.json"] < sizes["model/model.safetensors"] < sizes["optimizers.pt"]
+    assert sizes["model/tokenizer.json"] < sizes["model/model.safetensors"] < sizes[STATE]
     size = {
         "nothing": 0,
         "the model's texts": sizes["model/tokenizer.json"] + 10,
@@ -211,3 +213,11 @@ def test_progress_is_plain_json(run):
     folder, *_ = run
     text = (folder / "checkpoints" / "000003" / "progress.json").read_text()
     assert json.loads(text) == {"update": 3, "tasks": 24, "sampled_tokens": 999}
+
+
+def test_a_checkpoint_of_an_older_form_is_refused_with_a_way_on(run):
+    folder, _, learner = run
+    path = folder / "checkpoints" / "000003"
+    (path / "optimizers.pt").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"000003: of a form that is not read any more: .* by --model .*model"):
+        load_checkpoint(path, learner)

@@ -24,7 +24,7 @@ from tests.agents.runs import (
     trained,
     wait_for,
 )
-from tests.agents.test_checkpoint import small_disk
+from tests.agents.test_checkpoint import STATE, small_disk
 from tests.agents.tiny import save_chat_model
 from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
 from tsr_gym.agents import trainer as module
@@ -284,7 +284,9 @@ def test_what_is_no_run_cannot_be_resumed(undisturbed, tmp_path, missing):
     assert files_of(run) == before
 
 
-@pytest.mark.parametrize("name", ["model/model.safetensors", "model/tokenizer.json", "optimizers.pt", "manifest.json"])
+@pytest.mark.parametrize(
+    "name", ["model/model.safetensors", "model/tokenizer.json", STATE, "manifest.json"]
+)
 def test_a_damaged_checkpoint_is_named_and_the_one_before_can_be_used(undisturbed, expected, tmp_path, name):
     run = shutil.copytree(undisturbed, tmp_path / "run")
     file = run / "checkpoints" / "000005" / name

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.agents.runs import UPDATES, records, result, train_flags
-from tests.agents.test_checkpoint import small_disk
+from tests.agents.test_checkpoint import STATE, small_disk
 from tests.agents.tiny import save_chat_model
 from tsr_gym import cli
 from tsr_gym.agents.checkpoint import checkpoints
@@ -131,10 +131,10 @@ def test_what_is_no_run_cannot_be_resumed(capsys, tmp_path, flags):
 
 def test_a_damaged_checkpoint_is_named(capsys, undisturbed, tmp_path):
     run = shutil.copytree(undisturbed, tmp_path / "run")
-    (run / "checkpoints" / "000005" / "optimizers.pt").write_bytes(b"")
+    (run / "checkpoints" / "000005" / STATE).write_bytes(b"")
     before = files_of(run)
     assert status("train", "--resume", run) == 1
-    assert "optimizers.pt: missing or damaged: delete 000005 and resume from the one before" in capsys.readouterr().err
+    assert f"{STATE}: missing or damaged: delete 000005 and resume from the one before" in capsys.readouterr().err
     assert files_of(run) == before
 
 

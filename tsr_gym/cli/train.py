@@ -1,4 +1,7 @@
-"""`tsr train`: train a language model on searched trajectories, or go on with a run."""
+"""`tsr train`: train a language model on searched trajectories, or go on with a run.
+
+Several processes train together where torchrun starts them: torchrun --nproc-per-node 2 -m tsr_gym.cli train ...
+"""
 
 import gc
 import signal
@@ -6,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,9 +35,7 @@ def main(args: list[str]) -> int:
     """Train and return 0 at the end of the run, 130 after an interruption."""
     if any(arg == "--resume" or arg.startswith("--resume=") for arg in args):
         chosen: Any = tyro.cli(ResumeArgs, args=args, prog="tsr train")
-        _require_learning()
-        resume: Any = load("tsr_gym.agents.trainer:resume_run")
-        trainer = resume(chosen.resume, updates=chosen.updates)
+        begin = partial(_resume, chosen)
     else:
         kind: Any = load("tsr_gym.agents.config:TrainConfig")
         config = tyro.cli(
@@ -43,15 +45,31 @@ def main(args: list[str]) -> int:
             description="Train a language model on searched trajectories. Go on with a run: tsr train --resume FOLDER.",
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs),
         )
-        _require_learning()
-        check: Any = load("tsr_gym.agents.trainer:check_run")
-        check(config)
-        start: Any = load("tsr_gym.agents.trainer:start_run")
-        trainer = start(config, _model_dir(config))
-    with _Signals() as signals:
-        finished = _run(trainer, signals)
-    print(f"{trainer.folder}: {trainer.progress.update} of {trainer.config.run.updates} updates")
+        begin = partial(_start, config)
+    _require_learning()
+    joined: Any = load("tsr_gym.agents.world:joined")
+    with joined() as world:
+        trainer = begin(world)
+        with _Signals(tells=world.leads) as signals:
+            finished = _run(trainer, signals)
+        if world.leads:
+            print(f"{trainer.folder}: {trainer.progress.update} of {trainer.config.run.updates} updates")
+    # Of several processes perhaps only another one was asked to stop.
     return 0 if finished else signals.exit_status
+
+
+def _start(config: Any, world: Any) -> Any:
+    check: Any = load("tsr_gym.agents.trainer:check_run")
+    world.first(lambda: check(config))
+    start: Any = load("tsr_gym.agents.trainer:start_run")
+    # One process builds what is not there yet, and then all find it.
+    world.first(lambda: _model_dir(config))
+    return start(config, _model_dir(config), world)
+
+
+def _resume(chosen: ResumeArgs, world: Any) -> Any:
+    resume: Any = load("tsr_gym.agents.trainer:resume_run")
+    return resume(chosen.resume, updates=chosen.updates, world=world)
 
 
 def _require_learning() -> None:
@@ -115,8 +133,9 @@ def _evaluation(record: dict[str, Any]) -> str:
 class _Signals:
     """Turn the first Ctrl-C, or a request to terminate, into a wish to stop; the second one stops at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells: bool = True) -> None:
         self.asked = False
+        self.tells = tells
         self.exit_status = 130
         self._before: dict[int, Any] = {}
 
@@ -133,4 +152,5 @@ class _Signals:
         self.asked = True
         self.exit_status = 128 + number
         signal.signal(number, signal.default_int_handler)
-        print("\nfinishing this update and writing a checkpoint; again to stop at once", file=sys.stderr)
+        if self.tells:
+            print("\nfinishing this update and writing a checkpoint; again to stop at once", file=sys.stderr)
