@@ -11,7 +11,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep search-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
+.PHONY: demo test test-deep search-speed learner-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=8, SMOKE=1)
 demo: $(READY)
@@ -76,7 +76,7 @@ test-browser: $(READY)
 ## make test-gym-zoo: snapshots of Gymnasium's and ale-py's environments under Gymnasium's wrappers (FULL=1: all pairs)
 test-gym-zoo: .venv-zoo/.ready
 	.venv-zoo/bin/python -m pytest -n 2 tests/tsr_gym/foreign/with_gymnasium_extras.py
-	.venv-zoo/bin/python -m pytest -n 2 tests/zoo/with_gymnasium.py --zoo-json gym_zoo.json $(if $(FULL),--full)
+	.venv-zoo/bin/python -m pytest -n 2 tests/zoo/with_gymnasium.py --zoo-json docs/gym_zoo.json $(if $(FULL),--full)
 
 # Not the extra dev, whose pygame would overwrite Gymnasium's pygame-ce.
 .venv-zoo/.ready: setup.cfg constraints.txt
@@ -95,6 +95,10 @@ search-speed: .venv-mctx/.ready
 	$(PYTHON) -m venv .venv-mctx
 	.venv-mctx/bin/python -m pip install --quiet -c constraints.txt -e ".[envs]" mctx==0.0.71 jax==0.10.2
 	touch $@
+
+## make learner-speed: what an update costs in each layout, and beside TRL's trainer, in an environment with it
+learner-speed: .venv-trl/.ready
+	.venv-trl/bin/python -m benchmarks.learner_speed
 
 ## make test-py: the core tests on every Python that is supported and installed here
 test-py:

@@ -4,7 +4,7 @@ The logits of 4,096 tokens over 152,000 words are 2.5 GB in float32, several tim
 output head is applied to a few tokens at a time, and again in the backward pass.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -137,12 +137,7 @@ def token_logprobs(
     else:
         with _caught(head.module) as caught:
             model(input_ids=ids, attention_mask=present.long(), use_cache=False)
-        if len(caught) != 1:
-            raise ConfigError(
-                f"wanted the model to call its output layer once, it did {len(caught)} times: a compiled model ignores "
-                "hooks that came later; compile its layers in place of the whole, or pass head=None"
-            )
-        found = chunked_logprobs(caught[0][:, :-1][chosen], said, head, temperature=temperature, block=block)
+        found = chunked_logprobs(_only(caught)[:, :-1][chosen], said, head, temperature=temperature, block=block)
     logprobs, entropy = (torch.zeros(ids.shape, device=ids.device).masked_scatter(sampled, part) for part in found)
     return logprobs, entropy
 
@@ -206,6 +201,15 @@ def _caught(module: Any) -> Iterator[list[Tensor]]:
         hook.remove()
 
 
+def _only(caught: list[Tensor]) -> Tensor:
+    if len(caught) != 1:
+        raise ConfigError(
+            f"wanted the model to call its output layer once, it did {len(caught)} times: a compiled model ignores "
+            "hooks that came later; compile its layers in place of the whole (compile_layers), or pass head=None"
+        )
+    return caught[0]
+
+
 def _ask(model: Any, module: Any, logits: Tensor) -> Tensor | None:
     """Return what a model makes of chosen logits, None where it does not let its output layer have the last word."""
     calls = []
@@ -245,6 +249,50 @@ def _measure(head: Head, hidden: Tensor, said: Tensor, temperature: float) -> tu
     return _of_logits(logits / temperature, said)
 
 
+class _Taken(NamedTuple):
+    """How logits are taken: what becomes of an output layer's products, and in which precision."""
+
+    scale: float
+    cap: float | None
+    temperature: float
+    working: torch.dtype
+
+
+def _weigh(products: Tensor, said: Tensor, how: _Taken) -> tuple[Tensor, Tensor, Tensor]:
+    """Return of each token the log of the sum of all, the log-probability of what was said, and the entropy."""
+    logits = Head(None, how.scale, how.cap).transform(products.to(how.working)).div_(how.temperature)
+    tops = logits.logsumexp(dim=-1)
+    chosen = logits.gather(1, said[:, None])[:, 0] - tops
+    return tops, chosen, torch.special.entr(logits.sub_(tops[:, None]).exp_()).sum(dim=-1)
+
+
+def _slope(
+    products: Tensor,
+    said: Tensor,
+    about: tuple[Tensor, Tensor],
+    wanted: tuple[Tensor | None, Tensor | None],
+    how: _Taken,
+) -> Tensor:
+    """Return the gradient by an output layer's products, given what `_weigh` found and the gradients by that."""
+    (tops, entropy), (by_logprobs, by_entropy) = about, wanted
+    head = Head(None, how.scale, how.cap)
+    logits = head.transform(products.to(how.working))
+    slope = head.slope(logits) / how.temperature
+    shares = (logits / how.temperature).sub_(tops[:, None]).exp_()
+    gradient = torch.zeros_like(shares)
+    if by_entropy is not None:
+        gradient = (torch.special.entr(shares) - shares * entropy[:, None]).mul_(by_entropy[:, None])
+    if by_logprobs is not None:
+        gradient -= shares.mul_(by_logprobs[:, None])
+        gradient.scatter_add_(1, said[:, None], by_logprobs[:, None])
+    return gradient.mul_(slope).to(products.dtype)
+
+
+# On a GPU, what is done to each product takes longer than the product unless it is done in one go.
+_compiled_weigh: Callable[..., Any] = torch.compile(_weigh, dynamic=True)
+_compiled_slope: Callable[..., Any] = torch.compile(_slope, dynamic=True)
+
+
 class _LinearHead(torch.autograd.Function):
     """Log-probabilities and entropies through a linear head, differentiated by hand.
 
@@ -266,14 +314,12 @@ class _LinearHead(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         device = hidden.device.type
         ctx.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-        ctx.working = torch.promote_types(ctx.dtype, torch.float32)
-        ctx.head, ctx.temperature, ctx.block = head, temperature, block
+        ctx.working, ctx.block = torch.promote_types(ctx.dtype, torch.float32), block
+        ctx.how = _Taken(head.scale, head.cap, temperature, ctx.working)
+        weigh = _compiled_weigh if hidden.is_cuda else _weigh
         logprobs, entropy, tops = (hidden.new_empty(len(hidden), dtype=ctx.working) for _ in range(3))
-        for part, _, logits in _LinearHead.logits(ctx, hidden, weight, bias):
-            logits /= temperature
-            tops[part] = logits.logsumexp(dim=-1)
-            logprobs[part] = logits.gather(1, said[part, None])[:, 0] - tops[part]
-            entropy[part] = torch.special.entr(logits.sub_(tops[part, None]).exp_()).sum(dim=-1)
+        for part, _, products in _LinearHead.products(ctx, hidden, weight, bias):
+            tops[part], logprobs[part], entropy[part] = weigh(products, said[part], ctx.how)
         ctx.save_for_backward(hidden, weight, bias, said, tops, entropy)
         return logprobs, entropy
 
@@ -286,23 +332,17 @@ class _LinearHead(torch.autograd.Function):
             for part, wanted in zip((hidden, weight, bias), ctx.needs_input_grad, strict=False)
         )
         words = weight.to(ctx.dtype)
-        for part, states, logits in _LinearHead.logits(ctx, hidden, weight, bias):
-            slope = ctx.head.slope(logits) / ctx.temperature
-            shares = (logits / ctx.temperature).sub_(tops[part, None]).exp_()
-            gradient = torch.zeros_like(shares)
-            if by_entropy is not None:
-                gradient = (torch.special.entr(shares) - shares * entropy[part, None]).mul_(by_entropy[part, None])
-            if by_logprobs is not None:
-                gradient -= shares.mul_(by_logprobs[part, None])
-                gradient.scatter_add_(1, said[part, None], by_logprobs[part, None])
-            gradient *= slope
-            narrow = gradient.to(ctx.dtype)
+        slope = _compiled_slope if hidden.is_cuda else _slope
+        for part, states, products in _LinearHead.products(ctx, hidden, words, bias):
+            about = tops[part], entropy[part]
+            asked = [None if one is None else one[part] for one in (by_logprobs, by_entropy)]
+            gradient = slope(products, said[part], about, (asked[0], asked[1]), ctx.how)
             if for_hidden is not None:
-                for_hidden[part] = (narrow @ words).to(ctx.working)
+                for_hidden[part] = (gradient @ words).to(ctx.working)
             if for_weight is not None:
-                for_weight += (narrow.T @ states).to(ctx.working)
+                for_weight += (gradient.T @ states).to(ctx.working)
             if for_bias is not None:
-                for_bias += gradient.sum(dim=0)
+                for_bias += gradient.sum(dim=0, dtype=ctx.working)
         found = [
             None if made is None else made.to(part.dtype)
             for made, part in ((for_hidden, hidden), (for_weight, weight), (for_bias, bias))
@@ -310,10 +350,12 @@ class _LinearHead(torch.autograd.Function):
         return (*found, None, None, None, None)
 
     @staticmethod
-    def logits(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield a slice of the tokens at a time, its hidden states and the model's logits for them."""
+    def products(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yield a slice of the tokens at a time, its hidden states and the output layer's products with them."""
         weight = weight.to(ctx.dtype)
         bias = None if bias is None else bias.to(ctx.dtype)
         for part in _chunks(len(hidden), len(weight), ctx.block):
             states = hidden[part].to(ctx.dtype)
-            yield part, states, ctx.head.transform(linear(states, weight, bias).to(ctx.working))
+            yield part, states, linear(states, weight, bias)

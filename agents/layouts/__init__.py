@@ -1,9 +1,11 @@
 """Layouts: a batch's rows padded, packed or as a trie for the model, with the same losses and gradients."""
 
-from tsr_gym.agents.layouts.attention import Kernel, attending, attention_of, sees
-from tsr_gym.agents.layouts.forest import Run, TokenForest, grow_forest
+from tsr_gym.agents.batch import LayoutChoice
+from tsr_gym.agents.layouts.attention import Kernel, attending, attention_of
+from tsr_gym.agents.layouts.forest import TokenForest, grow_forest
 from tsr_gym.agents.layouts.layout import Forested, Layout, LayoutName, Padded, lay_out
-from tsr_gym.agents.layouts.plan import LayoutChoice, Plan, plan_rows
+from tsr_gym.agents.layouts.plan import Plan, plan_rows
+from tsr_gym.agents.layouts.seeing import sees
 from tsr_gym.agents.layouts.support import why_only_padded
 
 __all__ = [
@@ -14,7 +16,6 @@ __all__ = [
     "LayoutName",
     "Padded",
     "Plan",
-    "Run",
     "TokenForest",
     "attending",
     "attention_of",

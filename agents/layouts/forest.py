@@ -15,16 +15,12 @@ from tsr_gym.agents.batch import Batch
 Ids = NDArray[np.int64]
 
 
-class Run(NamedTuple):
-    """Tokens that stand next to each other in line and in a row, and what comes before them in that row.
+class Line(NamedTuple):
+    """How tokens hang together, each `[U]` int64, on the host; see `TokenForest`."""
 
-    Attributes:
-        length: How many.
-        path: The whole row up to their end, as numbers of pieces, see `TokenForest.pieces`.
-    """
-
-    length: int
-    path: tuple[int, ...]
+    depth: Ids
+    before: Ids
+    end: Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +34,7 @@ class TokenForest:
         end: `[U]` int64, one past the last token that stands below it. Token q comes after token k in some row, or is
             it, exactly where ``k <= q < end[k]``.
         place: `[B, T]` int64, which token stands there in the rows; -1 where there is none.
-        runs: One after the other they are the line; each goes on to the end of a row.
-        pieces: Lengths; one after the other they are the line, cut wherever rows begin, part or end.
+        line: `depth`, `before` and `end` on the host, where calls of attention are planned.
     """
 
     ids: Tensor
@@ -47,8 +42,7 @@ class TokenForest:
     before: Tensor
     end: Tensor
     place: Tensor
-    runs: tuple[Run, ...]
-    pieces: tuple[int, ...]
+    line: Line
 
 
 def row_ids(batch: Batch) -> list[Ids]:
@@ -60,13 +54,15 @@ def row_ids(batch: Batch) -> list[Ids]:
 def num_shared(one: Ids, other: Ids) -> int:
     """Return how many tokens two rows have in common from their beginnings."""
     length = min(len(one), len(other))
-    different = np.flatnonzero(one[:length] != other[:length])
-    return int(different[0]) if len(different) else length
+    different = one[:length] != other[:length]
+    first = int(different.argmax()) if length else 0
+    return first if length and different[first] else length
 
 
 def in_trie_order(rows: Sequence[Ids]) -> list[int]:
     """Return numbers of rows such that rows with a common beginning stand next to each other."""
-    return sorted(range(len(rows)), key=lambda number: rows[number].tolist())
+    # Bytes of big-endian numbers compare as the numbers do.
+    return sorted(range(len(rows)), key=lambda number: rows[number].astype(">i8").tobytes())
 
 
 def grow_forest(batch: Batch, *, share: bool) -> TokenForest:
@@ -78,43 +74,39 @@ def grow_forest(batch: Batch, *, share: bool) -> TokenForest:
     """
     rows = row_ids(batch)
     order = in_trie_order(rows) if share else list(range(len(rows)))
-    common = [0] + [num_shared(rows[one], rows[other]) if share else 0 for one, other in pairwise(order)]
-    new = [len(rows[row]) - begin for row, begin in zip(order, common, strict=True)]
-    owner = np.repeat(order, new)
-    depth = np.concatenate([np.arange(begin, len(rows[row])) for row, begin in zip(order, common, strict=True)])
+    begins = [0] + [num_shared(rows[one], rows[other]) if share else 0 for one, other in pairwise(order)]
+    starts = np.cumsum([0] + [len(rows[row]) - begin for row, begin in zip(order, begins, strict=True)]).tolist()
     place = np.full(tuple(batch.ids.shape), -1)
-    for above, row, begin in zip([order[0], *order], order, common, strict=False):
+    above = order[0]
+    for row, begin, start in zip(order, begins, starts, strict=False):
         place[row, :begin] = place[above, :begin]
-        place[row, begin : len(rows[row])] = np.flatnonzero(owner == row)
-    before = np.where(depth > 0, place[owner, depth - 1], -1)
-    runs, pieces = _runs(rows, place, owner, depth, before)
-    parts = (batch.ids.cpu().numpy()[owner, depth], depth, before, _ends(depth), place)
-    ids, depths, befores, ends, places = (torch.from_numpy(part).to(batch.ids.device) for part in parts)
-    return TokenForest(ids, depths, befores, ends, places, runs, pieces)
+        place[row, begin : len(rows[row])] = np.arange(start, start + len(rows[row]) - begin)
+        above = row
+    ids = np.concatenate([rows[row][begin:] for row, begin in zip(order, begins, strict=True)])
+    line = _line([(begin, *piece) for begin, piece in zip(begins, pairwise(starts), strict=True)], order, place)
+    device = batch.ids.device
+    # One copy for all.
+    sent, *hung = torch.from_numpy(np.stack([ids, *line])).to(device).unbind()
+    return TokenForest(sent, hung[0], hung[1], hung[2], torch.from_numpy(place).to(device), line)
 
 
-def _runs(
-    rows: Sequence[Ids], place: Ids, owner: Ids, depth: Ids, before: Ids
-) -> tuple[tuple[Run, ...], tuple[int, ...]]:
-    """Return runs and pieces of a forest whose tokens were first met at some depth of the row that owns them."""
-    firsts = np.flatnonzero(np.diff(owner, prepend=-1))
-    cuts = np.union1d(firsts, before[firsts] + 1)
-    piece = np.searchsorted(cuts, np.arange(len(owner)), side="right") - 1
-    runs = []
-    for first in firsts:
-        row = owner[first]
-        path = piece[place[row, : len(rows[row])]]
-        runs.append(Run(len(rows[row]) - int(depth[first]), tuple(dict.fromkeys(path.tolist()))))
-    return tuple(runs), tuple(np.diff(cuts, append=len(owner)).tolist())
-
-
-def _ends(depth: Ids) -> Ids:
-    """Return where the tokens below each token end: at the next token that is not deeper."""
-    ends = np.empty(len(depth), dtype=np.int64)
-    open_tokens: list[int] = []
-    for token, level in enumerate(depth.tolist()):
-        while open_tokens and depth[open_tokens[-1]] >= level:
-            ends[open_tokens.pop()] = token
-        open_tokens.append(token)
-    ends[open_tokens] = len(depth)
-    return ends
+def _line(runs: Sequence[tuple[int, int, int]], order: Sequence[int], place: Ids) -> Line:
+    """Return how tokens hang together, given what each row adds: from which depth, and where in the line."""
+    total = runs[-1][2]
+    depth, before, end = np.empty(total, dtype=np.int64), np.arange(total) - 1, np.full(total, total)
+    # Later runs that end tokens before them, the nearest last: at which depth, and where.
+    later: list[tuple[int, int]] = []
+    for row, (begin, start, stop) in zip(reversed(order), reversed(runs), strict=True):
+        if start == stop:
+            continue
+        depth[start:stop] = np.arange(begin, begin + stop - start)
+        before[start] = place[row, begin - 1] if begin else -1
+        rest = stop
+        for level, where in reversed(later):
+            first = start + max(level - begin, 0)
+            if first < rest:
+                end[first:rest], rest = where, first
+        while later and later[-1][0] >= begin:
+            later.pop()
+        later.append((begin, start))
+    return Line(depth, before, end)

@@ -9,8 +9,7 @@ from tsr_gym.agents.batch import Batch
 from tsr_gym.agents.critic import Critic
 from tsr_gym.agents.layouts.attention import Kernel, attending, attention_of
 from tsr_gym.agents.layouts.forest import TokenForest, grow_forest
-from tsr_gym.agents.logprobs import Head, _caught, chunked_logprobs, token_logprobs
-from tsr_gym.errors import ConfigError
+from tsr_gym.agents.logprobs import Head, _caught, _only, chunked_logprobs, token_logprobs
 
 LayoutName = Literal["padded", "packed", "shared"]
 
@@ -88,9 +87,11 @@ class Forested:
     """
 
     def __init__(self, batch: Batch, forest: TokenForest, kernel: Kernel | None = None) -> None:
-        self.sampled = batch.sampled
+        self.shape = batch.sampled.shape
         self.forest = forest
-        said, self._where = torch.unique(forest.place[batch.sampled], return_inverse=True)
+        # Numbers of the sampled places, so that nothing has to be counted between one pass and the next.
+        self._sampled = batch.sampled.flatten().nonzero()[:, 0]
+        said, self._where = torch.unique(forest.place.flatten()[self._sampled], return_inverse=True)
         self._said, self._before = forest.ids[said], forest.before[said]
         if (self._before < 0).any():
             raise ValueError("wanted a prompt before every sampled token, a row begins with one")
@@ -122,10 +123,5 @@ class Forested:
 
     def _in_rows(self, found: Tensor) -> Tensor:
         """Return numbers of different sampled tokens, each in all rows that have it."""
-        return found.new_zeros(self.sampled.shape).masked_scatter(self.sampled, found[self._where])
-
-
-def _only(caught: list[Tensor]) -> Tensor:
-    if len(caught) != 1:
-        raise ConfigError(f"wanted the model to call its output layer once, it did {len(caught)} times: pass head=None")
-    return caught[0]
+        rows = found.new_zeros(self.shape.numel()).index_copy(0, self._sampled, found[self._where])
+        return rows.reshape(self.shape)

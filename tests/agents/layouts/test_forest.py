@@ -1,13 +1,12 @@
 """TokenForest: three rows written down by hand, and random ones against the sets of beginnings that they have."""
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.agents.layouts.rows import BATCHES, batch_of
 from tsr_gym.agents.batch import collate
-from tsr_gym.agents.layouts import Run, grow_forest
+from tsr_gym.agents.layouts import grow_forest
 from tsr_gym.agents.trajectory import Group, Trajectory, Turn
 
 
@@ -28,9 +27,11 @@ def test_a_trie_by_hand():
     assert forest.before.tolist() == [-1, 0, 1, 1, 3, 4, 3]
     assert forest.end.tolist() == [7, 7, 3, 7, 6, 6, 7]
     assert forest.place.tolist() == [[0, 1, 3, 6, -1], [0, 1, 2, -1, -1], [0, 1, 3, 4, 5], [0, 1, 2, -1, -1]]
-    # The line is cut behind 6 and behind 8, where rows part, and where runs begin.
-    assert forest.pieces == (2, 1, 1, 2, 1)
-    assert forest.runs == (Run(3, (0, 1)), Run(3, (0, 2, 3)), Run(1, (0, 2, 4)))
+    assert [part.tolist() for part in forest.line] == [
+        forest.depth.tolist(),
+        forest.before.tolist(),
+        forest.end.tolist(),
+    ]
 
 
 def test_rows_one_after_the_other_by_hand():
@@ -39,15 +40,13 @@ def test_rows_one_after_the_other_by_hand():
     assert forest.depth.tolist() == [0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4]
     assert forest.before.tolist() == [-1, 0, 1, 2, -1, 4, 5, -1, 7, 8, 9, 10]
     assert forest.end.tolist() == [4] * 4 + [7] * 3 + [12] * 5
-    assert forest.pieces == (4, 3, 5)
-    assert forest.runs == (Run(4, (0,)), Run(3, (1,)), Run(5, (2,)))
 
 
 def test_a_row_that_is_the_beginning_of_another_has_no_tokens_of_its_own():
     forest = grow_forest(rows_batch([[1, 2, 3, 4], [1, 2]]), share=True)
     assert forest.ids.tolist() == [1, 2, 3, 4]
     assert forest.place.tolist() == [[0, 1, 2, 3], [0, 1, -1, -1]]
-    assert forest.runs == (Run(2, (0,)), Run(2, (0, 1)))
+    assert forest.end.tolist() == [4, 4, 4, 4]
 
 
 def check(rows, forest):
@@ -65,14 +64,6 @@ def check(rows, forest):
         for other, second in token_of.items():
             is_above = other[: len(one)] == one
             assert is_above == (first <= second < forest.end[first])
-    pieces = torch.split(torch.arange(len(forest.ids)), list(forest.pieces))
-    start, paths = 0, {tuple(line) for line in place}
-    for run in forest.runs:
-        path = torch.cat([pieces[piece] for piece in run.path]).tolist()
-        assert path[-run.length :] == list(range(start, start + run.length))
-        assert tuple(path) in paths
-        start += run.length
-    assert start == len(forest.ids)
 
 
 @settings(max_examples=60, deadline=None)

@@ -135,6 +135,24 @@ def test_logits_may_be_taken_in_parts(model, layout):
     model.zero_grad()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", ["packed", "shared"])
+def test_on_a_gpu_in_bfloat16_forests_are_read_as_padded_rows_are(layout):
+    model, batch = random_model("qwen2").cuda(), batch_of(random_groups(6))
+    head, found = read_head(model), []
+    for name in ("padded", layout):
+        with torch.autocast("cuda", torch.bfloat16):
+            laid = lay_out(batch.to("cuda"), name)
+            found.append(laid.logprobs(model, head=head)[0])
+    assert off_by(found[1].detach(), found[0].detach()) < 3e-2
+    gradients = []
+    for logprobs in found:
+        model.zero_grad()
+        logprobs.sum().backward()
+        gradients.append(gradient_of(model))
+    assert off_by(gradients[1], gradients[0]) < 5e-2
+
+
 def test_a_row_that_begins_with_a_sampled_token_is_refused():
     batch = batch_of(BATCHES["nested"]())
     batch.sampled[0, 0] = True
