@@ -284,9 +284,7 @@ def test_what_is_no_run_cannot_be_resumed(undisturbed, tmp_path, missing):
     assert files_of(run) == before
 
 
-@pytest.mark.parametrize(
-    "name", ["model/model.safetensors", "model/tokenizer.json", STATE, "manifest.json"]
-)
+@pytest.mark.parametrize("name", ["model/model.safetensors", "model/tokenizer.json", STATE, "manifest.json"])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_can_be_used(undisturbed, expected, tmp_path, name):
     run = shutil.copytree(undisturbed, tmp_path / "run")
     file = run / "checkpoints" / "000005" / name
