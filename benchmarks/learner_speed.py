@@ -56,7 +56,7 @@ QUICK = {"h64/2L": Setting(Shape(64, 2, 4, 4, 128), (128, 256), ALL, 3)}
 AIMS = {
     "shared": "pass: >= 0.9 of the token ratio for paths of 256 tokens and more, >= 0.8 for 128",
     "auto": "never slower than padded by more than 5 %",
-    "beside TRL": ">= 1.0 with flat rows (padded or packed), >= 0.9 of the token ratio on trees, with less memory",
+    "beside TRL": ">= 1.0 with flat padded rows, >= 0.9 of the token ratio on trees, with less memory",
 }
 
 

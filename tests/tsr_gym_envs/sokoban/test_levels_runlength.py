@@ -116,7 +116,8 @@ def parse_or_refuse(text):
     except InvalidLevel:
         return
     finally:
-        assert time.process_time() - start < 1
+        # Not a matter of speed: a text of this size that is worked through takes minutes.
+        assert time.process_time() - start < 20
     assert [level.state for level in parse_collection(to_collection(levels))] == [level.state for level in levels]
 
 

@@ -29,7 +29,8 @@ def test_a_long_text_of_brackets_takes_no_time(read):
     start = time.process_time()
     assert read("[" * 100_000).argument is None
     read("a[" * 50_000 + "]" * 50_000)
-    assert time.process_time() - start < 1
+    # Not a matter of speed: a pattern that backtracks takes minutes.
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize(
