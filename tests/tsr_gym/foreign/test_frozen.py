@@ -56,7 +56,8 @@ def thawed(value):
 def test_a_thawed_value_is_what_a_deep_copy_is(value):
     made = thawed(frozen(value))
     assert pickle.dumps(plain(made)) == pickle.dumps(plain(copy.deepcopy(value)))
-    assert same(frozen(made), frozen(value))
+    # Not than the value itself: where hashes collide, a set may stand in another order after any copy.
+    assert same(frozen(made), frozen(copy.deepcopy(value)))
 
 
 @given(st.lists(VALUES, min_size=1, max_size=3), st.lists(st.integers(0, 30), max_size=6))
