@@ -44,10 +44,10 @@ def elsewhere(monkeypatch, tmp_path):
 def pytest_generate_tests(metafunc):
     # Here and not above, because this module is imported where ale_py is not installed.
     if "game" in metafunc.fixturenames:
-        from ale_py import roms
+        import ale_py
 
-        names = ("".join(word.capitalize() for word in rom.split("_")) for rom in roms.get_all_rom_ids())
-        metafunc.parametrize("game", sorted(f"ALE/{name}-v5" for name in names))
+        gym.register_envs(ale_py)
+        metafunc.parametrize("game", sorted(name for name in gym.registry if name.startswith("ALE/")))
 
 
 def sampled(env, number):
