@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.learner_record import record
 from benchmarks.learner_trees import Shape, batch_of, beam_tree, model_of
+from benchmarks.measure import write_result
 from tsr_gym.agents.batch import Batch
 from tsr_gym.agents.compiling import compile_layers
 from tsr_gym.agents.config import LearnConfig
@@ -292,7 +292,8 @@ def main(options: Options) -> None:
     numbers = {"torch": torch.__version__, **card(options.device), "aims": AIMS, "tiny": options.tiny}
     started = perf_counter()
     rows = compared(options, cases)
-    record("learner_gpu", numbers | {"seconds": round(perf_counter() - started), "cases": rows}, options.out)
+    numbers |= {"seconds": round(perf_counter() - started), "cases": rows}
+    write_result("learner_gpu", numbers, out=options.out)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ import torch
 import tyro
 from torch import Tensor
 
-from benchmarks.learner_record import record
 from benchmarks.learner_trees import KINDS, Shape, batch_of, model_of
+from benchmarks.measure import write_result
 from tsr_gym.agents.advantages import grpo
 from tsr_gym.agents.batch import Batch, LayoutChoice
 from tsr_gym.agents.config import LearnConfig
@@ -189,7 +189,7 @@ def main(options: Options) -> None:
         "cases": rows,
         "beside TRL": beside_trl(options.quick),
     }
-    record("learner_speed_quick" if options.quick else "learner_speed", numbers, options.out)
+    write_result("learner_speed_quick" if options.quick else "learner_speed", numbers, out=options.out)
 
 
 if __name__ == "__main__":

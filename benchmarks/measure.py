@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import CalledProcessError, run
 from time import process_time
 from typing import Any
 
@@ -33,19 +34,35 @@ def best_seconds(work: Callable[[], object], *, repeats: int = 5, before: Callab
     return best
 
 
-def write_result(name: str, numbers: dict[str, Any]) -> None:
-    """Write and print numbers with the machine, versions and date they belong to."""
+def write_result(name: str, numbers: dict[str, Any], *, out: Path | None = None) -> None:
+    """Write and print numbers with the machine, versions, commit and date they belong to.
+
+    Args:
+        name: Of the file among the results.
+        numbers: What was measured.
+        out: Another file, for a trial.
+    """
     cpu = [line for line in _cpu_lines() if line.startswith("model name")]
     about = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu[0].partition(":")[2].strip() if cpu else platform.processor(),
         "cores": os.cpu_count(),
+        "commit": _commit(),
         "versions": {"python": platform.python_version()} | _versions(),
     }
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps(about | numbers, indent=2)
-    (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    (out or RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     print(text)
+
+
+def _commit() -> str | None:
+    """Return what was run, marked where files had been changed; None outside of a checkout."""
+    asked = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, CalledProcessError):
+        return None
 
 
 def _versions() -> dict[str, str]:

@@ -11,8 +11,8 @@ from tsr_gym.agents.batch import Batch, LayoutChoice
 from tsr_gym.agents.layouts.forest import Ids, in_trie_order, num_shared, row_ids
 from tsr_gym.agents.layouts.layout import LayoutName
 
-# What a row costs beside its tokens where it is part of a forest, in tokens. Measured on rows of 12 to 96 tokens that
-# share nothing, packed against padded, on a CPU: at most this at width 64 and less at 256; longer rows cost nothing.
+# What a row costs beside its tokens where it is part of a forest, in tokens: little, so that whatever is shared or not
+# padded decides, and enough that rows that have neither stay as they are.
 RUN_COST = 5
 
 

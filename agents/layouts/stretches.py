@@ -19,7 +19,7 @@ GRAIN = 64
 
 
 class Prices(NamedTuple):
-    """What a call of attention costs, there and back, in nanoseconds on one thread.
+    """What a call of attention costs, there and back, in nanoseconds.
 
     Attributes:
         call: Itself.
@@ -34,8 +34,8 @@ class Prices(NamedTuple):
     product: float
 
 
-# Fitted to calls with 1 to 512 tokens and 16 to 512 keys of 4 and 14 heads of width 16 and 64, on one thread of an
-# AMD EPYC with torch 2.13. Only their proportions matter.
+# Roughly those of a CPU. Only their proportions matter, and only for which calls are joined; what a whole pass comes to
+# is measured by benchmarks/learner_speed.py.
 PRICES = Prices(call=150_000.0, number=3.0, pair=3.5, product=0.22)
 
 

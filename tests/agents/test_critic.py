@@ -71,7 +71,6 @@ def with_random_head(critic):
 
 def with_lora(plain):
     """Return a model with LoRA that has learned something."""
-    pytest.importorskip("peft")
     model = copy.deepcopy(plain)
     add_lora(model, LoraSettings(rank=3))
     for layer in adapted_layers(model).values():

@@ -32,8 +32,6 @@ from tsr_gym.agents.objective import Objective
 from tsr_gym.agents.recomputing import recomputing
 from tsr_gym.agents.transformers_engine import TransformersEngine
 
-pytest.importorskip("peft")
-
 CPU = torch.device("cpu")
 SMALL = LoraSettings(rank=3, alpha=5.0)
 LAYOUTS = ("padded", "packed", "shared")

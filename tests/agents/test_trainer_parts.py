@@ -18,8 +18,6 @@ KL = {"algorithm": "grpo", "objective": Objective(kl_weight=0.1)}
     ids=["lora and head", "kl", "lora", "head", "lora and kl"],
 )
 def test_a_run_goes_on_bit_for_bit_whatever_part_of_a_model_learns(base_model, tmp_path, learn):
-    if "lora_rank" in learn:
-        pytest.importorskip("peft")
     learn = {"lr": 0.002, **learn}
     whole = trained(tmp_path / "whole", base_model, learn=learn)
     half = trained(tmp_path / "half", base_model, learn=learn, run={"updates": 2})

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.learner_trl import trl_inputs
 from tests.agents.test_batch import episode, turn
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
 from tsr_gym.agents.advantages import grpo
@@ -101,37 +102,6 @@ def our_loss(model, batch, aggregation):
     return clipped_policy_loss(logprobs, batch.old_logprobs, grpo(batch), weights, clip_low=0.2, clip_high=0.28)
 
 
-def trl_inputs(batch):
-    """Return a batch as TRL wants it: prompts padded on the left, all that follows padded on the right."""
-    starts = [int(row.nonzero()[0]) for row in batch.sampled]
-    prompts, completions = max(starts), max((batch.present.sum(dim=1) - torch.tensor(starts)).tolist())
-
-    def part(values, width, first, last, side):
-        rows = torch.zeros(len(starts), width, dtype=values.dtype)
-        for index, start in enumerate(starts):
-            cut = values[index, first(start) : last(start)]
-            rows[index, slice(width - len(cut), width) if side == "left" else slice(0, len(cut))] = cut
-        return rows
-
-    def prompt(values):
-        return part(values, prompts, lambda start: 0, lambda start: start, "left")
-
-    def completion(values):
-        return part(values, completions, lambda start: start, lambda start: start + completions, "right")
-
-    return {
-        "prompt_ids": prompt(batch.ids),
-        "prompt_mask": prompt(batch.present.long()),
-        "completion_ids": completion(batch.ids),
-        "completion_mask": completion(batch.present.long()),
-        # What the environment said within a completion.
-        "tool_mask": completion(batch.sampled.long()),
-        "old_per_token_logps": completion(batch.old_logprobs),
-        "advantages": completion(grpo(batch)),
-        "num_items_in_batch": batch.sampled.sum(),
-    }
-
-
 def gradients(model, loss):
     model.zero_grad()
     loss.backward()
@@ -142,7 +112,7 @@ def check_equal(model, make_trainer, batch, aggregation, loss_type):
     """Compare losses, gradients and how much was clipped."""
     ours = our_loss(model, batch, aggregation)
     trainer = make_trainer(model, loss_type)
-    theirs = trainer.compute_loss(trainer.model, trl_inputs(batch))
+    theirs = trainer.compute_loss(trainer.model, trl_inputs(batch, grpo(batch)))
     assert ours.loss.item() == pytest.approx(theirs.item(), abs=1e-6)
     assert abs(ours.loss.item()) > 0.01
     mine, its = gradients(model, ours.loss), gradients(model, theirs)
@@ -166,7 +136,7 @@ def test_a_loss_over_tokens_is_trls_bnpo_and_as_much_is_clipped(model, make_trai
 def test_with_a_row_per_turn_trls_grpo_counts_each_turn_as_a_trajectory(model, make_trainer):
     batch = batch_of(ROW_PER_TURN, model)
     trainer = make_trainer(model, "grpo")
-    theirs = trainer.compute_loss(trainer.model, trl_inputs(batch)).item()
+    theirs = trainer.compute_loss(trainer.model, trl_inputs(batch, grpo(batch))).item()
     assert our_loss(model, batch, "sequence").loss.item() != pytest.approx(theirs, abs=1e-2)
     # Our advantages, but the weights of a batch in which every row is a trajectory.
     logprobs, _ = token_logprobs(model, batch.ids, batch.present, batch.sampled, temperature=TEMPERATURE)

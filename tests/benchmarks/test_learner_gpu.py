@@ -24,8 +24,8 @@ def test_it_runs_to_its_end_and_writes_its_record(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == record
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_says_so_and_writes_nothing(tmp_path, capsys):
+def test_without_a_gpu_it_says_so_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit) as stop:
         main(read_options(["--out", str(tmp_path / "gpu.json")]))
     assert stop.value.code == 2

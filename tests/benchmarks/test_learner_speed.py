@@ -1,10 +1,8 @@
 """The layouts' measurement: what it counts as kept, its trees, and what it says where TRL is not there."""
 
-from importlib.util import find_spec
-
-import pytest
 import torch
 
+from benchmarks import learner_speed
 from benchmarks.learner_speed import beside_trl, bytes_kept, measure
 from benchmarks.learner_trees import KINDS, Shape, batch_of, beam_tree
 
@@ -37,6 +35,6 @@ def test_sharing_keeps_less():
     assert found["auto"]["read as"] == "shared"
 
 
-@pytest.mark.skipif(find_spec("trl") is not None, reason="TRL is installed")
-def test_without_trl_it_says_so():
+def test_without_trl_it_says_so(monkeypatch):
+    monkeypatch.setattr(learner_speed, "find_spec", lambda name: None)
     assert beside_trl(quick=True).startswith("not measured: TRL is not installed here")
