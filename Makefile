@@ -31,7 +31,7 @@ test-deep: $(READY)
 
 ## make test-trl: our losses against TRL's on the same tokens, in an environment with TRL
 test-trl: .venv-trl/.ready
-	.venv-trl/bin/python -m pytest tests/agents/with_trl.py tests/agents/with_trl_losses.py
+	.venv-trl/bin/python -m pytest tests/agents/learning/with_trl.py tests/agents/learning/with_trl_losses.py
 
 .venv-trl/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-trl

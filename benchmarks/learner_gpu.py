@@ -32,11 +32,11 @@ import torch
 
 from benchmarks.learner_trees import Shape, batch_of, beam_tree, model_of
 from benchmarks.measure import write_result
-from tsr_gym.agents.batch import Batch
-from tsr_gym.agents.compiling import compile_layers
-from tsr_gym.agents.config import LearnConfig
-from tsr_gym.agents.layouts import LayoutName, grow_forest, plan_rows
-from tsr_gym.agents.learner import Learner
+from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.layouts import LayoutName, grow_forest, plan_rows
+from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.models.compiling import compile_layers
+from tsr_gym.agents.runs.config import LearnConfig
 
 NO_GPU = 2
 # Dense bfloat16, in FLOP per second, by the vendor's datasheets of the SXM cards.

@@ -24,12 +24,12 @@ from torch import Tensor
 
 from benchmarks.learner_trees import KINDS, Shape, batch_of, model_of
 from benchmarks.measure import write_result
-from tsr_gym.agents.advantages import grpo
-from tsr_gym.agents.batch import Batch, LayoutChoice
-from tsr_gym.agents.config import LearnConfig
-from tsr_gym.agents.layouts import attending, lay_out, plan_rows
-from tsr_gym.agents.learner import Learner
-from tsr_gym.agents.losses import clipped_policy_loss, token_weights
+from tsr_gym.agents.learning.advantages import grpo
+from tsr_gym.agents.learning.batch import Batch, LayoutChoice
+from tsr_gym.agents.learning.layouts import attending, lay_out, plan_rows
+from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.learning.losses import clipped_policy_loss, token_weights
+from tsr_gym.agents.runs.config import LearnConfig
 
 LAYOUTS: tuple[LayoutChoice, ...] = ("padded", "packed", "shared", "auto")
 LEARN = LearnConfig(algorithm="grpo", microbatch=8, minibatch=1000, lr=1e-6)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from tsr_gym.agents.batch import Batch, collate
-from tsr_gym.agents.trajectory import Group, Trajectory, Turn
+from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
+from tsr_gym.agents.learning.batch import Batch, collate
 
 TURNS, WIDTH, BRANCHING = 5, 2, 4
 

@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.learner_trees import Shape, batch_of, beam_tree, lone_rows, model_of
-from tsr_gym.agents.advantages import grpo
-from tsr_gym.agents.batch import Batch
-from tsr_gym.agents.config import LearnConfig
-from tsr_gym.agents.layouts import plan_rows
-from tsr_gym.agents.learner import Learner
-from tsr_gym.agents.objective import Objective
+from tsr_gym.agents.learning.advantages import grpo
+from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.layouts import plan_rows
+from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.runs.config import LearnConfig
 
 ROWS = 4
 LEARN = LearnConfig(

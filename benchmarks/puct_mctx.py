@@ -2,7 +2,7 @@
 
 mctx searches a batch of roots with one compiled program; `search_puct.py` times it beside ours. It is used as its
 documentation has it: `muzero_policy` under `jax.jit`, without noise at the root, in single precision.
-Run as a script, it writes tests/agents/golden/mctx_visits.json.
+Run as a script, it writes tests/agents/arrays/golden/mctx_visits.json.
 """
 
 import json

@@ -22,14 +22,14 @@ import torch
 from measure import write_result
 
 import tsr_gym
-from tsr_gym.agents.assembly import Assembly
-from tsr_gym.agents.base_model import default_model
-from tsr_gym.agents.config import ModelConfig, TaskConfig
-from tsr_gym.agents.models import ModelCard, Policy, load_policy
-from tsr_gym.agents.random_policy import RandomPolicy
-from tsr_gym.agents.search import search
+from tsr_gym.agents.episodes.assembly import Assembly
+from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.models.language_model import LanguageModel, ModelCard, load_policy
+from tsr_gym.agents.models.tiny_model import tiny_model, tiny_tokenizer
+from tsr_gym.agents.policies.random_policy import RandomPolicy
+from tsr_gym.agents.runs.base_model import default_model
+from tsr_gym.agents.runs.config import ModelConfig, TaskConfig
 from tsr_gym.agents.strategies import beam
-from tsr_gym.agents.tiny_model import tiny_model, tiny_tokenizer
 from tsr_gym.tree import Candidate, Expand, Tree
 from tsr_gym.wrappers import AnswerFormat, SokobanScore, TreeSearchWrapper
 
@@ -206,7 +206,7 @@ def random_model(folder: Path) -> Assembly:
     )
     model = tiny_model(tokenizer, hidden=128, layers=2, context=2048)
     card = ModelCard(prompt="paper", history="full", max_tokens=24)
-    return Assembly("sokoban", TaskConfig(), ModelConfig(), Policy(model, tokenizer, card))
+    return Assembly("sokoban", TaskConfig(), ModelConfig(), LanguageModel(model, tokenizer, card))
 
 
 def main() -> None:

@@ -20,16 +20,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from measure import write_result
 
-from tsr_gym.agents.assembly import Assembly
-from tsr_gym.agents.base_model import default_model
-from tsr_gym.agents.collect import pick_strategy
-from tsr_gym.agents.config import ModelConfig, SearchConfig, TaskConfig
-from tsr_gym.agents.episode_at import episode_at
-from tsr_gym.agents.evaluate import bars, evaluate, held_out
-from tsr_gym.agents.legal_policy import LegalPolicy
-from tsr_gym.agents.models import load_policy
-from tsr_gym.agents.played import Played, play
-from tsr_gym.agents.stage import Stage
+from tsr_gym.agents.episodes.assembly import Assembly
+from tsr_gym.agents.episodes.collect import pick_strategy
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
+from tsr_gym.agents.episodes.played import Played, play
+from tsr_gym.agents.models.language_model import load_policy
+from tsr_gym.agents.policies.episode_at import episode_at
+from tsr_gym.agents.policies.legal_policy import LegalPolicy
+from tsr_gym.agents.runs.base_model import default_model
+from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
 from tsr_gym.tree import Candidate, Expand, Policy, Tree
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
@@ -77,8 +77,8 @@ WORLDS = (
 class OraclePolicy:
     """Answer every wish with the environment's own best turn."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.legal = LegalPolicy(stage.base)
+    def __init__(self, pool: EnvPool) -> None:
+        self.legal = LegalPolicy(pool.base)
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         """Return the best turn as often as it is wanted."""
@@ -92,14 +92,14 @@ class OraclePolicy:
         return Candidate(self.legal.form.format(base.optimal_turn(episode.state, turns, actions) or ""))
 
 
-def players(world: World) -> list[tuple[str, Stage, Policy]]:
+def players(world: World) -> list[tuple[str, EnvPool, Policy]]:
     """Return who plays a world, and where."""
-    stage = Stage(world.env, world.settings, score=world.score)
-    found: list[tuple[str, Stage, Policy]] = [("random", stage, LegalPolicy(stage.base))]
+    pool = EnvPool(world.env, world.settings, score=world.score)
+    found: list[tuple[str, EnvPool, Policy]] = [("random", pool, LegalPolicy(pool.base))]
     if world.with_model:
         policy = load_policy(default_model(world.env, ()), device=torch.device("cpu"))
         assembly = Assembly(world.env, TaskConfig(score=world.score), ModelConfig(), policy)
-        spoken = assembly.stage("test")
+        spoken = assembly.pool("test")
         found.append(("base model", spoken, assembly.chat_about(spoken.base, temperature=1.0)))
     return found
 
@@ -120,24 +120,24 @@ def told(played: Played) -> dict[str, Any]:
 def measure(world: World, instances: int, budgets: Sequence[int]) -> dict[str, Any]:
     """Return all players' curves in one world, and what they stand beside."""
     curves: dict[str, Any] = {}
-    for name, stage, policy in players(world):
+    for name, pool, policy in players(world):
         torch.set_num_threads(1)
         tasks = held_out(instances if name == "random" else instances // 4)
-        alone = told(play(stage, policy, None, tasks=tasks, seeds=(0,)))
+        alone = told(play(pool, policy, None, tasks=tasks, seeds=(0,)))
         curves[name] = {"instances": len(tasks), "alone": alone, "strategies": {}}
         for strategy, written in STRATEGIES.items():
             rows = []
             for budget in budgets:
                 search = pick_strategy(SearchConfig(search=written(budget)))
-                rows.append({"search": written(budget), **told(play(stage, policy, search, tasks=tasks, seeds=(0,)))})
+                rows.append({"search": written(budget), **told(play(pool, policy, search, tasks=tasks, seeds=(0,)))})
                 print(world.env, name, rows[-1]["search"], f"{rows[-1]['success']:.3f}", flush=True)
             curves[name]["strategies"][strategy] = rows
-    stage = players(world)[0][1]
+    pool = players(world)[0][1]
     tasks = held_out(instances)
-    exact = bars(stage, tasks=tasks)
+    exact = bars(pool, tasks=tasks)
     random, optimal = exact.random, exact.optimal
     if optimal is None:
-        optimal = evaluate(stage, OraclePolicy(stage), tasks=tasks).success
+        optimal = evaluate(pool, OraclePolicy(pool), tasks=tasks).success
     return {
         "score": world.score,
         "random": curves["random"]["alone"]["success"] if random is None else random,

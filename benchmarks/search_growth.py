@@ -8,7 +8,7 @@ from grid_peers import Work
 from rounds import alternate
 
 from tsr_gym import Candidate, Limits, StateEnv, Step
-from tsr_gym.agents.search import search
+from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import beam
 from tsr_gym.wrappers import TreeSearchWrapper
 

@@ -13,7 +13,7 @@ from rounds import alternate
 
 from tsr_gym import Candidate
 from tsr_gym.agents.arrays import array_puct
-from tsr_gym.agents.search import search
+from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import puct
 from tsr_gym.tree import Tree
 from tsr_gym.wrappers import TreeSearchWrapper

@@ -9,7 +9,7 @@ import numpy as np
 from grid_peers import Work, insist
 from rounds import alternate
 
-from tsr_gym.agents.search import search
+from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import beam
 from tsr_gym.errors import TsrGymError
 from tsr_gym.tree import Candidate, Expand, Policy, Tree

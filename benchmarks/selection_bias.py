@@ -27,12 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from measure import write_result
 
-from tsr_gym.agents.estimates import Estimate, pooled_mean
-from tsr_gym.agents.evaluate import held_out
-from tsr_gym.agents.legal_policy import LegalPolicy
-from tsr_gym.agents.played import play
-from tsr_gym.agents.search import search
-from tsr_gym.agents.stage import Stage
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.evaluate import held_out
+from tsr_gym.agents.episodes.intervals import Interval, pooled_mean
+from tsr_gym.agents.episodes.played import play
+from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.policies.legal_policy import LegalPolicy
 from tsr_gym.agents.strategies import beam, best_of_n, greedy
 from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import Noise
@@ -77,9 +77,9 @@ MODES = (
 )
 
 
-def lakes(mode: Mode) -> Stage:
+def lakes(mode: Mode) -> EnvPool:
     """Return environments in which candidates are tried as a mode says."""
-    return Stage("frozen_lake", {}, score="FrozenLakeScore", noise=mode.noise, repeats=mode.repeats, risk=mode.risk)
+    return EnvPool("frozen_lake", {}, score="FrozenLakeScore", noise=mode.noise, repeats=mode.repeats, risk=mode.risk)
 
 
 class Exact:
@@ -122,34 +122,34 @@ class Exact:
 
 def instances(tasks: Sequence[int]) -> list[Exact]:
     """Return the exact values of some instances."""
-    stage = lakes(Mode("fresh"))
-    base = stage.base
+    pool = lakes(Mode("fresh"))
+    base = pool.base
     assert isinstance(base, FrozenLakeEnv)
     found = []
     for task in tasks:
-        env: Any = stage.set([task])[0].unwrapped
+        env: Any = pool.set([task])[0].unwrapped
         found.append(Exact(base, env.state))
     return found
 
 
-def grow(stage: Stage, strategy: Strategy, tasks: Sequence[int], seed: int, noise: Noise) -> list[Tree]:
+def grow(pool: EnvPool, strategy: Strategy, tasks: Sequence[int], seed: int, noise: Noise) -> list[Tree]:
     """Return a tree for every instance, grown from its start."""
     seeds = [derive_seed(seed, "bias", task) for task in tasks]
-    return search(stage.set(tasks), LegalPolicy(stage.base), strategy, seeds=seeds, noise=noise)
+    return search(pool.set(tasks), LegalPolicy(pool.base), strategy, seeds=seeds, noise=noise)
 
 
 def measure(strategy: Strategy, mode: Mode, tasks: Sequence[int], seeds: range, exact: list[Exact]) -> dict[str, Any]:
     """Return what a search selects, what that is worth, and how its play goes."""
-    stage = lakes(mode)
+    pool = lakes(mode)
     rows: list[dict[str, float]] = []
     owners: list[int] = []
     steps = 0
     for seed in seeds:
-        trees = grow(stage, strategy, tasks, seed, mode.noise)
+        trees = grow(pool, strategy, tasks, seed, mode.noise)
         rows += [values.selected(tree) for values, tree in zip(exact, trees, strict=True)]
         owners += range(len(tasks))
         steps += sum(tree.spent.env_steps for tree in trees)
-    played = play(stage, LegalPolicy(stage.base), strategy, tasks=tasks, seeds=seeds, noise=mode.noise)
+    played = play(pool, LegalPolicy(pool.base), strategy, tasks=tasks, seeds=seeds, noise=mode.noise)
     wins = [float(np.mean(row)) for row in played.successes]
     truths = {name: [row[name] for row in rows] for name in WORTH}
     truths |= {
@@ -177,16 +177,16 @@ def shown(values: Sequence[float], owners: Sequence[int]) -> dict[str, float]:
     """Return a mean and its interval for the result file."""
     estimate = pooled_mean(values, owners)
     assert estimate is not None
-    return {name: round(number, 4) for name, number in zip(Estimate._fields, estimate, strict=True)}
+    return {name: round(number, 4) for name, number in zip(Interval._fields, estimate, strict=True)}
 
 
 def best_by_return(tasks: Sequence[int], seeds: range, exact: list[Exact]) -> dict[str, Any]:
     """Return the selected success of best-of-N by return, and what it is in closed form."""
-    stage = lakes(Mode("fresh"))
+    pool = lakes(Mode("fresh"))
     rows = [
         float(bool(tree.nodes[tree.chosen[0]].info["success"]))
         for seed in seeds
-        for tree in grow(stage, partial(best_of_n, n=N), tasks, seed, "fresh")
+        for tree in grow(pool, partial(best_of_n, n=N), tasks, seed, "fresh")
     ]
     closed = float(np.mean([1 - (1 - values.policy) ** N for values in exact]))
     return {"selected": shown(rows, [*range(len(tasks))] * len(seeds)), "closed form": round(closed, 4)}

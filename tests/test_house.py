@@ -285,7 +285,7 @@ def test_importing_the_package_and_making_an_environment_stays_cheap():
 def test_search_and_strategies_work_without_torch():
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import tsr_gym.agents, tsr_gym.agents.strategies, tsr_gym.agents.search\n"
+        "import tsr_gym.agents, tsr_gym.agents.strategies, tsr_gym.agents.episodes.search\n"
         "print('torch-free')"
     )
     assert run_python(code).strip() == "torch-free"

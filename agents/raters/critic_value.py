@@ -12,8 +12,8 @@ from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong
 from tsr_gym.tree import Tree
 
 if TYPE_CHECKING:
-    from tsr_gym.agents.chat_policy import ChatPolicy
-    from tsr_gym.agents.critic import Critic
+    from tsr_gym.agents.models.critic import Critic
+    from tsr_gym.agents.policies.chat_policy import ChatPolicy
 
 
 class CriticValue:
@@ -136,8 +136,8 @@ def read_critic(checkpoint: Path, device: str = "auto") -> Critic:
     """
     from safetensors.torch import load_file
 
-    from tsr_gym.agents.files import check_folder
-    from tsr_gym.agents.models import load_critic, pick_device
+    from tsr_gym.agents.models.language_model import load_critic, pick_device
+    from tsr_gym.agents.runs.files import check_folder
 
     check_folder(checkpoint)
     where = pick_device(device)

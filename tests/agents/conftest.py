@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tests.agents.runs import trained
+from tests.agents.short_runs import trained
 from tests.agents.tiny import chatml_tokenizer, save_chat_model
-from tsr_gym.agents.base_model import BaseRecipe, build_base_model
+from tsr_gym.agents.runs.base_model import BaseRecipe, build_base_model
 
 torch.set_num_threads(1)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import tsr_gym  # noqa: F401 (registers the worlds)
 from tsr_gym import Candidate, Limits, Node, Step, TextEnv, Tree
-from tsr_gym.agents.random_policy import RandomPolicy
+from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.codec import encode
 from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, TreeSearchWrapper
 from tsr_gym.wrappers.score_wrapper import ScoreWrapper

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks import learner_gpu
 from benchmarks.learner_gpu import TINY, Attempt, Case, Shape, flops, main, measured, read_options, work_of
-from tests.agents.layouts.test_forest import rows_batch
+from tests.agents.learning.layouts.test_forest import rows_batch
 
 
 @pytest.mark.filterwarnings("ignore")

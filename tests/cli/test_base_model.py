@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tsr_gym import cli
-from tsr_gym.agents.models import load_policy
+from tsr_gym.agents.models.language_model import load_policy
 
 RECIPE = {"steps": 3, "instances": 6, "episodes": 2, "hidden": 16, "layers": 1, "batch": 8, "validations": 4}
 TINY = [*(f"--{name}={number}" for name, number in RECIPE.items()), "--poor-steps=0", "--band", "0", "1"]

@@ -69,7 +69,7 @@ import sys
 from functools import partial
 import gymnasium as gym
 import tsr_gym
-from tsr_gym.agents.random_policy import RandomPolicy
+from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import beam, best_of_n, lookahead, naive
 from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, SokobanScore, TreeSearchWrapper
 

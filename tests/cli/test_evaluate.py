@@ -7,8 +7,8 @@ from dataclasses import asdict
 import pytest
 
 from tsr_gym import cli
-from tsr_gym.agents.config import ModelConfig, SearchConfig, TaskConfig
-from tsr_gym.agents.evaluate_model import evaluate_model
+from tsr_gym.agents.reports.evaluate_model import evaluate_model
+from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
 
 FEW = ["--instances", "6"]
 

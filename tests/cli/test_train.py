@@ -6,13 +6,13 @@ import signal
 
 import pytest
 
-from tests.agents.runs import UPDATES, records, result, train_flags
-from tests.agents.test_checkpoint import STATE, small_disk
+from tests.agents.runs.test_checkpoint import STATE, small_disk
+from tests.agents.short_runs import UPDATES, records, result, train_flags
 from tests.agents.tiny import save_chat_model
 from tsr_gym import cli
-from tsr_gym.agents.checkpoint import checkpoints
+from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.trainer import resume_run
 from tsr_gym.agents.strategies import naive
-from tsr_gym.agents.trainer import resume_run
 
 
 def status(*args):

@@ -7,9 +7,9 @@ from importlib.metadata import entry_points
 import pytest
 
 from tsr_gym import CheckpointError, ConfigError, cli
-from tsr_gym.agents.base_model import BaseRecipe
-from tsr_gym.agents.config import LearnConfig, ModelConfig, RunConfig, SearchConfig, TaskConfig
-from tsr_gym.agents.objective import Objective
+from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.runs.base_model import BaseRecipe
+from tsr_gym.agents.runs.config import LearnConfig, ModelConfig, RunConfig, SearchConfig, TaskConfig
 from tsr_gym.version import __version__
 
 TRAIN = (TaskConfig, SearchConfig, ModelConfig, LearnConfig, Objective, RunConfig)

@@ -7,7 +7,7 @@ import pytest
 import tsr_gym  # noqa: F401 (registers the worlds)
 from tests.tsr_gym.testing.worlds import Walk
 from tsr_gym import ConfigError, Limits
-from tsr_gym.agents.random_policy import RandomPolicy
+from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import naive
 from tsr_gym.wrappers import ScoreWrapper, TreeSearchWrapper
 from tsr_gym.wrappers.potential_score import PotentialScore

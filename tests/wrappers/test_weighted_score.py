@@ -8,8 +8,8 @@ import pytest
 from tests.tsr_gym.testing.worlds import Walk
 from tests.tsr_gym_envs.retrieval_qa.fakes import qa
 from tsr_gym import ConfigError, Limits, clone, restore, snapshot
-from tsr_gym.agents.random_policy import RandomPolicy
-from tsr_gym.agents.stage import Stage
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import naive
 from tsr_gym.wrappers import (
     AnswerFormat,
@@ -161,7 +161,7 @@ def test_a_configuration_names_it_as_text():
         "'gain': ('tsr_gym.wrappers.potential_score:PotentialScore(potential=\"FrozenLakeScore\", reward=False)', 1)})"
     )
     settings = {"desc": ["SFF", "FFG"], "is_slippery": False}
-    (env,) = Stage("frozen_lake", settings, score=text).set([1])
+    (env,) = EnvPool("frozen_lake", settings, score=text).set([1])
     info = env.step("<think></think><answer>Right</answer>")[4]
     # The distance falls from 3 to 2: 2 * 1 for the state among turns, and 1 for the gain.
     assert info["scores"] == {"reward": -2.0, "gain": 1.0}

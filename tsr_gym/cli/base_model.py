@@ -13,7 +13,7 @@ def main(args: list[str]) -> int:
     """Build the model and say how it plays."""
     require("torch", "agents")
     require("transformers", "agents")
-    recipe_kind: Any = load("tsr_gym.agents.base_model:BaseRecipe")
+    recipe_kind: Any = load("tsr_gym.agents.runs.base_model:BaseRecipe")
 
     @dataclass(frozen=True)
     class BaseModelArgs:
@@ -26,7 +26,7 @@ def main(args: list[str]) -> int:
         recipe: recipe_kind = field(default_factory=recipe_kind)
 
     chosen = tyro.cli(BaseModelArgs, args=args, prog="tsr base-model", config=(tyro.conf.OmitArgPrefixes,))
-    build: Any = load("tsr_gym.agents.base_model:build_base_model")
+    build: Any = load("tsr_gym.agents.runs.base_model:build_base_model")
     about = build(chosen.env, chosen.out, chosen.recipe, note=print)
     print(f"{chosen.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5")
     return 0

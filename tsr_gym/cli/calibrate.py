@@ -14,7 +14,7 @@ from tsr_gym.optional import load, require
 
 def main(args: list[str]) -> int:
     """Measure, print the tables, and write numbers and plot where wanted."""
-    config_kind: Any = load("tsr_gym.agents.calibrate_env:CalibrationConfig")
+    config_kind: Any = load("tsr_gym.agents.reports.calibrate_env:CalibrationConfig")
 
     @dataclass(frozen=True)
     class CalibrateArgs:
@@ -35,10 +35,10 @@ def main(args: list[str]) -> int:
     if chosen.what.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
-    measure: Any = load("tsr_gym.agents.calibrate_env:calibrate_env")
-    tables: Any = load("tsr_gym.agents.calibration_report:tables")
-    heading: Any = load("tsr_gym.agents.calibration_report:heading")
-    save: Any = load("tsr_gym.agents.calibration_report:save")
+    measure: Any = load("tsr_gym.agents.reports.calibrate_env:calibrate_env")
+    tables: Any = load("tsr_gym.agents.reports.calibration_report:tables")
+    heading: Any = load("tsr_gym.agents.reports.calibration_report:heading")
+    save: Any = load("tsr_gym.agents.reports.calibration_report:save")
     with progress_bar() as watch:
         found = measure(chosen.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
     print(heading(found))

@@ -12,9 +12,9 @@ from tsr_gym.optional import load, require
 
 def main(args: list[str]) -> int:
     """Play, print success beside the bars, and write the result where wanted."""
-    task_kind: Any = load("tsr_gym.agents.config:TaskConfig")
-    search_kind: Any = load("tsr_gym.agents.config:SearchConfig")
-    model_kind: Any = load("tsr_gym.agents.config:ModelConfig")
+    task_kind: Any = load("tsr_gym.agents.runs.config:TaskConfig")
+    search_kind: Any = load("tsr_gym.agents.runs.config:SearchConfig")
+    model_kind: Any = load("tsr_gym.agents.runs.config:ModelConfig")
 
     @dataclass(frozen=True)
     class EvalArgs:
@@ -41,7 +41,7 @@ def main(args: list[str]) -> int:
     chosen = tyro.cli(EvalArgs, args=args, prog="tsr eval", config=(tyro.conf.OmitArgPrefixes,))
     require("torch", "agents")
     require("transformers", "agents")
-    play: Any = load("tsr_gym.agents.evaluate_model:evaluate_model")
+    play: Any = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
     result = play(**{name: value for name, value in vars(chosen).items() if name != "out"})
     low, high = result.evaluation.interval
     print(

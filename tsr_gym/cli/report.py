@@ -24,8 +24,8 @@ def main(args: list[str]) -> int:
     """Print the table and draw the curves."""
     chosen = tyro.cli(ReportArgs, args=args, prog="tsr report")
     require("matplotlib", "agents")
-    summarise: Any = load("tsr_gym.agents.report:summarise_runs")
-    draw: Any = load("tsr_gym.agents.report:draw_curves")
+    summarise: Any = load("tsr_gym.agents.reports.report:summarise_runs")
+    draw: Any = load("tsr_gym.agents.reports.report:draw_curves")
     report = summarise(chosen.runs)
     show_tables((report.ends, report.by_updates, report.by_tokens))
     draw(chosen.runs, chosen.out)

@@ -37,7 +37,7 @@ def main(args: list[str]) -> int:
         chosen: Any = tyro.cli(ResumeArgs, args=args, prog="tsr train")
         begin = partial(_resume, chosen)
     else:
-        kind: Any = load("tsr_gym.agents.config:TrainConfig")
+        kind: Any = load("tsr_gym.agents.runs.config:TrainConfig")
         config = tyro.cli(
             kind,
             args=args,
@@ -47,29 +47,29 @@ def main(args: list[str]) -> int:
         )
         begin = partial(_start, config)
     _require_learning()
-    joined: Any = load("tsr_gym.agents.world:joined")
-    with joined() as world:
-        trainer = begin(world)
-        with _Signals(tells=world.leads) as signals:
+    joined: Any = load("tsr_gym.agents.processes:joined")
+    with joined() as processes:
+        trainer = begin(processes)
+        with _Signals(tells=processes.leads) as signals:
             finished = _run(trainer, signals)
-        if world.leads:
+        if processes.leads:
             print(f"{trainer.folder}: {trainer.progress.update} of {trainer.config.run.updates} updates")
     # Of several processes perhaps only another one was asked to stop.
     return 0 if finished else signals.exit_status
 
 
-def _start(config: Any, world: Any) -> Any:
-    check: Any = load("tsr_gym.agents.trainer:check_run")
-    world.first(lambda: check(config))
-    start: Any = load("tsr_gym.agents.trainer:start_run")
+def _start(config: Any, processes: Any) -> Any:
+    check: Any = load("tsr_gym.agents.runs.trainer:check_run")
+    processes.first(lambda: check(config))
+    start: Any = load("tsr_gym.agents.runs.trainer:start_run")
     # One process builds what is not there yet, and then all find it.
-    world.first(lambda: _model_dir(config))
-    return start(config, _model_dir(config), world)
+    processes.first(lambda: _model_dir(config))
+    return start(config, _model_dir(config), processes)
 
 
-def _resume(chosen: ResumeArgs, world: Any) -> Any:
-    resume: Any = load("tsr_gym.agents.trainer:resume_run")
-    return resume(chosen.resume, updates=chosen.updates, world=world)
+def _resume(chosen: ResumeArgs, processes: Any) -> Any:
+    resume: Any = load("tsr_gym.agents.runs.trainer:resume_run")
+    return resume(chosen.resume, updates=chosen.updates, processes=processes)
 
 
 def _require_learning() -> None:
@@ -80,7 +80,7 @@ def _require_learning() -> None:
 def _model_dir(config: Any) -> Path:
     if config.model.model != "default":
         return Path(config.model.model)
-    default: Any = load("tsr_gym.agents.base_model:default_model")
+    default: Any = load("tsr_gym.agents.runs.base_model:default_model")
     path: Path = default(config.env, config.task.env_set, note=lambda text: print(text, file=sys.stderr))
     return path
 

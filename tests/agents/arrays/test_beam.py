@@ -10,7 +10,7 @@ from gymnasium.error import InvalidAction
 from tests.agents.arrays.singles import batch_of, random_choice, randomly, single, twin_beam
 from tsr_gym import Candidate
 from tsr_gym.agents.arrays import array_beam
-from tsr_gym.agents.search import search
+from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import beam
 from tsr_gym.wrappers import TreeSearchWrapper
 

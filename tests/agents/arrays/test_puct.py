@@ -16,7 +16,7 @@ from tsr_gym_envs.sokoban.arrays import BOX
 
 ROOMS = {"num_levels": 7, "max_actions": 12}
 LAKES = {"num_levels": 5, "success_rate": 0.7, "max_actions": 9, "obs_type": "array"}
-GOLDEN = Path(__file__).parents[1] / "golden" / "mctx_visits.json"
+GOLDEN = Path(__file__).parent / "golden" / "mctx_visits.json"
 
 
 def boxes_off_goals(batch, tilt=0.0):

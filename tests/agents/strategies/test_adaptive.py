@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agents.worlds import Script, grow_bare, letters
+from tsr_gym.agents.episodes.trajectory import Group, harvest_all
 from tsr_gym.agents.strategies import adaptive, naive
-from tsr_gym.agents.trajectory import Group, harvest_all
 
 
 def by_luck(tree, parent, number):

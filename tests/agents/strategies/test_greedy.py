@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from tests.agents.worlds import WALKER, lake, picture
-from tsr_gym.agents.search import search
+from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import beam, greedy
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.agents.worlds import WALKER, cycle, lake, letters, picture, rooms, words_of
 from tsr_gym import Candidate, Expand
-from tsr_gym.agents.random_policy import RandomPolicy
-from tsr_gym.agents.search import search
+from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import lookahead
 
 PUSHER = RandomPolicy(("Up", "Down", "Left", "Right"), max_actions=2)

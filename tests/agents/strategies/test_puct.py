@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.agents.worlds import cycle, grow_bare, lake, letters, picture, priced, words_of
 from tests.tsr_gym.testing.worlds import Walk
-from tsr_gym.agents.random_policy import RandomPolicy
+from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import puct
 from tsr_gym.wrappers import TreeSearchWrapper
 

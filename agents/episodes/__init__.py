@@ -1,0 +1,1 @@
+"""Episodes: from a task to trajectories: environments of a run, searches, plain play, and intervals."""

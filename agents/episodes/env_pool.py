@@ -1,0 +1,106 @@
+"""EnvPool: the environments of a run, built from its configuration and set to task instances."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import gymnasium as gym
+
+from tsr_gym.errors import ConfigError
+from tsr_gym.keywords import parse_call
+from tsr_gym.registration import env_id
+from tsr_gym.stack import Noise, restore, snapshot
+from tsr_gym.text_env import TextEnv
+from tsr_gym.wrappers import AnswerFormat, DeadEnds, TreeSearchWrapper
+from tsr_gym.wrappers.imagine import Risk
+
+DeadEndRule = Literal["off", "proven", "limits"]
+
+
+class EnvPool:
+    """As many equal environments as are needed, made once and used again.
+
+    Args:
+        env: Gymnasium id or short name.
+        settings: Its settings.
+        score: Scorer, see `parse_call`; ``"reward"`` for none.
+        penalty: Price of an answer without the wanted form; environments that read tags themselves set their own.
+        think: Whether answers have a thinking part.
+        noise: The dice of imagined turns.
+        repeats: Draws on which imagined turns are scored.
+        risk: Quantile of these scores that counts; None for their mean.
+        dead_ends: What searches leave out: nothing, what is proven lost, or also what the limits leave no room for.
+
+    Raises:
+        ConfigError: A setting or the scorer is unknown, or the environment is not made of text.
+    """
+
+    def __init__(
+        self,
+        env: str,
+        settings: Mapping[str, Any],
+        *,
+        score: str = "reward",
+        penalty: float = 0.1,
+        think: bool = True,
+        noise: Noise = "fresh",
+        repeats: int = 1,
+        risk: float | None = None,
+        dead_ends: DeadEndRule = "off",
+    ) -> None:
+        self._env = env_id(env)
+        self._settings = dict(settings)
+        self.score = score
+        self._score = None if score == "reward" else parse_call(score, home="tsr_gym.wrappers")
+        self._penalty = penalty
+        self._think = think
+        self._noise = noise
+        self._repeats = repeats
+        self._dead_ends = dead_ends
+        self._risk: Risk = "mean" if risk is None else risk
+        self._envs = [self._make()]
+        base = self._envs[0].unwrapped
+        if not isinstance(base, TextEnv):
+            raise ConfigError(
+                f"wanted an environment of text (a tsr_gym.TextEnv), {self._env} is a {type(base).__name__}"
+            )
+        self.base: TextEnv[Any] = base
+
+    def set(self, tasks: Sequence[int], copies: int = 1) -> list[TreeSearchWrapper]:
+        """Return environments that stand at the starts of some instances, each instance `copies` times.
+
+        The environments are used again by the next call.
+
+        Args:
+            tasks: Seeds of the instances.
+            copies: Environments per instance, next to each other.
+        """
+        while len(self._envs) < len(tasks) * copies:
+            self._envs.append(self._make())
+        ready = self._envs[: len(tasks) * copies]
+        for number, task in enumerate(tasks):
+            first, *others = ready[number * copies : (number + 1) * copies]
+            first.reset(seed=task)
+            start = snapshot(first)
+            for other in others:
+                if not other.started:
+                    other.reset(seed=task)
+                restore(other, start)
+        return ready
+
+    def _make(self) -> TreeSearchWrapper:
+        try:
+            made = gym.make(self._env, **self._settings)
+        except (gym.error.Error, ModuleNotFoundError, TypeError) as error:
+            raise ConfigError(f"{self._env} cannot be made with {self._settings}: {error}") from error
+        base = made.unwrapped
+        reads_tags = isinstance(base, TextEnv) and base.reads_tags
+        env = made if reads_tags else AnswerFormat(made, penalty=self._penalty, think=self._think)
+        if self._dead_ends != "off":
+            env = DeadEnds(env, limits=self._dead_ends == "limits")
+        if self._score is not None:
+            scorer, settings = self._score
+            try:
+                env = scorer(env, **settings)
+            except TypeError as error:
+                raise ConfigError(f"the scorer cannot be made with {settings}: {error}") from error
+        return TreeSearchWrapper(env, noise=self._noise, repeats=self._repeats, risk=self._risk)

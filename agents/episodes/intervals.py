@@ -1,0 +1,71 @@
+"""Estimates over task instances, with intervals from resampling instances.
+
+What was measured on one instance hangs together, so instances are drawn again and never single measurements.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+RESAMPLES = 1000
+
+
+class Interval(NamedTuple):
+    """A number and its 95 % interval over instances."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def pooled_mean(values: Sequence[float], owners: Sequence[int]) -> Interval | None:
+    """Return the mean of some measurements; None where there are none.
+
+    Args:
+        values: The measurements.
+        owners: The instance of each.
+    """
+    if not values:
+        return None
+    _, place = np.unique(owners, return_inverse=True)
+    sums, counts = np.bincount(place, values), np.bincount(place)
+    drawn = _draws(len(counts), RESAMPLES)
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(float(np.mean(values)), float(low), float(high))
+
+
+def pooled(
+    statistic: Callable[[Sequence[float], Sequence[float]], float | None],
+    first: Sequence[float],
+    second: Sequence[float],
+    owners: Sequence[int],
+    *,
+    resamples: int = 200,
+) -> Interval | None:
+    """Return a statistic of pairs of measurements; None where it is not defined.
+
+    Args:
+        statistic: Such as a correlation.
+        first: One side of the pairs.
+        second: The other side.
+        owners: The instance of each pair.
+        resamples: How often instances are drawn again.
+    """
+    found = statistic(first, second)
+    if found is None:
+        return None
+    one, two, owner = np.array(first), np.array(second), np.array(owners)
+    places = [np.flatnonzero(owner == one_owner) for one_owner in np.unique(owner)]
+    again = []
+    for drawn in _draws(len(places), resamples):
+        chosen = np.concatenate([places[number] for number in drawn])
+        value = statistic(one[chosen].tolist(), two[chosen].tolist())
+        again += [] if value is None else [value]
+    low, high = np.quantile(again, [0.025, 0.975])
+    return Interval(found, float(low), float(high))
+
+
+def _draws(instances: int, resamples: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    return np.random.default_rng(0).integers(instances, size=(resamples, instances))

@@ -1,0 +1,153 @@
+"""TurnTable: a batch as one entry per turn of a trajectory, which is what estimators compare."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tsr_gym.agents.learning.batch import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTable:
+    """E entries, each a turn of a trajectory, and S sampled tokens; both in the order of trajectories, turns, tokens.
+
+    A turn that two trajectories share is two entries with the same node.
+
+    Attributes:
+        shape: Of the batch, ``(B, T)``.
+        row: `[S]`, the row of each sampled token.
+        column: `[S]`, its column.
+        entry: `[S]`, its entry.
+        trajectory: `[E]`, number of the trajectory.
+        turn: `[E]`, number of the turn in its trajectory.
+        step: `[E]`, the same, counting only turns with words.
+        group: `[E]`, number of the group.
+        tree: `[E]`, number of the tree.
+        node: `[E]`, node that the turn led to.
+        parent: `[E]`, node in which it was taken.
+        state: `[E]`, state in which it was taken, -1 unknown.
+        reward: `[E]`, of the turn.
+        score: `[E]`, of the turn, by the search's guide.
+        tokens: `[E]`, how many tokens it has.
+        fingerprint: `[E]` int64, the same for the same token ids.
+        surprisal: `[E]`, mean of minus the log-probability of its tokens.
+        value: `[E]`, the critic's value at its last token; None without a critic.
+        is_last: `[E]` bool, True for the last turn of a trajectory.
+        searched: `[E]` bool, True where a search selected the trajectory.
+        finished: `[E]` bool, True where the trajectory's episode ended.
+    """
+
+    shape: tuple[int, int]
+    row: Tensor
+    column: Tensor
+    entry: Tensor
+    trajectory: Tensor
+    turn: Tensor
+    step: Tensor
+    group: Tensor
+    tree: Tensor
+    node: Tensor
+    parent: Tensor
+    state: Tensor
+    reward: Tensor
+    score: Tensor
+    tokens: Tensor
+    fingerprint: Tensor
+    surprisal: Tensor
+    value: Tensor | None
+    is_last: Tensor
+    searched: Tensor
+    finished: Tensor
+
+    @property
+    def num_trajectories(self) -> int:
+        """How many trajectories there are."""
+        return int(self.trajectory[-1]) + 1
+
+    @property
+    def num_nodes(self) -> int:
+        """How many numbers of nodes there are, roots included."""
+        return int(torch.maximum(self.node.max(), self.parent.max())) + 1
+
+    @property
+    def is_first(self) -> Tensor:
+        """`[E]` bool, True for the first turn of a trajectory."""
+        return self.step == 0
+
+    @property
+    def starts(self) -> Tensor:
+        """`[E]`, which of the S sampled tokens is the turn's first."""
+        return self.tokens.cumsum(0) - self.tokens
+
+    @property
+    def returns(self) -> Tensor:
+        """`[E]`, the summed reward of the entry's trajectory."""
+        return sum_by(self.reward, self.trajectory, self.num_trajectories)[self.trajectory]
+
+    @property
+    def last_rewards(self) -> Tensor:
+        """`[E]`, the reward of the last turn of the entry's trajectory."""
+        return self.reward[self.is_last][self.trajectory]
+
+    @property
+    def sharers(self) -> Tensor:
+        """`[E]`, how many trajectories have the entry's turn in common."""
+        return torch.bincount(self.node, minlength=self.num_nodes)[self.node]
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Return every entry's value on all of its tokens, 0 where nothing was sampled, `[B, T]`."""
+        spread = torch.zeros(self.shape, dtype=values.dtype, device=values.device)
+        spread[self.row, self.column] = values[self.entry]
+        return spread
+
+
+def table_of(batch: Batch) -> TurnTable:
+    """Return the table of a batch; the order of its rows does not matter."""
+    row, column = batch.sampled.nonzero(as_tuple=True)
+    trajectory, turn = batch.trajectory[row], batch.turn[row, column]
+    many_turns, many_columns = int(turn.max()) + 1, batch.ids.shape[1]
+    order = ((trajectory * many_turns + turn) * many_columns + column).argsort()
+    row, column, trajectory, turn = row[order], column[order], trajectory[order], turn[order]
+    _, entry, tokens = torch.unique_consecutive(trajectory * many_turns + turn, return_inverse=True, return_counts=True)
+    ends = tokens.cumsum(0) - 1
+    row_of, column_of, trajectory = row[ends], column[ends], trajectory[ends]
+    size = len(tokens)
+    # Trajectories are numbered densely here, because the rows may be some of a batch.
+    _, trajectory, lengths = torch.unique_consecutive(trajectory, return_inverse=True, return_counts=True)
+    last = lengths.cumsum(0) - 1
+    is_last = torch.zeros(size, dtype=torch.bool, device=row.device)
+    is_last[last] = True
+    return TurnTable(
+        shape=(batch.ids.shape[0], many_columns),
+        row=row,
+        column=column,
+        entry=entry,
+        trajectory=trajectory,
+        turn=turn[ends],
+        step=torch.arange(size, device=row.device) - (last - lengths + 1)[trajectory],
+        group=batch.group[row_of],
+        tree=batch.tree[row_of],
+        node=batch.node[row_of, column_of],
+        parent=batch.parent[row_of, column_of],
+        state=batch.state[row_of, column_of],
+        reward=sum_by(batch.rewards[row, column], entry, size),
+        score=sum_by(batch.scores[row, column], entry, size),
+        tokens=tokens,
+        fingerprint=_fingerprint(batch.ids[row, column], entry, tokens),
+        surprisal=-sum_by(batch.old_logprobs[row, column], entry, size) / tokens,
+        value=None if batch.values is None else batch.values[row_of, column_of],
+        is_last=is_last,
+        searched=batch.searched[row_of],
+        finished=batch.finished[row_of],
+    )
+
+
+def _fingerprint(ids: Tensor, entry: Tensor, tokens: Tensor) -> Tensor:
+    place = torch.arange(len(ids), device=ids.device) - (tokens.cumsum(0) - tokens)[entry]
+    return sum_by(ids * (2 * place + 1), entry, len(tokens))
+
+
+def sum_by(values: Tensor, index: Tensor, size: int) -> Tensor:
+    """Return the sums of the values that have the same index, `[size]`."""
+    return torch.zeros(size, dtype=values.dtype, device=values.device).index_add(0, index, values)

@@ -1,0 +1,64 @@
+"""Tree backup: what every sampled candidate led to, compared with its siblings."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from tsr_gym.agents.learning.advantages.mechanism.comparison import Scale
+from tsr_gym.agents.learning.advantages.mechanism.estimate import Prefix, estimate
+from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast
+from tsr_gym.agents.learning.batch import Batch
+
+
+def tree_backup(
+    batch: Batch,
+    *,
+    backup: Literal["child_mean", "leaf_mean", "child_softmax"] = "child_mean",
+    centre: Literal["loo", "mean"] = "loo",
+    scale: Scale = "none",
+    only_child: Literal["inherit", "zero"] = "inherit",
+    unfinished: Literal["return", "score", "value", "skip"] = "return",
+    by: Literal["surprisal", "score"] = "surprisal",
+    tau: float = 1.0,
+    prefix: Prefix = 1.0,
+    baseline: Baseline = "all",
+) -> Tensor:
+    """Return ``A(n) = V(n) - mean of its siblings' V`` on all tokens of every sampled turn n. Ours.
+
+    V of a leaf is the return of its path, V of an inner node the mean of its children's V: they are samples of the same
+    policy, so this estimates what the policy earns from there, however unevenly the search went on below them. Made for
+    batches of `harvest_leaves`, in which every sampled candidate is, rejected ones too. The first turns of all trees of
+    a prompt are siblings, because they are taken in the same state. A turn that stands in the batch D times, once for
+    each leaf below it, counts once: its copies have ``A(n) / D``.
+
+    Siblings' advantages sum to 0. In a forest of chains this is `rloo`, or `dr_grpo` with the centre ``"mean"``.
+
+    Args:
+        batch: One trajectory per leaf.
+        backup: How a node's value comes of what is below it: the mean of its children, the mean of its leaves, or
+            children weighted by ``exp(by / tau)``.
+        centre: Whether a turn's siblings are the others or all of them, itself included.
+        scale: Whether to divide by the siblings' standard deviation.
+        only_child: What a turn without siblings has: the advantage of the turn before it, whose continuation it is,
+            or 0.
+        unfinished: What a branch that the search left is worth beyond what it earned, see `Backup`. The default,
+            nothing, is true of nobody and fair only where rewards come at the end or turns cost little: compare
+            ``"score"``, ``"value"`` and ``"skip"``.
+        by: What weighs children in ``"child_softmax"``.
+        tau: Its temperature.
+        prefix: What shared turns count, see `estimate`.
+        baseline: On whom means are fitted: all, the naive ones, or searched and naive ones apart.
+
+    Returns:
+        `[B, T]`.
+    """
+    contrast = Contrast(
+        "siblings",
+        unit="node",
+        centre=centre,
+        scale=scale,
+        alone=only_child,
+        baseline=baseline,
+        of=Backup(kind=backup, by=by, tau=tau, unfinished=unfinished),
+    )
+    return estimate(batch, contrast, prefix=prefix)

@@ -1,0 +1,238 @@
+"""Batch: trajectories as padded tensors, exactly the sampled ids, for estimators and losses."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
+
+LayoutChoice = Literal["auto", "padded", "packed", "shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B rows of T tokens; the rows of one trajectory stand together and in the order of its turns.
+
+    Nodes, tree roots and states are numbers, unique over the batch, so that estimators can compare turns: the same node
+    in two rows is the same sampled turn, which two trajectories share.
+
+    Attributes:
+        ids: `[B, T]` int64, padded on the right with 0.
+        present: `[B, T]` bool, True where there is a token.
+        sampled: `[B, T]` bool, True where the model said the token; only these are learned from.
+        old_logprobs: `[B, T]`, log-probability when it was sampled; 0 elsewhere.
+        rewards: `[B, T]`, each turn's reward on its last sampled token; 0 elsewhere. What a turn without a word earned
+            stands with the turn before it, or after it where there is none before.
+        turn: `[B, T]` int64, number of the turn in its trajectory; -1 where nothing was sampled.
+        trajectory: `[B]` int64, which trajectory a row belongs to, from 0 without gaps.
+        group: `[B]` int64, which group, from 0 without gaps.
+        tree: `[B]` int64, which tree, from 0 without gaps.
+        node: `[B, T]` int64, which node the sampled turn led to; -1 elsewhere.
+        parent: `[B, T]` int64, which node it was taken in, a tree's root for first turns; -1 elsewhere.
+        state: `[B, T]` int64, which state it was taken in, equal only within a group; -1 unknown or not sampled.
+        scores: `[B, T]`, the search's score of each turn on its last sampled token; 0 elsewhere.
+        searched: `[B]` bool, True where the trajectory was selected by a search, False for plain play.
+        finished: `[B]` bool, True where the trajectory's episode ended.
+        solved: `[B]` bool, True where the trajectory solved its task.
+        counts: `[B]`, how much the trajectory counts beside others in a loss.
+        values: `[B, T]`, the critic's value of the state in which a sampled token was said; None without a critic.
+        layout: How a model is to read the rows, see `tsr_gym.agents.learning.layouts`: as they are, one after the other
+            without padding, or as a trie in which equal beginnings are computed once; ``"auto"`` for the cheapest.
+            Only memory and speed depend on it.
+    """
+
+    ids: Tensor
+    present: Tensor
+    sampled: Tensor
+    old_logprobs: Tensor
+    rewards: Tensor
+    turn: Tensor
+    trajectory: Tensor
+    group: Tensor
+    tree: Tensor
+    node: Tensor
+    parent: Tensor
+    state: Tensor
+    scores: Tensor
+    searched: Tensor
+    finished: Tensor
+    solved: Tensor
+    counts: Tensor
+    values: Tensor | None = None
+    layout: LayoutChoice = "padded"
+
+    @property
+    def num_trajectories(self) -> int:
+        """How many trajectories the rows make up."""
+        return int(self.trajectory.max()) + 1
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Return the batch on a device."""
+        return self._map(lambda part: part.to(device))
+
+    def rows(self, index: Tensor) -> "Batch":
+        """Return some rows, cut to their longest; all numbers stay those of the whole."""
+        longest = int(self.present[index].sum(dim=1).max())
+        return self._map(lambda part: part[index, :longest] if part.dim() == 2 else part[index])
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        parts = {name: attrgetter(name)(self) for name in Batch.__dataclass_fields__}
+        changed: dict[str, Any] = {name: change(part) for name, part in parts.items() if isinstance(part, Tensor)}
+        return replace(self, **changed)
+
+
+def collate(groups: Sequence[Group], *, layout: LayoutChoice = "padded") -> Batch:
+    """Return the batch of some groups.
+
+    A turn whose prompt extends the sequence before it goes on in the same row, so an episode with full history is one
+    row and a shared beginning is computed once; otherwise it begins a row of its own.
+
+    Args:
+        groups: Trajectories; one in which nothing was said has no row.
+        layout: How a model is to read the rows, see `Batch.layout`.
+
+    Raises:
+        ValueError: There is nothing that the model said, or no such layout.
+    """
+    if layout not in get_args(LayoutChoice):
+        raise ValueError(f"wanted layout of {get_args(LayoutChoice)}, got {layout!r}")
+    numbers = _Numbers()
+    rows: list[_Row] = []
+    number, group_number = 0, 0
+    for group in groups:
+        before = number
+        for trajectory in group.trajectories:
+            if turns := numbers.turns_of(group_number, trajectory, number):
+                rows += _rows_of(turns, _Kind(number, group_number, numbers.tree(group_number, trajectory), trajectory))
+                number += 1
+        group_number += number > before
+    if not rows:
+        raise ValueError("wanted at least one trajectory with sampled tokens, got none")
+    return replace(_padded(rows), layout=layout)
+
+
+class _Said(NamedTuple):
+    """One turn in which the model said something, and its numbers."""
+
+    turn: Turn
+    number: int
+    reward: float
+    node: int
+    parent: int
+    state: int
+
+
+class _Kind(NamedTuple):
+    """What holds for all rows of a trajectory."""
+
+    number: int
+    group: int
+    tree: int
+    trajectory: Trajectory
+
+
+class _Row(NamedTuple):
+    """One training sequence in the making."""
+
+    kind: _Kind
+    ids: list[int]
+    turns: list[tuple[_Said, int]]  # with where its answer begins
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """The numbers of trees, nodes and states of a batch, given out in the order in which they are first met."""
+
+    trees: dict[tuple[int, int], int] = field(default_factory=dict)
+    nodes: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    states: dict[tuple[int, bytes], int] = field(default_factory=dict)
+
+    def tree(self, group: int, trajectory: Trajectory) -> int:
+        return self.trees.setdefault((group, trajectory.tree), len(self.trees))
+
+    def turns_of(self, group: int, trajectory: Trajectory, number: int) -> list[_Said]:
+        """Return the turns in which something was said; the children of one without a word hang under its parent."""
+        spoken = [(k, turn) for k, turn in enumerate(trajectory.turns) if turn.token_ids]
+        if not spoken:
+            return []
+        tree = self.tree(group, trajectory)
+        rewards = _carried_rewards(trajectory)
+        parent = self._node(tree, "root")
+        found = []
+        for k, turn in spoken:
+            node = self._node(tree, turn.node) if turn.node >= 0 else self._node(tree, "of", number, k)
+            state = -1 if turn.state is None else self.states.setdefault((group, turn.state), len(self.states))
+            found.append(_Said(turn, k, rewards[k], node, parent, state))
+            parent = node
+        return found
+
+    def _node(self, *key: Any) -> int:
+        return self.nodes.setdefault(key, len(self.nodes))
+
+
+def _carried_rewards(trajectory: Trajectory) -> dict[int, float]:
+    """Return what each turn with words earned, what silent turns earned carried along, so that returns stay whole."""
+    spoken = [k for k, turn in enumerate(trajectory.turns) if turn.token_ids]
+    rewards = dict.fromkeys(spoken, 0.0)
+    last = spoken[0]
+    for k, turn in enumerate(trajectory.turns):
+        last = k if k in rewards else last
+        rewards[last] += turn.reward
+    return rewards
+
+
+def _rows_of(turns: Sequence[_Said], kind: _Kind) -> list[_Row]:
+    rows: list[_Row] = []
+    for said in turns:
+        prompt = list(said.turn.prompt_ids)
+        if rows and prompt[: len(rows[-1].ids)] == rows[-1].ids:
+            row = rows[-1]
+            row.ids.extend(prompt[len(row.ids) :])
+        else:
+            row = _Row(kind, prompt, [])
+            rows.append(row)
+        row.turns.append((said, len(row.ids)))
+        row.ids.extend(said.turn.token_ids)
+    return rows
+
+
+def _padded(rows: Sequence[_Row]) -> Batch:
+    shape = (len(rows), max(len(row.ids) for row in rows))
+    ids, present = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.bool)
+    turn, node, parent, state = (torch.full(shape, -1, dtype=torch.int64) for _ in range(4))
+    old_logprobs, rewards, scores = torch.zeros(shape), torch.zeros(shape), torch.zeros(shape)
+    for index, row in enumerate(rows):
+        ids[index, : len(row.ids)] = torch.tensor(row.ids)
+        present[index, : len(row.ids)] = True
+        for said, start in row.turns:
+            end = start + len(said.turn.token_ids)
+            turn[index, start:end] = said.number
+            node[index, start:end] = said.node
+            parent[index, start:end] = said.parent
+            state[index, start:end] = said.state
+            old_logprobs[index, start:end] = torch.tensor(said.turn.logprobs)
+            rewards[index, end - 1] = said.reward
+            scores[index, end - 1] = said.turn.score
+    return Batch(
+        ids=ids,
+        present=present,
+        sampled=turn >= 0,
+        old_logprobs=old_logprobs,
+        rewards=rewards,
+        turn=turn,
+        trajectory=torch.tensor([row.kind.number for row in rows]),
+        group=torch.tensor([row.kind.group for row in rows]),
+        tree=torch.tensor([row.kind.tree for row in rows]),
+        node=node,
+        parent=parent,
+        state=state,
+        scores=scores,
+        searched=torch.tensor([row.kind.trajectory.selected_by != "naive" for row in rows]),
+        finished=torch.tensor([row.kind.trajectory.finished for row in rows]),
+        solved=torch.tensor([row.kind.trajectory.success for row in rows]),
+        counts=torch.tensor([row.kind.trajectory.counts for row in rows]),
+    )

@@ -1,0 +1,127 @@
+"""Layout: the same rows as a model reads them, padded or as a forest of tokens, with the same numbers in the end."""
+
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.layouts.attention import Kernel, attending, attention_of
+from tsr_gym.agents.learning.layouts.forest import TokenForest, grow_forest
+from tsr_gym.agents.models.critic import Critic
+from tsr_gym.agents.models.logprobs import Head, _caught, _only, chunked_logprobs, token_logprobs
+
+LayoutName = Literal["padded", "packed", "shared"]
+
+
+class Layout(Protocol):
+    """Rows of a batch, laid out for models; what models say of them comes back in the shape of the batch."""
+
+    def logprobs(self, model: Any, *, temperature: float = 1.0, head: Head | None = None) -> tuple[Tensor, Tensor]:
+        """Return the log-probability of each sampled token and the entropy of the choice it was.
+
+        Args:
+            model: A Hugging Face causal language model.
+            temperature: Of the sampling distribution.
+            head: What `read_head` found, to take the logits in parts; None computes all at once.
+
+        Returns:
+            Both `[B, T]`, 0 where nothing was sampled.
+        """
+        ...
+
+    def values(self, critic: Critic) -> Tensor:
+        """Return a critic's value of the state in which each token was sampled, `[B, T]`, 0 where none was."""
+        ...
+
+
+def lay_out(batch: Batch, layout: LayoutName, *, kernel: Kernel | None = None) -> Layout:
+    """Return rows in a layout.
+
+    Args:
+        batch: Rows that go through the model together.
+        layout: ``"padded"``: as they are. ``"packed"``: one after the other. ``"shared"``: as a trie.
+        kernel: How a forest is attended to, see `attention_of`.
+
+    Raises:
+        ValueError: There is no such layout.
+    """
+    if layout == "padded":
+        return Padded(batch)
+    if layout not in ("packed", "shared"):
+        raise ValueError(f"wanted layout padded, packed or shared, got {layout!r}")
+    return Forested(batch, grow_forest(batch, share=layout == "shared"), kernel)
+
+
+class Padded:
+    """Rows as they are, padding and all.
+
+    Args:
+        batch: The rows.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def logprobs(self, model: Any, *, temperature: float = 1.0, head: Head | None = None) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and entropies, see `Layout`."""
+        batch = self.batch
+        return token_logprobs(model, batch.ids, batch.present, batch.sampled, temperature=temperature, head=head)
+
+    def values(self, critic: Critic) -> Tensor:
+        """Return values, see `Layout`."""
+        found: Tensor = critic(self.batch.ids, self.batch.present)
+        return found * self.batch.sampled
+
+
+class Forested:
+    """Rows as a forest; what several rows share is computed once, and every row gets it.
+
+    What a token's log-probability is worth to each row that has it, and which of them clip it, is decided where the
+    rows are apart again; gradients add up on the way back.
+
+    Args:
+        batch: The rows.
+        forest: Their tokens.
+        kernel: How the forest is attended to, see `attention_of`.
+    """
+
+    def __init__(self, batch: Batch, forest: TokenForest, kernel: Kernel | None = None) -> None:
+        self.shape = batch.sampled.shape
+        self.forest = forest
+        # Numbers of the sampled places, so that nothing has to be counted between one pass and the next.
+        self._sampled = batch.sampled.flatten().nonzero()[:, 0]
+        said, self._where = torch.unique(forest.place.flatten()[self._sampled], return_inverse=True)
+        self._said, self._before = forest.ids[said], forest.before[said]
+        if (self._before < 0).any():
+            raise ValueError("wanted a prompt before every sampled token, a row begins with one")
+        self._inputs = {
+            "input_ids": forest.ids[None],
+            "position_ids": forest.depth[None],
+            "use_cache": False,
+            "forest_attention": attention_of(forest, kernel),
+        }
+
+    def logprobs(self, model: Any, *, temperature: float = 1.0, head: Head | None = None) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and entropies, see `Layout`."""
+        with attending(model):
+            if head is None:
+                logits = model(**self._inputs, logits_to_keep=self._before).logits[0].float() / temperature
+                chosen = torch.log_softmax(logits, dim=-1)
+                found = chosen.gather(1, self._said[:, None])[:, 0], -(chosen.exp() * chosen).sum(dim=-1)
+            else:
+                with _caught(head.module) as caught:
+                    model(**self._inputs, logits_to_keep=self._before)
+                found = chunked_logprobs(_only(caught)[0], self._said, head, temperature=temperature)
+        return self._in_rows(found[0]), self._in_rows(found[1])
+
+    def values(self, critic: Critic) -> Tensor:
+        """Return values, see `Layout`."""
+        with attending(critic.backbone):
+            hidden = critic.backbone(**self._inputs).last_hidden_state[0, self._before]
+        return self._in_rows(critic.head(hidden)[:, 0].float())
+
+    def _in_rows(self, found: Tensor) -> Tensor:
+        """Return numbers of different sampled tokens, each in all rows that have it."""
+        rows = found.new_zeros(self.shape.numel()).index_copy(0, self._sampled, found[self._where])
+        return rows.reshape(self.shape)

@@ -1,0 +1,322 @@
+"""Learner: one update of a policy, and of a critic where there is one, from a batch of trajectories."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tsr_gym.agents.learning.advantages.pick import Chosen, Estimator, pick_estimator
+from tsr_gym.agents.learning.batch import Batch, LayoutChoice
+from tsr_gym.agents.learning.layouts import Layout, Plan, attending, lay_out, plan_rows, why_only_padded
+from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, step_weights, whiten
+from tsr_gym.agents.learning.stability import GradientMemory, SpikeRule
+from tsr_gym.agents.models.critic import Critic
+from tsr_gym.agents.models.logprobs import Head, read_head, token_logprobs
+from tsr_gym.agents.models.lora import merged_weights
+from tsr_gym.agents.models.recomputing import recomputing
+from tsr_gym.agents.models.sharding import settle, shard, wake, whole, whole_tensor, whole_weights
+from tsr_gym.agents.processes import ALONE, Processes
+from tsr_gym.agents.runs.config import LearnConfig
+from tsr_gym.errors import ConfigError, TrainingDiverged
+from tsr_gym.seeds import derive_seed
+
+__all__ = ["Estimator", "Learner", "token_logprobs"]
+
+Reader = Callable[[Layout], Tensor]
+
+
+class _Material(NamedTuple):
+    """What is known before the first step of an update; every tensor `[B, T]`."""
+
+    batch: Batch
+    advantages: Tensor
+    targets: Tensor | None = None
+    sampler_logprobs: Tensor | None = None
+    reference_logprobs: Tensor | None = None
+
+    def rows(self, index: Tensor) -> "_Material":
+        """Return some rows, cut to their longest."""
+        part = self.batch.rows(index)
+        width = part.ids.shape[1]
+        others = [None if one is None else one[index, :width] for one in self[1:]]
+        return _Material(part, *others)  # type: ignore[arg-type]
+
+
+class Learner:
+    """Train a policy by PPO with a critic, or by GRPO without one (TSR Appendix B and E), or as configured.
+
+    By default no KL term; the clip is wider upwards; an entropy bonus; only sampled tokens count. Advantages that a
+    critic makes are whitened, others are not. How rows lie for the models (`Batch.layout`), how many go through them
+    together, and what is computed twice to save memory, changes the result by rounding only.
+
+    Args:
+        model: The policy, a causal language model.
+        critic: For estimators that compare with a critic, None for others.
+        config: Estimator, objective and numbers.
+        temperature: At which trajectories are sampled.
+        autocast: Lower precision to compute in, None for the model's own.
+        estimator: Advantages from a batch, in place of the one that the configuration names.
+        reference: A policy that stays as it is, for an objective with a KL term.
+        processes: Those that learn together, each with an equal learner; their models are then spread over them, and
+            all have to call whatever is called in one of them. Every process takes the same whole batch and reads its
+            part of the rows; gradients add up, so that their number changes the result by rounding only.
+
+    Attributes:
+        gradients: What the spike rule remembers; part of a checkpoint.
+
+    Raises:
+        ConfigError: A model cannot do what is wanted, or a part is missing.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        critic: Critic | None,
+        config: LearnConfig,
+        *,
+        temperature: float = 1.0,
+        autocast: torch.dtype | None = None,
+        estimator: Estimator | None = None,
+        reference: Any | None = None,
+        processes: Processes = ALONE,
+    ) -> None:
+        if config.objective.kl_weight and reference is None:
+            raise ConfigError("the objective has a KL term: wanted a reference policy, got none")
+        self.model = model
+        self.critic = critic
+        self.config = config
+        self.objective = config.objective
+        self.temperature = temperature
+        self.autocast = autocast
+        chosen = pick_estimator(config.estimator, critic=critic is not None, gamma=config.gamma, lam=config.lam)
+        self.chosen = chosen if estimator is None else Chosen(estimator, chosen.targets)
+        self.reference = reference
+        self.processes = processes
+        read = (model, reference) if config.logits == "parts" else ()
+        self.heads = {id(one): _head_of(one) for one in read if one is not None}
+        self.spikes = SpikeRule(skip=config.skip_spikes)
+        self.gradients = GradientMemory()
+        self.device = next(model.parameters()).device
+        self._spread()
+        self.optimizers = {"policy": self._adam(model, config.lr)}
+        if critic is not None:
+            self.optimizers["critic"] = self._adam(critic, config.critic_lr)
+
+    def update(self, batch: Batch, *, seed: int = 0) -> dict[str, float]:
+        """Learn from a batch once, or `epochs` times.
+
+        Args:
+            batch: Trajectories in groups.
+            seed: Of the order in which they are taken.
+
+        Returns:
+            Means over the optimizer steps: the parts of the loss (see `ObjectiveLoss`), ``grad_norm``, the shares of
+            steps whose gradient ``spikes`` and that were therefore ``skipped``, and, with a critic, ``value_loss`` and
+            ``critic_grad_norm``.
+
+        Raises:
+            ConfigError: The model cannot read rows in the layout of the batch.
+            TrainingDiverged: A loss or gradient is not finite; that step was not taken.
+        """
+        self.model.eval()
+        material = self._prepare(batch.to(self.device))
+        steps: list[dict[str, float]] = []
+        for rows in self._minibatches(material.batch, seed):
+            try:
+                steps.append(self._step(material.rows(rows)))
+            except TrainingDiverged as error:
+                error.steps_taken = len(steps)
+                raise
+        return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the policy's parameters by name, for an engine, what LoRA learned merged into them.
+
+        They are whole, and a tied output head is named as well.
+        """
+        with whole_weights(self.model) as weights:
+            yield from merged_weights(self.model, weights)
+
+    def sampling(self) -> AbstractContextManager[None]:
+        """Return a context in which every process may sample from the policy by itself, which holds it as a whole."""
+        return whole(self.model)
+
+    def readable(self, layout: LayoutChoice) -> LayoutChoice:
+        """Return a layout that the model can read: the wanted one, or padded where it may be any.
+
+        Raises:
+            ConfigError: The model cannot read the wanted one.
+        """
+        if layout == "padded" or self._only_padded is None:
+            return layout
+        if layout == "auto":
+            return "padded"
+        raise ConfigError(f"the model cannot read {layout} rows: {self._only_padded}; use layout padded or auto")
+
+    @cached_property
+    def _only_padded(self) -> str | None:
+        return why_only_padded(self.model)
+
+    def _spread(self) -> None:
+        """Spread the models over the processes, or into the memory of the CPU."""
+        offload = self.config.offload
+        if self.processes.size == 1 and not offload:
+            return
+        self.readable("auto")
+        critic = () if self.critic is None else (self.critic.backbone, self.critic.head)
+        models = [model for model in (self.model, self.reference, *critic) if model is not None]
+        owners = [{id(parameter) for parameter in model.parameters()} for model in models]
+        for number, model in enumerate(models):
+            # A model that is another one read otherwise is spread with that one.
+            if not owners[number] & set().union(*owners[:number]):
+                shard(model, self.processes, self.device, offload=offload)
+        settle(self.model, self.device)
+
+    def _adam(self, model: Any, lr: float) -> torch.optim.AdamW:
+        config = self.config
+        # With LoRA most parameters stay as they are.
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        return torch.optim.AdamW(trained, lr=lr, betas=config.betas, weight_decay=config.weight_decay)
+
+    def _precision(self) -> Any:
+        return torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None)
+
+    def _plan(self, batch: Batch) -> Plan:
+        whole = self.objective.needs_whole_sequences
+        layout = self.readable(batch.layout)
+        return plan_rows(batch, layout=layout, microbatch=self.config.microbatch, whole=whole)
+
+    def _ready(self, plan: Plan) -> ExitStack:
+        """Return a context in which the models read rows as planned, there and back."""
+        trained = [self.model] if self.critic is None else [self.model, self.critic.backbone]
+        with ExitStack() as stack:
+            if plan.layout != "padded":
+                stack.enter_context(attending(*trained))
+            for model in trained if self.config.recompute else ():
+                stack.enter_context(recomputing(model))
+            return stack.pop_all()
+
+    def _logprobs(self, model: Any, laid: Layout) -> tuple[Tensor, Tensor]:
+        return laid.logprobs(model, temperature=self.temperature, head=self.heads.get(id(model)))
+
+    def _prepare(self, batch: Batch) -> _Material:
+        """Return what is known before the first step: what the models say now, and the advantages."""
+        critic, reference, sampler = self.critic, self.reference, None
+        readers: dict[str, Reader] = {}
+        if critic is not None:
+            readers["values"] = lambda laid: laid.values(critic)
+        if self.config.old_logprobs == "learner":
+            readers["old_logprobs"] = lambda laid: self._logprobs(self.model, laid)[0]
+            sampler = batch.old_logprobs
+        if reference is not None:
+            readers["reference"] = lambda laid: self._logprobs(reference, laid)[0]
+        found = self._read(batch, readers)
+        of_reference = found.pop("reference", None)
+        batch = replace(batch, **found)
+        advantages = self.chosen.estimator(batch)
+        targets = None if batch.values is None else self.chosen.targets(batch, advantages)
+        if critic is not None:
+            advantages = whiten(advantages, batch.sampled)
+        return _Material(batch, advantages, targets, sampler, of_reference)
+
+    def _read(self, batch: Batch, readers: Mapping[str, Reader]) -> dict[str, Any]:
+        """Return what each reader makes of the rows, `[B, T]`."""
+        found = {name: torch.zeros_like(batch.rewards) for name in readers}
+        if not readers:
+            return found
+        plan = self._plan(batch)
+        wake(self.model)
+        with torch.no_grad(), self._precision(), self._ready(plan):
+            for index, counts in self.processes.deal(plan.parts):
+                part = batch.rows(index)
+                laid = lay_out(part, plan.layout)
+                for name, read in readers.items():
+                    found[name][index, : part.ids.shape[1]] = read(laid) * counts
+        return {name: self.processes.total(read) for name, read in found.items()}
+
+    def _minibatches(self, batch: Batch, seed: int) -> Iterator[Tensor]:
+        """Yield the rows of each optimizer step: whole trajectories, in an order that the seed decides."""
+        number = batch.num_trajectories
+        steps = max(1, round(number / self.config.minibatch))
+        for epoch in range(self.config.epochs):
+            generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
+            order = torch.randperm(number, generator=generator) if steps > 1 else torch.arange(number)
+            for chosen in order.chunk(steps):
+                yield torch.isin(batch.trajectory, chosen.to(self.device)).nonzero()[:, 0]
+
+    def _step(self, material: _Material) -> dict[str, float]:
+        """Take an optimizer step on some trajectories."""
+        weights = step_weights(self.objective, material.batch)
+        plan = self._plan(material.batch)
+        self._clear()
+        found: dict[str, Any] = {}
+        with self._ready(plan):
+            for index, counts in self.processes.deal(plan.parts):
+                part = material.rows(index)
+                loss, parts = self._loss(part, lay_out(part.batch, plan.layout), _cut(weights, index, part, counts))
+                for name, value in parts.items():
+                    found[name] = found.get(name, 0.0) + value
+                # Processes average their gradients, and the loss is a sum over all of their parts.
+                (loss * self.processes.size).backward()  # type: ignore[no-untyped-call]
+        # Read here and not before: a GPU would be waited for in every part.
+        sums = self.processes.totals({name: float(value) for name, value in found.items()})
+        return sums | self._descend(sums)
+
+    def _loss(self, part: _Material, laid: Layout, weights: StepWeights) -> tuple[Tensor, dict[str, Tensor]]:
+        with self._precision():
+            logprobs, entropy = self._logprobs(self.model, laid)
+            values = None if self.critic is None else laid.values(self.critic)
+        given = Given.of(
+            part.batch,
+            part.advantages,
+            weights,
+            sampler_logprobs=part.sampler_logprobs,
+            reference_logprobs=part.reference_logprobs,
+        )
+        loss, parts = policy_loss(self.objective, logprobs, entropy, given)
+        if values is None or part.targets is None or part.batch.values is None:
+            return loss, parts
+        off = clipped_value_loss(values, part.batch.values, part.targets, weights.policy, clip=self.config.value_clip)
+        return loss + off, parts | {"value_loss": off.detach()}
+
+    def _descend(self, losses: dict[str, float]) -> dict[str, float]:
+        """Take the step whose gradients are there, unless it is not finite or spikes and is to be skipped."""
+        norms = {}
+        for name, optimizer in self.optimizers.items():
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            norms[name] = float(whole_tensor(torch.nn.utils.clip_grad_norm_(parameters, self.config.grad_clip)))
+        gradients = {f"the {name}'s gradient": norm for name, norm in norms.items()}
+        bad = [name for name, value in {**losses, **gradients}.items() if not abs(value) < float("inf")]
+        if bad:
+            self._clear()
+            raise TrainingDiverged(
+                f"{', '.join(bad)} became NaN or infinite, and the step was not taken: lower the learning rate, or "
+                "look at the last trees for a reward or log-probability that is not finite"
+            )
+        judgement = self.spikes.judge(self.gradients, norms["policy"])
+        self.gradients = judgement.memory
+        for optimizer in () if judgement.skip else self.optimizers.values():
+            optimizer.step()
+        told = {"grad_norm": norms["policy"], "spikes": float(judgement.is_spike), "skipped": float(judgement.skip)}
+        return told | ({"critic_grad_norm": norms["critic"]} if "critic" in norms else {})
+
+    def _clear(self) -> None:
+        for optimizer in self.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
+
+
+def _head_of(model: Any) -> Head:
+    head = read_head(model)
+    if head is None:
+        raise ConfigError("the model does something unknown to its logits, so they cannot be taken in parts")
+    return head
+
+
+def _cut(weights: StepWeights, index: Tensor, part: _Material, counts: bool) -> StepWeights:
+    """Return the weights of some rows of a step, 0 where they do not count."""
+    width = part.batch.ids.shape[1]
+    return StepWeights(*(None if one is None else one[index, :width] * counts for one in weights))  # type: ignore[arg-type]

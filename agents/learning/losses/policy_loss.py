@@ -1,0 +1,154 @@
+"""The loss of an objective: one call for whatever was chosen, in any layout of the tokens."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.losses.importance_ratio import log_ratios, per_token_gradient
+from tsr_gym.agents.learning.losses.kl_penalty import kl_estimate
+from tsr_gym.agents.learning.losses.mismatch import Correction, mismatch_weights
+from tsr_gym.agents.learning.losses.surrogates import Gains, cispo_gains, ppo_gains
+from tsr_gym.agents.learning.losses.token_weights import StepWeights, sequence_units, turn_units
+from tsr_gym.agents.learning.objective import Objective
+
+
+class Given(NamedTuple):
+    """What a loss needs beside what the policy says now; tensors of one shape, `[B, T]` or any other.
+
+    Attributes:
+        old_logprobs: Log-probabilities before the update.
+        advantages: What each token is worth beside others.
+        weights: What it counts; over all micro-batches of a step these are the `StepWeights`.
+        turn: int64, equal for tokens of one turn of one trajectory; -1 where nothing was sampled.
+        sequence: int64, equal for tokens of one trajectory; -1 where nothing was sampled.
+        imitation: What it counts in the imitation loss; None for no imitation.
+        sampler_logprobs: Log-probabilities of the engine that sampled, where `old_logprobs` are the learner's own.
+        reference_logprobs: Log-probabilities under the reference policy; None for no divergence.
+    """
+
+    old_logprobs: Tensor
+    advantages: Tensor
+    weights: Tensor
+    turn: Tensor
+    sequence: Tensor
+    imitation: Tensor | None = None
+    sampler_logprobs: Tensor | None = None
+    reference_logprobs: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls,
+        part: Batch,
+        advantages: Tensor,
+        weights: StepWeights,
+        *,
+        sampler_logprobs: Tensor | None = None,
+        reference_logprobs: Tensor | None = None,
+    ) -> "Given":
+        """Return what is given with the rows of a micro-batch; every tensor `[B, T]` of its shape."""
+        units = turn_units(part), sequence_units(part)
+        return cls(
+            part.old_logprobs,
+            advantages,
+            weights.policy,
+            *units,
+            weights.imitation,
+            sampler_logprobs,
+            reference_logprobs,
+        )
+
+
+class ObjectiveLoss(NamedTuple):
+    """What to descend, and its parts.
+
+    Attributes:
+        loss: Scalar, with gradient.
+        parts: Scalars without gradient by name: ``policy_loss``, ``entropy``, ``clip_fraction`` and, where there is
+            such a term, ``kl``, ``imitation_loss``, ``mismatch_kl``, ``mismatch_cut``. Every one adds up over the
+            micro-batches of an optimizer step.
+    """
+
+    loss: Tensor
+    parts: dict[str, Tensor]
+
+
+def policy_loss(objective: Objective, logprobs: Tensor, entropy: Tensor, given: Given) -> ObjectiveLoss:
+    """Return the loss of an objective: surrogate, minus entropy bonus, plus divergence, plus imitation.
+
+    Args:
+        objective: Which terms, with which weights.
+        logprobs: Log-probabilities of the sampled tokens under the parameters that are trained.
+        entropy: Entropies of the choices they were.
+        given: The rest.
+
+    Raises:
+        ValueError: A term is wanted for which something is not given.
+    """
+    sampled = given.turn >= 0
+    logprobs = torch.where(sampled, logprobs, 0.0)
+    ratio = _ratio(objective, logprobs, given)
+    gains = _gains(objective, ratio, logprobs, given)
+    parts = {
+        "entropy": (given.weights * torch.where(sampled, entropy, 0.0)).sum(),
+        "clip_fraction": (given.weights * gains.clipped).sum(),
+    }
+    gain = gains.gain
+    if objective.mismatch != "none":
+        correction = _correction(objective, given)
+        gain = gain * correction.weight
+        difference = torch.where(sampled, _wanted(given.sampler_logprobs, "mismatch") - given.old_logprobs, 0.0)
+        parts["mismatch_kl"] = (given.weights * difference).sum()
+        parts["mismatch_cut"] = (given.weights * correction.cut).sum()
+    parts["policy_loss"] = -(given.weights * gain).sum()
+    loss = parts["policy_loss"] - objective.entropy * parts["entropy"]
+    if objective.kl_weight:
+        reference = torch.where(sampled, _wanted(given.reference_logprobs, "kl_weight"), 0.0)
+        divergence = kl_estimate(logprobs, reference, objective.kl) * (ratio if objective.kl_corrected else 1.0)
+        parts["kl"] = (given.weights * divergence).sum()
+        loss = loss + objective.kl_weight * parts["kl"]
+    if objective.imitation:
+        parts["imitation_loss"] = -(_wanted(given.imitation, "imitation") * logprobs).sum()
+        loss = loss + objective.imitation * parts["imitation_loss"]
+    return ObjectiveLoss(loss, {name: part.detach() for name, part in parts.items()})
+
+
+def _ratio(objective: Objective, logprobs: Tensor, given: Given) -> Tensor:
+    log_ratio = log_ratios(logprobs - given.old_logprobs, objective.ratio, turn=given.turn, sequence=given.sequence)
+    if objective.gradient == "token" and objective.ratio != "token":
+        log_ratio = per_token_gradient(log_ratio, logprobs)
+    return torch.exp(log_ratio)
+
+
+def _gains(objective: Objective, ratio: Tensor, logprobs: Tensor, given: Given) -> Gains:
+    low, high = objective.clip_low, objective.clip_high
+    if objective.surrogate == "cispo":
+        return cispo_gains(ratio, logprobs, given.advantages, clip_low=low, clip_high=high)
+    return ppo_gains(ratio, given.advantages, clip_low=low, clip_high=high, dual_clip=objective.dual_clip)
+
+
+def _correction(objective: Objective, given: Given) -> Correction:
+    return mismatch_weights(
+        given.old_logprobs,
+        _wanted(given.sampler_logprobs, "mismatch"),
+        turn=given.turn,
+        sequence=given.sequence,
+        mode=objective.mismatch,
+        level=objective.mismatch_level,
+        low=objective.mismatch_low,
+        high=objective.mismatch_high,
+    )
+
+
+_SOURCES = {
+    "mismatch": "given.sampler_logprobs, beside old_logprobs that the learner computed again",
+    "kl_weight": "given.reference_logprobs of a reference policy",
+    "imitation": "given.imitation weights",
+}
+
+
+def _wanted(value: Tensor | None, setting: str) -> Tensor:
+    if value is None:
+        raise ValueError(f"the objective's {setting} needs {_SOURCES[setting]}, got None")
+    return value

@@ -1,0 +1,1 @@
+"""Lessons: which groups are learned from, and whose credit their rewards are."""

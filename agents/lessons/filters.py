@@ -1,0 +1,295 @@
+"""Filters: which groups, and which of their trajectories, are worth learning from; torch-free.
+
+Every filter takes groups and returns a list that remembers what was left out and why, so filters can stand in a row
+(`in_turn`). Groups and trajectories keep their order.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from math import ceil, exp, fsum, isfinite
+from statistics import stdev
+from typing import Literal
+
+from tsr_gym.agents.episodes.trajectory import Group, Trajectory
+from tsr_gym.errors import TrainingDiverged
+
+Filter = Callable[[Sequence[Group]], list[Group]]
+Credit = Callable[[Group], Group]
+
+# Sums of the same rewards in another order, or of a turn's parts, differ in the last of sixteen digits.
+_NOISE = 1e-9
+
+
+class Filtered(list[Group]):
+    """The groups that were kept.
+
+    Attributes:
+        dropped: How many were left out by reason. Reasons begin with what was counted, ``group`` or ``trajectory``.
+    """
+
+    def __init__(self, groups: Iterable[Group] = (), dropped: Counter[str] | None = None) -> None:
+        super().__init__(groups)
+        self.dropped: Counter[str] = Counter() if dropped is None else +dropped
+
+
+def in_turn(*filters: Filter) -> Callable[[Sequence[Group]], Filtered]:
+    """Return a filter that applies others one after the other and counts what each left out."""
+
+    def keep(groups: Sequence[Group]) -> Filtered:
+        dropped: Counter[str] = Counter()
+        for one in filters:
+            groups = one(groups)
+            dropped += groups.dropped if isinstance(groups, Filtered) else Counter()
+        return Filtered(groups, dropped)
+
+    return keep
+
+
+def has_equal_returns(group: Group) -> bool:
+    """Return whether all trajectories of a group earned the same.
+
+    Returns are the same number if they differ by less than a billionth of the larger of 1 and their size: that is more
+    than rounding can add up to, and less than any reward means. No threshold on a standard deviation is as sharp.
+
+    Raises:
+        TrainingDiverged: A return is not finite.
+    """
+    return _are_equal(_returns(group))
+
+
+def keep_all(groups: Sequence[Group]) -> Filtered:
+    """Return all groups."""
+    return Filtered(groups)
+
+
+def keep_varied(groups: Sequence[Group]) -> Filtered:
+    """Return the groups in which not every trajectory earned the same; the others teach nothing (DAPO, 2503.14476)."""
+    return _where(groups, lambda group: not has_equal_returns(group), "group_equal_returns")
+
+
+def keep_uncertain(groups: Sequence[Group], ratio: float) -> Filtered:
+    """Return the groups whose returns vary most (TSR Eq. 10, StarPO-S), in their order.
+
+    Groups without any variation are never kept, because they teach nothing; ties go to the earlier group.
+
+    Args:
+        groups: Candidates.
+        ratio: Share of the groups to keep, 0.25 in the paper; at least one.
+    """
+    if not 0 < ratio <= 1:
+        raise ValueError(f"wanted a ratio 0 < ratio <= 1, got {ratio}")
+    return keep_top_k(groups, ceil(ratio * len(groups) - 1e-9))
+
+
+def keep_top_k(groups: Sequence[Group], k: int) -> Filtered:
+    """Return the `k` groups whose returns vary most, in their order; ties go to the earlier group.
+
+    Args:
+        groups: Candidates; those without variation are never kept.
+        k: How many to keep at most.
+    """
+    if k < 0:
+        raise ValueError(f"wanted k >= 0 groups, got {k}")
+    varied = keep_varied(groups)
+    return _chosen(varied, _by_spread(varied)[:k], "group_less_uncertain")
+
+
+def keep_top_p(
+    groups: Sequence[Group], p: float = 0.9, *, weights: Literal["linear", "softmax"] = "linear", slack: float = 0.01
+) -> Filtered:
+    """Return the fewest groups, the most varied first, that hold a share of all variation (RAGEN-2, arXiv 2604.06268).
+
+    Variation is the standard deviation of a group's returns as a sample (divisor G - 1), as the released code has it.
+    Groups without any are left out first; ties go to the earlier group.
+
+    Args:
+        groups: Candidates.
+        p: The share, 0.9 in the released code.
+        weights: ``"linear"``: until the deviations reach ``p`` times their sum, less the slack; where that is not above
+            0, the whole batch hardly varies and nothing is kept. ``"softmax"``: until the softmax of the deviations
+            reaches ``p``, so that their scale matters.
+        slack: 0.01 in the released code; only for ``"linear"``.
+    """
+    if not 0 < p <= 1:
+        raise ValueError(f"wanted a share 0 < p <= 1, got {p}")
+    varied = keep_varied(groups)
+    if not varied:
+        return varied
+    spreads = [stdev(_returns(group)) for group in varied]
+    shares = spreads if weights == "linear" else _softmax(spreads)
+    wanted = p * fsum(spreads) - slack if weights == "linear" else p
+    number, reached = 0, 0.0
+    order = _by_spread(varied)
+    while number < len(order) and reached < wanted - _NOISE:
+        reached += shares[order[number]]
+        number += 1
+    return _chosen(varied, order[:number], "group_beyond_top_p")
+
+
+def keep_mixed_success(groups: Sequence[Group], ratio: float = 1.0) -> Filtered:
+    """Return the most uncertain of those groups in which some trajectories succeeded and some failed.
+
+    Where every trajectory fails, returns still vary by the price of each action, and a learner that keeps such groups
+    learns to act less until it does nothing.
+
+    Args:
+        groups: Candidates.
+        ratio: Share of all groups to keep at most; at least one.
+    """
+    mixed = _where(groups, lambda group: group.has_mixed_success, _outcome)
+    if not mixed:
+        return mixed
+    kept = keep_uncertain(mixed, min(1.0, ratio * len(groups) / len(mixed)))
+    return Filtered(kept, mixed.dropped + kept.dropped)
+
+
+def keep_learnable(groups: Sequence[Group], credit: Credit) -> Filtered:
+    """Return groups as TSPO's gate lets them through (arXiv 2601.22776): failed groups by their turns' rewards.
+
+    A group with successes and failures passes as it is, to be compared by trajectories. A group that only failed is
+    rewritten by a credit rule, and passes if that tells its trajectories apart in some turn. A group that only
+    succeeded, or that nothing tells apart, is left out.
+
+    Args:
+        groups: Candidates.
+        credit: Rewrites the turn rewards of a group, such as `tsr_gym.agents.lessons.credit.first_occurrence`.
+    """
+    kept, dropped = [], Counter[str]()
+    for group in groups:
+        if group.has_mixed_success:
+            kept.append(group)
+        elif group.trajectories and group.trajectories[0].success:
+            dropped["group_all_solved"] += 1
+        elif _has_telling_turn(rewritten := credit(group)):
+            kept.append(rewritten)
+        else:
+            dropped["group_all_failed_alike"] += 1
+    return Filtered(kept, dropped)
+
+
+def keep_concise(
+    groups: Sequence[Group], keep: int, *, by: Literal["length", "reward_per_token"] = "length"
+) -> Filtered:
+    """Return groups cut to their most concise trajectories (GFPO, arXiv 2508.09726); ties go to the earlier one.
+
+    An estimator then sees, and normalises over, the kept ones alone, as in the paper.
+
+    Args:
+        groups: Candidates.
+        keep: Trajectories to keep per group.
+        by: ``"length"``: the fewest tokens. ``"reward_per_token"``: the largest return per token; below 0 that prefers
+            long failures to short ones, so returns had better not be negative.
+    """
+
+    def rank(trajectory: Trajectory) -> float:
+        if by == "length":
+            return trajectory.num_tokens
+        return -trajectory.total_reward / max(1, trajectory.num_tokens)
+
+    return _cut(groups, keep, rank, "trajectory_less_concise")
+
+
+def keep_best(groups: Sequence[Group], keep: int = 1, *, successes_only: bool = False) -> Filtered:
+    """Return groups cut to their trajectories of largest return (RAFT, arXiv 2304.06767); ties go to the earlier one.
+
+    What is left is for imitation, or for an estimator that knows of the selection: compared among themselves, the best
+    of a group teach what distinguishes them, not what made them good.
+
+    Args:
+        groups: Candidates.
+        keep: Trajectories to keep per group.
+        successes_only: Whether to leave out failures first, and groups that only failed.
+    """
+    if not successes_only:
+        return _cut(groups, keep, lambda trajectory: -trajectory.total_reward, "trajectory_not_best")
+    solved = _where(groups, lambda group: any(one.success for one in group.trajectories), "group_all_failed")
+    dropped = solved.dropped
+    successes = []
+    for group in solved:
+        successes.append(_with(group, [one for one in group.trajectories if one.success]))
+        dropped["trajectory_failed"] += len(group.trajectories) - len(successes[-1].trajectories)
+    best = _cut(successes, keep, lambda trajectory: -trajectory.total_reward, "trajectory_not_best")
+    return Filtered(best, dropped + best.dropped)
+
+
+def _returns(group: Group) -> list[float]:
+    """Return what the trajectories of a group earned.
+
+    Raises:
+        TrainingDiverged: One of them is not finite: comparisons with it would drop the group without a word.
+    """
+    returns = [trajectory.total_reward for trajectory in group.trajectories]
+    for number, value in enumerate(returns):
+        if not isfinite(value):
+            raise TrainingDiverged(
+                f"the return of trajectory {number} of task {group.task} is {value}: look at the rewards of its turns"
+            )
+    return returns
+
+
+def _are_equal(numbers: Sequence[float]) -> bool:
+    """Return whether numbers are the same but for noise; none, and one alone, are."""
+    if not numbers:
+        return True
+    return not max(numbers) - min(numbers) > _NOISE * max(1.0, *map(abs, numbers))
+
+
+def _by_spread(groups: Sequence[Group]) -> list[int]:
+    """Return the groups' places, the most varied first."""
+    return sorted(range(len(groups)), key=lambda index: (-round(groups[index].uncertainty, 9), index))
+
+
+def _softmax(numbers: Sequence[float]) -> list[float]:
+    top = max(numbers)
+    powers = [exp(number - top) for number in numbers]
+    total = fsum(powers)
+    return [power / total for power in powers]
+
+
+def _outcome(group: Group) -> str:
+    return "group_all_solved" if any(one.success for one in group.trajectories) else "group_all_failed"
+
+
+def _has_telling_turn(group: Group) -> bool:
+    """Return whether trajectories differ in the reward of some turn that at least two of them have."""
+    longest = max((len(trajectory.turns) for trajectory in group.trajectories), default=0)
+    by_turn = [
+        [trajectory.turns[number].reward for trajectory in group.trajectories if len(trajectory.turns) > number]
+        for number in range(longest)
+    ]
+    return any(not _are_equal(rewards) for rewards in by_turn)
+
+
+def _where(groups: Sequence[Group], holds: Callable[[Group], bool], reason: str | Callable[[Group], str]) -> Filtered:
+    kept, dropped = [], Counter[str]()
+    for group in groups:
+        if holds(group):
+            kept.append(group)
+        else:
+            dropped[reason if isinstance(reason, str) else reason(group)] += 1
+    return Filtered(kept, dropped)
+
+
+def _chosen(among: Filtered, places: Sequence[int], reason: str) -> Filtered:
+    left = Counter({reason: len(among) - len(places)})
+    return Filtered([among[place] for place in sorted(places)], among.dropped + left)
+
+
+def _cut(groups: Sequence[Group], keep: int, rank: Callable[[Trajectory], float], reason: str) -> Filtered:
+    """Return each group cut to the trajectories that rank lowest, in their order."""
+    if keep < 1:
+        raise ValueError(f"wanted to keep at least 1 trajectory per group, got {keep}")
+    kept, dropped = [], Counter[str]()
+    for group in groups:
+        # Called for its error: a rank among numbers that are none means nothing.
+        _returns(group)
+        ranks = [round(rank(trajectory), 9) for trajectory in group.trajectories]
+        places = sorted(sorted(range(len(ranks)), key=lambda place: (ranks[place], place))[:keep])
+        kept.append(_with(group, [group.trajectories[place] for place in places]))
+        dropped[reason] += len(ranks) - len(places)
+    return Filtered(kept, dropped)
+
+
+def _with(group: Group, trajectories: Sequence[Trajectory]) -> Group:
+    return replace(group, trajectories=tuple(trajectories))

@@ -1,0 +1,234 @@
+"""Models from local folders, and the card that says how a small embedded model wants to be spoken to."""
+
+import copy
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
+
+from tsr_gym.agents.models.critic import Critic
+from tsr_gym.agents.models.lora import LoraReference, adapted_layers, add_lora, merged_weights, restore_lora, save_lora
+from tsr_gym.agents.models.lora_settings import LoraSettings
+from tsr_gym.errors import CheckpointError, ConfigError
+
+CARD = "tsr_gym.json"
+LORA = "lora"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """How a model wants to be used.
+
+    Attributes:
+        prompt: Name of the prompt.
+        history: Name of the history.
+        env: Environment it was made for, None for any.
+        env_settings: Settings of the environment that it was made for.
+        max_tokens: Longest answer that makes sense, None for no opinion.
+        about: How it was made.
+    """
+
+    prompt: str = "paper"
+    history: str = "full"
+    env: str | None = None
+    env_settings: dict[str, Any] = field(default_factory=dict)
+    max_tokens: int | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write the card into a model's folder."""
+        (folder / CARD).write_text(json.dumps(asdict(self), indent=2))
+
+    @classmethod
+    def load(cls, folder: Path) -> "ModelCard":
+        """Return a folder's card, the default one where it has none.
+
+        Raises:
+            CheckpointError: The card is damaged.
+        """
+        if not (folder / CARD).exists():
+            return cls()
+        try:
+            return cls(**json.loads((folder / CARD).read_text()))
+        except (ValueError, TypeError) as error:
+            raise CheckpointError(
+                f"{folder / CARD}: not a model card ({error}): delete it, or build the model again"
+            ) from error
+
+
+class LanguageModel(NamedTuple):
+    """A language model with its tokenizer."""
+
+    model: Any
+    tokenizer: Any
+    card: ModelCard
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing a bar for every file that it reads or writes."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+@_without_progress_bars()
+def load_policy(
+    folder: Path, *, device: torch.device, lora: LoraSettings | None = None, dtype: torch.dtype = torch.float32
+) -> LanguageModel:
+    """Return the model in a folder.
+
+    Args:
+        folder: A Hugging Face model; one that was saved with LoRA is read as the merged model that it also is.
+        device: Where to put it.
+        lora: Low-rank matrices to train in place of the model's own weights, new ones; None trains everything.
+        dtype: Of the weights. Steps of 1e-6 vanish in bfloat16 ones; with LoRA, whose matrices are always float32,
+            bfloat16 halves the memory of the rest. Merged weights are rounded to it.
+
+    Raises:
+        CheckpointError: The folder is missing, incomplete or damaged.
+        MissingExtra: LoRA is wanted and PEFT is not installed.
+        ConfigError: LoRA cannot stand where it is wanted.
+    """
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(f"{folder}: wanted the folder of a Hugging Face model with config.json, found none")
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, local_files_only=True, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # Each file format fails in a way of its own.
+        raise CheckpointError(f"{folder}: the model or its tokenizer cannot be read ({error})") from error
+    model, loading = loaded
+    _check_loaded(folder, model, tokenizer, loading["missing_keys"])
+    if lora is not None:
+        add_lora(model, lora, base=str(folder))
+    return LanguageModel(model.to(device), tokenizer, ModelCard.load(folder))
+
+
+def _check_loaded(folder: Path, model: Any, tokenizer: Any, missing: Iterable[str]) -> None:
+    # Transformers would fill what is missing with random numbers.
+    if absent := sorted(missing):
+        raise CheckpointError(f"{folder}: {len(absent)} parameters are missing, such as {absent[0]}")
+    broken = [name for name, parameter in model.named_parameters() if not torch.isfinite(parameter).all()]
+    if broken:
+        raise CheckpointError(
+            f"{folder}: {len(broken)} parameters are not finite, such as {broken[0]}: the weights are damaged"
+        )
+    if len(tokenizer) > model.config.vocab_size:
+        raise CheckpointError(
+            f"{folder}: the tokenizer has {len(tokenizer)} tokens and the model {model.config.vocab_size}: they do not "
+            "belong together"
+        )
+
+
+@_without_progress_bars()
+def save_policy(policy: LanguageModel, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write model, tokenizer and card into a folder, in Hugging Face form.
+
+    Of a model with LoRA the merged weights are written, which anything can load, and in the subfolder ``lora`` the
+    adapter in PEFT's form with the weights that it stands beside, which `restore_adapter` needs to go on bit for bit.
+
+    Args:
+        policy: What to write.
+        folder: Where to.
+        weights: The model's `state_dict` in whole tensors, where its own are spread over processes.
+    """
+    model = policy.model
+    adapted = bool(adapted_layers(model))
+    if weights is not None:
+        # Of tensors that are one in the model, such as a tied output layer, one is written.
+        own = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
+        weights = {name: value for name, value in weights.items() if name in own}
+    state = dict(merged_weights(model, weights)) if adapted or weights is not None else None
+    model.save_pretrained(folder, state_dict=state)
+    if adapted:
+        save_lora(model, folder / LORA, weights)
+    policy.tokenizer.save_pretrained(folder)
+    policy.card.save(folder)
+
+
+def restore_adapter(model: Any, folder: Path) -> None:
+    """Put a model that was loaded with LoRA into the state in which `save_policy` wrote it, bit for bit.
+
+    Of a model without LoRA nothing is missing, and nothing is done.
+
+    Raises:
+        CheckpointError: The folder has no adapter, or one of another rank or at other layers.
+    """
+    if adapted_layers(model):
+        restore_lora(model, folder / LORA)
+
+
+def frozen_reference(policy: LanguageModel) -> Any:
+    """Return a model that stays as it is while a policy learns, for `Learner(reference=...)`.
+
+    Without LoRA it is a copy of the policy as it is now, without gradients. With LoRA it is the policy read without its
+    low-rank matrices, which takes no memory: the model that training began with, also after some of it.
+    """
+    if adapted_layers(policy.model):
+        return LoraReference(policy.model)
+    return copy.deepcopy(policy.model).requires_grad_(False).eval()
+
+
+@_without_progress_bars()
+def load_critic(folder: Path, *, device: torch.device) -> Critic:
+    """Return a critic of its own, whose backbone begins as the policy in a folder; see `Critic.on` for a mere head."""
+    backbone = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    return Critic(backbone).to(device)
+
+
+def stop_ids(policy: LanguageModel, stop: str = "") -> list[int]:
+    """Return the ids that end an answer: the tokenizer's and the model's end tokens, and the token of a text.
+
+    Raises:
+        CheckpointError: The model has no end token, or the text is not one token.
+    """
+    tokenizer, generation = policy.tokenizer, policy.model.generation_config
+    ends = generation.eos_token_id if isinstance(generation.eos_token_id, list) else [generation.eos_token_id]
+    ids = {number for number in (*ends, tokenizer.eos_token_id) if number is not None}
+    if stop:
+        written = tokenizer(stop, add_special_tokens=False)["input_ids"]
+        if len(written) != 1:
+            raise CheckpointError(
+                f"wanted {stop!r} to be one token, the tokenizer makes it {len(written)}: use another prompt"
+            )
+        ids.add(written[0])
+    if not ids:
+        raise CheckpointError("the model names no end token: set eos_token_id in its generation_config.json")
+    return sorted(ids)
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device that a name stands for; ``auto`` is a GPU where there is one.
+
+    Raises:
+        ConfigError: There is no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"wanted a device such as auto, cpu, cuda or cuda:1, got {name!r}") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"wanted device {name}, this machine has {torch.cuda.device_count()} such: use auto or cpu")
+    return device
+
+
+def pick_autocast(name: str, device: torch.device) -> torch.dtype | None:
+    """Return the lower precision to compute in, None for full; ``auto`` is bfloat16 on a GPU."""
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else None
+    return torch.bfloat16 if name == "bfloat16" else None

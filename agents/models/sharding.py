@@ -1,0 +1,117 @@
+"""Sharding: parameters, gradients and moments spread over processes by FSDP2; a layer is whole while it works."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, device
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from tsr_gym.agents.processes import Processes, backend
+
+
+def shard(model: Any, processes: Processes, where: device, *, offload: bool = False) -> None:
+    """Spread a model's parameters over processes, in place; each process keeps and trains its rows of every one.
+
+    A process holds ``1 / size`` of parameters, gradients and moments, and besides the parameters of one layer at a
+    time, and of what is no layer (embedding, last norm, output layer) from a forward pass to the end of its backward
+    pass. Gradients are averaged over processes.
+
+    Args:
+        model: Equal in all processes.
+        processes: The processes; alone there is only something to do with `offload`.
+        where: The device to compute on.
+        offload: Whether parameters, gradients and moments stay in the CPU's memory while nothing is computed with them.
+    """
+    if processes.size == 1 and not offload:
+        return
+    # It is a view that nobody writes into.
+    warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module \(FSDPValueHead\) returned a view")
+    mesh = _mesh(processes, where)
+    policy = CPUOffloadPolicy(pin_memory=where.type == "cuda") if offload else OffloadPolicy()
+    for layer in list(model.modules()):
+        if isinstance(layer, GradientCheckpointingLayer):
+            fully_shard(layer, mesh=mesh, offload_policy=policy, reshard_after_forward=True)
+    # The output layer's weight is read once more after the forward pass, where logits are taken in parts.
+    fully_shard(model, mesh=mesh, offload_policy=policy, reshard_after_forward=False)
+
+
+def settle(model: Any, where: device) -> None:
+    """Read a spread model once, which decides that it is the whole, and what is in it, such as a backbone, a part.
+
+    Args:
+        model: A Hugging Face causal language model.
+        where: The device to compute on.
+    """
+    with torch.no_grad():
+        model(input_ids=torch.ones(1, 2, dtype=torch.int64, device=where))
+    # Whoever asks for its parameters gets those that are spread.
+    model.reshard()
+
+
+def wake(model: Any) -> None:
+    """Make whole what is no layer of a model, as its forward pass does, so that a part of it can be read by itself."""
+    if isinstance(model, FSDPModule):
+        model.unshard()
+
+
+@contextmanager
+def whole(*models: Any) -> Iterator[None]:
+    """Hold all parameters of models in every process, so that each can read them as often as it likes.
+
+    It takes the memory of the whole models while it lasts. Nothing may ask for their `state_dict` inside, which spreads
+    the parameters again; see `whole_weights`.
+    """
+    parts = [part for model in models for part in model.modules() if isinstance(part, FSDPModule)]
+    for part in parts:
+        part.set_reshard_after_forward(False, recurse=False)
+        part.unshard()
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.reshard()
+            part.set_reshard_after_forward(isinstance(part, GradientCheckpointingLayer), recurse=False)
+
+
+@contextmanager
+def whole_weights(model: Any) -> Iterator[dict[str, Tensor]]:
+    """Hold a model's parameters in every process, as `whole` does, and name them all, as `state_dict` does."""
+    names = list(model.state_dict())
+    with whole(model):
+        tensors = dict(model.named_parameters(remove_duplicate=False))
+        tensors |= dict(model.named_buffers(remove_duplicate=False))
+        yield {name: tensors[name].detach() for name in names}
+
+
+def whole_tensor(tensor: Tensor) -> Tensor:
+    """Return all of a tensor that may be spread over processes, which then have to ask for it together."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def own_rows(tensor: Tensor) -> Tensor:
+    """Return the rows of a tensor that lie in this process: all, unless it is spread over several."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def own_range(tensor: Tensor) -> range:
+    """Return the numbers of these rows in the whole tensor."""
+    count = len(tensor)
+    if not isinstance(tensor, DTensor):
+        return range(count)
+    rows = -(-count // tensor.device_mesh.size())
+    first = min(tensor.device_mesh.get_local_rank() * rows, count)
+    return range(first, min(first + rows, count))
+
+
+def _mesh(processes: Processes, where: device) -> DeviceMesh:
+    if processes.size == 1 and not dist.is_initialized():
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group(backend(), store=store, rank=0, world_size=1)
+    return init_device_mesh(where.type, (processes.size,))

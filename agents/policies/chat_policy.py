@@ -1,0 +1,143 @@
+"""ChatPolicy: a language model as the policy of a search.
+
+Text is encoded once, when the environment says it. What the model said stays the ids it was sampled as.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from tsr_gym.agents.policies.engine import Completion, Engine
+from tsr_gym.agents.policies.prompts import History, Prompt
+from tsr_gym.budget import Budget
+from tsr_gym.errors import ConfigError
+from tsr_gym.seeds import derive_seed
+from tsr_gym.tree import Candidate, Expand, Tree
+
+_SLOT, _FIRST, _SAID = "\u27e6text\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7"
+
+
+class ChatPolicy:
+    """Ask an engine for the next turns of many trees at once.
+
+    Args:
+        engine: Samples.
+        tokenizer: A Hugging Face tokenizer with a chat template.
+        prompt: The words around observations.
+        history: How much of the episode a prompt repeats.
+
+    Raises:
+        ConfigError: The tokenizer has no chat template, or one that rewrites messages depending on their text.
+    """
+
+    def __init__(self, engine: Engine, tokenizer: Any, prompt: Prompt, history: History) -> None:
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.prompt = prompt
+        self.history = history
+        self._template = _Template(tokenizer, prompt)
+        self._encode = lru_cache(maxsize=65_536)(self._encode_text)
+
+    def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
+        """Return sampled candidates for every wish, in order."""
+        prompts = [self.prompt_ids(tree, wish.node) for tree, wish in requests]
+        completions = self.engine.generate(prompts, seeds=sample_seeds(requests))
+        for (tree, _), row in zip(requests, completions, strict=True):
+            tree.charge(Budget(prompt_tokens_saved=sum(completion.num_cached for completion in row)))
+        return [
+            [self._candidate(prompt, completion) for completion in row]
+            for prompt, row in zip(prompts, completions, strict=True)
+        ]
+
+    def prompt_ids(self, tree: Tree, node: int) -> tuple[int, ...]:
+        """Return the token ids that the model sees at a node."""
+        here = tree.nodes[node]
+        if self.history.turns is None and here.candidate.prompt_ids:
+            return here.candidate.prompt_ids + self._said(here.candidate) + self._bridge(tree, node)
+        path = _path_from(tree, node, self.history.first(here.depth))
+        ids = self._encode(self._template.opening(self.prompt.turn(tree.nodes[path[0]])))
+        for index in path[1:]:
+            ids += self._said(tree.nodes[index].candidate) + self._bridge(tree, index)
+        return ids
+
+    def _said(self, candidate: Candidate) -> tuple[int, ...]:
+        """Return the ids of an answer: as sampled, or the encoded text of one that no model said."""
+        return candidate.token_ids or self._encode(candidate.text.removeprefix(self.prompt.forced))
+
+    def _bridge(self, tree: Tree, node: int) -> tuple[int, ...]:
+        """Return the ids between an answer of the model and the next one."""
+        here = tree.nodes[node]
+        ids = self._encode(self._template.bridge(self.prompt.turn(here)))
+        said = here.candidate.token_ids
+        # The template writes the end of the model's turn; where the model wrote it itself it is there already.
+        return ids[1:] if said and ids and said[-1] == ids[0] else ids
+
+    def _candidate(self, prompt: tuple[int, ...], completion: Completion) -> Candidate:
+        said = self.tokenizer.decode(completion.token_ids, skip_special_tokens=True)
+        return Candidate(self.prompt.forced + said, prompt, completion.token_ids, completion.logprobs)
+
+    def _encode_text(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+class _Template:
+    """A chat template cut into what stands around a message, so that it is rendered once and not every turn."""
+
+    def __init__(self, tokenizer: Any, prompt: Prompt) -> None:
+        # Imported here, because a policy without a model needs this file's seeds and no templates.
+        from jinja2 import TemplateError
+
+        if not tokenizer.chat_template:
+            raise ConfigError(
+                "the tokenizer has no chat template: wanted an instruction-tuned model, or set tokenizer.chat_template"
+            )
+        system = [{"role": "system", "content": prompt.system}] if prompt.system else []
+        user, said = {"role": "user", "content": _SLOT}, {"role": "assistant", "content": _SAID}
+
+        def render(messages: list[dict[str, str]]) -> str:
+            return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+        try:
+            opening = render([*system, user])
+            episode = render([*system, {"role": "user", "content": _FIRST}, said, user])
+        except TemplateError as error:
+            raise ConfigError(f"the chat template refuses the messages of an episode ({error}): change it") from error
+        bridge = episode.rpartition(_SAID)[2]
+        once = [(opening, _SLOT), (episode, _FIRST), (episode, _SAID), (bridge, _SLOT)]
+        if any(text.count(slot) != 1 for text, slot in once):
+            raise ConfigError("the chat template drops, repeats or rewrites messages: it cannot carry an episode")
+        self._opening = opening.split(_SLOT)
+        self._bridge = bridge.split(_SLOT)
+        self._forced = prompt.forced
+
+    def opening(self, text: str) -> str:
+        """Return everything up to the model's first answer."""
+        return self._opening[0] + text + self._opening[1] + self._forced
+
+    def bridge(self, text: str) -> str:
+        """Return everything from the end of one answer to the beginning of the next."""
+        return self._bridge[0] + text + self._bridge[1] + self._forced
+
+
+def sample_seeds(requests: Sequence[tuple[Tree, Expand]]) -> list[list[int]]:
+    """Return a seed for every sample: from the tree's seed, the path to the node and the child's number."""
+    pending: Counter[tuple[int, int]] = Counter()
+    seeds = []
+    for tree, wish in requests:
+        key = (id(tree), wish.node)
+        first = len(tree.children(wish.node)) + pending[key]
+        pending[key] += wish.samples
+        address = tree.branch(wish.node)
+        seeds.append([derive_seed(tree.seed, "sample", *address, first + number) for number in range(wish.samples)])
+    return seeds
+
+
+def _path_from(tree: Tree, node: int, depth: int) -> list[int]:
+    """Return the nodes from the ancestor at a depth down to a node."""
+    path = [node]
+    while tree.nodes[path[-1]].depth > depth:
+        parent = tree.nodes[path[-1]].parent
+        assert parent is not None
+        path.append(parent)
+    return path[::-1]

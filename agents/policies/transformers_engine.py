@@ -1,0 +1,213 @@
+"""TransformersEngine: batched sampling from any local causal language model, keys and values kept along the tree.
+
+A prompt is computed once for all of its samples, and a prompt that extends what was said before continues from the
+keys and values of that moment instead of computing them again.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from tsr_gym.agents.policies.engine import Completion
+from tsr_gym.agents.policies.prefix_cache import NOTHING, Known, PrefixCache, Tokens
+from tsr_gym.agents.policies.sampling import sample_tokens
+from tsr_gym.errors import ConfigError, PromptTooLong
+
+
+class TransformersEngine:
+    """Sample from a Hugging Face causal language model.
+
+    Equal prompt and seed draw with the same random numbers, whatever else is in the batch; logits of different batch
+    shapes agree to about 1e-6 in float32 on a CPU, so the samples are then the same too. On a GPU, and in lower
+    precision, the company in a batch can change a sample.
+
+    Args:
+        model: A causal language model; it may be the one that is trained.
+        stop_ids: Token ids that end an answer; they are part of it.
+        max_tokens: Longest answer.
+        temperature: Of the sampling distribution, 0 for the most likely token.
+        reuse: Whether to keep keys and values for later calls; of use where prompts extend earlier ones.
+        cache_gib: Most memory for what is kept.
+        max_batch: Most samples that are generated side by side.
+        autocast: Lower precision to compute in, None for the model's own.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        stop_ids: Sequence[int],
+        max_tokens: int = 400,
+        temperature: float = 1.0,
+        reuse: bool = True,
+        cache_gib: float = 4.0,
+        max_batch: int = 512,
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        if max_tokens < 1 or max_batch < 1 or temperature < 0 or not stop_ids:
+            raise ConfigError(
+                f"wanted max_tokens >= 1, max_batch >= 1, temperature >= 0 and some stop_ids, got {max_tokens}, "
+                f"{max_batch}, {temperature} and {list(stop_ids)}"
+            )
+        self.model = model
+        self.max_tokens = max_tokens
+        self.temperature = temperature
+        self.max_batch = max_batch
+        self.autocast = autocast
+        self.context = int(model.config.max_position_embeddings)
+        self.device = next(model.parameters()).device
+        self._stop = torch.tensor(sorted(set(stop_ids)), device=self.device)
+        # Layers that forget, such as sliding windows, cannot be continued from the middle.
+        plain = all(type(layer).__name__ == "DynamicLayer" for layer in DynamicCache(config=model.config).layers)
+        self._cache = PrefixCache(model, max_bytes=int(cache_gib * 2**30)) if reuse and plain else None
+
+    def generate(self, prompts: Sequence[Sequence[int]], *, seeds: Sequence[Sequence[int]]) -> list[list[Completion]]:
+        """Sample; see `Engine.generate`."""
+        for prompt in prompts:
+            if not 0 < len(prompt) < self.context:
+                raise PromptTooLong(
+                    f"wanted a prompt of 1 to {self.context - 1} tokens, which leaves room for an answer in the "
+                    f"model's context of {self.context}, got {len(prompt)}: shorten the history, or use another model"
+                )
+        samples = [(tuple(prompt), seed) for prompt, row in zip(prompts, seeds, strict=True) for seed in row]
+        done: list[Completion] = []
+        self.model.eval()
+        with (
+            torch.inference_mode(),
+            torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None),
+        ):
+            for start in range(0, len(samples), self.max_batch):
+                done += self._generate(samples[start : start + self.max_batch])
+        answers = iter(done)
+        return [[next(answers) for _ in row] for row in seeds]
+
+    def load_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
+        """Replace parameters by name, and forget all keys and values.
+
+        Raises:
+            ConfigError: The model has no parameter of that name.
+        """
+        if self._cache is not None:
+            self._cache.clear()
+        own = self.model.state_dict()
+        with torch.no_grad():
+            for name, value in weights:
+                if name not in own:
+                    raise ConfigError(
+                        f"the model has no parameter {name!r}; it has {len(own)}, such as {next(iter(own))!r}"
+                    )
+                if own[name].data_ptr() != value.data_ptr():
+                    own[name].copy_(value)
+
+    def _generate(self, samples: list[tuple[Tokens, int]]) -> list[Completion]:
+        rows_of: dict[Tokens, int] = {}
+        repeated = []
+        for prompt, _ in samples:
+            repeated.append(prompt in rows_of)
+            rows_of.setdefault(prompt, len(rows_of))
+        found = [NOTHING if self._cache is None else self._cache.find(prompt) for prompt in rows_of]
+        logits, cache, filled = self._prefill(list(rows_of), found)
+        rows = torch.tensor([rows_of[prompt] for prompt, _ in samples], device=self.device)
+        cache.batch_select_indices(rows)
+        said = self._decode(samples, logits[rows], cache, filled[rows])
+        return [
+            Completion(ids, logprobs, reason, len(prompt) if again else found[rows_of[prompt]].length)
+            for (prompt, _), again, (ids, logprobs, reason) in zip(samples, repeated, said, strict=True)
+        ]
+
+    def _prefill(self, prompts: list[Tokens], found: list[Known]) -> tuple[Tensor, Any, Tensor]:
+        """Compute what is not known of some prompts.
+
+        Returns:
+            Logits after each prompt `[U, V]`, the cache of U rows, and which of its slots are filled `[U, S]`.
+        """
+        if any(known.rows is not None for known in found):
+            assert self._cache is not None
+            cache, filled = self._cache.gather(found)
+        else:
+            cache, filled = DynamicCache(config=self.model.config), torch.zeros(len(prompts), 0, dtype=torch.bool)
+        rests = [prompt[known.length :] for prompt, known in zip(prompts, found, strict=True)]
+        width = max(map(len, rests))
+        # Gaps stand on the left, so that the last column is the last token of every row.
+        ids = torch.tensor([[0] * (width - len(rest)) + list(rest) for rest in rests], device=self.device)
+        real = torch.tensor([[False] * (width - len(rest)) + [True] * len(rest) for rest in rests], device=self.device)
+        starts = torch.tensor([known.length for known in found], device=self.device)
+        positions = (starts[:, None] + real.cumsum(dim=1) - 1).clamp(min=0)
+        filled = torch.cat([filled.to(self.device), real], dim=1)
+        return self._forward(ids, positions, cache, filled), cache, filled
+
+    def _decode(
+        self, samples: list[tuple[Tokens, int]], logits: Tensor, cache: Any, filled: Tensor
+    ) -> list[tuple[Tokens, tuple[float, ...], Any]]:
+        """Sample to the ends of all answers.
+
+        `alive` names the samples behind the cache's rows; rows that have ended stay until half of them have.
+        """
+        device = self.device
+        lengths = torch.tensor([len(prompt) for prompt, _ in samples], device=device)
+        seeds = torch.tensor([seed for _, seed in samples], device=device)
+        room = torch.clamp(self.context - lengths, max=self.max_tokens)
+        ids = torch.zeros(len(samples), int(room.max()), dtype=torch.int64, device=device)
+        logprobs = torch.zeros(ids.shape, device=device)
+        said = torch.zeros(len(samples), dtype=torch.int64, device=device)
+        alive = torch.arange(len(samples), device=device)
+        going = torch.ones(len(samples), dtype=torch.bool, device=device)
+        stopped = torch.zeros(len(samples), dtype=torch.bool, device=device)
+        for step in range(ids.shape[1]):
+            drawn, scores = sample_tokens(logits, self.temperature, seeds[alive], step)
+            writing = alive[going]
+            ids[writing, step], logprobs[writing, step], said[writing] = drawn[going], scores[going], step + 1
+            stops = torch.isin(drawn, self._stop)
+            stopped[writing] = stops[going]
+            going = going & ~stops & (step + 1 < room[alive])
+            if not going.any():
+                break
+            if 2 * int(going.sum()) <= len(alive):
+                self._keep(samples, ids, said, alive, ~going, cache, filled)
+                cache.batch_select_indices(going.nonzero()[:, 0])
+                drawn, filled, alive, going = drawn[going], filled[going], alive[going], going[going]
+            filled = torch.cat([filled, going[:, None]], dim=1)
+            logits = self._forward(drawn[:, None], (lengths[alive] + step)[:, None], cache, filled)
+        self._keep(samples, ids, said, alive, torch.ones_like(going), cache, filled)
+        return [
+            (tuple(row[:count]), tuple(scores[:count]), "stop" if stop else "length")
+            for row, scores, count, stop in zip(
+                ids.tolist(), logprobs.tolist(), said.tolist(), stopped.tolist(), strict=True
+            )
+        ]
+
+    def _forward(self, ids: Tensor, positions: Tensor, cache: Any, filled: Tensor) -> Tensor:
+        """Return the logits after the last column of `ids` `[R, C]`, and add its keys and values to the cache."""
+        output = self.model(
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=filled.long(),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+    def _keep(
+        self,
+        samples: list[tuple[Tokens, int]],
+        ids: Tensor,
+        said: Tensor,
+        alive: Tensor,
+        which: Tensor,
+        cache: Any,
+        filled: Tensor,
+    ) -> None:
+        """Remember some rows of the cache, by what was said in them."""
+        if self._cache is None:
+            return
+        rows = which.nonzero()[:, 0]
+        spoken = [(samples[sample][0], tuple(ids[sample, : said[sample]].tolist())) for sample in alive[rows].tolist()]
+        copied = DynamicCache(config=self.model.config)
+        for number, layer in enumerate(cache.layers):
+            copied.update(layer.keys[rows], layer.values[rows], number)
+        self._cache.keep(copied, filled[rows], spoken)

@@ -1,0 +1,1 @@
+"""Reports: what runs, models and scores are worth: tables, findings, calibration."""

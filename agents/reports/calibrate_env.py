@@ -1,0 +1,331 @@
+"""Calibrate a score on an environment, both by their names, as the command line does."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.evaluate import bars, held_out
+from tsr_gym.agents.episodes.intervals import Interval
+from tsr_gym.agents.episodes.played import Played, play
+from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.policies.legal_policy import LegalPolicy
+from tsr_gym.agents.reports.calibration import (
+    Drops,
+    RatedNodes,
+    SiblingRanking,
+    TurnRanking,
+    find_drops,
+    grow_rated,
+    rank_siblings,
+    rank_turns,
+    siblings_walk,
+    value_at,
+)
+from tsr_gym.agents.reports.search_settings import SearchSetting, search_settings
+from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
+from tsr_gym.errors import ConfigError, TsrGymError
+from tsr_gym.keywords import parse_settings
+from tsr_gym.tree import Policy, Strategy
+
+# Called with the name of a part of the work, how much of it is done, and how much there is.
+Watch = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationConfig:
+    """What is held against exact values, and on what."""
+
+    env: str
+    """Gymnasium id, or a short name such as sokoban."""
+    scorer: str = "reward"
+    """Guide of the search: reward, or a scorer such as FrozenLakeScore or "SokobanScore(potential='estimate')"."""
+    search: str = "beam"
+    """beam, greedy, lookahead, best_of_n, puct or another strategy, with numbers of its own as in puct(c=2.0), or
+    package.module:name of one of yours."""
+    budgets: tuple[int, ...] = (1, 2, 4, 8)
+    """What the search may spend, each a setting of its own: branching, or n, simulations, expansions or rollouts of a
+    strategy that has these instead."""
+    widths: tuple[int, ...] = (1, 2)
+    """Beam: paths that are kept, each a setting of its own."""
+    depth: int = 2
+    """Lookahead: further turns per candidate."""
+    noise: Literal["fresh", "common", "same"] = "fresh"
+    """Dice of imagined turns; same is clairvoyant and is marked in the report."""
+    repeats: int = 1
+    """Draws on which an imagined turn is scored that leaves something to chance."""
+    risk: float | None = None
+    """Quantile of the draws' scores that counts; None for their mean."""
+    candidates: int = 8
+    """Candidates that are compared at every place of the policy's own play."""
+    instances: int = 128
+    """Task instances; always the same first ones of the split."""
+    seeds: int = 1
+    """How often each is searched and played, on other samples and dice."""
+    model: str = "random"
+    """Who makes candidates: random for uniformly random legal actions, the folder of a model, or default for the small
+    embedded model."""
+    at_temperature: float = 1.0
+    """Of sampling, where a model makes candidates."""
+    split: str | None = "test"
+    """Instances to draw from; None where the environment has no splits."""
+    preset: str = "paper"
+    """Settings of the environment."""
+    env_set: tuple[str, ...] = ()
+    """More settings of the environment as KEY=VALUE, the value in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingResult:
+    """What a search under one setting is worth.
+
+    Attributes:
+        label: The search and its numbers.
+        width: Paths that are kept; None where the search has no width.
+        budget: What it may spend.
+        siblings: How scores rank what the search itself compares; None without exact values.
+        drops: What it drops; None without exact values.
+        success: Success of played episodes with a search before every turn.
+        gain: The same above that of the policy alone.
+        env_steps: Steps of the environment per episode, imagined ones included.
+        sampled_tokens: Tokens that a model wrote per episode; 0 for a random policy.
+    """
+
+    label: str
+    width: int | None
+    budget: int
+    siblings: SiblingRanking | None
+    drops: Drops | None
+    success: Interval
+    gain: Interval
+    env_steps: float
+    sampled_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """All that a report says.
+
+    Attributes:
+        config: What was asked.
+        budget: The number of the strategy that the budgets stand for.
+        turns: How scores rank states, by turn of the policy's own play.
+        siblings: How they rank candidates there; None without exact values.
+        alone: Success of the policy alone.
+        alone_env_steps: Its steps of the environment per episode.
+        alone_sampled_tokens: Its tokens per episode.
+        random: Success of random play, a point where it is exact.
+        optimal: Success of the best possible play on these instances, exact; None where nobody knows.
+        settings: The searches.
+        unknown: What could not be worked out, in sentences.
+    """
+
+    config: CalibrationConfig
+    budget: str
+    turns: list[TurnRanking]
+    siblings: SiblingRanking | None
+    alone: Interval
+    alone_env_steps: float
+    alone_sampled_tokens: float
+    random: Interval
+    optimal: float | None
+    settings: list[SettingResult]
+    unknown: list[str]
+
+
+def calibrate_env(
+    config: CalibrationConfig,
+    *,
+    watch: Watch = lambda part, done, total: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Calibration:
+    """Measure what a score is worth as the guide of a search on an environment.
+
+    Args:
+        config: What to measure.
+        watch: Told how far the work is.
+        note: Told what else is being done, such as building the embedded model.
+
+    Raises:
+        ConfigError: The environment, the scorer, the search or a setting is unknown, or they do not fit together.
+        CheckpointError: The folder holds no model.
+        MissingExtra: The environment, its oracle or the model needs a package that is not installed.
+    """
+    _check(config)
+    pool, policy = _set_up(config, note)
+    tasks, seeds = held_out(config.instances), range(config.seeds)
+    budget, settings = search_settings(config.search, widths=config.widths, budgets=config.budgets, depth=config.depth)
+    _check_scorer(config, pool, policy, tasks[0])
+    optimal = _optimum(pool, tasks)
+    unknown = [] if optimal is not None else [_no_oracle(config)]
+    ranked = None
+    if optimal is not None:
+        strategy = partial(siblings_walk, branching=config.candidates)
+        ranked = _grow(config, pool, policy, strategy, "candidates", watch)
+        unknown += _left_out("the policy's play", ranked)
+    alone = _play(config, pool, policy, None, "policy alone", watch)
+    results = []
+    for setting in settings:
+        grown = None
+        if optimal is not None:
+            grown = _grow(config, pool, policy, setting.strategy, f"{setting.label}: trees", watch)
+            unknown += _left_out(setting.label, grown)
+        played = _play(config, pool, policy, setting.strategy, f"{setting.label}: play", watch)
+        results.append(_result(setting, grown, played, alone))
+    return Calibration(
+        config,
+        budget,
+        [] if ranked is None else rank_turns(ranked.nodes),
+        None if ranked is None else rank_siblings(ranked.nodes),
+        alone.success,
+        alone.spent.env_steps / alone.episodes,
+        alone.spent.sampled_tokens / alone.episodes,
+        _random_bar(config, pool, alone, tasks, seeds),
+        optimal,
+        results,
+        unknown,
+    )
+
+
+def _check(config: CalibrationConfig) -> None:
+    for name, numbers, least in (
+        ("widths", config.widths, 1),
+        ("budgets", config.budgets, 1),
+        ("depth", (config.depth,), 0),
+        ("candidates", (config.candidates,), 2),
+        ("instances", (config.instances,), 1),
+        ("seeds", (config.seeds,), 1),
+        ("repeats", (config.repeats,), 1),
+    ):
+        if not numbers or min(numbers) < least:
+            raise ConfigError(f"wanted {name} >= {least}, got {', '.join(map(str, numbers)) or 'none'}")
+    if config.risk is not None and not 0 <= config.risk <= 1:
+        raise ConfigError(f"wanted risk from 0 to 1 or None, got {config.risk}")
+    if config.repeats > 1 and config.noise == "same":
+        raise ConfigError(f'repeats={config.repeats} needs draws that differ: wanted noise "fresh" or "common"')
+
+
+def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
+    """Return environments and who makes candidates in them."""
+    if config.model != "random":
+        return _with_model(config, note)
+    settings: dict[str, Any] = {"preset": config.preset}
+    settings |= {} if config.split is None else {"split": config.split}
+    settings |= parse_settings(config.env_set)
+    pool = EnvPool(
+        config.env, settings, score=config.scorer, noise=config.noise, repeats=config.repeats, risk=config.risk
+    )
+    return pool, LegalPolicy(pool.base)
+
+
+def _with_model(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
+    # Random play needs none of these libraries.
+    import torch
+
+    from tsr_gym.agents.episodes.assembly import Assembly
+    from tsr_gym.agents.models.language_model import load_policy, pick_device
+    from tsr_gym.agents.runs.base_model import default_model
+
+    built = config.model == "default"
+    folder = default_model(config.env, config.env_set, note=note) if built else Path(config.model)
+    model = ModelConfig(model=config.model)
+    torch.set_num_threads(model.threads)
+    policy = load_policy(folder, device=pick_device(model.device))
+    task = TaskConfig(preset=config.preset, env_set=config.env_set, score=config.scorer)
+    assembly = Assembly(config.env, task, model, policy)
+    pool = assembly.pool(config.split, SearchConfig(noise=config.noise))
+    return pool, assembly.chat_about(pool.base, temperature=config.at_temperature)
+
+
+def _check_scorer(config: CalibrationConfig, pool: EnvPool, policy: Policy, task: int) -> None:
+    """Rate one turn, so that a scorer of another environment is a message."""
+    try:
+        search(pool.set([task]), policy, partial(siblings_walk, branching=1), seeds=[task])
+    except TsrGymError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ConfigError(f"the scorer {config.scorer} cannot rate {config.env}: {error}") from error
+
+
+def _optimum(pool: EnvPool, tasks: Sequence[int]) -> float | None:
+    """Return the mean value of the instances' first states, None where one is not known."""
+    values = []
+    for task in tasks:
+        value = value_at(pool.base, pool.set([task])[0].tree, 0)
+        if value is None:
+            return None
+        values.append(value)
+    return fmean(values)
+
+
+def _no_oracle(config: CalibrationConfig) -> str:
+    return (
+        f"{config.env} does not know the exact value of its states with these settings (best_value): no rank "
+        "correlation, no shares of winnable and dead prefixes, and no optimal bar"
+    )
+
+
+def _left_out(where: str, rated: RatedNodes) -> list[str]:
+    if not rated.num_unknown:
+        return []
+    total = len(rated.nodes) + rated.num_unknown
+    return [f"{where}: {rated.num_unknown:,} of {total:,} states were left out, because their value is not known"]
+
+
+def _grow(
+    config: CalibrationConfig, pool: EnvPool, policy: Policy, strategy: Strategy, part: str, watch: Watch
+) -> RatedNodes:
+    total = config.instances * config.seeds
+    return grow_rated(
+        pool,
+        policy,
+        strategy,
+        tasks=held_out(config.instances),
+        seeds=range(config.seeds),
+        noise=config.noise,
+        watch=lambda done: watch(part, done, total),
+    )
+
+
+def _play(
+    config: CalibrationConfig, pool: EnvPool, policy: Policy, strategy: Strategy | None, part: str, watch: Watch
+) -> Played:
+    total = config.instances * config.seeds
+    return play(
+        pool,
+        policy,
+        strategy,
+        tasks=held_out(config.instances),
+        seeds=range(config.seeds),
+        noise=config.noise,
+        watch=lambda done: watch(part, done, total),
+    )
+
+
+def _result(setting: SearchSetting, grown: RatedNodes | None, played: Played, alone: Played) -> SettingResult:
+    return SettingResult(
+        setting.label,
+        setting.width,
+        setting.budget,
+        None if grown is None else rank_siblings(grown.nodes),
+        None if grown is None else find_drops(grown.nodes),
+        played.success,
+        played.gain_over(alone),
+        played.spent.env_steps / played.episodes,
+        played.spent.sampled_tokens / played.episodes,
+    )
+
+
+def _random_bar(
+    config: CalibrationConfig, pool: EnvPool, alone: Played, tasks: Sequence[int], seeds: Sequence[int]
+) -> Interval:
+    """Return the success of random play: exact where the environment knows it, else as it was played."""
+    exact = bars(pool, tasks=tasks).random
+    if exact is not None:
+        return Interval(exact, exact, exact)
+    if config.model == "random":
+        return alone.success
+    return play(pool, LegalPolicy(pool.base), None, tasks=tasks, seeds=seeds).success

@@ -1,0 +1,1 @@
+"""Runs: a training run in a folder: configuration, trainer, checkpoints, logs, embedded base models."""

@@ -1,0 +1,67 @@
+"""The line that a training run writes about an update; everything that a clock measured stands under ``seconds``."""
+
+from collections.abc import Mapping
+from statistics import fmean, pstdev
+from typing import Any
+
+from tsr_gym.agents.episodes.collect import Collected
+from tsr_gym.agents.episodes.evaluate import summarise
+from tsr_gym.agents.learning.stability import group_signs, tree_signs
+from tsr_gym.agents.lessons.filters import Filtered
+from tsr_gym.agents.runs.checkpoint import Progress
+from tsr_gym.agents.runs.config import SearchConfig
+
+LEARNED = (
+    *("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm", "spikes", "skipped"),
+    *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut"),
+)
+
+
+def update_record(
+    search: SearchConfig,
+    progress: Progress,
+    collected: Collected,
+    groups: Filtered,
+    learned: Mapping[str, float],
+    seconds: Mapping[str, float],
+) -> dict[str, Any]:
+    """Return the line of an update.
+
+    Args:
+        search: How trajectories come to be.
+        progress: Of the run, this update included.
+        collected: What the searches brought.
+        groups: What was learned from.
+        learned: What the learner says of it; nothing where there was nothing to learn from.
+        seconds: What took how long.
+    """
+    played = [trajectory for group in collected.groups for trajectory in group.trajectories]
+    summary = summarise(played)
+    rewards = [trajectory.total_reward for trajectory in played]
+    spent = collected.spent
+    return {
+        "step": progress.update,
+        "search": search.search,
+        "per_instance": search.per_instance,
+        "success": summary.success,
+        "reward_mean": fmean(rewards) if rewards else None,
+        "reward_std": pstdev(rewards) if rewards else None,
+        "response_length": summary.response_length,
+        "turns": summary.turns,
+        "valid": summary.valid,
+        "trajectories": len(played),
+        "groups": len(collected.groups),
+        "groups_kept": len(groups),
+        "dropped": dict(groups.dropped),
+        **group_signs(collected.groups),
+        **tree_signs(tree for trees in collected.trees for tree in trees),
+        "sampled_tokens": spent.sampled_tokens,
+        "sampled_tokens_total": progress.sampled_tokens,
+        "prompt_tokens": spent.prompt_tokens,
+        "prompt_tokens_saved": spent.prompt_tokens_saved,
+        "model_calls": collected.model_calls,
+        "env_steps": spent.env_steps,
+        "restores": spent.restores,
+        **{name: learned.get(name) for name in LEARNED},
+        "seconds": dict(seconds),
+    }

@@ -1,0 +1,359 @@
+"""Trainer: the loop from searches to a better policy, which can be stopped at any moment and goes on bit for bit."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial, reduce
+from operator import add
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from tsr_gym.agents.episodes.assembly import Assembly
+from tsr_gym.agents.episodes.collect import Collected, Collector, pick_rater, pick_strategy
+from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
+from tsr_gym.agents.episodes.trajectory import Group
+from tsr_gym.agents.learning.advantages.pick import pick_estimator
+from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.learning.stability import first_answers, prompt_information
+from tsr_gym.agents.lessons.lessons import pick_lessons
+from tsr_gym.agents.models.critic import Critic
+from tsr_gym.agents.models.language_model import (
+    LanguageModel,
+    ModelCard,
+    frozen_reference,
+    load_critic,
+    load_policy,
+    pick_autocast,
+    pick_device,
+    restore_adapter,
+)
+from tsr_gym.agents.models.logprobs import cross_logprobs
+from tsr_gym.agents.processes import ALONE, Processes
+from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.files import JsonLines, check_folder, writing
+from tsr_gym.agents.runs.log import Record, RunLog, Watch
+from tsr_gym.agents.runs.record import update_record
+from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
+from tsr_gym.seeds import derive_seed
+
+
+class Trainer:
+    """A training run in a folder; made by `start_run` or `resume_run`.
+
+    The folder holds ``config.json``, ``metrics.jsonl`` (a line per update), ``evaluations.jsonl``, ``trees/``,
+    ``checkpoints/``, ``tensorboard/`` and, where a KL term compares with the model that it began with, ``reference/``.
+    Everything random in an update derives from the run's seed and from counts
+    that a checkpoint holds, so a run that goes on repeats what it would have done.
+
+    Args:
+        config: All settings.
+        folder: Where the run lives.
+        model_dir: The language model as it is now.
+        token_targets: Sampled tokens in all after each update, for a run that matches another; None for other runs.
+        processes: Those that train together. Each searches its share of the instances, with the whole model in its
+            memory meanwhile, and learns with its part of the parameters; the first one writes and evaluates.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: Path,
+        model_dir: Path,
+        token_targets: Sequence[int] | None = None,
+        processes: Processes = ALONE,
+    ) -> None:
+        torch.set_num_threads(config.model.threads)
+        device = pick_device(config.model.device)
+        self.config = config
+        self.folder = folder
+        self.token_targets = token_targets
+        self.processes = processes
+        self.progress = Progress()
+        self.policy = load_policy(model_dir, device=device, lora=config.lora)
+        if folder in model_dir.parents:
+            # A checkpoint of this run: its model is merged, and its adapter goes on beside the weights it began with.
+            restore_adapter(self.policy.model, model_dir)
+        assembly = Assembly(config.env, config.task, config.model, self.policy)
+        pool = assembly.pool(config.task.train_split, config.search)
+        self.eval_pool = assembly.pool(config.task.eval_split)
+        self.chat = assembly.chat_about(pool.base, temperature=config.model.temperature)
+        self.eval_chat = assembly.chat_about(pool.base, temperature=config.run.eval_temperature)
+        rater = pick_rater(config.search, self.chat)
+        self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
+        self.lessons = pick_lessons(config.search, config.learn.credit)
+        self.learner = Learner(
+            self.policy.model,
+            self._critic(model_dir),
+            config.learn,
+            temperature=config.model.temperature,
+            autocast=pick_autocast(config.model.dtype, device),
+            reference=self._reference(),
+            processes=processes,
+        )
+        self.log = RunLog(folder, writes=processes.leads)
+
+    def run(self, *, watch: Watch = lambda kind, record: None, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Train to the last update.
+
+        Args:
+            watch: Called with ``"update"`` or ``"evaluation"`` and the record that was just written.
+            stop: Asked after every update; when it says so, a checkpoint is written and the run ends early.
+
+        Returns:
+            Whether the run came to its end.
+
+        Raises:
+            TrainingDiverged: A loss or gradient is not finite.
+            PromptTooLong: An episode outgrew the model's context.
+            CheckpointError: Something could not be written; earlier checkpoints are intact.
+        """
+        total = self.config.run.updates
+        with self.log.opened(self.progress.update, watch):
+            if not self.processes.first(self.log.evaluations.read):
+                self._evaluate()
+            while self.progress.update < total:
+                record, collected = self._update_or_save()
+                self.log.update(record)
+                if self._due(self.config.run.eval_every):
+                    self._evaluate()
+                stopped = any(self.processes.each(stop))
+                if stopped or self._due(self.config.run.checkpoint_every):
+                    self.log.save_trees(self.progress.update, collected.trees[: self.config.run.save_trees])
+                    self.save()
+                if stopped:
+                    return self.progress.update == total
+        return True
+
+    def _critic(self, model_dir: Path) -> Critic | None:
+        learn, model = self.config.learn, self.policy.model
+        if learn.algorithm != "ppo":
+            return None
+        if learn.critic == "head":
+            return Critic.on(model, gradient=learn.critic_gradient)
+        return load_critic(model_dir, device=model.device)
+
+    def _reference(self) -> Any | None:
+        """Return the model that the run began with, where the objective compares with it."""
+        if not self.config.learn.objective.kl_weight:
+            return None
+        kept = self.folder / "reference"
+        if kept.exists():
+            return load_policy(kept, device=self.policy.model.device).model.requires_grad_(False)
+        return frozen_reference(self.policy)
+
+    def save(self) -> None:
+        """Write a checkpoint of the run as it is now, and delete those that are too old."""
+        save_checkpoint(self.folder, self.policy, self.learner, self.progress)
+        if self.processes.leads:
+            drop_old(self.folder, self.config.run.keep_checkpoints)
+
+    def _due(self, every: int) -> bool:
+        update = self.progress.update
+        return update == self.config.run.updates or (every > 0 and update % every == 0)
+
+    def _update_or_save(self) -> tuple[Record, Collected]:
+        """Do one update; where it fails before anything was learned, keep what came before it in a checkpoint."""
+        try:
+            return self._update()
+        except (PromptTooLong, TrainingDiverged) as error:
+            if isinstance(error, PromptTooLong) or error.steps_taken == 0:
+                self.save()
+            raise
+
+    def _update(self) -> tuple[Record, Collected]:
+        """Do one update and return its record and what was collected for it."""
+        started = perf_counter()
+        self.chat.engine.load_weights(())
+        collected = self._collect()
+        groups = self.lessons(collected)
+        learning = perf_counter()
+        update = self.progress.update + 1
+        learned: dict[str, float] = {}
+        if any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
+            batch = collate(groups, layout=self.config.learn.layout)
+            learned = self.learner.update(batch, seed=derive_seed(self.config.run.seed, "update", update))
+        self.progress = Progress(
+            update,
+            self.progress.tasks + len(collected.groups),
+            self.progress.sampled_tokens + collected.spent.sampled_tokens,
+        )
+        now = perf_counter()
+        seconds = collected.seconds | {"update": now - learning, "all": now - started}
+        record = update_record(self.config.search, self.progress, collected, groups, learned, seconds)
+        return record | self._prompt_signs(collected.groups), collected
+
+    def _collect(self) -> Collected:
+        """Search as many instances as an update takes: a fixed number, or until another run's tokens are matched."""
+        groups, first = self.config.search.groups, self.progress.tasks
+        with self.learner.sampling():
+            collected = self._search(first, groups)
+            if self.token_targets is not None:
+                missing = self.token_targets[self.progress.update] - self.progress.sampled_tokens
+                while collected.spent.sampled_tokens < missing:
+                    collected += self._search(first + len(collected.groups), groups)
+        return collected
+
+    def _search(self, first: int, count: int) -> Collected:
+        """Search some instances, each process its share, and return what all of them brought."""
+        own = self.processes.share(count)
+        parts = self.processes.each(lambda: self.collector.collect(first + own.start, len(own)))
+        seconds = {name: max(part.seconds[name] for part in parts) for name in parts[0].seconds}
+        return replace(reduce(add, parts), model_calls=max(part.model_calls for part in parts), seconds=seconds)
+
+    def _prompt_signs(self, groups: Sequence[Group]) -> dict[str, float]:
+        """Return how much answers depend on their prompts; a forward pass for every pair, so only now and then."""
+        prompts, answers = first_answers(groups)
+        every = self.config.run.eval_every
+        if len(prompts) < 2 or every == 0 or self.progress.update % every:
+            return {}
+        ask = partial(
+            cross_logprobs,
+            self.policy.model,
+            prompts,
+            answers,
+            temperature=self.config.model.temperature,
+            microbatch=self.config.learn.microbatch,
+        )
+        with self.learner.sampling():
+            found = prompt_information(self.processes.first(ask), range(len(prompts)))
+        return {"prompt_recall": found.recall, "prompt_information": found.nats}
+
+    def _evaluate(self) -> None:
+        self.eval_chat.engine.load_weights(())
+        with self.learner.sampling():
+            record = self.processes.first(self._evaluation)
+        self.log.evaluation(record)
+
+    def _evaluation(self) -> Record:
+        """Play held-out instances and return the line of it."""
+        run = self.config.run
+        tasks = held_out(run.eval_instances)
+        started = perf_counter()
+        played = evaluate(self.eval_pool, self.eval_chat, tasks=tasks, seed=derive_seed(run.seed, self.progress.update))
+        known = self.log.evaluations.read()
+        limits = {name: known[0][name] for name in ("random", "optimal")} if known else None
+        return {
+            "step": self.progress.update,
+            "sampled_tokens_total": self.progress.sampled_tokens,
+            **asdict(played),
+            **(limits or asdict(bars(self.eval_pool, tasks=tasks))),
+            "seconds": {"evaluation": perf_counter() - started},
+        }
+
+
+def check_run(config: TrainConfig) -> None:
+    """Raise ConfigError where a run cannot begin, before a model is loaded or built for it.
+
+    Raises:
+        ConfigError: The folder exists, or a setting is unknown or impossible.
+    """
+    if config.folder.exists():
+        raise ConfigError(
+            f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
+        )
+    pick_device(config.model.device)
+    pick_strategy(config.search)
+    pick_lessons(config.search, config.learn.credit)
+    pick_estimator(config.learn.estimator, critic=config.learn.algorithm == "ppo")
+    any_model = Assembly(config.env, config.task, config.model, LanguageModel(None, None, ModelCard()))
+    for split in (config.task.train_split, config.task.eval_split):
+        any_model.pool(split)
+    _token_targets(config)
+
+
+def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE) -> Trainer:
+    """Begin a run: its folder appears with the configuration and a first checkpoint, or not at all.
+
+    Args:
+        config: All settings.
+        model_dir: The language model to begin with.
+        processes: The processes that train together, which have to call this together.
+
+    Raises:
+        ConfigError: The folder exists, or a setting is unknown or impossible.
+        CheckpointError: The model cannot be read, or the folder cannot be written.
+    """
+    processes.first(lambda: check_run(config))
+    folder = config.folder
+    targets = _token_targets(config)
+    trainer = Trainer(config, folder, model_dir, targets, processes)
+    beside = folder.with_name(f".{folder.name}.partial")
+    try:
+        processes.first(lambda: _begin(beside, config, model_dir, targets))
+        save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress)
+        processes.first(lambda: _appear(beside, folder))
+    finally:
+        if processes.leads:
+            shutil.rmtree(beside, ignore_errors=True)
+    return trainer
+
+
+def _begin(beside: Path, config: TrainConfig, model_dir: Path, targets: Sequence[int] | None) -> None:
+    with writing(config.folder):
+        shutil.rmtree(beside, ignore_errors=True)
+        for name in ("trees", "checkpoints"):
+            (beside / name).mkdir(parents=True)
+        (beside / "config.json").write_text(config.to_json())
+        if config.learn.objective.kl_weight and config.lora is None:
+            # With LoRA the policy holds what it began as.
+            shutil.copytree(model_dir, beside / "reference")
+        if targets is not None:
+            (beside / "token_targets.json").write_text(json.dumps(targets))
+
+
+def _appear(beside: Path, folder: Path) -> None:
+    with writing(folder):
+        os.replace(beside, folder)
+
+
+def resume_run(folder: Path, *, updates: int | None = None, processes: Processes = ALONE) -> Trainer:
+    """Go on with a run from its latest checkpoint.
+
+    Args:
+        folder: The run.
+        updates: A new number of updates, None for the configured one.
+        processes: Those that train together, which have to call this together; as many as there are, whatever their
+            number was before.
+
+    Raises:
+        CheckpointError: The folder holds no run, or its latest checkpoint is damaged.
+        ConfigError: The run cannot have as many updates.
+    """
+    if not (folder / "config.json").is_file() or not checkpoints(folder):
+        raise CheckpointError(f"{folder}: wanted the folder of a run with config.json and a checkpoint, found none")
+    config = TrainConfig.from_json((folder / "config.json").read_text(), source=str(folder / "config.json"))
+    config = replace(config, run=replace(config.run, out=folder, updates=updates or config.run.updates))
+    targets = folder / "token_targets.json"
+    latest = checkpoints(folder)[-1]
+    processes.first(lambda: check_folder(latest))
+    known = json.loads(targets.read_text()) if targets.exists() else None
+    if known is not None and len(known) < config.run.updates:
+        raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
+    trainer = Trainer(config, folder, latest / "model", known, processes)
+    trainer.progress = load_checkpoint(latest, trainer.learner)
+    trainer.log.cut_after(trainer.progress.update)
+    return trainer
+
+
+def _token_targets(config: TrainConfig) -> list[int] | None:
+    """Return the tokens that another run had sampled after each of its updates.
+
+    Raises:
+        ConfigError: That run has fewer updates, or is none.
+    """
+    other = config.search.match_tokens
+    if other is None:
+        return None
+    totals = [record["sampled_tokens_total"] for record in JsonLines(other / "metrics.jsonl").read()]
+    if len(totals) < config.run.updates:
+        raise ConfigError(
+            f"match_tokens: wanted a run of at least {config.run.updates} updates, {other} has {len(totals)}"
+        )
+    return totals

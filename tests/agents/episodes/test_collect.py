@@ -1,0 +1,280 @@
+"""Collect: whatever the search, the same number of trajectories per instance, and what was spent on them."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from tests.agents.worlds import WALKER
+from tsr_gym import Budget, Candidate, ConfigError, Expand
+from tsr_gym.agents.episodes.collect import Collector, pick_strategy
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.trajectory import harvest_all
+from tsr_gym.agents.lessons.lessons import pick_lessons
+from tsr_gym.agents.policies.random_policy import RandomPolicy
+from tsr_gym.agents.runs.config import SearchConfig
+from tsr_gym.agents.strategies import beam, best_of_n, lookahead, naive
+
+WORLDS = {
+    "FrozenLake": (("frozen_lake", {}), WALKER),
+    "Sokoban": (("sokoban", {}), RandomPolicy(("Up", "Down", "Left", "Right"), max_actions=5)),
+}
+
+
+def collector(config, world="Sokoban", *, policy=None, seed=0):
+    (env, settings), walker = WORLDS[world]
+    return Collector(config, EnvPool(env, settings), policy or walker, seed=seed)
+
+
+def halves(tree, *, branching, luck=3):
+    """A strategy of one's own, with a number that the configuration does not have: plain rollouts, each a round."""
+    assert luck == 3
+    yield from naive(tree, rollouts=branching)
+
+
+SEARCHES = {
+    "naive": {"search": "naive"},
+    "best_of_n": {"search": "best_of_n", "n": 9},
+    "beam": {"search": "beam"},
+    "beam, two paths of each": {"search": "beam", "paths_per_search": 2},
+    "lookahead": {"search": "lookahead", "branching": 2, "depth": 1},
+    "one's own": {"search": "tests.agents.episodes.test_collect:halves"},
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_search_yields_the_same_number_of_trajectories_per_instance(world, name):
+    config = SearchConfig(groups=5, trajectories=4, **SEARCHES[name])
+    found = collector(config, world).collect(0, 5)
+    assert [len(group.trajectories) for group in found.groups] == [4] * 5
+    assert len({group.task for group in found.groups}) == 5
+    plain = config.search in ("naive", "best_of_n")
+    assert [len(trees) for trees in found.trees] == [1 if plain else 4 // config.paths_per_search] * 5
+    if name == "beam, two paths of each":
+        assert any(a.turns != b.turns for a, b, *_ in (group.trajectories for group in found.groups))
+    labels = {trajectory.selected_by for group in found.groups for trajectory in group.trajectories}
+    assert labels == {config.search}
+
+
+def test_random_branching_yields_all_that_it_played_tree_by_tree():
+    config = SearchConfig(search="random_branching(trees=3, nodes=2, rounds=2)", trajectories=4)
+    found = collector(config, "FrozenLake").collect(0, 4)
+    for group, trees in zip(found.groups, found.trees, strict=True):
+        assert len(trees) == 1
+        # Three chains, and in each tree two rounds of two continuations.
+        assert [t.tree for t in group.trajectories] == [0] * 5 + [1] * 5 + [2] * 5
+        assert {t.selected_by for t in group.trajectories} == {"naive"}
+    assert any(len({turn.node for t in group.trajectories for turn in t.turns}) < 75 for group in found.groups)
+
+
+def test_adaptive_sampling_yields_more_where_outcomes_differ():
+    config = SearchConfig(search="adaptive(min_rollouts=3, max_rollouts=9)", trajectories=4)
+    groups = collector(config, "FrozenLake").collect(0, 12).groups
+    assert {(len(group.trajectories), group.has_mixed_success) for group in groups} == {(3, False), (9, True)}
+
+
+def test_best_of_n_keeps_the_best_by_return_of_the_very_rollouts_that_naive_would_play():
+    pool, policy = EnvPool("sokoban", {}), WORLDS["Sokoban"][1]
+    best = Collector(SearchConfig(search="best_of_n", trajectories=3, n=10), pool, policy, seed=0).collect(0, 6)
+    every = Collector(SearchConfig(search="naive", trajectories=10), pool, policy, seed=0).collect(0, 6)
+    for few, many in zip(best.groups, every.groups, strict=True):
+        returns = sorted((trajectory.total_reward for trajectory in many.trajectories), reverse=True)
+        # Approximately: sums of the same rewards in another order are a tie.
+        assert [trajectory.total_reward for trajectory in few.trajectories] == pytest.approx(returns[:3])
+        assert {t.turns for t in few.trajectories} <= {t.turns for t in many.trajectories}
+
+
+def test_best_of_n_goes_by_reward_even_where_a_score_says_otherwise():
+    pool = EnvPool("sokoban", {}, score="tests.agents.episodes.test_collect:Contrary")
+    policy = WORLDS["Sokoban"][1]
+    found = Collector(SearchConfig(search="best_of_n", trajectories=1, n=12), pool, policy, seed=0).collect(0, 4)
+    for group, (tree,) in zip(found.groups, found.trees, strict=True):
+        best = max(trajectory.total_reward for trajectory in harvest_all(tree))
+        assert group.trajectories[0].total_reward == pytest.approx(best)
+
+
+def test_trajectories_know_what_their_search_went_by():
+    def told(**settings):
+        pool = EnvPool("sokoban", {}, score="SokobanScore(potential='estimate')")
+        config = SearchConfig(trajectories=1, **settings)
+        found = Collector(config, pool, WORLDS["Sokoban"][1], seed=0).collect(0, 1)
+        return [(one.selected_by, one.selected_for) for one in found.groups[0].trajectories]
+
+    assert told(search="beam", naive=1) == [("beam", "SokobanScore(potential='estimate')"), ("naive", "")]
+    assert told(search="best_of_n", n=2) == [("best_of_n", "reward")]
+
+
+def test_other_searches_go_by_the_score():
+    pool = EnvPool("sokoban", {}, score="tests.agents.episodes.test_collect:Contrary")
+    found = Collector(SearchConfig(search="beam", trajectories=1), pool, WORLDS["Sokoban"][1], seed=0).collect(0, 4)
+    for group, (tree,) in zip(found.groups, found.trees, strict=True):
+        (one,) = group.trajectories
+        assert one.score == pytest.approx(-one.total_reward)
+        assert one.score == pytest.approx(max(trajectory.score for trajectory in harvest_all(tree)))
+
+
+class Contrary:
+    """A scorer that hates reward."""
+
+    def __new__(cls, env):
+        from tsr_gym.wrappers.score_wrapper import ScoreWrapper
+
+        class Hates(ScoreWrapper):
+            def score(self, before, action, after, reward):
+                return -reward
+
+        return Hates(env)
+
+
+def pictures(found):
+    return [(group.task, group.trajectories) for group in found.groups]
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_an_instance_does_not_depend_on_which_others_are_collected_with_it(name):
+    config = SearchConfig(trajectories=4, **SEARCHES[name])
+    whole = pictures(collector(config, "FrozenLake").collect(3, 4))
+    parts = [pictures(collector(config, "FrozenLake").collect(number, 1))[0] for number in (3, 4, 5, 6)]
+    assert whole == parts
+    assert pictures(collector(config, "FrozenLake", seed=1).collect(3, 4)) != whole
+
+
+def test_every_method_of_a_run_sees_the_same_instances_in_the_same_order():
+    tasks = [
+        [group.task for group in collector(SearchConfig(trajectories=4, **settings)).collect(0, 3).groups]
+        for settings in SEARCHES.values()
+    ]
+    assert all(one == tasks[0] for one in tasks)
+    later = collector(SearchConfig(trajectories=4)).collect(2, 3)
+    assert later.groups[0].task == tasks[0][2]
+
+
+def test_the_searches_of_an_instance_are_independent_of_each_other():
+    found = collector(SearchConfig(search="beam", trajectories=6), "FrozenLake").collect(0, 4)
+    for trees in found.trees:
+        assert len({tree.seed for tree in trees}) == 6
+        assert len({tuple(node.observation for node in tree.nodes) for tree in trees}) > 1
+        assert len({tree.nodes[0].observation for tree in trees}) == 1
+
+
+def test_what_was_spent_is_the_sum_over_the_trees_and_calls_are_counted_once():
+    calls = []
+
+    def counted(requests):
+        calls.append(len(requests))
+        return WALKER(requests)
+
+    found = collector(SearchConfig(search="beam", trajectories=2), "FrozenLake", policy=counted).collect(0, 3)
+    assert found.spent == sum((tree.spent for trees in found.trees for tree in trees), Budget())
+    assert found.model_calls == len(calls) <= 5
+    assert calls[0] == 6
+    assert found.spent.env_steps == sum(len(tree.nodes) - 1 for trees in found.trees for tree in trees)
+    assert set(found.seconds) == {"model", "env", "tree"}
+    assert all(seconds >= 0 for seconds in found.seconds.values())
+
+
+def test_rounds_of_collecting_add_up():
+    source = collector(SearchConfig(trajectories=2), "FrozenLake")
+    one, two = source.collect(0, 2), source.collect(2, 3)
+    both = one + two
+    assert [group.task for group in both.groups] == [group.task for group in source.collect(0, 5).groups]
+    assert both.spent == one.spent + two.spent
+    assert both.model_calls == one.model_calls + two.model_calls
+    assert both.seconds["model"] == one.seconds["model"] + two.seconds["model"]
+    assert len(both.trees) == 5
+
+
+def test_the_dice_are_those_of_the_configuration():
+    (trees,) = collector(SearchConfig(trajectories=1, noise="same"), "FrozenLake").collect(0, 1).trees
+    assert trees[0].about["clairvoyant"]
+
+
+NUMBERS = SearchConfig(trajectories=6, n=7, width=3, branching=5, depth=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("naive", partial(naive, rollouts=6)),
+        ("best_of_n", partial(best_of_n, n=7)),
+        # What has a default keeps it: a beam goes to the end of the episode.
+        ("beam", partial(beam, width=3, branching=5)),
+        ("beam(width=9, depth=1)", partial(beam, branching=5, width=9, depth=1)),
+        ("lookahead", partial(lookahead, branching=5, depth=2)),
+        ("tests.agents.episodes.test_collect:halves", partial(halves, branching=5)),
+    ],
+)
+def test_a_strategy_gets_the_numbers_that_it_names(name, expected):
+    found = pick_strategy(replace(NUMBERS, search=name))
+    assert (found.func, found.keywords) == (expected.func, expected.keywords)
+
+
+def greedy(tree, *, appetite):
+    yield [Expand(tree.root, appetite)]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dream", r"wanted search .*beam.* or package.module:name, got 'dream'"),
+        (
+            "tests.agents.episodes.test_collect:nothing",
+            "wanted search .*got 'tests.agents.episodes.test_collect:nothing'",
+        ),
+        ("no.such.module:x", "wanted search .*got 'no.such.module:x'"),
+        ("tests.agents.episodes.test_collect:NUMBERS", "wanted search .*not a callable"),
+        (
+            "tests.agents.episodes.test_collect:greedy",
+            r"needs \['appetite'\]: write tests.agents.episodes.test_collect:greedy\(appetite=...\)",
+        ),
+        ("beam(breadth=3)", r"has no \['breadth'\]; it has \['branching'"),
+        ("beam(3)", "wanted search .*wanted keywords only"),
+    ],
+)
+def test_a_search_that_does_not_exist_is_told(name, message):
+    with pytest.raises(ConfigError, match=message):
+        pick_strategy(replace(NUMBERS, search=name))
+
+
+def test_plain_play_joins_the_searched_trajectories_of_each_instance():
+    config = SearchConfig(search="beam", trajectories=4, naive=3)
+    mixed = collector(config, "FrozenLake").collect(0, 3)
+    searched = collector(replace(config, naive=0), "FrozenLake").collect(0, 3)
+    for group, alone, trees in zip(mixed.groups, searched.groups, mixed.trees, strict=True):
+        assert group.task == alone.task
+        assert group.trajectories[:4] == alone.trajectories
+        assert [one.selected_by for one in group.trajectories[4:]] == ["naive"] * 3
+        assert {one.tree for one in group.trajectories[4:]} == {4}
+        assert len(trees) == 5
+    assert mixed.spent.env_steps == sum(tree.spent.env_steps for trees in mixed.trees for tree in trees)
+    # It is what plain play of these instances does alone, on dice of its own.
+    others = collector(replace(config, naive=5), "FrozenLake").collect(2, 1)
+    assert stories(others.groups[0].trajectories[4:7]) == stories(mixed.groups[2].trajectories[4:])
+
+
+def stories(trajectories):
+    """Return what happened, whatever the numbers of the nodes."""
+    return [[(turn.observation, turn.reward) for turn in one.turns] for one in trajectories]
+
+
+def test_all_branches_of_a_search_can_be_learned_from():
+    config = SearchConfig(search="beam", trajectories=2, learn_from="leaves")
+    found = collector(config, "FrozenLake").collect(0, 3)
+    for group, trees in zip(found.groups, found.trees, strict=True):
+        assert len(group.trajectories) == sum(len(tree.leaves()) for tree in trees) > 2
+        assert {one.selected_by for one in group.trajectories} == {"beam"}
+        assert {one.tree for one in group.trajectories} == {0, 1}
+        said = {(one.tree, turn.node) for one in group.trajectories for turn in one.turns}
+        assert len(said) == sum(len(tree.nodes) - 1 for tree in trees)
+
+
+def test_a_policy_that_says_nothing_understandable_still_gives_whole_groups():
+    def mumble(requests):
+        return [[Candidate("mumble")] * wish.samples for _, wish in requests]
+
+    found = collector(SearchConfig(search="beam", trajectories=3), policy=mumble).collect(0, 2)
+    assert [len(group.trajectories) for group in found.groups] == [3, 3]
+    # Five turns without the form, at 0.1 each.
+    assert {round(t.total_reward, 9) for group in found.groups for t in group.trajectories} == {-0.5}
+    assert pick_lessons(SearchConfig())(found) == []

@@ -1,0 +1,342 @@
+"""Moments: outcomes counted by hand, a bank that survives the disk, and episodes that begin in the middle."""
+
+import json
+from collections import Counter
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tests.agents.worlds import WALKER, lake, letters, rooms
+from tests.tsr_gym.own_process import run_python
+from tests.tsr_gym.testing.worlds import Board
+from tsr_gym import Candidate, InvalidTree, Node, SnapshotError, Tree, TsrGymError
+from tsr_gym.agents.episodes.moments import Moment, MomentBank, Outcomes, harvest_moments, outcomes
+from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.policies.random_policy import RandomPolicy
+from tsr_gym.agents.strategies import naive
+from tsr_gym.wrappers import TreeSearchWrapper
+from tsr_gym_envs.sokoban.oracle import random_success
+
+PAYS = {"a": 0.0, "b": 0.0, "x": 1.0}
+
+
+def words(*turns):
+    """Return an environment whose tree holds some words, node by node: parent's index and letters."""
+    env = letters(PAYS, ends="x", turns=3)
+    for parent, said in turns:
+        env.expand(parent, [Candidate(letter) for letter in said])
+    return env.tree
+
+
+def small_tree():
+    # 0 "", 1 a, 2 b, 3 ax!, 4 ab, 5 bb, 6 bb, 7 abx!, 8 aba, 9 bba, 10 bbb, 11 bba
+    return words((0, "ab"), (1, "xb"), (2, "bb"), (4, "xa"), (5, "ab"), (6, "a"))
+
+
+def rates(tree, **settings):
+    return {moment.observation: (moment.tries, moment.successes) for moment in harvest_moments(tree, **settings)}
+
+
+def test_outcomes_are_those_of_the_paths_below():
+    assert outcomes(small_tree()) == Outcomes(6, 6, 2)
+    assert outcomes(small_tree().at(1)) == Outcomes(3, 3, 2)
+    # The path to ab goes on, and is no try.
+    assert outcomes(words((0, "ab"), (1, "xb"), (2, "bb"))) == Outcomes(4, 1, 1)
+
+
+def test_states_from_which_success_is_known_and_not_certain_are_harvested():
+    assert rates(small_tree()) == {"": (6, 2), "a": (3, 2), "ab": (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"threshold": 0.6}, {"", "ab"}),
+        ({"threshold": 0.5}, {""}),
+        ({"min_tries": 3}, {"", "a"}),
+        ({"min_tries": 7}, set()),
+        ({"deepest": True}, {"ab"}),
+        ({"deepest": True, "min_tries": 3}, {"a"}),
+    ],
+)
+def test_how_hard_and_how_deep_is_an_argument(settings, found):
+    assert set(rates(small_tree(), **settings)) == found
+
+
+def test_a_moment_says_where_it_is_from():
+    tree = small_tree()
+    _, moment, deep = harvest_moments(tree)
+    assert (moment.depth, deep.depth, moment.seed) == (1, 2, tree.seed)
+    assert moment.snapshot == tree.nodes[1].snapshot
+    assert moment.success_rate == 2 / 3
+    assert (moment.visits, moment.env) == (3, None)
+    assert "'x'" in moment.rules
+    assert len({moment.key for moment in harvest_moments(tree)}) == 3
+
+
+def test_nodes_in_the_same_state_are_one_moment():
+    # bb grew twice, and succeeds from one of the two.
+    tree = words((0, "ab"), (2, "bb"), (3, "x"), (4, "aa"))
+    assert [tree.nodes[node].observation for node in (3, 4)] == ["bb", "bb"]
+    assert rates(tree)["bb"] == (3, 1)
+    assert len(harvest_moments(tree)) == 3
+
+
+def test_a_path_that_comes_back_counts_once():
+    env = rooms(3, max_turns=4, max_actions_per_turn=1)
+    one, other = (Candidate(f"<think></think><answer>{word}</answer>") for word in ("junk", "also junk"))
+    here = 0
+    for _ in range(4):
+        # Words that mean nothing leave everything as it is, but for the turn.
+        here, _ = env.expand(here, [one, other])
+    tree = env.tree
+    anyhow = partial(harvest_moments, tree, min_tries=1, solved=lambda node: node.done and node.candidate == one)
+    assert [(moment.visits, moment.tries, moment.successes) for moment in anyhow(turns=False)] == [(5, 2, 1)]
+    assert [moment.tries for moment in anyhow(turns=True)] == [2, 2, 2, 2]
+
+
+def test_a_dead_end_is_a_failure_and_a_leaf_that_goes_on_is_not_yet():
+    snap = small_tree().nodes[0].snapshot
+    tree = Tree()
+    tree.add(Node(None, 0, Candidate(""), "start", 0.0, 0.0, False, False, {}, snap))
+    for terminated, info in ((True, {"success": True}), (False, {"dead_end": "stuck"}), (False, {}), (True, {})):
+        tree.add(Node(0, 1, Candidate(""), "there", 0.0, 0.0, terminated, False, info, snap))
+    assert outcomes(tree) == Outcomes(4, 3, 1)
+    (moment,) = harvest_moments(tree)
+    assert (moment.visits, moment.tries, moment.successes) == (4, 3, 1)
+    # Without a state's key only the snapshot tells moments apart.
+    assert moment.key != harvest_moments(small_tree())[0].key
+
+
+@pytest.mark.parametrize("settings", [{"threshold": 0.0}, {"threshold": 1.5}, {"min_tries": 0}])
+def test_numbers_out_of_range_are_refused(settings):
+    with pytest.raises(ValueError, match="wanted 0 < threshold <= 1"):
+        harvest_moments(small_tree(), **settings)
+
+
+def test_without_snapshots_nothing_can_be_harvested(tmp_path):
+    small_tree().save(tmp_path / "tree.jsonl", snapshots=False)
+    with pytest.raises(TsrGymError, match="without snapshots"):
+        harvest_moments(Tree.load(tmp_path / "tree.jsonl"))
+
+
+def bank_of(*trees, **settings):
+    bank = MomentBank()
+    for tree in trees:
+        bank.add(harvest_moments(tree, **settings))
+    return bank
+
+
+def test_what_is_known_of_a_moment_adds_up():
+    bank = bank_of(small_tree())
+    assert bank.add(harvest_moments(words((0, "ab"), (1, "xb"), (4, "xab")))) == 0
+    assert {moment.observation: (moment.tries, moment.successes) for moment in bank} == {
+        "": (10, 4),
+        "a": (7, 4),
+        "ab": (5, 2),
+    }
+    assert len(bank) == 3
+
+
+def test_new_outcomes_count_and_old_ones_fade():
+    bank = bank_of(small_tree())
+    moment = next(iter(bank))
+    assert bank.update(moment, Outcomes(5, 4, 4)).success_rate == 6 / 10
+    faded = bank.update(moment, Outcomes(2, 2, 0), keep=0.5)
+    assert (faded.visits, faded.tries, faded.successes) == (7.5, 7.0, 3.0)
+    assert next(iter(bank)) == faded
+    with pytest.raises(ValueError, match="some tries"):
+        bank.update(moment, Outcomes(0, 0, 0), keep=0.0)
+    with pytest.raises(ValueError, match="0 <= keep <= 1"):
+        bank.update(moment, Outcomes(1, 1, 0), keep=2.0)
+    with pytest.raises(KeyError):
+        MomentBank().update(moment, Outcomes(1, 1, 0))
+
+
+def test_moments_that_are_mastered_can_be_dropped():
+    bank = bank_of(small_tree())
+    assert bank.keep_if(lambda moment: moment.success_rate < 0.6) == 1
+    assert [moment.observation for moment in bank] == ["", "ab"]
+
+
+@pytest.mark.parametrize("prefer", ["uncertain", "hard", "uniform"])
+def test_moments_are_drawn_by_how_hard_they_are(prefer):
+    bank = bank_of(small_tree())
+    # (successes + 1) / (tries + 2): 3/8, 3/5 and 2/4.
+    chances = np.array([3 / 8, 3 / 5, 2 / 4])
+    weights = {"uncertain": chances * (1 - chances), "hard": 1 - chances, "uniform": np.ones(3)}[prefer]
+    weights /= weights.sum()
+    drawn = Counter(moment.observation for moment in bank.sample(np.random.default_rng(1), 6000, prefer=prefer))
+    for name, chance in zip(("", "a", "ab"), weights, strict=True):
+        assert abs(drawn[name] - 6000 * chance) < 4 * (6000 * chance * (1 - chance)) ** 0.5
+
+
+def test_draws_can_be_kept_between_success_rates():
+    bank, rng = bank_of(small_tree()), np.random.default_rng(1)
+    assert {moment.observation for moment in bank.sample(rng, 50, between=(0.4, 0.6))} == {"ab"}
+    with pytest.raises(ValueError, match="none of the bank's 3 moments"):
+        bank.sample(rng, between=(0.9, 1.0))
+    with pytest.raises(ValueError, match="'easy'"):
+        bank.sample(rng, prefer="easy")
+
+
+def test_a_bank_comes_back_from_the_disk_as_it_was(tmp_path):
+    bank = bank_of(small_tree())
+    bank.update(next(iter(bank)), Outcomes(3, 2, 1), keep=0.25)
+    bank.save(tmp_path / "bank.jsonl")
+    again = MomentBank.load(tmp_path / "bank.jsonl")
+    assert list(again) == list(bank)
+    draws = [one.sample(np.random.default_rng(4), 9) for one in (bank, again)]
+    assert draws[0] == draws[1]
+    MomentBank().save(tmp_path / "empty.jsonl")
+    assert len(MomentBank.load(tmp_path / "empty.jsonl")) == 0
+
+
+def test_observations_that_are_arrays_come_back_as_arrays(tmp_path):
+    env = TreeSearchWrapper(Board())
+    env.reset(seed=1)
+    here = 0
+    for _ in range(8):
+        here, _ = env.expand(here, [0, 1])
+    bank = bank_of(env.tree, solved=lambda node: node.done and node.candidate.text == 0)
+    bank.save(tmp_path / "bank.jsonl")
+    (first, *_), (again, *_) = bank, MomentBank.load(tmp_path / "bank.jsonl")
+    np.testing.assert_array_equal(first.observation, again.observation)
+    assert again.observation.dtype == np.uint8
+
+
+def damaged(lines, how):
+    header, first, *rest = lines
+    fields = json.loads(first)
+    if how == "snapshot":
+        fields["snapshot"] = fields["snapshot"][:-8] + "AAAAAAA="
+    if how == "numbers":
+        fields["successes"] = 99
+    if how == "fields":
+        del fields["key"]
+    return {
+        "empty": [],
+        "format": ['{"format": "tsr-gym tree", "version": 1}', first, *rest],
+        "version": [header.replace('"version": 1', '"version": 9'), first, *rest],
+        "cut short": [header, first],
+        "cut line": [header, first, rest[0][:50], *rest[1:]],
+        "twice": [header, first, first, *rest[1:]],
+        "no JSON": [header, "moments", *rest],
+        "a number": [header, "7", *rest],
+    }.get(how, [header, json.dumps(fields), *rest])
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("empty", "wanted 'tsr-gym moments' of version 1, got"),
+        ("format", "got .'tsr-gym tree', 1."),
+        ("version", "got .'tsr-gym moments', 9."),
+        ("cut short", "wanted 3 different moments, got 1 in 1 lines"),
+        ("cut line", "line 3: not a moment"),
+        ("twice", "wanted 3 different moments, got 2 in 3 lines"),
+        ("no JSON", "line 2: not a moment"),
+        ("a number", "line 2: not a moment"),
+        ("snapshot", "line 2: not a moment .*damaged"),
+        ("numbers", "line 2: not a moment .wanted visits >= tries"),
+        ("fields", "line 2: not a moment"),
+    ],
+)
+def test_a_damaged_file_is_refused_and_the_line_named(tmp_path, how, message):
+    path = tmp_path / "bank.jsonl"
+    bank_of(small_tree()).save(path)
+    path.write_text("\n".join(damaged(path.read_text().splitlines(), how)))
+    with pytest.raises(InvalidTree, match=message):
+        MomentBank.load(path)
+
+
+def test_an_older_file_survives_a_bank_that_cannot_be_written(tmp_path):
+    path = tmp_path / "bank.jsonl"
+    bank = bank_of(small_tree())
+    bank.save(path)
+    moment = next(iter(bank))
+    fields = {name: getattr(moment, name) for name in Moment.__slots__} | {"key": "odd", "observation": object()}
+    bank.add([Moment(**fields)])
+    with pytest.raises(SnapshotError, match="pickle-free"):
+        bank.save(path)
+    assert len(MomentBank.load(path)) == 3
+
+
+STEPS = 8
+WANDERER = RandomPolicy(("Up", "Down", "Left", "Right"))
+
+
+def tiny_room(seed):
+    return rooms(seed, max_turns=STEPS, max_actions=STEPS, max_actions_per_turn=1)
+
+
+def harvested(seeds):
+    """Search some rooms by random play, and harvest where success is not certain."""
+    trees = search([tiny_room(seed) for seed in seeds], WANDERER, partial(naive, rollouts=80), seeds=seeds)
+    return bank_of(*trees, min_tries=15)
+
+
+def chance(moment):
+    """Return the exact chance that random play solves a moment's room within the actions that are left there."""
+    episode = moment.snapshot.layers[-1].state.episode
+    return random_success(episode.state, STEPS - episode.actions)
+
+
+def played(moment, seeds):
+    """Play an episode from a moment for every seed, at random, and return the outcomes."""
+    envs = [tiny_room(0) for _ in seeds]
+    for env, seed in zip(envs, seeds, strict=True):
+        observation, info = env.reset(seed=seed, options=moment.start)
+        assert observation == moment.observation
+        assert info["turns_left"] == STEPS - moment.depth
+    trees = search(envs, WANDERER, naive, seeds=seeds)
+    return Outcomes(*np.sum([outcomes(tree) for tree in trees], axis=0).tolist())
+
+
+def test_episodes_begin_at_moments_and_succeed_as_often_as_those_say(tmp_path):
+    harvested((0, 4, 5)).save(tmp_path / "bank.jsonl")
+    bank = MomentBank.load(tmp_path / "bank.jsonl")
+    assert len(bank) > 15
+    for moment in bank:
+        assert 0 < moment.success_rate < 1
+        sigma = (chance(moment) * (1 - chance(moment)) / moment.tries) ** 0.5
+        assert abs(moment.success_rate - chance(moment)) < 5 * sigma + 1e-9
+    rng = np.random.default_rng(5)
+    found = {}
+    for name, between in (("hard", (0.0, 0.15)), ("even", (0.35, 0.65)), ("easy", (0.75, 1.0))):
+        (moment,) = bank.sample(rng, between=between)
+        found[name] = played(moment, range(100, 150))
+        expected = 50 * chance(moment)
+        assert found[name].tries == 50
+        assert abs(found[name].successes - expected) < 4 * (expected * (1 - chance(moment))) ** 0.5
+        assert bank.update(moment, found[name]).tries == moment.tries + 50
+    assert found["hard"].successes < found["even"].successes < found["easy"].successes
+
+
+def test_a_moment_on_the_ice_has_dice_of_its_own_in_every_episode():
+    trees = search([lake(seed) for seed in range(8)], WALKER, partial(naive, rollouts=30), seeds=range(8))
+    moment = next(iter(bank_of(*trees, deepest=True)))
+    assert 0 < moment.success_rate < 1
+    env = lake(0)
+    seen = set()
+    for seed in range(30):
+        assert env.reset(seed=seed, options=moment.start)[0] == moment.observation
+        seen.add(env.step("<think></think><answer>Up</answer>")[0])
+    assert len(seen) >= 2
+
+
+def from_file(path):
+    """Play a bank's moments, and return what is seen; called in another process too."""
+    env = tiny_room(0)
+    return [
+        [env.reset(seed=4, options=moment.start)[0], env.step("<think></think><answer>Up</answer>")[0]]
+        for moment in MomentBank.load(path)
+    ]
+
+
+def test_a_bank_is_read_in_another_process(tmp_path):
+    harvested(range(2)).save(tmp_path / "bank.jsonl")
+    code = "import sys; sys.path.insert(0, '.'); from tests.agents.episodes.test_moments import from_file; "
+    out = run_python(code + f"print(from_file({str(tmp_path / 'bank.jsonl')!r}))")
+    assert out.strip() == repr(from_file(tmp_path / "bank.jsonl"))

@@ -1,0 +1,74 @@
+"""The table of turns, read off a batch of two trajectories that share their first turn."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.agents.learning.advantages.forests import Said, batch_of, path, random_groups
+from tests.agents.learning.test_batch import episode, turn
+from tsr_gym.agents.episodes.trajectory import Group
+from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, table_of
+from tsr_gym.agents.learning.batch import collate
+
+
+def shared():
+    first = Said(1, 0.5, b"s", score=3.0, tokens=2, logprob=-0.5)
+    return batch_of(
+        [
+            path(first, Said(2, 1.0, b"t", tokens=3, logprob=-2.0)),
+            path(first, Said(3, -1.0, b"u", tokens=1), Said(4, 2.0, b"t", tokens=1)),
+        ]
+    )
+
+
+def test_an_entry_is_a_turn_of_a_trajectory():
+    table = table_of(shared())
+    assert table.trajectory.tolist() == [0, 0, 1, 1, 1]
+    assert table.turn.tolist() == [0, 1, 0, 1, 2]
+    assert table.step.tolist() == [0, 1, 0, 1, 2]
+    assert table.reward.tolist() == [0.5, 1.0, 0.5, -1.0, 2.0]
+    assert table.score.tolist() == [3.0, 0.0, 3.0, 0.0, 0.0]
+    assert table.tokens.tolist() == [2, 3, 2, 1, 1]
+    assert table.surprisal.tolist() == [0.5, 2.0, 0.5, 1.0, 1.0]
+    assert table.is_first.tolist() == [True, False, True, False, False]
+    assert table.is_last.tolist() == [False, True, False, False, True]
+    assert table.returns.tolist() == [1.5, 1.5, 1.5, 1.5, 1.5]
+    assert table.last_rewards.tolist() == [1.0, 1.0, 2.0, 2.0, 2.0]
+    # The shared turn is one node, two trajectories go through it.
+    assert table.node[0] == table.node[2]
+    assert table.sharers.tolist() == [2, 1, 2, 1, 1]
+    assert table.parent.tolist() == [table.parent[0], table.node[0], table.parent[0], table.node[2], table.node[3]]
+    # Turns in the same state have the same number.
+    assert table.state[1] == table.state[4] != table.state[3]
+
+
+def test_spreading_writes_a_turns_number_on_its_tokens_and_nowhere_else():
+    batch = shared()
+    spread = table_of(batch).spread(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert spread.tolist() == [[0, 1, 1, 0, 2, 2, 2], [0, 3, 3, 0, 4, 0, 5]]
+
+
+def test_values_are_those_of_a_turns_last_token():
+    batch = shared()
+    values = torch.arange(14.0).reshape(2, 7)
+    assert table_of(replace(batch, values=values)).value.tolist() == [2.0, 6.0, 9.0, 11.0, 13.0]
+    assert table_of(batch).value is None
+
+
+def test_the_order_of_rows_does_not_matter():
+    spread_out = episode(turn([1], [2, 3], 1.0, -1, -1), turn([9], [4], 2.0, -1), turn([8, 8], [5], 3.0, -1))
+    batch = collate([Group(0, (spread_out, *random_groups(3)[0].trajectories))])
+    order = torch.randperm(len(batch.ids), generator=torch.Generator().manual_seed(1))
+    straight, shuffled = table_of(batch), table_of(batch.rows(order))
+    for name in TurnTable.__dataclass_fields__:
+        if name not in ("row", "value", "shape"):
+            assert torch.equal(getattr(straight, name), getattr(shuffled, name)), name
+    assert torch.equal(shuffled.row, torch.argsort(order)[straight.row])
+
+
+def test_some_rows_of_a_batch_make_a_table_of_their_own():
+    batch = collate(random_groups(5))
+    part = table_of(batch.rows((batch.trajectory >= 2).nonzero()[:, 0]))
+    assert part.trajectory.unique().tolist() == list(range(batch.num_trajectories - 2))
+    assert part.returns.tolist() == pytest.approx(table_of(batch).returns[table_of(batch).trajectory >= 2].tolist())

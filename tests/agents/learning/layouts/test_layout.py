@@ -1,0 +1,165 @@
+"""Layouts against rows that are read one at a time: log-probabilities, entropies, values, losses and gradients."""
+
+import copy
+
+import pytest
+import torch
+
+from tests.agents.learning.layouts.rows import BATCHES, FAMILIES, batch_of, random_groups, random_model, row_by_row
+from tsr_gym.agents.learning.layouts import lay_out
+from tsr_gym.agents.learning.losses import clipped_policy_loss, clipped_value_loss, token_weights
+from tsr_gym.agents.models.critic import Critic
+from tsr_gym.agents.models.logprobs import read_head
+
+LAYOUTS = ("padded", "packed", "shared")
+CLOSE = 1e-5
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def model(request):
+    return random_model(request.param)
+
+
+@pytest.fixture(scope="module")
+def critic(model):
+    critic = Critic(copy.deepcopy(model.model))
+    torch.manual_seed(1)
+    torch.nn.init.normal_(critic.head.weight, std=0.3)
+    return critic
+
+
+def off_by(found, wanted):
+    """Return the size of a difference as a share of the size of what was wanted."""
+    return float((found - wanted).norm() / wanted.norm().clamp(min=1e-30))
+
+
+def advantages_of(batch):
+    """Return advantages that differ between the leaves and between the tokens, half of them negative."""
+    draw = torch.Generator().manual_seed(7)
+    return torch.randn(batch.rewards.shape, generator=draw).to(batch.old_logprobs) * batch.sampled
+
+
+def policy_gradient(model, batch, read):
+    """Return PPO's loss with an entropy bonus, the share that is clipped, and all gradients in one vector."""
+    model.zero_grad()
+    logprobs, entropy = read()
+    weights = token_weights(batch, "sequence")
+    found = clipped_policy_loss(logprobs, batch.old_logprobs, advantages_of(batch), weights)
+    (found.loss - 0.05 * (weights * entropy).sum()).backward()
+    return found.loss.detach(), found.clip_fraction, gradient_of(model)
+
+
+def gradient_of(model):
+    parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+    return torch.cat([part.flatten() for part in parts]).clone()
+
+
+@pytest.fixture(scope="module", params=BATCHES)
+def alone(request, model):
+    """A batch, and what comes of its rows when they are read alone."""
+    batch = batch_of(BATCHES[request.param](), model)
+    with torch.no_grad():
+        numbers = row_by_row(model, batch, 0.7)
+    return batch, numbers, policy_gradient(model, batch, lambda: row_by_row(model, batch))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_log_probabilities_loss_and_gradients_are_those_of_rows_read_alone(model, alone, layout):
+    batch, numbers, (loss, share, gradient) = alone
+    laid = lay_out(batch, layout)
+    with torch.no_grad():
+        found = laid.logprobs(model, temperature=0.7)
+    for one, wanted in zip(found, numbers, strict=True):
+        assert off_by(one, wanted) < CLOSE
+        assert (one[~batch.sampled] == 0).all()
+    other_loss, other_share, other_gradient = policy_gradient(model, batch, lambda: laid.logprobs(model))
+    # Some tokens are clipped, at one leaf and not at another; with few tokens there may be none.
+    assert 0 < share < 1 or batch.sampled.sum() < 12
+    assert other_share == pytest.approx(share)
+    assert float(other_loss) == pytest.approx(float(loss), rel=CLOSE, abs=1e-6)
+    assert off_by(other_gradient, gradient) < CLOSE
+
+
+def test_a_token_may_be_clipped_in_one_row_and_not_in_another():
+    model = random_model("qwen2")
+    batch = batch_of(BATCHES["twins"](), model, spread=0.0)
+    half = len(batch.ids) // 2
+    # The same tokens twice, with a ratio of e^0.5: the clip binds where they are good, not where they are bad.
+    batch.old_logprobs[batch.sampled] -= 0.5
+    weights = token_weights(batch, "token")
+    for layout in LAYOUTS:
+        logprobs = lay_out(batch, layout).logprobs(model)[0].detach().requires_grad_()
+        advantages = batch.sampled * torch.where(torch.arange(2 * half) < half, 1.0, -1.0)[:, None]
+        found = clipped_policy_loss(logprobs, batch.old_logprobs, advantages, weights)
+        found.loss.backward()
+        assert found.clip_fraction == pytest.approx(0.5)
+        assert (logprobs.grad[:half] == 0).all()
+        assert (logprobs.grad[half:][batch.sampled[half:]] > 0).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["trees", "windows", "nested"])
+def test_values_and_the_critics_gradient_are_those_of_rows_read_alone(critic, name, layout):
+    batch = batch_of(BATCHES[name]())
+    draw = torch.Generator().manual_seed(8)
+    old, targets = (torch.randn(batch.rewards.shape, generator=draw) for _ in range(2))
+    weights = token_weights(batch, "token")
+
+    def alone():
+        rows = []
+        for ids, present in zip(batch.ids, batch.present, strict=True):
+            length = int(present.sum())
+            hidden = critic.backbone(input_ids=ids[None, :length], use_cache=False).last_hidden_state[0, :-1]
+            rows.append(torch.nn.functional.pad(critic.head(hidden)[:, 0], (1, len(ids) - length)))
+        return torch.stack(rows) * batch.sampled
+
+    found = []
+    for read in (alone, lambda: lay_out(batch, layout).values(critic)):
+        critic.zero_grad()
+        values = read()
+        clipped_value_loss(values, old, targets, weights, clip=0.3).backward()
+        found.append((values.detach(), gradient_of(critic)))
+    assert off_by(found[1][0], found[0][0]) < CLOSE
+    assert off_by(found[1][1], found[0][1]) < CLOSE
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_logits_may_be_taken_in_parts(model, layout):
+    batch = batch_of(random_groups(6), model)
+    laid, head = lay_out(batch, layout), read_head(model)
+    assert head is not None
+    whole = policy_gradient(model, batch, lambda: laid.logprobs(model))
+    parts = policy_gradient(model, batch, lambda: laid.logprobs(model, head=head))
+    assert float(parts[0]) == pytest.approx(float(whole[0]), rel=CLOSE)
+    assert off_by(parts[2], whole[2]) < CLOSE
+    model.zero_grad()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", ["packed", "shared"])
+def test_on_a_gpu_in_bfloat16_forests_are_read_as_padded_rows_are(layout):
+    model, batch = random_model("qwen2").cuda(), batch_of(random_groups(6))
+    head, found = read_head(model), []
+    for name in ("padded", layout):
+        with torch.autocast("cuda", torch.bfloat16):
+            laid = lay_out(batch.to("cuda"), name)
+            found.append(laid.logprobs(model, head=head)[0])
+    assert off_by(found[1].detach(), found[0].detach()) < 3e-2
+    gradients = []
+    for logprobs in found:
+        model.zero_grad()
+        logprobs.sum().backward()
+        gradients.append(gradient_of(model))
+    assert off_by(gradients[1], gradients[0]) < 5e-2
+
+
+def test_a_row_that_begins_with_a_sampled_token_is_refused():
+    batch = batch_of(BATCHES["nested"]())
+    batch.sampled[0, 0] = True
+    with pytest.raises(ValueError, match="wanted a prompt before every sampled token"):
+        lay_out(batch, "shared")
+
+
+def test_there_is_no_other_layout():
+    with pytest.raises(ValueError, match="wanted layout padded, packed or shared, got 'round'"):
+        lay_out(batch_of(BATCHES["nested"]()), "round")

@@ -1,0 +1,208 @@
+"""Credit rules: rewards of turns written anew, worked out by hand."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from tests.agents.learning.advantages.forests import by_turn, flat
+from tests.tsr_gym.own_process import run_python
+from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
+from tsr_gym.agents.lessons.credit import (
+    first_occurrence,
+    format_penalty,
+    length_penalty,
+    normalise,
+    potential_differences,
+    shows_answer,
+    undo_selection,
+)
+from tsr_gym.agents.lessons.selection import inclusion_probability
+
+
+def turn(observation="", reward=0.0, *, tokens=1, score=0.0, valid=True):
+    return Turn((1,), (2,) * tokens, (-1.0,) * tokens, reward, valid, 1, score=score, observation=observation)
+
+
+def trajectory(*turns, success=False, finished=True):
+    return Trajectory(turns, success, 0.0, "naive", finished=finished)
+
+
+def rewards(group):
+    return [[turn.reward for turn in one.turns] for one in group.trajectories]
+
+
+# The answer is Paul Walker; found at turns 0 and 2, at turn 1, and never.
+SEARCHES = (
+    trajectory(turn("Paul Walker was an actor."), turn("nothing"), turn("the Paul Walker (2001)"), turn(reward=-1.0)),
+    trajectory(turn("a walker"), turn("by PAUL  WALKER, USA"), turn("")),
+    trajectory(turn("Paula Walkers"), turn("")),
+)
+FAILED = Group(7, SEARCHES)
+ANSWER = ("Paul Walker",)
+
+
+def test_turns_up_to_the_first_that_found_the_answer_are_rewarded():
+    found = first_occurrence(FAILED, ANSWER)
+    assert rewards(found) == [[0.5, 0, 0, 0], [0.5, 0.5, 0], [0, 0]]
+    assert found.task == 7
+    assert rewards(first_occurrence(FAILED, ANSWER, alpha=0.1))[0] == [0.1, 0, 0, 0]
+
+
+def test_nothing_else_is_changed():
+    found = first_occurrence(FAILED, ANSWER)
+    back = [
+        replace(
+            one, turns=tuple(replace(new, reward=old.reward) for new, old in zip(one.turns, its.turns, strict=True))
+        )
+        for one, its in zip(found.trajectories, SEARCHES, strict=True)
+    ]
+    assert tuple(back) == SEARCHES
+
+
+def test_a_group_with_a_success_is_left_alone_unless_all_groups_are_wanted():
+    solved = trajectory(turn("x"), turn("", 1.0), success=True)
+    mixed = Group(7, (solved, *SEARCHES))
+    assert first_occurrence(mixed, ANSWER) is mixed
+    assert rewards(first_occurrence(mixed, ANSWER, groups="all"))[:2] == [[1, 1], [0.5, 0, 0, 0]]
+
+
+def test_answers_can_be_asked_for_by_group():
+    golds = {7: ("Paul Walker",), 8: ("nothing",)}
+    rule = partial(first_occurrence, golds=lambda group: golds[group.task])
+    assert rewards(rule(FAILED))[0] == [0.5, 0, 0, 0]
+    assert rewards(rule(Group(8, SEARCHES)))[0] == [0.5, 0.5, 0, 0]
+
+
+def test_evidence_can_be_something_else_than_text():
+    scored = Group(0, (trajectory(turn(3), turn(4, score=1.0), turn(5)), trajectory(turn(3))))
+    assert rewards(first_occurrence(scored, found=lambda turn: turn.score > 0)) == [[0.5, 0.5, 0], [0]]
+    with pytest.raises(ValueError, match="found="):
+        first_occurrence(scored, ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("observation", "gold", "boundary", "substring"),
+    [
+        ("The Beatles' album", "beatles", True, True),
+        ("Beatlesque", "Beatles", False, True),
+        ("in New York City", "new york", True, True),
+        ("in New-York", "new york", False, False),
+        ("nothing known", "no", False, True),
+        ("no", "No.", False, True),
+        ("yes indeed", "yes", False, True),
+        ("7 of 9", "7", False, True),
+        ("17 of 9", "17", True, True),
+        ("a man and the gun", "man and gun", True, True),
+        ("anything", "the", False, True),
+    ],
+)
+def test_answers_are_matched_as_whole_words_or_as_any_part(observation, gold, boundary, substring):
+    assert shows_answer(turn(observation), (gold,)) is boundary
+    assert shows_answer(turn(observation), (gold,), match="substring") is substring
+
+
+def test_texts_are_normalised_as_squad_does():
+    assert normalise("  An  Apple, a pear: THE end! ") == "apple pear end"
+
+
+@pytest.mark.parametrize("alpha", [0.0, -0.5, 1.5])
+def test_evidence_is_worth_a_share_of_a_success(alpha):
+    with pytest.raises(ValueError, match="alpha <= 1"):
+        first_occurrence(FAILED, ANSWER, alpha=alpha)
+
+
+def test_without_an_answer_it_says_what_it_needs():
+    with pytest.raises(ValueError, match="golden answers"):
+        first_occurrence(FAILED)
+
+
+def test_in_a_group_that_only_failed_alpha_does_not_matter_to_scaled_advantages():
+    from tsr_gym.agents.learning.advantages import tspo
+    from tsr_gym.agents.learning.batch import collate
+
+    found = []
+    for alpha in (0.1, 0.5, 1.0):
+        batch = collate([first_occurrence(FAILED, ANSWER, alpha=alpha)])
+        found.append(flat(by_turn(batch, tspo(batch))))
+    # Turn 0: 1, 1, 0 of alpha: mean 2/3, deviation 1/sqrt 3. Turn 1: 0, 1, 0. Turns 2 and 3: nothing.
+    first, second = (1 / 3) * 3**0.5, (1 / 3) * 3**0.5
+    expected = [first, -second, 0, 0, first, 2 * second, 0, -2 * first, -second]
+    for advantages in found:
+        assert advantages == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_turn_is_rewarded_by_how_much_it_raised_the_score():
+    group = Group(0, (trajectory(turn(reward=1.0, score=2.0), turn(score=5.0), turn(score=4.0)),))
+    # From 1: 1, 3, and the end is worth 0.
+    assert rewards(potential_differences(group, start=1.0)) == [[2.0, 3.0, -5.0]]
+    assert rewards(potential_differences(group, start=1.0, at_end="score")) == [[2.0, 3.0, -1.0]]
+    assert rewards(potential_differences(group, start=1.0, rewards="replace", weight=2.0)) == [[2.0, 6.0, -10.0]]
+    # gamma 1/2: 0.5 * 2 - 1, 0.5 * 5 - 2, 0 - 5.
+    assert rewards(potential_differences(group, start=1.0, gamma=0.5, rewards="replace")) == [[0.0, 0.5, -5.0]]
+
+
+def test_an_episode_that_goes_on_keeps_its_last_score():
+    group = Group(3, (trajectory(turn(score=2.0), finished=False), trajectory(finished=False)))
+    assert rewards(potential_differences(group, start=lambda group: group.task - 2.0)) == [[1.0], []]
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+def test_along_a_finished_episode_differences_sum_to_minus_the_starts_potential(gamma):
+    for scores in ([3.0, -1.0, 2.0], [0.5], [7.0, 7.0]):
+        group = Group(0, (trajectory(*[turn(score=score) for score in scores]),))
+        (gains,) = rewards(potential_differences(group, start=1.5, gamma=gamma))
+        assert sum(gamma**number * gain for number, gain in enumerate(gains)) == pytest.approx(-1.5)
+
+
+def test_any_number_of_a_turn_can_be_the_potential():
+    group = Group(0, (trajectory(turn("ab"), turn("abcd"), finished=False),))
+    assert rewards(potential_differences(group, potential=lambda turn: len(turn.observation))) == [[2, 2]]
+
+
+def test_turns_without_the_wanted_form_pay():
+    group = Group(0, (trajectory(turn(reward=1.0), turn(reward=1.0, valid=False)), trajectory(turn(valid=False))))
+    assert rewards(format_penalty(group)) == [[1.0, 0.9], [-0.1]]
+    assert rewards(format_penalty(group, penalty=0.5)) == [[1.0, 0.5], [-0.5]]
+
+
+def test_the_last_tokens_allowed_cost_more_and_more():
+    # Allowed are 10, free are 6.
+    lengths = (1, 6, 7, 9, 10, 11)
+    group = Group(0, (trajectory(*[turn(reward=1.0, tokens=tokens) for tokens in lengths]),))
+    assert rewards(length_penalty(group, max_tokens=10, cache=4)) == [[1, 1, 0.75, 0.25, 0, 0]]
+    assert rewards(length_penalty(group, max_tokens=10, cache=4, weight=2.0))[0][2] == 0.5
+
+
+def test_a_trajectory_can_pay_for_its_whole_length_at_its_end():
+    group = Group(0, (trajectory(turn(tokens=5), turn(tokens=3)), trajectory(turn(tokens=5)), trajectory()))
+    assert rewards(length_penalty(group, max_tokens=10, cache=4, per="trajectory")) == [[0, -0.5], [0], []]
+
+
+@pytest.mark.parametrize("cache", [0, 11])
+def test_the_cache_lies_within_what_is_allowed(cache):
+    with pytest.raises(ValueError, match="0 < cache <= max_tokens"):
+        length_penalty(FAILED, max_tokens=10, cache=cache)
+
+
+def test_credit_rules_need_no_torch():
+    code = "import sys; sys.modules['torch'] = None; import tsr_gym.agents.lessons.credit; print('torch-free')"
+    assert run_python(code).strip() == "torch-free"
+
+
+def test_evidence_may_be_what_the_guide_scored():
+    group = Group(7, (trajectory(turn(), turn(score=1.0), turn()), trajectory(turn())))
+    assert rewards(first_occurrence(group, found="score", alpha=0.25)) == [[0.25, 0.25, 0.0], [0.0]]
+
+
+def test_what_best_of_n_kept_counts_by_how_likely_it_was_to_be_kept():
+    best = [replace(trajectory(turn(reward=value)), selected_by="best_of_n") for value in (3.0, 1.0)]
+    plain = [trajectory(turn(reward=value)) for value in (0.0, 1.0, 2.0)]
+    group = undo_selection(Group(7, (*best, *plain)), samples=4, kept=2, most=5.0)
+    # Among the three and itself: 3.0 is the one best, 1.0 one of two equals below one better.
+    chances = [inclusion_probability(0.0, 0.25, samples=4, kept=2), inclusion_probability(0.25, 0.5, samples=4, kept=2)]
+    wanted = [min(5.0, 2 / (4 * chance)) for chance in chances]
+    assert [one.counts for one in group.trajectories] == pytest.approx([*wanted, 1.0, 1.0, 1.0])
+    assert rewards(group) == [[3.0], [1.0], [0.0], [1.0], [2.0]]
+    with pytest.raises(ValueError, match="set naive >= 1"):
+        undo_selection(Group(7, tuple(best)), samples=4, kept=2)

@@ -1,0 +1,230 @@
+"""Models from folders: what is missing or broken is said, and nothing is made up."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.agents.tiny import chatml_tokenizer, random_qwen2
+from tsr_gym import CheckpointError, ConfigError
+from tsr_gym.agents.models.language_model import (
+    LanguageModel,
+    ModelCard,
+    frozen_reference,
+    load_critic,
+    load_policy,
+    pick_autocast,
+    pick_device,
+    save_policy,
+    stop_ids,
+)
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(chat_model, tmp_path):
+    return shutil.copytree(chat_model, tmp_path / "model")
+
+
+def rewrite(folder, change):
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_a_model_is_loaded_in_full_precision_with_its_tokenizer_and_a_default_card(folder):
+    policy = load_policy(folder, device=CPU)
+    assert {parameter.dtype for parameter in policy.model.parameters()} == {torch.float32}
+    assert policy.card == ModelCard(prompt="paper", history="full", env=None)
+    assert policy.tokenizer.decode(policy.tokenizer("Up || √")["input_ids"]) == "Up || √"
+    assert not policy.model.training
+
+
+def test_loading_and_saving_draw_no_progress_bars_and_leave_those_of_others(folder, tmp_path, capfd):
+    policy = load_policy(folder, device=CPU)
+    load_critic(folder, device=CPU)
+    save_policy(policy, tmp_path / "copy")
+    assert capfd.readouterr().err == ""
+    policy.model.save_pretrained(tmp_path / "by hand")
+    assert "Writing model shards" in capfd.readouterr().err
+
+
+def test_weights_stored_in_half_precision_are_loaded_in_full(folder):
+    rewrite(folder, lambda tensors: tensors.update({name: value.bfloat16() for name, value in tensors.items()}))
+    assert {parameter.dtype for parameter in load_policy(folder, device=CPU).model.parameters()} == {torch.float32}
+
+
+def test_weights_may_be_kept_in_half_precision(folder):
+    policy = load_policy(folder, device=CPU, dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in policy.model.parameters()} == {torch.bfloat16}
+    full = load_policy(folder, device=CPU).model.state_dict()
+    assert all(torch.equal(value, full[name].bfloat16()) for name, value in policy.model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["nowhere", "a/file.txt"])
+def test_a_folder_without_a_model_says_what_was_wanted(folder, name):
+    (folder / "a").mkdir()
+    (folder / "a" / "file.txt").write_text("")
+    with pytest.raises(
+        CheckpointError, match=r"wanted the folder of a Hugging Face model with config\.json, found none"
+    ):
+        load_policy(folder / name, device=CPU)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("config.json", b"{"),
+        ("config.json", b'{"model_type": "no such thing"}'),
+        ("model.safetensors", b""),
+        ("model.safetensors", b"not safetensors at all"),
+        ("model.safetensors", "cut"),
+        ("model.safetensors", None),
+        ("tokenizer.json", b"{"),
+    ],
+)
+def test_a_damaged_model_is_told_by_its_folder(folder, name, data):
+    file = folder / name
+    if data is None:
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:20_000] if data == "cut" else data)
+    with pytest.raises(CheckpointError, match=r"/model: the model or its tokenizer cannot be read \("):
+        load_policy(folder, device=CPU)
+
+
+def test_parameters_that_are_missing_are_not_made_up(folder):
+    rewrite(folder, lambda tensors: tensors.pop("model.layers.1.mlp.up_proj.weight"))
+    with pytest.raises(
+        CheckpointError, match=r"1 parameters are missing, such as model\.layers\.1\.mlp\.up_proj\.weight"
+    ):
+        load_policy(folder, device=CPU)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_parameters_that_are_no_numbers_are_named(folder, bad):
+    rewrite(folder, lambda tensors: tensors["model.norm.weight"].__setitem__(3, bad))
+    with pytest.raises(CheckpointError, match=r"1 parameters are not finite, such as model\.norm\.weight"):
+        load_policy(folder, device=CPU)
+
+
+def test_a_tokenizer_of_another_model_is_noticed(folder):
+    tokenizer = chatml_tokenizer()
+    tokenizer.add_tokens([f"word{number}" for number in range(10)])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(
+        CheckpointError, match=r"tokenizer has 526 tokens and the model 516: they do not belong together"
+    ):
+        load_policy(folder, device=CPU)
+
+
+def test_a_card_comes_back_as_it_was_saved(folder):
+    card = ModelCard(
+        prompt="compact",
+        history="window(1)",
+        env="tsr/Sokoban-v0",
+        env_settings={"dim": [5, 5]},
+        max_tokens=9,
+        about={"x": 1},
+    )
+    card.save(folder)
+    assert load_policy(folder, device=CPU).card == card
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"colour": "red"}', "3"])
+def test_a_damaged_card_is_told(folder, text):
+    (folder / "tsr_gym.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"tsr_gym\.json: not a model card .*delete it, or build the model again"):
+        load_policy(folder, device=CPU)
+
+
+def test_a_critic_begins_with_the_policys_body_and_values_of_zero(folder):
+    policy, critic = load_policy(folder, device=CPU), load_critic(folder, device=CPU)
+    body = policy.model.model.state_dict()
+    assert all(torch.equal(body[name], value) for name, value in critic.backbone.state_dict().items())
+    assert len(body) == len(critic.backbone.state_dict())
+    ids = torch.tensor([[5, 6, 7]])
+    assert torch.count_nonzero(critic(ids, ids > 0)) == 0
+
+
+def test_tensors_that_were_gathered_elsewhere_are_written_in_place_of_the_models_own(folder, tmp_path):
+    policy = load_policy(folder, device=CPU)
+    other = random_qwen2(policy.tokenizer, seed=5).state_dict()
+    save_policy(policy, tmp_path / "copy", weights={name: value.clone() for name, value in other.items()})
+    # The output layer is the embedding's tensor, and is written once.
+    assert "lm_head.weight" not in load_file(tmp_path / "copy" / "model.safetensors")
+    found = load_policy(tmp_path / "copy", device=CPU).model.state_dict()
+    assert found.keys() == other.keys()
+    assert all(torch.equal(value, other[name]) for name, value in found.items())
+
+
+def test_a_reference_is_a_copy_that_neither_moves_nor_learns(folder):
+    policy = load_policy(folder, device=CPU)
+    wanted = {name: value.clone() for name, value in policy.model.state_dict().items()}
+    reference = frozen_reference(policy)
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter += 1
+    assert all(torch.equal(value, wanted[name]) for name, value in reference.state_dict().items())
+    assert not any(parameter.requires_grad for parameter in reference.parameters())
+    assert all(parameter.requires_grad for parameter in policy.model.parameters())
+
+
+def policy_of(generation, tokenizer=None):
+    tokenizer = tokenizer or chatml_tokenizer()
+    model = random_qwen2(tokenizer)
+    model.generation_config.eos_token_id = generation
+    return LanguageModel(model, tokenizer, ModelCard())
+
+
+def test_an_answer_ends_at_the_end_tokens_of_model_and_tokenizer():
+    tokenizer = chatml_tokenizer()
+    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    assert (end, pad) == (2, 0)
+    assert stop_ids(policy_of(end)) == [2]
+    # As Qwen2.5 has it: the model also ends with the end of the text.
+    assert stop_ids(policy_of([pad, end])) == [0, 2]
+    assert stop_ids(policy_of(7)) == [2, 7]
+    assert stop_ids(policy_of(None)) == [2]
+
+
+def test_a_text_may_end_an_answer_too_where_it_is_one_token():
+    tokenizer = chatml_tokenizer()
+    tokenizer.add_tokens(["</answer>"])
+    policy = policy_of(tokenizer.eos_token_id, tokenizer)
+    assert stop_ids(policy, "</answer>") == [2, tokenizer.convert_tokens_to_ids("</answer>")]
+    with pytest.raises(CheckpointError, match=r"wanted '</answer>!' to be one token, the tokenizer makes it 2"):
+        stop_ids(policy, "</answer>!")
+
+
+def test_a_model_that_never_ends_is_refused():
+    tokenizer = chatml_tokenizer()
+    policy = policy_of(None, tokenizer)
+    tokenizer.eos_token = None
+    with pytest.raises(CheckpointError, match="names no end token"):
+        stop_ids(policy)
+
+
+def test_devices_by_name():
+    assert pick_device("cpu") == CPU
+    assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    number = torch.cuda.device_count()
+    with pytest.raises(ConfigError, match=rf"wanted device cuda:{number}, this machine has {number} such"):
+        pick_device(f"cuda:{number}")
+    with pytest.raises(ConfigError, match="wanted a device such as auto, cpu, cuda or cuda:1, got 'toaster'"):
+        pick_device("toaster")
+
+
+def test_precision_by_name():
+    assert pick_autocast("auto", CPU) is None
+    assert pick_autocast("auto", torch.device("cuda")) is torch.bfloat16
+    assert pick_autocast("float32", torch.device("cuda")) is None
+    assert pick_autocast("bfloat16", CPU) is torch.bfloat16
+
+
+def test_the_card_is_plain_json(folder):
+    ModelCard(env="x").save(folder)
+    assert json.loads((folder / "tsr_gym.json").read_text())["env"] == "x"

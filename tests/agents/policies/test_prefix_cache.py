@@ -1,0 +1,118 @@
+"""PrefixCache: rows of numbers that say where they come from, found again by their tokens."""
+
+import pytest
+import torch
+from transformers import DynamicCache
+
+from tests.agents.tiny import random_qwen2
+from tsr_gym.agents.policies.prefix_cache import NOTHING, PrefixCache
+
+LAYERS, HEADS, WIDTH = 2, 2, 8
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return random_qwen2(tokenizer)
+
+
+def cache_of(model, rows, first=0):
+    """Return a cache whose keys hold 1000 layer + 100 row + slot and whose values are the negatives of that."""
+    cache = DynamicCache(config=model.config)
+    slots = max(map(len, rows))
+    for layer in range(LAYERS):
+        marks = 1000.0 * layer + 100.0 * torch.arange(first, first + len(rows))[:, None] + torch.arange(slots)
+        keys = marks[:, None, :, None].expand(-1, HEADS, -1, WIDTH).clone()
+        cache.update(keys, -keys, layer)
+    return cache, torch.tensor([[*row, *[False] * (slots - len(row))] for row in rows])
+
+
+def marks(cache, layer):
+    """Return the marks of a cache's keys, row by row, after a look at heads, widths and values."""
+    keys, values = cache.layers[layer].keys, cache.layers[layer].values
+    assert torch.equal(values, -keys)
+    assert torch.equal(keys, keys[:, :1, :, :1].expand_as(keys))
+    return keys[:, 0, :, 0].tolist()
+
+
+Y, N = True, False
+
+
+def test_the_longest_known_beginning_is_found_and_leaves_a_token_to_compute(model):
+    known = PrefixCache(model, max_bytes=10**9)
+    cache, filled = cache_of(model, [[Y] * 5])
+    # The prompt 1 2 3 and what was said after it, 4 5 6; the 6 was never computed.
+    known.keep(cache, filled, [((1, 2, 3), (4, 5, 6))])
+    found = {
+        (1, 2, 3, 4, 5, 6, 7): 5,
+        (1, 2, 3, 4, 5, 6): 5,
+        # As long as what is known: its last token must be computed again, so only the shorter beginning helps.
+        (1, 2, 3, 4, 5): 2,
+        (1, 2, 3, 4): 2,
+        (1, 2, 3): 2,
+        (1, 2, 9): 2,
+        (1, 2): 0,
+        (2, 2, 3): 0,
+    }
+    assert {prompt: known.find(prompt).length for prompt in found} == found
+    assert known.find((2, 2, 3)) is NOTHING
+    known.clear()
+    assert known.find((1, 2, 3, 4)) is NOTHING
+
+
+def test_gathered_rows_have_their_gaps_closed(model):
+    known = PrefixCache(model, max_bytes=10**9)
+    # Row 0 has gaps on the left and in the middle, as a shorter prompt and a turn that ended early leave them.
+    cache, filled = cache_of(model, [[N, Y, Y, N, Y, Y], [Y, Y, Y, Y, Y, N]])
+    known.keep(cache, filled, [((1, 2), (3, 4, 5)), ((6, 7, 8), (9, 10, 11))])
+    found = [known.find(prompt) for prompt in [(6, 7, 8, 9, 10, 11, 12), (1, 2, 3, 4, 5), (5, 5)]]
+    assert [one.length for one in found] == [5, 4, 0]
+    gathered, slots = known.gather(found)
+    assert slots.tolist() == [[Y] * 5, [Y, Y, Y, Y, N], [N] * 5]
+    for layer in range(LAYERS):
+        rows = marks(gathered, layer)
+        assert rows[0] == [1000 * layer + 100 + slot for slot in (0, 1, 2, 3, 4)]
+        assert rows[1][:4] == [1000 * layer + slot for slot in (1, 2, 4, 5)]
+
+
+def test_rows_of_several_moments_can_be_gathered_together(model):
+    known = PrefixCache(model, max_bytes=10**9)
+    for first, prompt in ((0, (1, 1, 1)), (3, (2, 2, 2, 2))):
+        cache, filled = cache_of(model, [[Y] * (len(prompt) + 1)], first)
+        known.keep(cache, filled, [(prompt, (7, 8))])
+    gathered, slots = known.gather([known.find((2, 2, 2, 2, 7, 8)), known.find((1, 1, 1, 7, 8))])
+    assert slots.tolist() == [[Y] * 5, [Y, Y, Y, Y, N]]
+    rows = marks(gathered, 0)
+    assert rows[0] == [300.0, 301.0, 302.0, 303.0, 304.0]
+    assert rows[1][:4] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_the_newest_rows_win(model):
+    known = PrefixCache(model, max_bytes=10**9)
+    for first in (0, 5):
+        cache, filled = cache_of(model, [[Y] * 4], first)
+        known.keep(cache, filled, [((1, 2, 3), (4, 5))])
+    gathered, _ = known.gather([known.find((1, 2, 3, 4, 5))])
+    assert marks(gathered, 0)[0] == [500.0, 501.0, 502.0, 503.0]
+
+
+def test_the_oldest_rows_go_where_memory_is_short(model):
+    # A row of three slots: two layers, keys and values, two heads, three slots, eight numbers of four bytes.
+    row = 2 * 2 * HEADS * 3 * WIDTH * 4
+    known = PrefixCache(model, max_bytes=2 * row)
+    for number in range(3):
+        cache, filled = cache_of(model, [[Y] * 3])
+        known.keep(cache, filled, [((number, 2, 3), (4,))])
+    assert [known.find((number, 2, 3, 4)).length for number in range(3)] == [0, 3, 3]
+
+
+def test_the_latest_rows_stay_however_large_they_are(model):
+    known = PrefixCache(model, max_bytes=1)
+    cache, filled = cache_of(model, [[Y] * 3])
+    known.keep(cache, filled, [((1, 2, 3), (4,))])
+    assert known.find((1, 2, 3, 4)).length == 3
+
+
+def test_where_nothing_is_known_there_is_nothing_to_gather(model):
+    gathered, slots = PrefixCache(model, max_bytes=1).gather([NOTHING, NOTHING])
+    assert slots.shape == (2, 0)
+    assert gathered.get_seq_length() == 0

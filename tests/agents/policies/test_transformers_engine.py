@@ -1,0 +1,267 @@
+"""TransformersEngine against the slowest possible sampler: one row, no cache, everything computed again per token."""
+
+import copy
+import math
+
+import pytest
+import torch
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
+from tests.agents.tiny import random_qwen2
+from tsr_gym import ConfigError, PromptTooLong
+from tsr_gym.agents.policies.sampling import sample_tokens
+from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+
+STOP = 5
+
+
+def slow(model, prompt, seed, *, max_tokens=8, temperature=1.0):
+    """Sample without batch, cache or mask; return ids and log-probabilities of the tempered softmax."""
+    said, scores = [], []
+    context = model.config.max_position_embeddings
+    while len(said) < max_tokens and len(prompt) + len(said) < context and STOP not in said:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([[*prompt, *said]]), use_cache=False).logits[0, -1]
+        token = int(sample_tokens(logits[None], temperature, torch.tensor([seed]), len(said))[0])
+        tempered = [logit / temperature for logit in logits.double().tolist()]
+        largest = max(tempered)
+        scores.append(tempered[token] - largest - math.log(sum(math.exp(logit - largest) for logit in tempered)))
+        said.append(token)
+    return tuple(said), scores
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return random_qwen2(tokenizer, context=96)
+
+
+def engine_of(model, **settings):
+    return TransformersEngine(model, stop_ids=[STOP], **{"max_tokens": 8, **settings})
+
+
+def check(engine, prompts, seeds, **settings):
+    """Compare what an engine says with the slow sampler, and return it."""
+    answers = engine.generate(prompts, seeds=seeds)
+    assert [len(row) for row in answers] == [len(row) for row in seeds]
+    for prompt, row, drawn in zip(prompts, seeds, answers, strict=True):
+        for seed, completion in zip(row, drawn, strict=True):
+            ids, scores = slow(engine.model, prompt, seed, max_tokens=engine.max_tokens, **settings)
+            assert completion.token_ids == ids
+            assert list(completion.logprobs) == pytest.approx(scores, abs=2e-5)
+            assert completion.finish_reason == ("stop" if ids[-1] == STOP else "length")
+    return answers
+
+
+# Of different lengths, the second one twice, and one that begins like another.
+PROMPTS = [(7, 8, 9), (11, 12, 13, 14, 15, 16, 17), (11, 12, 13, 14, 15, 16, 17), (7, 8, 9, 20, 21), (30,)]
+SEEDS = [[1, 2], [3, 4, 5], [6], [7, 8], [9]]
+
+
+@pytest.mark.parametrize("temperature", [0.6, 1.0, 1.8])
+def test_samples_and_their_log_probabilities_are_those_of_a_full_forward_pass(model, temperature):
+    engine = engine_of(model, temperature=temperature)
+    check(engine, PROMPTS, SEEDS, temperature=temperature)
+
+
+def test_temperature_zero_follows_the_most_likely_tokens(model):
+    (row,) = engine_of(model, temperature=0).generate([PROMPTS[1]], seeds=[[1, 2]])
+    ids = []
+    for _ in range(8):
+        with torch.no_grad():
+            ids.append(int(model(input_ids=torch.tensor([[*PROMPTS[1], *ids]])).logits[0, -1].argmax()))
+        if ids[-1] == STOP:
+            break
+    assert [completion.token_ids for completion in row] == [tuple(ids)] * 2
+    assert row[0].logprobs == (0.0,) * len(ids)
+
+
+def ids_of(answers):
+    return [[completion.token_ids for completion in row] for row in answers]
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_a_sample_is_the_same_alone_and_in_any_company(model, reuse):
+    together = ids_of(engine_of(model, reuse=reuse).generate(PROMPTS, seeds=SEEDS))
+    alone = [
+        [engine_of(model, reuse=reuse).generate([prompt], seeds=[[seed]])[0][0].token_ids for seed in row]
+        for prompt, row in zip(PROMPTS, SEEDS, strict=True)
+    ]
+    assert together == alone
+    backwards = ids_of(engine_of(model, reuse=reuse).generate(PROMPTS[::-1], seeds=SEEDS[::-1]))
+    assert backwards[::-1] == together
+    assert ids_of(engine_of(model, reuse=reuse, max_batch=2).generate(PROMPTS, seeds=SEEDS)) == together
+
+
+@pytest.mark.parametrize("settings", [{}, {"reuse": False}, {"cache_gib": 2e-5}, {"max_batch": 3}], ids=str)
+def test_prompts_that_grow_along_a_tree_are_answered_as_if_computed_from_the_start(model, settings):
+    engine = engine_of(model, **settings)
+    prompts, seeds = PROMPTS, SEEDS
+    for turn in range(4):
+        answers = check(engine, prompts, seeds)
+        # Go on from every sample: some at once, some after words of different lengths.
+        prompts = [
+            (*prompt, *completion.token_ids, *range(40, 40 + (number + turn) % 4))
+            for prompt, row in zip(prompts, answers, strict=True)
+            for number, completion in enumerate(row)
+        ][:7]
+        seeds = [[100 * turn + number, 55] for number in range(len(prompts))]
+
+
+def test_what_was_not_computed_again_is_counted(model):
+    engine = engine_of(model)
+    (first, again, other) = engine.generate([PROMPTS[1], PROMPTS[1], PROMPTS[0]], seeds=[[3], [4], [5]])
+    # The second sample of an equal prompt shares all of it.
+    assert [row[0].num_cached for row in (first, again, other)] == [0, 7, 0]
+    said = first[0].token_ids
+    longer = (*PROMPTS[1], *said, 40, 41)
+    (grown,) = engine.generate([longer], seeds=[[6, 7]])
+    # Everything but the last word said, which was drawn and never fed to the model.
+    assert [completion.num_cached for completion in grown] == [7 + len(said) - 1, len(longer)]
+    (unknown,) = engine.generate([(60, 61, 62)], seeds=[[1]])
+    assert unknown[0].num_cached == 0
+    (never,) = engine_of(model, reuse=False).generate([longer], seeds=[[6, 7]])
+    assert [completion.num_cached for completion in never] == [0, len(longer)]
+
+
+def test_an_answer_ends_with_the_stop_token_or_at_its_limit(model):
+    rows = engine_of(model, max_tokens=5).generate([PROMPTS[0]], seeds=[range(60)])[0]
+    for completion in rows:
+        assert STOP not in completion.token_ids[:-1]
+        stopped = completion.token_ids[-1] == STOP
+        assert completion.finish_reason == ("stop" if stopped else "length")
+        assert stopped or len(completion.token_ids) == 5
+        assert len(completion.token_ids) == len(completion.logprobs)
+
+
+def test_any_of_several_stop_tokens_ends_an_answer(model):
+    # Every token stops, so every answer is one token.
+    engine = TransformersEngine(model, stop_ids=range(model.config.vocab_size), max_tokens=9)
+    (row,) = engine.generate([PROMPTS[0]], seeds=[[1, 2, 3]])
+    assert [(len(completion.token_ids), completion.finish_reason) for completion in row] == [(1, "stop")] * 3
+
+
+def test_an_answer_is_cut_where_the_context_ends(model):
+    prompts = [tuple(range(6, 6 + length)) for length in (95, 93, 10)]
+    answers = check(engine_of(model), prompts, [[1], [2], [3]])
+    assert len(answers[0][0].token_ids) == 1
+    assert len(answers[1][0].token_ids) <= 3
+    # The company in the batch is not cut with it.
+    assert len(answers[2][0].token_ids) > 3
+
+
+@pytest.mark.parametrize("length", [96, 97, 200, 0])
+def test_a_prompt_that_leaves_no_room_is_refused_with_the_numbers(model, length):
+    with pytest.raises(PromptTooLong, match=rf"1 to 95 tokens.*context of 96, got {length}"):
+        engine_of(model).generate([PROMPTS[0], (9,) * length], seeds=[[1], [2]])
+
+
+def test_new_weights_change_the_samples_and_what_was_known_is_forgotten(model, tokenizer):
+    own, other = copy.deepcopy(model), random_qwen2(tokenizer, context=96, seed=9)
+    engine = engine_of(own)
+    before = check(engine, PROMPTS, SEEDS)
+    engine.load_weights(other.state_dict().items())
+    grown = [(*PROMPTS[0], *before[0][0].token_ids, 40)]
+    # The slow sampler computes with the new weights only; stale keys and values would show.
+    after = check(engine, [*grown, *PROMPTS], [[4], *SEEDS])
+    assert after[0][0].num_cached == 0
+    assert ids_of(after[1:]) == ids_of(engine_of(other).generate(PROMPTS, seeds=SEEDS))
+    assert ids_of(after[1:]) != ids_of(before)
+
+
+def test_weights_that_changed_in_place_need_only_the_cache_forgotten(model):
+    own = copy.deepcopy(model)
+    engine = engine_of(own)
+    before = check(engine, PROMPTS, SEEDS)
+    with torch.no_grad():
+        for parameter in own.parameters():
+            parameter.mul_(0.9)
+    engine.load_weights(())
+    check(engine, [(*PROMPTS[0], *before[0][0].token_ids, 40), *PROMPTS], [[4], *SEEDS])
+
+
+def test_an_unknown_weight_is_named(model):
+    with pytest.raises(ConfigError, match=r"no parameter 'model\.layers\.7\.weight'"):
+        engine_of(copy.deepcopy(model)).load_weights([("model.layers.7.weight", torch.zeros(1))])
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_heads_tied_to_the_embeddings_or_not_are_both_replaced(tokenizer, tie):
+    own, other = (random_qwen2(tokenizer, context=96, seed=seed, tie=tie) for seed in (1, 2))
+    assert (own.lm_head.weight.data_ptr() == own.model.embed_tokens.weight.data_ptr()) == tie
+    engine = engine_of(own)
+    engine.load_weights(other.state_dict().items())
+    assert ids_of(engine.generate(PROMPTS, seeds=SEEDS)) == ids_of(engine_of(other).generate(PROMPTS, seeds=SEEDS))
+    # As a checkpoint of a tied model has it: without the head.
+    engine.load_weights((name, value) for name, value in own.state_dict().items() if not tie or "lm_head" not in name)
+    check(engine, PROMPTS, SEEDS)
+
+
+SMALL = {"vocab_size": 80, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+WIDE = {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 96, "initializer_range": 0.3}
+
+
+def mistral():
+    return MistralForCausalLM(MistralConfig(**SMALL, **WIDE, head_dim=8, sliding_window=6))
+
+
+def gemma():
+    layers = ["sliding_attention", "full_attention"]
+    return Gemma2ForCausalLM(Gemma2Config(**SMALL, **WIDE, head_dim=8, sliding_window=6, layer_types=layers))
+
+
+@pytest.mark.parametrize("make", [mistral, gemma], ids=["every layer slides", "every other layer slides"])
+def test_a_model_whose_layers_forget_is_computed_from_the_start_and_still_right(make):
+    torch.manual_seed(3)
+    model = make().eval()
+    engine = engine_of(model)
+    prompts, seeds = PROMPTS, SEEDS
+    for turn in range(3):
+        answers = check(engine, prompts, seeds)
+        prompts = [(*p, *row[0].token_ids, *range(40, 43 + turn)) for p, row in zip(prompts, answers, strict=True)]
+        seeds = [[turn, 10 + number] for number in range(len(prompts))]
+        assert answers[0][0].num_cached == 0
+    # Longer than the window of six by far, so the mask of the window took part.
+    assert min(map(len, prompts)) > 12
+
+
+def test_a_model_with_absolute_positions_and_dropout_is_sampled_without_dropout():
+    torch.manual_seed(3)
+    model = GPT2LMHeadModel(
+        GPT2Config(vocab_size=80, n_embd=32, n_layer=2, n_head=4, n_positions=96, initializer_range=0.3)
+    )
+    model.eval()
+    engine = engine_of(model)
+    answers = check(engine, PROMPTS, SEEDS)
+    model.train()
+    assert ids_of(engine.generate(PROMPTS, seeds=SEEDS)) == ids_of(answers)
+    grown = [(*prompt, *row[0].token_ids, 40) for prompt, row in zip(PROMPTS, answers, strict=True)]
+    assert check(engine, grown, SEEDS)[0][0].num_cached > 0
+
+
+def test_lower_precision_still_returns_log_probabilities_of_what_was_drawn(model):
+    exact = engine_of(model).generate(PROMPTS, seeds=SEEDS)
+    rough = engine_of(model, autocast=torch.bfloat16).generate(PROMPTS, seeds=SEEDS)
+    first = [(a[0], b[0]) for a, b in zip(exact, rough, strict=True) if a[0].token_ids[0] == b[0].token_ids[0]]
+    assert first
+    for ours, theirs in first:
+        assert theirs.logprobs[0] == pytest.approx(ours.logprobs[0], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"max_tokens": 0}, {"max_batch": 0}, {"temperature": -0.1}, {"stop_ids": []}], ids=str
+)
+def test_impossible_settings_are_refused(model, settings):
+    with pytest.raises(ConfigError, match="wanted max_tokens >= 1"):
+        TransformersEngine(model, **{"stop_ids": [STOP], **settings})
+
+
+def test_no_prompts_are_no_answers(model):
+    assert engine_of(model).generate([], seeds=[]) == []
+    assert engine_of(model).generate([PROMPTS[0]], seeds=[[]]) == [[]]

@@ -1,0 +1,142 @@
+"""Calibration by names: what comes out, what cannot be known, and what does not fit together."""
+
+from dataclasses import replace
+
+import pytest
+
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.evaluate import bars, held_out
+from tsr_gym.agents.reports.calibrate_env import CalibrationConfig, calibrate_env
+from tsr_gym.errors import ConfigError
+from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
+
+FEW = CalibrationConfig(env="frozenlake", instances=8, widths=(2,), budgets=(1, 4), candidates=4)
+
+
+@pytest.fixture(scope="module")
+def lake():
+    return calibrate_env(replace(FEW, scorer="FrozenLakeScore"))
+
+
+def test_a_report_holds_ranks_drops_gains_and_bars(lake):
+    assert [row.turn for row in lake.turns] == list(range(1, len(lake.turns) + 1))
+    assert lake.turns[0].states == 8 * 4
+    assert lake.siblings.kendall.mean > 0.5
+    assert lake.siblings.lost.mean < lake.siblings.lost_by_chance.mean
+    assert [(setting.label, setting.width, setting.budget) for setting in lake.settings] == [
+        ("beam(width=2, branching=1)", 2, 1),
+        ("beam(width=2, branching=4)", 2, 4),
+    ]
+    single, four = lake.settings
+    # A single candidate is no search.
+    assert (single.drops.dropped, single.siblings.sets) == (0, 0)
+    assert (single.success, single.gain.mean) == (lake.alone, 0.0)
+    assert four.drops.dropped > 0
+    assert four.env_steps > single.env_steps > lake.alone_env_steps
+    assert (four.sampled_tokens, lake.budget, lake.unknown) == (0.0, "branching", [])
+
+
+def test_the_bars_are_those_of_the_same_instances(lake):
+    exact = bars(EnvPool("frozenlake", {"split": "test"}), tasks=held_out(8))
+    assert lake.random == (exact.random,) * 3
+    assert lake.optimal == pytest.approx(exact.optimal)
+
+
+def test_every_scorer_is_rated_on_the_same_states(lake):
+    reward = calibrate_env(replace(FEW, scorer="reward", budgets=(1,)))
+    assert [(row.states, row.value) for row in reward.turns] == [(row.states, row.value) for row in lake.turns]
+    assert reward.siblings.lost_by_chance == lake.siblings.lost_by_chance
+    # The reward says nothing before the goal.
+    assert reward.siblings.kendall.mean < lake.siblings.kendall.mean
+    assert reward.alone == lake.alone
+
+
+def test_a_report_repeats_and_tells_how_far_it_is(lake):
+    told = []
+    again = calibrate_env(replace(FEW, scorer="FrozenLakeScore"), watch=lambda *step: told.append(step))
+    assert again == lake
+    assert told == [
+        ("candidates", 8, 8),
+        ("policy alone", 8, 8),
+        ("beam(width=2, branching=1): trees", 8, 8),
+        ("beam(width=2, branching=1): play", 8, 8),
+        ("beam(width=2, branching=4): trees", 8, 8),
+        ("beam(width=2, branching=4): play", 8, 8),
+    ]
+
+
+def test_sokoban_and_the_shop_have_exact_values_too():
+    rooms = calibrate_env(replace(FEW, env="sokoban", scorer="SokobanScore(potential='oracle')", budgets=(4,)))
+    assert rooms.optimal == 1.0
+    assert rooms.siblings.kendall.mean > 0.4
+    shop = calibrate_env(replace(FEW, env="webshop", scorer="WebShopScore", instances=4, budgets=(2,)))
+    assert shop.optimal == 1.0
+    assert shop.settings[0].drops.winnable.mean > 0
+    # Nobody knows the bar of random play there, so it was played.
+    assert shop.random == shop.alone
+
+
+def test_without_exact_values_it_says_what_cannot_be_known():
+    found = calibrate_env(replace(FEW, instances=3, budgets=(2,), env_set=("max_actions=null",)))
+    assert (found.turns, found.siblings, found.optimal) == ([], None, None)
+    assert [(setting.siblings, setting.drops) for setting in found.settings] == [(None, None)]
+    assert found.settings[0].env_steps > 0
+    (sentence,) = found.unknown
+    assert "does not know the exact value of its states" in sentence
+
+
+def test_states_that_nobody_knows_are_named_by_their_number(monkeypatch):
+    known = FrozenLakeEnv.best_value
+
+    def forgetful(self, state, turns_left, actions_left):
+        return None if actions_left < 5 else known(self, state, turns_left, actions_left)
+
+    monkeypatch.setattr(FrozenLakeEnv, "best_value", forgetful)
+    found = calibrate_env(replace(FEW, budgets=(2,)))
+    assert found.optimal is not None
+    walked, searched = found.unknown
+    assert walked.startswith("the policy's play: ")
+    assert searched.startswith("beam(width=2, branching=2): ")
+    assert walked.endswith(" states were left out, because their value is not known")
+
+
+def test_more_draws_cost_more_steps(lake):
+    again = calibrate_env(replace(FEW, scorer="FrozenLakeScore", budgets=(4,), repeats=3))
+    assert again.settings[0].env_steps > 2 * lake.settings[1].env_steps
+
+
+def test_a_model_makes_candidates(base_model):
+    config = replace(FEW, env="sokoban", model=str(base_model), instances=3, budgets=(2,), candidates=2)
+    found = calibrate_env(config)
+    assert found.settings[0].sampled_tokens > found.alone_sampled_tokens > 0
+    assert found.optimal == 1.0
+    with pytest.raises(ConfigError, match="made for tsr/Sokoban-v0"):
+        calibrate_env(replace(config, env="frozenlake"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env": "nonsense"}, "nonsense cannot be made"),
+        ({"scorer": "Nonsense"}, r"wanted Name, Name\(key='value'\)"),
+        ({"scorer": "FrozenLakeScore(height=2)"}, "the scorer cannot be made"),
+        ({"scorer": "SokobanScore(potential='estimate')"}, "cannot rate frozenlake"),
+        ({"env": "sokoban", "scorer": "FrozenLakeScore"}, "the scorer FrozenLakeScore cannot rate sokoban"),
+        ({"search": "dream"}, "wanted search"),
+        ({"split": "tset"}, "wanted split of"),
+        ({"budgets": ()}, "wanted budgets >= 1, got none"),
+        ({"budgets": (2, 0)}, "wanted budgets >= 1, got 2, 0"),
+        ({"widths": (0,)}, "wanted widths >= 1, got 0"),
+        ({"candidates": 1}, "wanted candidates >= 2, got 1"),
+        ({"instances": 0}, "wanted instances >= 1"),
+        ({"seeds": 0}, "wanted seeds >= 1"),
+        ({"depth": -1}, "wanted depth >= 0"),
+        ({"repeats": 0}, "wanted repeats >= 1"),
+        ({"repeats": 2, "noise": "same"}, "needs draws that differ"),
+        ({"risk": 2.0}, "wanted risk from 0 to 1"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_together_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        calibrate_env(replace(FEW, **changes))

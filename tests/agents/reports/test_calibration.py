@@ -1,0 +1,236 @@
+"""Calibration on trees that are drawn by hand, so that every number can be counted."""
+
+from functools import partial
+
+import pytest
+
+from tests.agents.worlds import Letters, Script, letters
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.policies.legal_policy import LegalPolicy
+from tsr_gym.agents.reports.calibration import (
+    Drops,
+    Rated,
+    find_drops,
+    grow_rated,
+    lost,
+    rank_siblings,
+    rank_turns,
+    rate,
+    siblings_walk,
+    value_at,
+)
+from tsr_gym.agents.strategies import beam
+from tsr_gym.tree import Expand
+from tsr_gym.wrappers import TreeSearchWrapper
+
+# Chances of success of every word: the letters a and b look good, and b is; c is a trap of the score.
+VALUES = {"": 0.9, "a": 0.5, "b": 0.9, "c": 0.0, "d": 0.2, "ca": 0.0, "cb": 0.0, "ax": 1.0, "ab": 0.4}
+
+
+class Known(Letters):
+    """Letters whose values stand in a table."""
+
+    def best_value(self, state, turns_left, actions_left):
+        return VALUES.get(state.text)
+
+
+def known(pays, *, ends="x", turns=None):
+    env = TreeSearchWrapper(Known(pays, ends, turns))
+    env.reset(seed=0)
+    return env
+
+
+def node(owner, parent, turn, score, value, *, prefix=True, went_on=False, tree=None):
+    return Rated(owner, owner if tree is None else tree, parent, turn, score, value, prefix, went_on)
+
+
+PAYS = {"a": 2.0, "b": 1.0, "c": 3.0, "d": 0.0, "x": 5.0}
+
+
+def test_the_nodes_of_a_search_are_rated_by_merit_and_by_table():
+    env = known(PAYS)
+    says = Script({"": "abcd", "c": "ab"})
+    tree = env.search(says, lambda view: iter([[Expand(0, 4)], [Expand(3, 2)]]))
+    rated = rate([tree], [5], env.unwrapped)
+    assert rated.num_unknown == 0
+    by_word = {
+        "".join(tree.nodes[step].candidate.text for step in tree.path(index)): one
+        for index, one in zip(range(1, 7), rated.nodes, strict=True)
+    }
+    assert {word: (one.score, one.value) for word, one in by_word.items()} == {
+        "a": (2.0, 0.5),
+        "b": (1.0, 0.9),
+        "c": (3.0, 0.0),
+        "d": (0.0, 0.2),
+        # Scores of turns add up along a path.
+        "ca": (5.0, 0.0),
+        "cb": (4.0, 0.0),
+    }
+    assert {one.owner for one in rated.nodes} == {5}
+    assert {word for word, one in by_word.items() if one.went_on} == {"c"}
+
+
+def test_what_a_search_chose_was_not_dropped():
+    env = known(PAYS)
+    tree = env.search(Script({"": "abcd"}), partial(beam, width=2, branching=4, depth=1))
+    assert [one.went_on for one in rate([tree], [0], env.unwrapped).nodes] == [True, False, True, False]
+
+
+def test_an_episode_that_has_ended_is_worth_its_success_and_is_no_prefix():
+    env = known(PAYS)
+    tree = env.search(Script({"": "ax"}), partial(beam, width=1, branching=2, depth=1))
+    a, x = rate([tree], [0], env.unwrapped).nodes
+    assert (a.is_prefix, x.is_prefix, x.value) == (True, False, 1.0)
+    # One that a limit cut off is asked of the environment, which knows that nothing is left.
+    short = known(PAYS, turns=1)
+    tree = short.search(Script({"": "b"}), partial(beam, width=1, branching=1))
+    (b,) = rate([tree], [0], short.unwrapped).nodes
+    assert not b.is_prefix
+
+
+def test_states_that_nobody_knows_are_counted_and_left_out():
+    env = known(PAYS)
+    tree = env.search(Script({"": "ab", "a": "ad", "b": "bx"}), partial(beam, width=2, branching=2, depth=2))
+    rated = rate([tree], [0], env.unwrapped)
+    # Of aa, ad, bb and bx only the last, a success, is known.
+    assert (len(rated.nodes), rated.num_unknown) == (3, 3)
+    plain = letters(PAYS, "x")
+    assert value_at(plain.unwrapped, plain.tree, 0) is None
+
+
+def test_the_limits_that_are_left_are_asked_for():
+    asked = []
+
+    class Asking(Known):
+        def best_value(self, state, turns_left, actions_left):
+            asked.append((state.text, turns_left, actions_left))
+            return 0.0
+
+    env = TreeSearchWrapper(Asking(PAYS, "x", 3))
+    env.reset(seed=0)
+    tree = env.search(Script({"": "a", "a": "b"}), partial(beam, width=1, branching=1, depth=2))
+    rate([tree], [0], env.unwrapped)
+    assert asked == [("a", 2, None), ("ab", 1, None)]
+
+
+def test_states_are_ranked_turn_by_turn():
+    rated = [node(0, 0, 1, 1.0, 0.1), node(1, 0, 1, 2.0, 0.2), node(2, 0, 1, 3.0, 0.9), node(0, 1, 2, 1.0, 0.5)]
+    first, second = rank_turns(rated)
+    assert (first.turn, first.states, first.value) == (1, 3, pytest.approx(0.4))
+    assert first.spearman.mean == pytest.approx(1.0)
+    assert first.kendall == pytest.approx(1.0)
+    assert (second.states, second.spearman, second.kendall) == (1, None, None)
+
+
+def test_candidates_of_one_place_are_ranked_among_themselves():
+    rated = [
+        # Rightly ordered, though far above the other place's: 0.8 - 0.6 / 2 by chance.
+        *(node(0, 0, 1, 10 + number, value) for number, value in enumerate((0.2, 0.4, 0.6))),
+        # Turned round: the best-scored is the worst.
+        *(node(1, 0, 1, -number, value) for number, value in enumerate((0.0, 1.0))),
+        # The score says nothing.
+        *(node(2, 0, 1, 0.0, value) for value in (0.3, 0.5)),
+        # It does not matter, and an only child is no choice.
+        *(node(3, 0, 1, number, 0.5) for number in (1.0, 2.0)),
+        node(3, 1, 2, 1.0, 0.1),
+    ]
+    found = rank_siblings(rated)
+    assert (found.sets, found.decided) == (3, 1)
+    assert found.spearman.mean == pytest.approx((1 - 1 + 0) / 3)
+    assert found.kendall.mean == pytest.approx((1 - 1 + 0) / 3)
+    assert found.lost.mean == pytest.approx((0 + 1 + 0.1) / 3)
+    assert found.lost_by_chance.mean == pytest.approx((0.2 + 0.5 + 0.1) / 3)
+
+
+def test_a_best_score_that_several_share_takes_any_of_them():
+    assert lost([3.0, 3.0, 1.0], [0.0, 0.4, 1.0]) == pytest.approx(0.8)
+    # Equal but for the last digits.
+    assert lost([0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1], [0.0, 1.0]) == pytest.approx(0.5)
+
+
+def test_nothing_to_rank_is_nothing_known():
+    found = rank_siblings([])
+    assert (found.sets, found.decided, found.spearman, found.lost) == (0, 0, None, None)
+    assert rank_turns([]) == []
+    assert find_drops([]) == Drops(0, None, 0, None, None, None)
+
+
+def test_what_was_dropped_and_kept_is_counted_by_hand():
+    rated = [
+        # Turn 1: kept 0.4 and a dead one, dropped 0.7 and a dead one: 0.3 lost.
+        node(0, 0, 1, 5.0, 0.4, went_on=True),
+        node(0, 0, 1, 4.0, 0.0, went_on=True),
+        node(0, 0, 1, 3.0, 0.7),
+        node(0, 0, 1, 2.0, 0.0),
+        # An episode that ended is neither.
+        node(0, 0, 1, 9.0, 1.0, prefix=False),
+        # Turn 2: the best was kept, nothing lost.
+        node(0, 1, 2, 2.0, 0.4, went_on=True),
+        node(0, 1, 2, 1.0, 0.3),
+        # Turn 3: nothing was kept, so there is nothing to compare.
+        node(0, 6, 3, 1.0, 0.3),
+    ]
+    found = find_drops(rated)
+    assert (found.dropped, found.kept) == (4, 3)
+    assert found.winnable_dropped.mean == pytest.approx(3 / 4)
+    assert found.dead_kept.mean == pytest.approx(1 / 3)
+    assert found.winnable.mean == pytest.approx(5 / 7)
+    assert found.lost_a_turn.mean == pytest.approx((0.3 + 0.0) / 2)
+
+
+def test_turns_of_different_trees_are_not_mixed():
+    rated = [node(0, 0, 1, 0.0, 0.1, went_on=True, tree=0), node(0, 0, 1, 0.0, 0.9, tree=1)]
+    assert find_drops(rated).lost_a_turn is None
+    assert rank_siblings(rated).sets == 0
+
+
+def test_the_walk_goes_on_from_the_first_candidate_whatever_its_score():
+    env = known({**PAYS, "a": 0.0})
+    tree = env.search(Script({"": "abc", "a": "bcx", "ab": "xcb"}), partial(siblings_walk, branching=3))
+    assert [tree.nodes[index].observation for index in range(1, 10)] == [
+        *("a", "b", "c"),
+        *("ab", "ac", "ax"),
+        *("abx", "abc", "abb"),
+    ]
+
+
+class Doomed(Known):
+    """A search is told that words with a c are lost."""
+
+    def step(self, action):
+        *result, info = super().step(action)
+        return *result, {**info, "dead_end": "c"} if "c" in self.state.text else info
+
+
+def test_what_a_scorer_has_proved_lost_is_ranked_last():
+    env = TreeSearchWrapper(Doomed(PAYS, "x"))
+    env.reset(seed=0)
+    tree = env.search(Script({"": "abcd"}), lambda view: iter([[Expand(0, 4)]]))
+    rated = rate([tree], [0], env.unwrapped).nodes
+    assert min(rated, key=lambda one: one.score).value == VALUES["c"]
+    assert rank_siblings(rated).lost.mean == pytest.approx(0.9 - 0.5)
+
+
+def test_trees_of_a_stage_do_not_depend_on_how_many_are_grown_together():
+    pool = EnvPool("frozen_lake", {}, score="FrozenLakeScore")
+    policy, strategy = LegalPolicy(pool.base), partial(beam, width=2, branching=3)
+    work = {"tasks": range(4), "seeds": range(2)}
+    seen = []
+    whole = grow_rated(pool, policy, strategy, **work, watch=seen.append)
+    assert seen == [8]
+    assert grow_rated(pool, policy, strategy, **work, batch=3, watch=seen.append) == whole
+    assert seen == [8, 3, 6, 8]
+    assert {one.owner for one in whole.nodes} == set(range(4))
+    assert {one.tree for one in whole.nodes} == set(range(8))
+    other = grow_rated(pool, policy, strategy, tasks=range(4), seeds=range(2, 4))
+    assert other != whole
+
+
+def test_a_score_from_the_oracle_loses_little():
+    pool = EnvPool("sokoban", {}, score="SokobanScore(potential='oracle')")
+    rated = grow_rated(pool, LegalPolicy(pool.base), partial(siblings_walk, branching=6), tasks=range(25), seeds=(0,))
+    found = rank_siblings(rated.nodes)
+    assert found.sets > 10
+    # The shorter the way, the likelier it fits, up to the actions that candidates spend on it.
+    assert found.kendall.mean > 0.6
+    assert found.lost.mean < 0.2 * found.lost_by_chance.mean

@@ -1,0 +1,92 @@
+"""Diagnosis: runs in a few strokes, and what they show."""
+
+import pytest
+
+from tsr_gym.agents.reports.diagnosis import Thresholds, diagnose
+
+SHORT = Thresholds(window=3)
+
+
+def run(updates=8, **trends):
+    """Return records in which numbers go evenly from one value to another."""
+    return [
+        {name: first + (last - first) * step / (updates - 1) for name, (first, last) in trends.items()}
+        for step in range(updates)
+    ]
+
+
+def names(records, thresholds=SHORT):
+    return [finding.name for finding in diagnose(records, thresholds)]
+
+
+HEALTHY = {
+    "group_spread": (1.0, 0.9),
+    "entropy": (1.0, 0.8),
+    "success": (0.1, 0.6),
+    "prompt_recall": (0.8, 0.9),
+    "equal_groups": (0.3, 0.3),
+    "clip_fraction": (0.0, 0.1),
+    "duplicate_candidates": (0.1, 0.2),
+    "spikes": (0.0, 0.0),
+}
+
+
+def test_a_healthy_run_shows_nothing():
+    assert names(run(**HEALTHY)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("echo trap", {"group_spread": (1.0, 0.0), "entropy": (1.0, 0.0)}),
+        ("template collapse", {"prompt_recall": (0.9, 0.0)}),
+        ("nothing to learn", {"equal_groups": (0.5, 1.0)}),
+        ("gradient unrest", {"spikes": (0.0, 0.5)}),
+        ("clip binds", {"clip_fraction": (0.0, 0.6)}),
+        ("idle search", {"duplicate_candidates": (0.2, 0.9)}),
+    ],
+)
+def test_each_finding_has_its_sign(name, change):
+    (finding,) = diagnose(run(**{**HEALTHY, **change}), SHORT)
+    assert finding.name == name
+    assert finding.advice
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # Spread falls because everything is solved.
+        {"group_spread": (1.0, 0.0), "entropy": (1.0, 0.0), "success": (0.8, 1.0)},
+        # One of the two alone is not the trap.
+        {"group_spread": (1.0, 0.0)},
+        {"entropy": (1.0, 0.0)},
+    ],
+)
+def test_falling_numbers_alone_are_no_echo_trap(change):
+    assert names(run(**{**HEALTHY, **change})) == []
+
+
+def test_where_entropy_falls_as_well_it_is_not_hidden_collapse():
+    assert names(run(**{**HEALTHY, "prompt_recall": (0.9, 0.0), "entropy": (1.0, 0.0)})) == []
+
+
+def test_a_finding_says_what_was_seen():
+    (finding,) = diagnose(run(**{**HEALTHY, "equal_groups": (0.5, 1.0)}), SHORT)
+    # Medians of the first and of the last three of eight.
+    assert "0.571 -> 0.929" in finding.what
+
+
+def test_a_young_run_is_left_alone_and_thresholds_can_be_set():
+    collapsed = {**HEALTHY, "equal_groups": (0.9, 1.0)}
+    assert names(run(5, **collapsed)) == []
+    assert names(run(8, **collapsed), Thresholds(window=3, equal_groups=0.99)) == []
+    assert diagnose(run(19, **collapsed)) == []
+    assert [finding.name for finding in diagnose(run(20, **collapsed))] == ["nothing to learn"]
+
+
+def test_numbers_that_are_missing_say_nothing():
+    assert names([{} for _ in range(8)]) == []
+    assert names([{"equal_groups": None, "spikes": None} for _ in range(8)]) == []
+    holes = run(**{**HEALTHY, "equal_groups": (1.0, 1.0)})
+    holes[-1] = {**holes[-1], "equal_groups": None}
+    assert names(holes) == ["nothing to learn"]

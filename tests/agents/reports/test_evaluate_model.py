@@ -1,0 +1,152 @@
+"""Evaluation by folder: what stands in it decides what is played, and the result is that of playing it by hand."""
+
+import shutil
+from functools import partial
+
+import pytest
+import torch
+
+from tsr_gym import CheckpointError, ConfigError
+from tsr_gym.agents.episodes.assembly import Assembly
+from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
+from tsr_gym.agents.models.language_model import load_policy
+from tsr_gym.agents.reports import evaluate_model as module
+from tsr_gym.agents.reports.evaluate_model import evaluate_model
+from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
+from tsr_gym.agents.strategies import beam
+
+TASK, NAIVE, MODEL = TaskConfig(), SearchConfig(), ModelConfig(max_tokens=6)
+
+
+def played(
+    source,
+    env=None,
+    *,
+    split="test",
+    instances=8,
+    temperature=0.5,
+    seed=0,
+    task=TASK,
+    search=NAIVE,
+    model=MODEL,
+):
+    return evaluate_model(str(source), env, split, instances, temperature, seed, task, search, model)
+
+
+def by_hand(folder, *, env="sokoban", split="test", temperature=0.5, seed=0, instances=8, **settings):
+    """Play what stands in a model's folder without asking evaluate_model."""
+    policy = load_policy(folder, device=torch.device("cpu"))
+    assembly = Assembly(env, TASK, MODEL, policy)
+    pool = assembly.pool(split)
+    chat = assembly.chat(pool.base.instructions, temperature=temperature)
+    tasks = held_out(instances)
+    return evaluate(pool, chat, tasks=tasks, seed=seed, **settings), bars(pool, tasks=tasks)
+
+
+def test_a_model_plays_the_environment_of_its_card_beside_the_bars(base_model):
+    found = played(base_model)
+    assert (found.evaluation, found.bars) == by_hand(base_model)
+    assert found.evaluation.instances == 8
+    assert found.bars.optimal == 1.0
+    assert found.instances_of == "tsr/Sokoban-v0, preset paper, split test, no search"
+
+
+def test_every_setting_reaches_the_play(base_model):
+    changed = {"split": "train", "temperature": 1.5, "seed": 3, "instances": 5}
+    found = played(base_model, **changed)
+    assert (found.evaluation, found.bars) == by_hand(base_model, **changed)
+    assert "split train" in found.instances_of
+    assert found.evaluation != by_hand(base_model, instances=5)[0]
+
+
+def test_a_run_brings_its_environment_its_settings_and_its_latest_model(undisturbed):
+    # What is said here about task and model is of no effect: the run knows how it was trained.
+    found = played(undisturbed, "frozen_lake", task=TaskConfig(preset="tsr-code"), model=ModelConfig(max_tokens=1))
+    latest = checkpoints(undisturbed)[-1] / "model"
+    assert (found.evaluation, found.bars) == by_hand(latest)
+    assert found.instances_of == "sokoban, preset paper, split test, no search"
+    assert found.evaluation != by_hand(checkpoints(undisturbed)[0] / "model")[0]
+
+
+def test_with_a_search_every_turn_is_searched_and_then_played(base_model):
+    search = SearchConfig(search="beam", width=1, branching=4)
+    found = played(base_model, search=search, instances=4)
+    strategy = partial(beam, width=1, branching=4, depth=None)
+    assert found.evaluation == by_hand(base_model, strategy=strategy, instances=4)[0]
+    assert found.instances_of.endswith("split test, search beam")
+
+
+@pytest.mark.parametrize("noise", ["fresh", "same"])
+def test_a_search_that_sees_the_dice_is_marked(base_model, noise):
+    search = SearchConfig(search="beam", noise=noise)
+    assert ("clairvoyant" in played(base_model, search=search, instances=1).instances_of) == (noise == "same")
+    # Who does not search sees nothing.
+    assert "clairvoyant" not in played(base_model, search=SearchConfig(noise=noise), instances=1).instances_of
+
+
+def test_the_default_model_is_that_of_the_environment(base_model, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "default_model", lambda *args: asked.append(args) or base_model)
+    task = TaskConfig(env_set=("max_turns=2",))
+    found = played("default", "sokoban", task=task, instances=2)
+    assert asked == [("sokoban", ("max_turns=2",))]
+    assert found.evaluation.turns <= 2
+
+
+def test_a_model_that_was_made_for_no_environment_needs_one(chat_model):
+    with pytest.raises(ConfigError, match=r"wanted --env: the model in .* was made for none"):
+        played(chat_model)
+    assert played(chat_model, "frozen_lake", instances=1).instances_of.startswith("frozen_lake, ")
+    with pytest.raises(ConfigError, match="wanted --env for the default model"):
+        played("default")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"instances": 0}, "wanted eval_instances >= 1, got 0"),
+        ({"temperature": -1.0}, "wanted eval_temperature >= 0, got -1"),
+        ({"split": "exam"}, "wanted split of"),
+        ({"search": SearchConfig(search="dream")}, "wanted search .*naive"),
+        ({"model": ModelConfig(device="cuda:99")}, "wanted device cuda:99"),
+        ({"env": "frozen_lake"}, "made for tsr/Sokoban-v0, wanted is tsr/FrozenLake-v0"),
+    ],
+)
+def test_impossible_settings_are_told(base_model, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        played(base_model, **changes)
+
+
+def test_a_folder_without_a_model_is_told(tmp_path):
+    with pytest.raises(CheckpointError, match="wanted the folder of a Hugging Face model"):
+        played(tmp_path / "nowhere")
+
+
+def flip_last_bit(file):
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+@pytest.mark.parametrize(
+    ("harm", "error", "message"),
+    [
+        (
+            lambda run: flip_last_bit(run / "checkpoints" / "000005" / "model" / "model.safetensors"),
+            CheckpointError,
+            r"model\.safetensors: missing or damaged: delete 000005",
+        ),
+        (lambda run: shutil.rmtree(run / "checkpoints"), CheckpointError, "run: the model .* cannot be read"),
+        (
+            lambda run: (run / "config.json").write_text("{"),
+            ConfigError,
+            r"config\.json: not the configuration of a run",
+        ),
+    ],
+    ids=["damaged checkpoint", "no checkpoint", "damaged configuration"],
+)
+def test_a_damaged_run_is_named_and_not_played(undisturbed, tmp_path, harm, error, message):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    harm(run)
+    with pytest.raises(error, match=message):
+        played(run)

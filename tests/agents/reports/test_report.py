@@ -1,0 +1,253 @@
+"""Reports: tables and curves from folders that are written here, with numbers worked out by hand."""
+
+import json
+import shutil
+from dataclasses import replace
+from math import gamma, pi, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from tsr_gym import CheckpointError, ConfigError
+from tsr_gym.agents.reports.report import draw_curves, label_of, load_run, summarise_runs
+from tsr_gym.agents.runs.config import RunConfig, SearchConfig, TaskConfig, TrainConfig
+
+CONFIG = TrainConfig(env="sokoban", search=SearchConfig(trajectories=8), run=RunConfig(label="ours"))
+
+
+def write_run(folder, curve, *, label="ours", updates=(), config=CONFIG, **facts):
+    """Write the folder of a run with held-out success at (step, tokens), and return it."""
+    folder.mkdir()
+    config = replace(config, run=replace(config.run, label=label))
+    (folder / "config.json").write_text(config.to_json())
+    known = {"instances": 64, "random": 0.05, "optimal": 1.0, **facts}
+    lines = [
+        {"step": step, "sampled_tokens_total": tokens, "success": success, **known} for step, tokens, success in curve
+    ]
+    for name, records in (("evaluations", lines), ("metrics", updates)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+def update(step, **seconds):
+    return {"step": step, "seconds": seconds}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Three seeds of one method and one of another that sampled twice the tokens in half the updates."""
+    ends = (0.3, 0.4, 0.5)
+    ours = [
+        write_run(
+            tmp_path / f"ours-{end}",
+            [(0, 0, 0.1), (8, 800, 0.2), (16, 1600, end)],
+            updates=[
+                update(1, model=1.0, env=0.5, tree=0.25, update=0.25, all=2.0),
+                update(2, model=2.0, env=0.5, tree=0.5, update=1.0, all=4.0),
+            ],
+        )
+        for end in ends
+    ]
+    theirs = write_run(tmp_path / "theirs", [(0, 0, 0.1), (8, 3200, 0.9)], label="theirs")
+    return [ours[0], theirs, *ours[1:]]
+
+
+def table(part):
+    return {row[0]: dict(zip(part.columns[1:], row[1:], strict=True)) for row in part.rows}
+
+
+def test_the_ends_of_each_method_stand_beside_what_they_cost(runs):
+    ends = summarise_runs(runs).ends
+    assert ends.title == "sokoban, preset paper, 64 held-out instances, no search at test time"
+    assert [row[0] for row in ends.rows] == ["ours", "theirs"]
+    assert table(ends)["ours"] == {
+        "per instance": "8 rollouts",
+        "seeds": "3",
+        "base %": "10.0 ± 0.0",
+        # Deviation 10 over three seeds, Student's t of two degrees of freedom: 4.303 * 10 / sqrt(3) = 24.8.
+        "final %": "40.0 ± 24.8",
+        "gain": "30.0 ± 24.8",
+        "worst gain": "+20.0",
+        "tokens": "2k",
+        # Two updates of 2 and 4 seconds: 3 of 6 in the model, 1 in the environment, 0.75 in the tree, 1.25 in updates.
+        "s/update": "3.00",
+        "model %": "50",
+        "env %": "17",
+        "tree %": "12",
+        "update %": "21",
+    }
+
+
+def test_one_seed_has_no_interval_and_no_updates_no_times(runs):
+    row = table(summarise_runs(runs).ends)["theirs"]
+    assert (row["seeds"], row["base %"], row["final %"], row["worst gain"]) == ("1", "10.0", "90.0", "+80.0")
+    assert {row[name] for name in ("s/update", "model %", "env %", "tree %", "update %")} == {"-"}
+
+
+def test_success_over_updates_and_over_tokens_is_interpolated_where_all_runs_got_that_far(runs):
+    report = summarise_runs(runs)
+    # At sixteenths of the longest run: 1, 2, 4, 8 and 16 updates; from 10 % by a line to 20 % after 8.
+    assert table(report.by_updates) == {
+        "ours": {"1": "11.2 ± 0.0", "2": "12.5 ± 0.0", "4": "15.0 ± 0.0", "8": "20.0 ± 0.0", "16": "40.0 ± 24.8"},
+        "theirs": {"1": "20.0", "2": "30.0", "4": "50.0", "8": "90.0", "16": "-"},
+    }
+    found = table(report.by_tokens)
+    assert list(found["ours"]) == ["200", "400", "800", "1,600", "3,200"]
+    assert found["ours"] == {
+        "200": "12.5 ± 0.0",
+        "400": "15.0 ± 0.0",
+        "800": "20.0 ± 0.0",
+        "1,600": "40.0 ± 24.8",
+        "3,200": "-",
+    }
+    assert found["theirs"]["800"] == "30.0"
+    assert found["theirs"]["3,200"] == "90.0"
+
+
+def test_a_short_run_is_shown_at_each_of_its_updates_once(tmp_path):
+    run = write_run(tmp_path / "short", [(0, 0, 0.1), (3, 48, 0.4)], label="short")
+    assert summarise_runs([run]).by_updates.columns == ("method", "1", "3")
+
+
+def student_quantile(freedom):
+    """Return the two-sided 95 % quantile of Student's t, by adding up its density."""
+    step = 1e-4
+    x = np.arange(step / 2, 14, step)
+    scale = gamma((freedom + 1) / 2) / (sqrt(freedom * pi) * gamma(freedom / 2))
+    mass = np.cumsum(scale * (1 + x**2 / freedom) ** (-(freedom + 1) / 2)) * step
+    return float(x[np.searchsorted(mass, 0.475)])
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 4, 9, 16, 31])
+def test_intervals_are_students(tmp_path, seeds):
+    ends = [0.5 + 0.01 * number for number in range(seeds)]
+    folders = [write_run(tmp_path / f"{end}", [(0, 0, 0.0), (1, 10, end)]) for end in ends]
+    centre, spread = table(summarise_runs(folders).ends)["ours"]["final %"].split(" ± ")
+    percent = 100 * np.array(ends)
+    assert float(centre) == pytest.approx(percent.mean(), abs=0.051)
+    wanted = student_quantile(seeds - 1) * percent.std(ddof=1) / sqrt(seeds)
+    assert float(spread) == pytest.approx(wanted, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "says"), [(1, "1 seed does not rank methods"), (3, "3 seeds do not rank methods"), (8, None)]
+)
+def test_a_table_of_few_seeds_says_that_they_do_not_rank_methods(tmp_path, seeds, says):
+    folders = [write_run(tmp_path / str(seed), [(0, 0, 0.1)]) for seed in range(seeds)]
+    caption = summarise_runs(folders).ends.caption
+    assert "random 5.0 %, optimal 100.0 %" in caption
+    assert ("rank methods" in caption) == (says is not None)
+    assert says is None or says in caption
+
+
+def test_bars_that_are_not_known_are_not_made_up(tmp_path):
+    folder = write_run(tmp_path / "run", [(0, 0, 0.1)], random=None, optimal=None)
+    assert "bars not known" in summarise_runs([folder]).ends.caption
+
+
+@pytest.mark.parametrize(
+    ("search", "score", "label"),
+    [
+        ({}, "reward", "naive"),
+        ({"search": "best_of_n", "n": 32}, "reward", "best_of_n(32)"),
+        ({"search": "beam"}, "FrozenLakeScore", "beam(2, 4), FrozenLakeScore"),
+        ({"search": "lookahead"}, "reward", "lookahead(4, depth 2)"),
+        ({"match_tokens": Path("runs/beam")}, "reward", "naive, matched tokens"),
+        ({"search": "my.search:clever"}, "reward", "my.search:clever"),
+    ],
+)
+def test_a_method_without_a_label_is_called_by_its_settings(search, score, label):
+    config = TrainConfig(env="sokoban", search=SearchConfig(**search), task=TaskConfig(score=score))
+    assert label_of(config) == label
+    assert label_of(replace(config, run=RunConfig(label="mine"))) == "mine"
+
+
+def test_the_curves_are_the_runs_and_their_mean(runs, tmp_path, monkeypatch):
+    drawn = []
+    save = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, *args, **kw: (drawn.append(figure), save(figure, *args, **kw))
+    )
+    draw_curves(runs, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    (figure,) = drawn
+    by_updates, by_tokens = figure.axes
+    assert (by_updates.get_xlabel(), by_tokens.get_xlabel()) == ("updates", "sampled tokens")
+    lines = {line.get_label(): line.get_xydata().round(6).tolist() for line in by_updates.get_lines()}
+    assert lines["ours"] == [[0, 10], [8, 20], [16, 40]]
+    assert lines["theirs"] == [[0, 10], [8, 90]]
+    assert [y for _, y in lines["random"]] == [5, 5]
+    assert [y for _, y in lines["optimal"]] == [100, 100]
+    # A thin line per run, a thick one per method, two bars.
+    assert len(by_updates.get_lines()) == 4 + 2 + 2
+    tokens = {line.get_label(): line.get_xydata().round(6).tolist() for line in by_tokens.get_lines()}
+    assert tokens["ours"] == [[0, 10], [800, 20], [1600, 40]]
+    legend = [text.get_text() for text in by_updates.get_legend().get_texts()]
+    assert legend == ["ours", "theirs", "random", "optimal"]
+
+
+def test_a_real_run_is_reported(undisturbed, tmp_path):
+    report = summarise_runs([undisturbed])
+    row = table(report.ends)["naive"]
+    assert (row["per instance"], row["seeds"]) == ("3 rollouts", "1")
+    assert sum(float(row[f"{part} %"]) for part in ("model", "env", "tree", "update")) == pytest.approx(100, abs=5)
+    draw_curves([undisturbed], tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 5000
+
+
+def test_a_log_that_was_cut_by_a_kill_is_read_up_to_its_last_whole_line(runs):
+    log = runs[0] / "evaluations.jsonl"
+    log.write_text(log.read_text()[:-10])
+    assert [record["step"] for record in load_run(runs[0]).evaluations] == [0, 8]
+
+
+NO_RUN = r"run: wanted the folder of a run with config\.json, found none"
+NO_CONFIG = r"config\.json: not the configuration of a run"
+NOT_EVALUATED = "run: the run has not been evaluated yet"
+
+
+@pytest.mark.parametrize(
+    ("harm", "error", "message"),
+    [
+        (lambda run: shutil.rmtree(run), CheckpointError, NO_RUN),
+        (lambda run: (run / "config.json").unlink(), CheckpointError, NO_RUN),
+        (lambda run: (run / "config.json").write_text('{"env": "sok'), ConfigError, NO_CONFIG),
+        (lambda run: (run / "config.json").write_text('{"model_type": "qwen2"}'), ConfigError, NO_CONFIG),
+        (lambda run: (run / "evaluations.jsonl").unlink(), CheckpointError, NOT_EVALUATED),
+        (lambda run: (run / "evaluations.jsonl").write_text(""), CheckpointError, NOT_EVALUATED),
+    ],
+    ids=["no folder", "no configuration", "cut configuration", "foreign configuration", "no log", "empty log"],
+)
+def test_a_damaged_folder_is_named(tmp_path, harm, error, message):
+    run = write_run(tmp_path / "run", [(0, 0, 0.1)])
+    harm(run)
+    with pytest.raises(error, match=message):
+        summarise_runs([run])
+    with pytest.raises(error, match=message):
+        draw_curves([run], tmp_path / "curves.png")
+    assert not (tmp_path / "curves.png").exists()
+
+
+def test_without_runs_there_is_nothing_to_report(tmp_path):
+    with pytest.raises(ConfigError, match="wanted the folder of at least one run"):
+        summarise_runs([])
+
+
+@pytest.mark.parametrize(
+    ("config", "facts"),
+    [
+        (replace(CONFIG, env="frozen_lake"), {}),
+        (replace(CONFIG, task=TaskConfig(env_set=("num_boxes=2",))), {}),
+        (CONFIG, {"instances": 128}),
+    ],
+    ids=["another environment", "other rooms", "more instances"],
+)
+def test_runs_that_were_evaluated_on_other_instances_are_not_held_beside_each_other(tmp_path, config, facts):
+    one = write_run(tmp_path / "one", [(0, 0, 0.1)])
+    same = write_run(tmp_path / "same", [(0, 0, 0.1)], config=replace(CONFIG, env="tsr/Sokoban-v0"))
+    other = write_run(tmp_path / "other", [(0, 0, 0.1)], config=config, **facts)
+    assert table(summarise_runs([one, same]).ends)["ours"]["seeds"] == "2"
+    with pytest.raises(ConfigError, match=r"other was evaluated on other instances than .*one: report them apart"):
+        summarise_runs([one, same, other])

@@ -1,0 +1,223 @@
+"""Checkpoints: everything comes back to the last bit, and damage, gaps and full disks are told and not felt."""
+
+import errno
+import json
+import resource
+import shutil
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.agents.learning.test_learner import CONFIG, make_batch
+from tsr_gym import CheckpointError
+from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.models.language_model import ModelCard, load_critic, load_policy
+from tsr_gym.agents.runs import files
+from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
+
+CPU = torch.device("cpu")
+SETTINGS = replace(CONFIG, lr=0.01, critic_lr=0.01)
+STATE = "state-00000-of-00001.safetensors"
+
+
+def learner_of(folder, *, algorithm="ppo"):
+    policy = load_policy(folder, device=CPU)
+    critic = load_critic(folder, device=CPU) if algorithm == "ppo" else None
+    return policy, Learner(policy.model, critic, replace(SETTINGS, algorithm=algorithm))
+
+
+def everything(policy, learner):
+    """Return all tensors that decide what a learner does next."""
+    found = dict(policy.model.state_dict())
+    if learner.critic is not None:
+        found |= {f"critic.{name}": value for name, value in learner.critic.state_dict().items()}
+    for name, optimizer in learner.optimizers.items():
+        for number, state in optimizer.state_dict()["state"].items():
+            found |= {f"{name}.{number}.{key}": torch.as_tensor(value) for key, value in state.items()}
+    return {name: value.clone() for name, value in found.items()}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture
+def run(tmp_path, chat_model):
+    """A run after one update with a checkpoint, and the learner that it was made from."""
+    policy, learner = learner_of(chat_model)
+    learner.update(make_batch(policy.model), seed=1)
+    save_checkpoint(tmp_path, policy, learner, Progress(3, 24, 999))
+    return tmp_path, policy, learner
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
+def test_a_checkpoint_brings_everything_back_and_the_next_update_is_the_same(tmp_path, chat_model, algorithm):
+    policy, learner = learner_of(chat_model, algorithm=algorithm)
+    batch = make_batch(policy.model)
+    learner.update(batch, seed=1)
+    torch.rand(3)
+    save_checkpoint(tmp_path, policy, learner, Progress(3, 24, 999))
+    after = torch.rand(5)
+    path = tmp_path / "checkpoints" / "000003"
+    again, twin = learner_of(path / "model", algorithm=algorithm)
+    torch.rand(7)
+    assert load_checkpoint(path, twin) == Progress(3, 24, 999)
+    assert torch.equal(torch.rand(5), after)
+    assert same(everything(policy, learner), everything(again, twin))
+    assert len(everything(again, twin)) > 3 * len(policy.model.state_dict())
+    assert learner.update(batch, seed=2) == twin.update(batch, seed=2)
+    assert same(everything(policy, learner), everything(again, twin))
+
+
+def test_the_model_in_a_checkpoint_is_a_model_like_any_other(tmp_path, base_model):
+    policy, learner = learner_of(base_model)
+    save_checkpoint(tmp_path, policy, learner, Progress())
+    folder = tmp_path / "checkpoints" / "000000" / "model"
+    again = load_policy(folder, device=CPU)
+    assert again.card == policy.card != ModelCard()
+    assert again.tokenizer("P b3 X c2")["input_ids"] == policy.tokenizer("P b3 X c2")["input_ids"]
+    assert again.tokenizer.chat_template == policy.tokenizer.chat_template
+
+
+def test_a_checkpoint_that_is_there_is_not_written_again(run):
+    folder, policy, learner = run
+    file = folder / "checkpoints" / "000003" / "progress.json"
+    before = file.stat().st_mtime_ns
+    save_checkpoint(folder, policy, learner, Progress(3, 25, 1000))
+    assert file.stat().st_mtime_ns == before
+
+
+FILES = [
+    "critic.safetensors",
+    STATE,
+    "gradients.json",
+    "progress.json",
+    "model/config.json",
+    "model/model.safetensors",
+    "model/tokenizer.json",
+    "model/tsr_gym.json",
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("harm", ["missing", "cut", "one bit"])
+def test_a_missing_or_damaged_file_is_named(run, name, harm):
+    folder, policy, learner = run
+    path = folder / "checkpoints" / "000003"
+    file = path / name
+    data = file.read_bytes()
+    if harm == "missing":
+        file.unlink()
+    else:
+        middle = len(data) // 2
+        file.write_bytes(
+            data[:middle] if harm == "cut" else data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
+        )
+    before = everything(policy, learner)
+    with pytest.raises(CheckpointError, match=rf"{name}: missing or damaged: delete 000003 and resume"):
+        load_checkpoint(path, learner)
+    assert same(before, everything(policy, learner))
+
+
+def test_a_checkpoint_of_another_algorithm_is_refused(run, chat_model):
+    folder, *_ = run
+    path = folder / "checkpoints" / "000003"
+    _, without_critic = learner_of(path / "model", algorithm="grpo")
+    # A critic that is not asked for does no harm.
+    load_checkpoint(path, without_critic)
+    other = folder / "other"
+    policy, learner = learner_of(chat_model, algorithm="grpo")
+    save_checkpoint(other, policy, learner, Progress(1))
+    _, with_critic = learner_of(chat_model)
+    with pytest.raises(CheckpointError, match="000001: not a checkpoint of this run"):
+        load_checkpoint(other / "checkpoints" / "000001", with_critic)
+
+
+@contextmanager
+def small_disk(size):
+    """Let no file of this process grow beyond a size, as a full disk would not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("fits", ["nothing", "the model's texts", "the model", "model and critic"])
+def test_a_full_disk_leaves_earlier_checkpoints_and_no_piece_of_the_new_one(run, fits):
+    folder, policy, learner = run
+    earlier = folder / "checkpoints" / "000003"
+    sizes = {name: (earlier / name).stat().st_size for name in FILES}
+    assert sizes["model/tokenizer.json"] < sizes["model/model.safetensors"] < sizes[STATE]
+    size = {
+        "nothing": 0,
+        "the model's texts": sizes["model/tokenizer.json"] + 10,
+        "the model": sizes["model/model.safetensors"] + 10,
+        "model and critic": max(sizes["model/model.safetensors"], sizes["critic.safetensors"]) + 10,
+    }[fits]
+    files_before = sorted(folder.rglob("*"))
+    message = r"000004 could not be written .*earlier checkpoints are untouched: make room and resume"
+    with small_disk(size), pytest.raises(CheckpointError, match=message):
+        save_checkpoint(folder, policy, learner, Progress(4))
+    assert sorted(folder.rglob("*")) == files_before
+    assert load_checkpoint(earlier, learner) == Progress(3, 24, 999)
+    # With room it works.
+    save_checkpoint(folder, policy, learner, Progress(4))
+    assert [path.name for path in checkpoints(folder)] == ["000003", "000004"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_disk_that_fails_at_the_very_end_is_no_different(run, monkeypatch, call):
+    folder, policy, learner = run
+    files_before = sorted(folder.rglob("*"))
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, call, full)
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        save_checkpoint(folder, policy, learner, Progress(4))
+    assert sorted(folder.rglob("*")) == files_before
+
+
+def test_only_whole_checkpoints_are_listed_in_order_and_the_latest_are_kept(run):
+    folder, policy, learner = run
+    for update in (10, 9, 11):
+        save_checkpoint(folder, policy, learner, Progress(update))
+    home = folder / "checkpoints"
+    shutil.copytree(home / "000011", home / ".000012.partial")
+    (home / "000099.txt").write_text("")
+    assert [path.name for path in checkpoints(folder)] == ["000003", "000009", "000010", "000011"]
+    drop_old(folder, 2)
+    assert [path.name for path in checkpoints(folder)] == ["000010", "000011"]
+    drop_old(folder, 5)
+    assert len(checkpoints(folder)) == 2
+    assert checkpoints(folder / "nowhere") == []
+
+
+def test_a_half_written_checkpoint_of_a_killed_run_is_replaced(run):
+    folder, policy, learner = run
+    left = folder / "checkpoints" / ".000004.partial"
+    left.mkdir()
+    (left / "junk").write_text("half")
+    save_checkpoint(folder, policy, learner, Progress(4))
+    assert load_checkpoint(folder / "checkpoints" / "000004", learner).update == 4
+    assert not left.exists()
+    assert not (folder / "checkpoints" / "000004" / "junk").exists()
+
+
+def test_progress_is_plain_json(run):
+    folder, *_ = run
+    text = (folder / "checkpoints" / "000003" / "progress.json").read_text()
+    assert json.loads(text) == {"update": 3, "tasks": 24, "sampled_tokens": 999}
+
+
+def test_a_checkpoint_of_an_older_form_is_refused_with_a_way_on(run):
+    folder, _, learner = run
+    path = folder / "checkpoints" / "000003"
+    (path / "optimizers.pt").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"000003: of a form that is not read any more: .* by --model .*model"):
+        load_checkpoint(path, learner)

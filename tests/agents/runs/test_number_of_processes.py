@@ -1,0 +1,239 @@
+"""However updates are divided, over micro-batches, layouts, processes and interruptions, parameters end up the same.
+
+The same means: after five steps of AdamW, all parameters together differ by at most a ten-thousandth of the way that
+they went (measured: two hundred-thousandths at most), and by nothing at all where as many processes go on after an
+interruption. Sums in another order differ by 1e-7, and AdamW divides small gradients by their own size.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.agents.learning.layouts.rows import random_groups
+from tests.agents.together import together
+from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.models.critic import Critic
+from tsr_gym.agents.models.language_model import frozen_reference, load_critic, load_policy, restore_adapter
+from tsr_gym.agents.models.lora_settings import LoraSettings
+from tsr_gym.agents.models.sharding import whole_tensor
+from tsr_gym.agents.processes import ALONE
+from tsr_gym.agents.runs.checkpoint import Progress, load_checkpoint, save_checkpoint
+from tsr_gym.agents.runs.config import LearnConfig
+
+CPU = torch.device("cpu")
+STEPS, STOP = 5, 2
+ALL = 999
+# Norms of gradients are far above this, so that a wrong norm would show.
+CONFIG = LearnConfig(
+    lr=1e-3, critic_lr=1e-3, grad_clip=0.01, minibatch=ALL, microbatch=ALL, old_logprobs="learner", critic_gradient=0.5
+)
+TOLERANCE = 1e-4
+
+# Changes of the configuration, and the layout.
+CASES = {
+    f"{rows} rows, {layout}": ({"microbatch": rows}, layout)
+    for rows in (1, 2, 8, ALL)
+    for layout in ("padded", "packed", "shared")
+}
+CASES["recomputing, logits in parts"] = {"microbatch": 2, "recompute": True, "logits": "parts"}, "shared"
+CASES["offload"] = {"microbatch": 2, "offload": True}, "padded"
+FEW = ("1 rows, shared", "2 rows, packed", "8 rows, padded")
+FEW_SPREAD = ("2 rows, packed", "8 rows, shared", "offload")
+KINDS = {
+    "head": {"critic": "head"},
+    "lora": {"algorithm": "grpo", "lora_rank": 4},
+    "kl": {"algorithm": "grpo", "objective": Objective(kl_weight=0.1)},
+}
+
+
+def begun(processes, folder, **changes):
+    """Return a policy from a folder and its learner."""
+    config = replace(CONFIG, **changes)
+    lora = LoraSettings(rank=config.lora_rank) if config.lora_rank else None
+    policy = load_policy(folder, device=CPU, lora=lora)
+    if folder.name == "model" and (folder / "lora").exists():
+        restore_adapter(policy.model, folder)
+    critic = None
+    if config.algorithm == "ppo":
+        critic = (
+            Critic.on(policy.model, gradient=config.critic_gradient)
+            if config.critic == "head"
+            else load_critic(folder, device=CPU)
+        )
+    reference = frozen_reference(policy) if config.objective.kl_weight else None
+    return policy, Learner(policy.model, critic, config, reference=reference, processes=processes)
+
+
+def stepped(learner, steps, layout="padded"):
+    """Take some steps and return what the learner told of each."""
+    batches = [collate(random_groups(step, trees=1, turns=2), layout=layout) for step in steps]
+    return [learner.update(batch, seed=step) for step, batch in zip(steps, batches, strict=True)]
+
+
+def parameters(learner):
+    """Return all parameters, whole."""
+    models = {"policy": learner.model, "critic": learner.critic} if learner.critic else {"policy": learner.model}
+    return {
+        f"{owner}.{name}": whole_tensor(value).detach().clone()
+        for owner, model in models.items()
+        for name, value in model.state_dict().items()
+    }
+
+
+def trained(processes, folder, changes=(), layout="padded"):
+    """Return the parameters after all steps, and what was told of them."""
+    _, learner = begun(processes, folder, **dict(changes))
+    told = stepped(learner, range(STEPS), layout)
+    return parameters(learner), told
+
+
+def trained_in_turn(processes, folder, cases):
+    return [trained(processes, folder, *case) for case in cases]
+
+
+def stopped(processes, folder, run, changes=(), layout="padded"):
+    """Take the first steps, and write a checkpoint."""
+    policy, learner = begun(processes, folder, **dict(changes))
+    stepped(learner, range(STOP), layout)
+    save_checkpoint(run, policy, learner, Progress(STOP, 7, 99))
+
+
+def gone_on(processes, run, changes=(), layout="padded"):
+    """Take the other steps from a checkpoint, and return the parameters after them."""
+    path = run / "checkpoints" / f"{STOP:06d}"
+    _, learner = begun(processes, path / "model", **dict(changes))
+    assert load_checkpoint(path, learner) == Progress(STOP, 7, 99)
+    stepped(learner, range(STOP, STEPS), layout)
+    return parameters(learner)
+
+
+def distance(one, other):
+    return sum(((one[name] - other[name]).double() ** 2).sum() for name in one).sqrt().item()
+
+
+def check_same(found, expected, start):
+    assert found.keys() == expected.keys()
+    moved = distance(expected, start)
+    assert moved > 0.01
+    assert distance(found, expected) <= TOLERANCE * moved
+
+
+def check_told(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, rel=1e-3, abs=1e-5)
+        assert one["grad_norm"] > 3 * CONFIG.grad_clip
+
+
+@pytest.fixture(scope="module")
+def start(chat_model):
+    return parameters(begun(ALONE, chat_model)[1])
+
+
+@pytest.fixture(scope="module")
+def expected(chat_model):
+    return trained(ALONE, chat_model)
+
+
+def some(names, few):
+    """Return names as parameters of a test, of which all but a few are for the deep run."""
+    return [name if name in few else pytest.param(name, marks=pytest.mark.deep) for name in names]
+
+
+@pytest.mark.parametrize("name", some([name for name in CASES if name != "offload"], FEW))
+def test_one_process_learns_the_same_however_it_reads_rows(chat_model, start, expected, name):
+    found, told = trained(ALONE, chat_model, *CASES[name])
+    check_same(found, expected[0], start)
+    check_told(told, expected[1])
+
+
+@pytest.mark.deep
+def test_one_process_learns_the_same_with_its_state_in_the_memory_of_the_cpu(chat_model, start, expected):
+    # In a process of its own, because it meets itself.
+    found, told = together(1, trained, chat_model, *CASES["offload"])[0]
+    check_same(found, expected[0], start)
+    check_told(told, expected[1])
+
+
+@pytest.mark.parametrize("names", some([FEW_SPREAD, tuple(CASES)], [FEW_SPREAD]), ids=["few", "all"])
+def test_two_processes_learn_what_one_does(chat_model, start, expected, names):
+    first, second = together(2, trained_in_turn, chat_model, [CASES[name] for name in names])
+    for (found, told), (other, also_told) in zip(first, second, strict=True):
+        check_same(found, expected[0], start)
+        check_told(told, expected[1])
+        assert told == also_told
+        assert all(torch.equal(found[name], other[name]) for name in found)
+
+
+@pytest.mark.parametrize("kind", some(KINDS, ["head"]))
+def test_two_processes_learn_what_one_does_whatever_part_of_a_model_learns(chat_model, kind):
+    found, _ = together(2, trained, chat_model, KINDS[kind])[0]
+    check_same(
+        found, trained(ALONE, chat_model, KINDS[kind])[0], parameters(begun(ALONE, chat_model, **KINDS[kind])[1])
+    )
+
+
+@pytest.mark.deep
+def test_three_processes_whose_rows_do_not_divide_learn_what_one_does(chat_model, start, expected):
+    found, told = together(3, trained, chat_model, *CASES["2 rows, packed"])[0]
+    check_same(found, expected[0], start)
+    check_told(told, expected[1])
+
+
+@pytest.mark.parametrize("case", [("2 rows, packed"), ("8 rows, shared")])
+def test_one_process_goes_on_after_an_interruption_to_the_last_bit(chat_model, tmp_path, case):
+    stopped(ALONE, chat_model, tmp_path, *CASES[case])
+    found, whole = gone_on(ALONE, tmp_path, *CASES[case]), trained(ALONE, chat_model, *CASES[case])[0]
+    assert all(torch.equal(found[name], whole[name]) for name in whole)
+
+
+@pytest.mark.parametrize("sizes", some([(2, 1), (1, 2), (2, 2), (3, 2)], [(2, 1), (1, 2)]), ids=str)
+def test_any_number_of_processes_goes_on_where_any_number_stopped(chat_model, tmp_path, start, expected, sizes):
+    before, after = sizes
+    case = CASES["2 rows, packed"]
+    in_world(before, stopped, chat_model, tmp_path, *case)
+    written = {path.name for path in (tmp_path / "checkpoints" / f"{STOP:06d}").glob("state-*")}
+    assert written == {f"state-{rank:05d}-of-{before:05d}.safetensors" for rank in range(before)}
+    for found in in_world(after, gone_on, tmp_path, *case):
+        check_same(found, expected[0], start)
+    if before == after:
+        whole, _ = in_world(after, trained, chat_model, *case)[0]
+        assert all(torch.equal(found[name], whole[name]) for name in whole)
+
+
+@pytest.mark.parametrize("kind", some(KINDS, []))
+def test_two_processes_go_on_whatever_part_of_a_model_learns(chat_model, tmp_path, kind):
+    in_world(2, stopped, chat_model, tmp_path, KINDS[kind])
+    (found, other), ((whole, _), _) = (
+        in_world(2, gone_on, tmp_path, KINDS[kind]),
+        in_world(2, trained, chat_model, KINDS[kind]),
+    )
+    if kind != "kl":
+        # A new copy of the policy is not the reference of before.
+        assert all(torch.equal(found[name], whole[name]) for name in whole)
+    assert all(torch.equal(found[name], other[name]) for name in found)
+
+
+def in_world(size, work, *args):
+    return [work(ALONE, *args)] if size == 1 else together(size, work, *args)
+
+
+def on_gpu(processes, folder, offload):
+    """Take all steps on a GPU, sampling in between, and return the parameters."""
+    policy = load_policy(folder, device=torch.device("cuda"))
+    critic = load_critic(folder, device=torch.device("cuda"))
+    learner = Learner(policy.model, critic, replace(CONFIG, microbatch=2, offload=offload), processes=processes)
+    for step in range(STEPS):
+        with learner.sampling(), torch.inference_mode():
+            assert policy.model(input_ids=torch.ones(1, 3, dtype=torch.int64, device="cuda")).logits.isfinite().all()
+        stepped(learner, [step], "shared")
+    return {name: value.cpu() for name, value in parameters(learner).items()}
+
+
+@pytest.mark.gpu
+def test_a_gpu_learns_the_same_with_its_state_in_the_memory_of_the_cpu(chat_model):
+    (found,), (expected,) = (together(1, on_gpu, chat_model, offload) for offload in (True, False))
+    moved = distance(expected, {name: value.cpu() for name, value in parameters(begun(ALONE, chat_model)[1]).items()})
+    assert distance(found, expected) <= 1e-2 * moved

@@ -1,0 +1,522 @@
+"""Trainer: a run repeats bit for bit, and however it is stopped, it goes on as if it had not been."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.agents.runs.test_checkpoint import STATE, small_disk
+from tests.agents.short_runs import (
+    UPDATES,
+    command,
+    finish,
+    records,
+    result,
+    short_run,
+    train_and_kill,
+    train_flags,
+    trained,
+    wait_for,
+)
+from tests.agents.tiny import save_chat_model
+from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
+from tsr_gym.agents.runs import trainer as module
+from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.trainer import resume_run, start_run
+
+
+@pytest.fixture(scope="module")
+def expected(undisturbed):
+    return result(undisturbed)
+
+
+def start(out, model_dir, **changes):
+    return start_run(short_run(out, model_dir, **changes), model_dir)
+
+
+def test_a_run_leaves_a_folder_with_everything_in_it(undisturbed, base_model):
+    assert {path.name for path in undisturbed.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "evaluations.jsonl",
+        "trees",
+        "checkpoints",
+        "tensorboard",
+    }
+    config = TrainConfig.from_json((undisturbed / "config.json").read_text())
+    assert config == short_run(undisturbed, base_model)
+    lines = [json.loads(line) for line in (undisturbed / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5]
+    wanted = {
+        *("step", "success", "reward_mean", "reward_std", "response_length", "turns", "groups_kept", "sampled_tokens"),
+        *("model_calls", "env_steps", "grad_norm", "entropy", "clip_fraction", "seconds"),
+    }
+    assert all(wanted <= line.keys() for line in lines)
+    assert all({"model", "env", "tree", "update", "all"} == line["seconds"].keys() for line in lines)
+    assert all(sum(line["seconds"].values()) <= 2.01 * line["seconds"]["all"] for line in lines)
+    # Evaluated at the beginning, every two updates, and at the end; checkpoints the same, of which two stay.
+    assert [line["step"] for line in records(undisturbed, "evaluations")] == [0, 2, 4, 5]
+    assert [path.name for path in checkpoints(undisturbed)] == ["000004", "000005"]
+
+
+def test_the_metrics_say_what_was_done(undisturbed):
+    lines = records(undisturbed)
+    for before, line in zip([{"sampled_tokens_total": 0}, *lines], lines, strict=False):
+        assert (line["groups"], line["groups_kept"], line["trajectories"]) == (2, 2, 6)
+        assert line["per_instance"] == "3 rollouts"
+        assert line["sampled_tokens_total"] == before["sampled_tokens_total"] + line["sampled_tokens"]
+        # Without search every sampled token is of a trajectory, and every turn is a step.
+        assert line["sampled_tokens"] == pytest.approx(6 * line["response_length"])
+        assert line["env_steps"] == pytest.approx(6 * line["turns"])
+        assert 1 <= line["model_calls"] <= 5
+        assert line["grad_norm"] > 0
+
+
+def test_saved_trees_can_be_read_and_are_of_the_update_they_are_named_after(undisturbed):
+    found = sorted((undisturbed / "trees").glob("*/*.jsonl"))
+    assert [str(path.relative_to(undisturbed / "trees")) for path in found] == [
+        f"{number:06d}/00-00.jsonl" for number in (2, 4, 5)
+    ]
+    tree = Tree.load(found[0])
+    line = records(undisturbed)[1]
+    assert len(tree.children(0)) == 3
+    assert 0 < tree.spent.sampled_tokens < line["sampled_tokens"]
+    assert tree.about["env"] == "tsr/Sokoban-v0"
+
+
+def test_tensorboard_has_every_update_and_evaluation_once(undisturbed, base_model, tmp_path):
+    def steps(run, name):
+        events = EventAccumulator(str(run / "tensorboard"))
+        events.Reload()
+        return [event.step for event in events.Scalars(name)]
+
+    assert steps(undisturbed, "train/success") == [1, 2, 3, 4, 5]
+    assert steps(undisturbed, "evaluation/success") == [0, 2, 4, 5]
+    # Updates after the checkpoint that a run goes on from are not shown twice.
+    stopped = start(tmp_path / "run", base_model)
+    with pytest.raises(InterruptedError):
+        stopped.run(watch=raise_at("update", 3))
+    assert resume_run(tmp_path / "run").run()
+    assert steps(tmp_path / "run", "train/success") == [1, 2, 3, 4, 5]
+
+
+def raise_at(kind, step):
+    def watch(what, record):
+        if (what, record["step"]) == (kind, step):
+            raise InterruptedError
+
+    return watch
+
+
+def test_another_process_with_another_hash_seed_does_the_same_to_the_last_bit(expected, base_model, tmp_path):
+    run = tmp_path / "run"
+    status, out, err = finish(command(*train_flags(run, base_model), hash_seed="4242"))
+    assert status == 0, err
+    assert f"{run}: {UPDATES} of {UPDATES} updates" in out
+    assert result(run) == expected
+
+
+def test_another_seed_does_something_else(expected, base_model, tmp_path):
+    other = result(trained(tmp_path / "run", base_model, run={"seed": 1, "updates": 1}))
+    assert other["metrics"] != expected["metrics"][:1]
+    # The held-out instances are the same all the same.
+    ours, theirs = other["evaluations"][0], expected["evaluations"][0]
+    assert (ours["random"], ours["optimal"]) == (theirs["random"], theirs["optimal"])
+
+
+def test_a_run_that_is_killed_without_warning_goes_on_to_the_same_end(expected, base_model, tmp_path):
+    run = tmp_path / "run"
+    # Other moments each time: whatever they are, nothing may change.
+    rng = np.random.default_rng()
+    moments = [(int(rng.integers(UPDATES - 2)), rng.uniform(0, 0.1)) for _ in range(3)]
+    killed = 0
+    for moment in moments:
+        args = train_flags(run, base_model) if not run.exists() else ["train", "--resume", run]
+        killed += train_and_kill(args, run, *moment)
+    assert killed > 0, moments
+    assert resume_run(run).run()
+    assert result(run) == expected, moments
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("search", ["naive", "beam"])
+def test_ten_kills_change_nothing_either(base_model, tmp_path, search):
+    changes = {"search": {"search": search}, "run": {"updates": 40, "checkpoint_every": 1}}
+    whole = result(trained(tmp_path / "whole", base_model, **changes))
+    run = tmp_path / "run"
+    first = train_flags(run, base_model, **{"--search": search, "--updates": 40, "--checkpoint-every": 1})
+    delays = np.random.default_rng().uniform(0, 0.3, size=10)
+    for delay in delays:
+        assert train_and_kill(["train", "--resume", run] if run.exists() else first, run, 0, delay), delays
+    assert finish(command("train", "--resume", run, hash_seed="77"))[0] == 0
+    assert result(run) == whole, delays
+
+
+class Killed(BaseException):
+    """Stands for a kill at one of the moments at which the disk is touched."""
+
+
+def kill_at(monkeypatch, number):
+    """Let the given call of fsync or replace in this process be the last thing that happens."""
+    calls = []
+
+    def counted(real):
+        def call(*args, **kwargs):
+            calls.append(real)
+            if len(calls) == number:
+                raise Killed
+            return real(*args, **kwargs)
+
+        return call
+
+    for name in ("fsync", "replace"):
+        monkeypatch.setattr(module.os, name, counted(getattr(os, name)))
+    return calls
+
+
+def check_kill_at(monkeypatch, base_model, folder, expected, number):
+    with monkeypatch.context() as patched:
+        kill_at(patched, number)
+        try:
+            start(folder, base_model).run()
+        except Killed:
+            pass
+        else:
+            return False
+    if folder.exists():
+        assert resume_run(folder).run()
+    else:
+        # Killed before the folder was there: the same command again.
+        assert start(folder, base_model).run()
+    assert result(folder) == expected
+    assert [path for path in folder.rglob("*") if path.name.endswith(".partial")] == []
+    return True
+
+
+# Before the run's folder is there, at the first evaluation, at an update, at an evaluation, at a later checkpoint.
+@pytest.mark.parametrize("number", [12, 15, 18, 22, 34])
+def test_a_kill_at_any_touch_of_the_disk_changes_nothing(monkeypatch, base_model, tmp_path, expected, number):
+    assert check_kill_at(monkeypatch, base_model, tmp_path / "run", expected, number)
+
+
+@pytest.mark.deep
+def test_a_kill_at_every_touch_of_the_disk_changes_nothing(monkeypatch, base_model, tmp_path, expected):
+    number = 1
+    while check_kill_at(monkeypatch, base_model, tmp_path / str(number), expected, number):
+        number += 1
+    assert number > 50
+
+
+def test_ctrl_c_finishes_the_update_writes_a_checkpoint_and_exits_with_130(base_model, tmp_path):
+    run = tmp_path / "run"
+    process = command(*train_flags(run, base_model, **{"--checkpoint-every": 100, "--updates": 50}))
+    wait_for(lambda: process.poll() is None, (run / "metrics.jsonl").exists)
+    process.send_signal(signal.SIGINT)
+    status, out, err = finish(process)
+    done = len(records(run))
+    assert (status, 1 <= done < 50) == (130, True), err
+    assert "finishing this update and writing a checkpoint" in err
+    assert f"{run}: {done} of 50 updates" in out
+    assert checkpoints(run)[-1].name == f"{done:06d}"
+    # Two updates later it stands where a run stands that was not stopped before.
+    assert resume_run(run).run(stop=lambda: len(records(run)) == done + 2) is False
+    whole = tmp_path / "whole"
+    trainer = start(whole, base_model, run={"checkpoint_every": 100, "updates": 50})
+    assert trainer.run(stop=lambda: len(records(whole)) == done + 2) is False
+    assert result(run) == result(whole)
+
+
+def test_whoever_asks_it_to_stop_gets_a_checkpoint_of_the_last_update(expected, base_model, tmp_path):
+    run = tmp_path / "run"
+    asked = iter([False, False, True])
+    assert start(run, base_model).run(stop=lambda: next(asked)) is False
+    assert [line["step"] for line in records(run)] == [1, 2, 3]
+    assert checkpoints(run)[-1].name == "000003"
+    assert resume_run(run).run()
+    assert result(run) == expected
+
+
+def test_a_run_that_has_come_to_its_end_stays_as_it_is_unless_more_is_wanted(
+    undisturbed, expected, base_model, tmp_path
+):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    assert resume_run(run).run()
+    assert result(run) == expected
+    assert resume_run(run, updates=7).run()
+    longer = result(trained(tmp_path / "longer", base_model, run={"updates": 7}))
+    found = result(run)
+    # The shorter run was evaluated at its own end as well.
+    assert [line["step"] for line in found["evaluations"]] == [0, 2, 4, 5, 6, 7]
+    found["evaluations"] = [line for line in found["evaluations"] if line["step"] != 5]
+    assert found == longer
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_that_exists_is_refused_and_left_alone(base_model, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "thesis.txt").write_text("precious")
+    with pytest.raises(ConfigError, match=r"run exists: choose another --out, or go on with that run by --resume"):
+        start(run, base_model)
+    assert files_of(run) == {"thesis.txt": b"precious"}
+
+
+@pytest.mark.parametrize("missing", ["everything", "config.json", "checkpoints"])
+def test_what_is_no_run_cannot_be_resumed(undisturbed, tmp_path, missing):
+    run = tmp_path / "run"
+    if missing != "everything":
+        shutil.copytree(undisturbed, run)
+        shutil.rmtree(run / missing) if missing == "checkpoints" else (run / missing).unlink()
+    before = files_of(run)
+    with pytest.raises(CheckpointError, match=r"run: wanted the folder of a run with config\.json and a checkpoint"):
+        resume_run(run)
+    assert files_of(run) == before
+
+
+@pytest.mark.parametrize("name", ["model/model.safetensors", "model/tokenizer.json", STATE, "manifest.json"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_can_be_used(undisturbed, expected, tmp_path, name):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    file = run / "checkpoints" / "000005" / name
+    file.write_bytes(file.read_bytes()[:-20])
+    before = files_of(run)
+    with pytest.raises(
+        CheckpointError, match=rf"000005.*({name}: missing or damaged|no complete checkpoint).*resume from"
+    ):
+        resume_run(run)
+    assert files_of(run) == before
+    # As the message says.
+    shutil.rmtree(run / "checkpoints" / "000005")
+    assert resume_run(run).run()
+    assert result(run) == expected
+
+
+def test_a_damaged_configuration_is_named(undisturbed, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    (run / "config.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"config\.json: not the configuration of a run"):
+        resume_run(run)
+
+
+def test_a_full_disk_stops_the_run_with_what_it_has_and_room_lets_it_go_on(expected, base_model, tmp_path):
+    run = tmp_path / "run"
+    trainer = start(run, base_model)
+    # The model fits; the optimizers do not any more, now that they have moments.
+    size = (checkpoints(run)[0] / "model" / "model.safetensors").stat().st_size + 1000
+    message = r"000002 could not be written .*earlier checkpoints are untouched: make room and resume"
+    with small_disk(size), pytest.raises(CheckpointError, match=message):
+        trainer.run()
+    assert [path.name for path in checkpoints(run)] == ["000000"]
+    assert resume_run(run).run()
+    assert result(run) == expected
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "evaluations.jsonl", "000002"])
+def test_any_file_that_cannot_be_written_is_named(base_model, tmp_path, monkeypatch, name):
+    run = tmp_path / "run"
+    trainer = start(run, base_model)
+    real = open
+
+    def full(path, *args, **kwargs):
+        if name in str(path) and any(set("aw") & set(mode) for mode in args[:1]):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.open", full)
+        with pytest.raises(CheckpointError, match=rf"{name}.*could not be written .*No space left.*make room"):
+            trainer.run()
+    assert resume_run(run).progress.update == 0
+
+
+@pytest.mark.parametrize("steps_taken", [0, 1])
+def test_an_update_that_diverges_keeps_what_was_learned_before_it(
+    expected, base_model, tmp_path, monkeypatch, steps_taken
+):
+    run = tmp_path / "run"
+    trainer = start(run, base_model)
+    real, calls = trainer.learner.update, []
+
+    def diverge(batch, *, seed):
+        calls.append(seed)
+        if len(calls) == 4:
+            error = TrainingDiverged("policy_loss became NaN")
+            error.steps_taken = steps_taken
+            raise error
+        return real(batch, seed=seed)
+
+    monkeypatch.setattr(trainer.learner, "update", diverge)
+    with pytest.raises(TrainingDiverged):
+        trainer.run()
+    # Where a step of the failed update was taken already, the checkpoint before is the last good state.
+    assert checkpoints(run)[-1].name == ("000003" if steps_taken == 0 else "000002")
+    assert resume_run(run).run()
+    assert result(run) == expected
+
+
+def test_a_model_that_nobody_understands_is_trained_without_an_error(chat_model, tmp_path):
+    run = trained(
+        tmp_path / "run",
+        chat_model,
+        run={"updates": 2, "eval_instances": 2},
+        search={"trajectories": 2, "filter": "uncertainty"},
+    )
+    for line in records(run):
+        # Five turns at the price of a missing form; alike everywhere, so that there is nothing to learn.
+        assert (line["success"], line["valid"], line["turns"], line["groups_kept"]) == (0.0, 0.0, 5.0, 0)
+        assert line["reward_mean"] == pytest.approx(-0.5)
+        assert line["policy_loss"] is line["grad_norm"] is None
+
+
+def test_prompts_that_grow_are_trained_as_one_row_and_computed_once(chat_model, tmp_path):
+    run = trained(
+        tmp_path / "run",
+        chat_model,
+        run={"updates": 1, "eval_instances": 2},
+        search={"trajectories": 2},
+        learn={"algorithm": "grpo"},
+    )
+    (line,) = records(run)
+    # Of five prompts, each of which holds the one before, most was there already.
+    assert line["prompt_tokens_saved"] > 0.6 * line["prompt_tokens"]
+    assert line["value_loss"] is None
+    assert not (checkpoints(run)[-1] / "critic.safetensors").exists()
+
+
+@pytest.mark.parametrize("context", [200, 700])
+def test_an_episode_that_outgrows_the_model_is_told_and_the_checkpoint_stays(tmp_path, context):
+    model = save_chat_model(tmp_path / "model", context=context)
+    trainer = start(tmp_path / "run", model)
+    with pytest.raises(PromptTooLong, match=rf"model's context of {context}, got \d+: shorten the history"):
+        trainer.run()
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000"]
+
+
+def test_where_only_training_outgrows_the_model_what_came_before_is_kept(base_model, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    trainer = start(run, base_model)
+    real, calls = trainer.collector.collect, []
+
+    def outgrow(first, count):
+        calls.append(first)
+        if len(calls) == 4:
+            raise PromptTooLong("too long")
+        return real(first, count)
+
+    monkeypatch.setattr(trainer.collector, "collect", outgrow)
+    with pytest.raises(PromptTooLong):
+        trainer.run()
+    assert checkpoints(run)[-1].name == "000003"
+
+
+def test_a_run_can_match_the_tokens_of_another(base_model, tmp_path):
+    beam = trained(tmp_path / "beam", base_model, search={"search": "beam", "width": 1}, run={"updates": 2})
+    matched = trained(tmp_path / "matched", base_model, search={"match_tokens": beam}, run={"updates": 2})
+    theirs, ours = records(beam), records(matched)
+    assert [line["groups"] for line in theirs] == [2, 2]
+    for their, our in zip(theirs, ours, strict=True):
+        # As many in all, and never more than one round of groups above.
+        surplus = our["sampled_tokens_total"] - their["sampled_tokens_total"]
+        assert 0 <= surplus < 2 * 3 * 5 * 6
+        assert our["groups"] > 2
+        assert our["groups"] % 2 == 0
+    assert json.loads((matched / "token_targets.json").read_text()) == [line["sampled_tokens_total"] for line in theirs]
+    # The other run may be gone when this one goes on.
+    again = start(
+        tmp_path / "again", base_model, search={"match_tokens": beam}, run={"updates": 2, "checkpoint_every": 1}
+    )
+    again.run(stop=lambda: True)
+    shutil.rmtree(beam)
+    assert resume_run(tmp_path / "again").run()
+    assert records(tmp_path / "again") == ours
+    with pytest.raises(ConfigError, match=r"matches the tokens of a run of 2 updates: it cannot have more"):
+        resume_run(tmp_path / "again", updates=3)
+
+
+def test_a_run_that_is_too_short_or_none_cannot_be_matched(undisturbed, base_model, tmp_path):
+    for other, has in ((undisturbed, 5), (tmp_path / "nowhere", 0)):
+        with pytest.raises(ConfigError, match=rf"match_tokens: wanted a run of at least 9 updates, .* has {has}"):
+            start(tmp_path / "run", base_model, search={"match_tokens": other}, run={"updates": 9})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"search": {"search": "dream"}}, "wanted search .*naive"),
+        ({"model": {"device": "cuda:99"}}, "wanted device cuda:99"),
+        ({"task": {"env_set": ("num_boxes=99",)}}, "wanted 1 to 8 boxes"),
+        ({"task": {"eval_split": "exam"}}, "wanted split of"),
+        ({"task": {"score": "Nothing"}}, "got 'Nothing'"),
+        ({}, "nonsense cannot be made"),
+    ],
+)
+def test_settings_are_checked_before_any_model_is_looked_for(tmp_path, changes, message):
+    config = short_run(tmp_path / "run", tmp_path / "no model here", **changes)
+    config = config if changes else replace(config, env="nonsense")
+    with pytest.raises(ConfigError, match=message):
+        start_run(config, tmp_path / "no model here")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_cannot_be_read_leaves_no_folder(tmp_path):
+    with pytest.raises(CheckpointError, match="wanted the folder of a Hugging Face model"):
+        start(tmp_path / "run", tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_left(base_model, tmp_path):
+    with small_disk(1000), pytest.raises(CheckpointError, match="could not be written"):
+        start(tmp_path / "run", base_model)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="file/run could not be written"):
+        start(tmp_path / "file" / "run", base_model)
+
+
+def test_without_evaluations_in_between_there_are_those_of_beginning_and_end(base_model, tmp_path):
+    run = trained(
+        tmp_path / "run", base_model, run={"eval_every": 0, "updates": 3, "save_trees": 0, "keep_checkpoints": 9}
+    )
+    assert [line["step"] for line in records(run, "evaluations")] == [0, 3]
+    assert [path.name for path in checkpoints(run)] == ["000000", "000002", "000003"]
+    assert list((run / "trees").glob("*/*")) == []
+
+
+def test_a_run_of_no_updates_only_evaluates(base_model, tmp_path):
+    run = trained(tmp_path / "run", base_model, run={"updates": 0})
+    assert records(run) == []
+    (line,) = records(run, "evaluations")
+    assert line["instances"] == 4
+    assert line["optimal"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "search",
+    [{"search": "beam"}, {"search": "lookahead", "branching": 2, "depth": 1}, {"search": "best_of_n", "n": 5}],
+    ids=str,
+)
+def test_every_search_trains_and_repeats(base_model, tmp_path, search):
+    runs = [result(trained(tmp_path / name, base_model, search=search, run={"updates": 1})) for name in ("one", "two")]
+    assert runs[0] == runs[1]
+    assert all(line["trajectories"] == 6 and line["groups"] == 2 for line in runs[0]["metrics"])
+    assert all(line["sampled_tokens"] > 6 * line["response_length"] for line in runs[0]["metrics"])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["base_model", "chat_model"])
+def test_a_run_trains_on_a_gpu(kind, tmp_path, request):
+    run = trained(tmp_path / "run", request.getfixturevalue(kind), model={"device": "cuda"})
+    lines = records(run)
+    assert [line["step"] for line in lines] == list(range(1, UPDATES + 1))
+    assert all(isfinite(line["grad_norm"]) for line in lines)

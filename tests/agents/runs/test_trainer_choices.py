@@ -1,0 +1,68 @@
+"""Trainer: runs with other estimators, objectives, credit rules and groups than the paper's."""
+
+import pytest
+
+from tests.agents.short_runs import records, short_run, trained
+from tsr_gym import ConfigError
+from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.runs.trainer import check_run
+
+CASES = {
+    "tree backup over all branches, successes imitated": {
+        "search": {"search": "beam", "learn_from": "leaves", "trajectories": 2},
+        "learn": {
+            "algorithm": "grpo",
+            "estimator": "tree_backup",
+            "layout": "shared",
+            "objective": Objective(searched_weight=0.5, imitation=0.1),
+        },
+    },
+    "the best of six beside plain play, each by its chance": {
+        "search": {"search": "best_of_n", "n": 6, "naive": 2},
+        "learn": {
+            "algorithm": "grpo",
+            "estimator": "grpo(baseline='naive')",
+            "credit": ("undo_selection(samples=6, kept=3)", "format_penalty(penalty=0.05)"),
+        },
+    },
+    "turn-level PPO": {
+        "learn": {
+            "estimator": "turn_gae(lam=0.9)",
+            "old_logprobs": "learner",
+            "objective": Objective(ratio="turn", aggregation="turn", mismatch="truncate"),
+        }
+    },
+    "turns rewarded by evidence": {
+        "search": {"filter": "learnable", "trajectories": 4},
+        "learn": {
+            "algorithm": "grpo",
+            "estimator": "tspo(outcome_groups='trajectory')",
+            "credit": ("first_occurrence(found='score')",),
+        },
+        "task": {"score": "SokobanScore"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_with_other_choices_learns_and_repeats(name, base_model, tmp_path):
+    changes = {"run": {"updates": 2, "eval_every": 0, "eval_instances": 2}, **CASES[name]}
+    lines = records(trained(tmp_path / "one", base_model, **changes))
+    assert len(lines) == 2
+    learned = [line for line in lines if line["groups_kept"]]
+    assert all(line["grad_norm"] > 0 for line in learned)
+    assert learned or lines[0]["dropped"]
+    assert lines == records(trained(tmp_path / "two", base_model, **changes))
+
+
+@pytest.mark.parametrize(
+    ("learn", "message"),
+    [
+        ({"estimator": "grpo"}, "has no use for a critic"),
+        ({"algorithm": "grpo", "estimator": "gae"}, "needs a critic"),
+        ({"credit": ("praise",)}, "wanted Name"),
+    ],
+)
+def test_choices_that_do_not_go_together_are_refused_before_the_run(learn, message, base_model, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        check_run(short_run(tmp_path / "run", base_model, learn=learn))
