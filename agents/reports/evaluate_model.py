@@ -12,8 +12,8 @@ from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import ModelConfig, RunConfig, SearchConfig, TaskConfig, TrainConfig
-from tsr_gym.agents.runs.files import check_folder
 from tsr_gym.errors import ConfigError
+from tsr_gym.files import check_folder
 
 
 @dataclass(frozen=True, slots=True)

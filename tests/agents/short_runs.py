@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from tests.conftest import ROOT
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import LearnConfig, ModelConfig, RunConfig, SearchConfig, TrainConfig
-from tsr_gym.agents.runs.files import JsonLines
+from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.cli import main
 
