@@ -16,7 +16,7 @@ from tsr_gym.foreign.gymnasium_wrappers import SnapshotWrapper, Wrapper, copied,
 from tsr_gym.foreign.recorder import ReplayRecorder
 from tsr_gym.foreign.support import SnapshotEnv, Support
 from tsr_gym.snapshots import Layer, Snapshot
-from tsr_gym.state_env import StateEnv
+from tsr_gym.state_env import StateEnv, new_tuple
 
 __all__ = [
     "NOISES",
@@ -79,18 +79,19 @@ class Stack:
         # Innermost first, so that a wrapper that is put back may look at what it wraps.
         self._inside_out = range(len(wrappers) - 1, -1, -1)
         self._kinds = [plan.kind for plan, _ in self._parts]
-        self._kinds.append(base._kind if self._ours else kind_of(base))
+        self._kinds.append(kind_of(base))
 
     def snapshot(self) -> Snapshot:
         """Return what `tsr_gym.snapshot` says."""
-        layer = self.base._layer() if self._ours else self._foreign_layer()
-        return Snapshot((*[plan.read(wrapper) for plan, wrapper in self._parts], layer))
+        state = self.base.env_state() if self._ours else self._foreign_state()
+        inner = new_tuple(Layer, (self._kinds[-1], state))
+        return Snapshot((*[plan.read(wrapper) for plan, wrapper in self._parts], inner))
 
-    def _foreign_layer(self) -> Layer:
+    def _foreign_state(self) -> Any:
         base = self.base
         if any(isinstance(wrapper, OrderEnforcing) and not wrapper.has_reset for _, wrapper in self._parts):
             raise SnapshotError(f"{type(base.unwrapped).__name__} has no state yet: call reset() before snapshot()")
-        return Layer(self._kinds[-1], adapter_of(base).read(base))
+        return adapter_of(base).read(base)
 
     def restore(self, snap: Snapshot, seed: int | None = None) -> None:
         """Do what `tsr_gym.restore` does, on the snapshot's own random numbers or on those of a seed."""
@@ -103,8 +104,7 @@ class Stack:
             plan, wrapper = parts[number]
             plan.check(wrapper, layers[number])
         if self._ours:
-            base._check(layers[-1])
-            base._apply(layers[-1], seed)
+            base.set_env_state(layers[-1].state, seed=seed)
         else:
             adapter = adapter_of(base)
             adapter.write(base, adapter.check(base, layers[-1].state, seed), seed)

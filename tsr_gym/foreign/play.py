@@ -143,7 +143,7 @@ def positions_of_spaces(env: Any) -> Any:
     waiting, found = [env.action_space, env.observation_space], []
     while waiting:
         space = waiting.pop()
-        found.append(frozen(space._np_random))
+        found.append(frozen(attributes_of(space).get("_np_random")))
         if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
             waiting += space.spaces.values() if isinstance(space, gym.spaces.Dict) else space.spaces
     return found

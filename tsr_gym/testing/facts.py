@@ -141,7 +141,7 @@ def facts_of(base: gym.Env[Any, Any], layers: tuple[Layer, ...]) -> Facts:
 def _own_facts(base: StateEnv[Any, Any, Any], inner: Layer) -> list[Fact]:
     name = name_of(base)
     if not isinstance(inner.state, EnvState):
-        raise CheckFailed("unsupported", f"{name}._layer() gave no EnvState: leave snapshots to StateEnv")
+        raise CheckFailed("unsupported", f"{name}.env_state() gave no EnvState: leave snapshots to StateEnv")
     episode = inner.state.episode
     return [
         fact(f"the state of {name}", episode.state),

@@ -8,7 +8,7 @@ from gymnasium.utils.env_checker import check_env
 
 from tsr_gym.codec import encode
 from tsr_gym.errors import CheckFailed, EpisodeOver, SnapshotError
-from tsr_gym.state_env import StateEnv
+from tsr_gym.state_env import StateEnv, unbegun
 from tsr_gym.testing.facts import difference, returned
 from tsr_gym.testing.text_trial import TextTrial, Turn
 
@@ -168,9 +168,7 @@ def the_seed_decides(trial: TextTrial) -> None:
 
 def an_episode_begins_and_ends(trial: TextTrial) -> None:
     """A step before reset raises ResetNeeded, one after the end EpisodeOver."""
-    blank = trial.base.clone()
-    blank._episode = None
-    _expect_error(trial, blank, ResetNeeded, "before reset()")
+    _expect_error(trial, unbegun(trial.base), ResetNeeded, "before reset()")
     for seed in trial.seeds:
         trial.base.reset(seed=seed)
         for turn in trial.on(seed):
