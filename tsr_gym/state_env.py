@@ -334,3 +334,16 @@ def unbegun(env: StateEnv[StateT, ObsT, ActT]) -> StateEnv[StateT, ObsT, ActT]:
     twin = copy.copy(env)
     twin._stream, twin._episode = RandomStream(), None
     return twin
+
+
+def episode_of(snap: Snapshot | None) -> Episode:
+    """Return the state and the counters of the environment in a snapshot, without restoring it.
+
+    Raises:
+        TsrGymError: There is no snapshot, or it is not of a `StateEnv`.
+    """
+    inner = None if snap is None else snap.layers[-1].state
+    if not isinstance(inner, EnvState):
+        raise TsrGymError(f"wanted the snapshot of a StateEnv, got {type(inner).__name__}")
+    episode: Episode = inner.episode
+    return episode
