@@ -27,10 +27,10 @@ from tsr_gym.agents.episodes.played import Played, play
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.policies.episode_at import episode_at
 from tsr_gym.agents.policies.legal_policy import LegalPolicy
 from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.strategies import choose_strategy
+from tsr_gym.state_env import episode_of
 from tsr_gym.tree import Candidate, Expand, Policy, Tree
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
@@ -86,7 +86,7 @@ class OraclePolicy:
         return [[self._best(tree, wish.node)] * wish.samples for tree, wish in requests]
 
     def _best(self, tree: Tree, node: int) -> Candidate:
-        episode, base = episode_at(tree, node), self.legal.base
+        episode, base = episode_of(tree.nodes[node].snapshot), self.legal.base
         limits = base.limits
         turns = None if limits.max_turns is None else limits.max_turns - episode.turns
         actions = None if limits.max_actions is None else limits.max_actions - episode.actions

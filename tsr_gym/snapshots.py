@@ -1,11 +1,11 @@
 """Snapshot: everything that decides an environment's future, as one immutable value."""
 
 from hashlib import blake2b
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from tsr_gym.codec import decode, encode
 from tsr_gym.errors import SnapshotError
-from tsr_gym.foreign.thawed import same
 from tsr_gym.random_stream import Position, canonical
 
 MAGIC = b"TSR-SNAP"
@@ -25,8 +25,8 @@ class Layer(NamedTuple):
 class Deferred:
     """A layer's state that is put into a form with bytes only when somebody asks for them."""
 
-    def parts(self) -> Any:
-        """Return frozen values that are equal where the states are."""
+    def same_as(self, other: object) -> bool:
+        """Return whether another state is equal, also where neither has bytes."""
         raise NotImplementedError
 
     def portable(self) -> Any:
@@ -150,7 +150,7 @@ class Snapshot:
             return self.digest == other.digest
         except SnapshotError:
             # Objects of others may have no bytes, but can be compared.
-            return same(list(map(_parts, self.layers)), list(map(_parts, other.layers)))
+            return _same(self.layers, other.layers)
 
     def __hash__(self) -> int:
         try:
@@ -173,8 +173,20 @@ class Snapshot:
         )
 
 
-def _parts(layer: Layer) -> Any:
-    return layer.kind, layer.state.parts() if isinstance(layer.state, Deferred) else layer.state
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two layers, or parts of them, are equal; what has no bytes is equal to itself alone."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, Deferred):
+        return one.same_as(other)
+    if isinstance(one, dict):
+        one, other = list(one.items()), list(other.items())
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(starmap(_same, zip(one, other, strict=True)))
+    try:
+        return encode(one) == encode(other)
+    except SnapshotError:
+        return False
 
 
 def _canonical_layer(layer: Layer) -> Layer:

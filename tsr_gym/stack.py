@@ -12,11 +12,11 @@ from gymnasium.wrappers import OrderEnforcing
 
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign.adapters import REPLAY, adapter_of, kind_of
-from tsr_gym.foreign.gymnasium_wrappers import SnapshotWrapper, Wrapper, copied, plan_of
+from tsr_gym.foreign.gymnasium_wrappers import SnapshotWrapper, Wrapper, copied, wrapper_adapter_of
 from tsr_gym.foreign.recorder import ReplayRecorder
 from tsr_gym.foreign.support import SnapshotEnv, Support
 from tsr_gym.snapshots import Layer, Snapshot
-from tsr_gym.state_env import StateEnv
+from tsr_gym.state_env import StateEnv, new_tuple
 
 __all__ = [
     "NOISES",
@@ -75,22 +75,23 @@ class Stack:
         self.env = env
         self.base = base
         self._ours = isinstance(base, StateEnv)
-        self._parts = [(plan_of(wrapper), wrapper) for wrapper in wrappers]
+        self._parts = [(wrapper_adapter_of(wrapper), wrapper) for wrapper in wrappers]
         # Innermost first, so that a wrapper that is put back may look at what it wraps.
         self._inside_out = range(len(wrappers) - 1, -1, -1)
-        self._kinds = [plan.kind for plan, _ in self._parts]
-        self._kinds.append(base._kind if self._ours else kind_of(base))
+        self._kinds = [adapter.kind for adapter, _ in self._parts]
+        self._kinds.append(kind_of(base))
 
     def snapshot(self) -> Snapshot:
         """Return what `tsr_gym.snapshot` says."""
-        layer = self.base._layer() if self._ours else self._foreign_layer()
-        return Snapshot((*[plan.read(wrapper) for plan, wrapper in self._parts], layer))
+        state = self.base.env_state() if self._ours else self._foreign_state()
+        inner = new_tuple(Layer, (self._kinds[-1], state))
+        return Snapshot((*[adapter.read(wrapper) for adapter, wrapper in self._parts], inner))
 
-    def _foreign_layer(self) -> Layer:
+    def _foreign_state(self) -> Any:
         base = self.base
         if any(isinstance(wrapper, OrderEnforcing) and not wrapper.has_reset for _, wrapper in self._parts):
             raise SnapshotError(f"{type(base.unwrapped).__name__} has no state yet: call reset() before snapshot()")
-        return Layer(self._kinds[-1], adapter_of(base).read(base))
+        return adapter_of(base).read(base)
 
     def restore(self, snap: Snapshot, seed: int | None = None) -> None:
         """Do what `tsr_gym.restore` does, on the snapshot's own random numbers or on those of a seed."""
@@ -100,17 +101,16 @@ class Stack:
                 f"wanted a snapshot of {' < '.join(self._kinds)}, got {' < '.join(layer.kind for layer in layers)}"
             )
         for number in self._inside_out:
-            plan, wrapper = parts[number]
-            plan.check(wrapper, layers[number])
+            adapter, wrapper = parts[number]
+            adapter.check(wrapper, layers[number])
         if self._ours:
-            base._check(layers[-1])
-            base._apply(layers[-1], seed)
+            base.set_env_state(layers[-1].state, seed=seed)
         else:
-            adapter = adapter_of(base)
-            adapter.write(base, adapter.check(base, layers[-1].state, seed), seed)
+            reader = adapter_of(base)
+            reader.write(base, reader.check(base, layers[-1].state, seed), seed)
         for number in self._inside_out:
-            plan, wrapper = parts[number]
-            plan.write(wrapper, layers[number])
+            adapter, wrapper = parts[number]
+            adapter.write(wrapper, layers[number])
 
 
 def snapshot(env: gym.Env[Any, Any]) -> Snapshot:
@@ -189,7 +189,7 @@ def env_support(env: gym.Env[Any, Any]) -> Support:
     try:
         wrappers, base = _unstack(env)
         for wrapper in wrappers:
-            plan_of(wrapper)
+            wrapper_adapter_of(wrapper)
     except SnapshotError as error:
         return Support("none", str(error))
     if isinstance(base, StateEnv):

@@ -205,9 +205,9 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         return self.observe(state), info
 
     def _start_of(self, snap: Snapshot) -> Episode:
-        layer = snap.layers[-1]
-        self._check(layer)
-        episode: Episode = layer.state.episode
+        state = self._state_in(snap)
+        self._check(state)
+        episode: Episode = state.episode
         if episode.terminated or episode.truncated:
             raise SnapshotError("wanted a snapshot in which the episode goes on, got one after its end")
         return episode
@@ -246,7 +246,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         Raises:
             SnapshotError: `reset` was not called yet.
         """
-        return Snapshot((self._layer(),))
+        return Snapshot((new_tuple(Layer, (self._kind, self.env_state())),))
 
     def restore(self, snapshot: Snapshot, *, seed: int | None = None) -> None:
         """Continue from a snapshot of an environment with the same class and rules.
@@ -263,8 +263,33 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
                 f"wanted a snapshot of a bare {type(self).__name__}, got one of a stack of {len(snapshot.layers)} "
                 "layers: use tsr_gym.restore(env, snapshot)"
             )
-        self._check(snapshot.layers[0])
-        self._apply(snapshot.layers[0], seed)
+        self.set_env_state(self._state_in(snapshot), seed=seed)
+
+    def env_state(self) -> EnvState:
+        """Return where the episode stands: rules, state, counters and random state, as one immutable value.
+
+        Raises:
+            SnapshotError: `reset` was not called yet.
+        """
+        if self._episode is None:
+            raise SnapshotError(f"{type(self).__name__} has no state yet: call reset() before snapshot()")
+        return new_tuple(EnvState, (self._rules, self._episode, self._stream.position))
+
+    def set_env_state(self, state: EnvState, *, seed: int | None = None) -> None:
+        """Continue from what `env_state` returned, in an environment with the same rules.
+
+        Args:
+            state: What `env_state` returned.
+            seed: As in `restore`.
+
+        Raises:
+            SnapshotError: The state belongs to something else; this environment is then unchanged.
+        """
+        self._check(state)
+        self._episode = state.episode
+        self._stream.position = state.position if seed is None else Seeded(seed)
+        # Gymnasium's word for "not known"; left at None, reading it would replace the generator.
+        self._np_random_seed = -1 if seed is None else seed
 
     def clone(self) -> "StateEnv[StateT, ObsT, ActT]":
         """Return an independent environment in the same state; wrappers are not included."""
@@ -276,28 +301,22 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         """Return the frame for `render_mode`; ``"ansi"`` is the observation as text."""
         return str(self.observe(self.state)) if self.render_mode == "ansi" else None
 
-    def _layer(self) -> Layer:
-        episode = self._episode
-        if episode is None:
-            raise SnapshotError(f"{type(self).__name__} has no state yet: call reset() before snapshot()")
-        state = new_tuple(EnvState, (self._rules, episode, self._stream.position))
-        return new_tuple(Layer, (self._kind, state))
+    def _state_in(self, snap: Snapshot) -> EnvState:
+        """Return what the innermost layer of a snapshot says of this kind of environment."""
+        kind, state = snap.layers[-1]
+        if kind != self._kind:
+            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {kind}")
+        return state  # type: ignore[no-any-return]
 
-    def _check(self, layer: Layer) -> None:
-        """Raise SnapshotError unless `_apply` would accept the layer."""
-        if layer.kind != self._kind or not isinstance(layer.state, EnvState):
-            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {layer.kind}")
-        if layer.state.rules is not self._rules and layer.state.rules != self._rules:
+    def _check(self, state: EnvState) -> None:
+        """Raise SnapshotError unless an episode can go on from a state."""
+        if not isinstance(state, EnvState):
+            raise SnapshotError(f"wanted the state of a {self._kind}, got {state!r}: damaged")
+        if state.rules is not self._rules and state.rules != self._rules:
             raise SnapshotError(
-                f"the snapshot was taken under other rules: wanted {self._rules}, got {layer.state.rules}; make the "
+                f"the snapshot was taken under other rules: wanted {self._rules}, got {state.rules}; make the "
                 "environment with the same settings"
             )
-
-    def _apply(self, layer: Layer, seed: int | None) -> None:
-        self._episode = layer.state.episode
-        self._stream.position = layer.state.position if seed is None else Seeded(seed)
-        # Gymnasium's word for "not known"; left at None, reading it would replace the generator.
-        self._np_random_seed = -1 if seed is None else seed
 
     def _current(self) -> Episode:
         if self._episode is None:
@@ -308,3 +327,23 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         if self._episode is None:
             raise ResetNeeded(f"{type(self).__name__} has no episode: call reset() first")
         raise EpisodeOver(f"the episode of {type(self).__name__} has ended: call reset() or restore a snapshot")
+
+
+def unbegun(env: StateEnv[StateT, ObsT, ActT]) -> StateEnv[StateT, ObsT, ActT]:
+    """Return an independent environment with the same settings, as it is before its first `reset`."""
+    twin = copy.copy(env)
+    twin._stream, twin._episode = RandomStream(), None
+    return twin
+
+
+def episode_of(snap: Snapshot | None) -> Episode:
+    """Return the state and the counters of the environment in a snapshot, without restoring it.
+
+    Raises:
+        TsrGymError: There is no snapshot, or it is not of a `StateEnv`.
+    """
+    inner = None if snap is None else snap.layers[-1].state
+    if not isinstance(inner, EnvState):
+        raise TsrGymError(f"wanted the snapshot of a StateEnv, got {type(inner).__name__}")
+    episode: Episode = inner.episode
+    return episode

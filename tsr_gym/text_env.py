@@ -138,7 +138,7 @@ class TextEnv(StateEnv[StateT, str, str]):
         if limits.max_actions_per_turn is not None:
             wanted = wanted[: limits.max_actions_per_turn]
         valid = bool(wanted)
-        executed: tuple[str, ...] = ()
+        executed: list[str] = []
         facts: dict[str, Any] = {}
         for name in wanted:
             if terminated or actions == max_actions:
@@ -149,7 +149,7 @@ class TextEnv(StateEnv[StateT, str, str]):
             else:
                 reward += gained
                 actions += 1
-                executed += (name,)
+                executed.append(name)
                 facts = found
         turns += 1
         turns_left = None if limits.max_turns is None else limits.max_turns - turns
@@ -162,7 +162,7 @@ class TextEnv(StateEnv[StateT, str, str]):
             "success": self.is_success(state),
             "action_is_valid": valid,
             "action_is_effective": state is not start and state != start,
-            "executed": executed,
+            "executed": tuple(executed),
         }
         return self.observe(state), reward, terminated, truncated, {**facts, **info} if facts else info
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from tsr_gym.budget import Budget
 from tsr_gym.errors import InvalidTree, SnapshotError
+from tsr_gym.files import write_atomically
 from tsr_gym.node import Candidate, Node, node_from_json, node_to_json, plain
 from tsr_gym.seeds import derive_seed, numbered_seeds
 
@@ -27,7 +28,6 @@ __all__ = [
     "Strategy",
     "Tree",
     "Wishes",
-    "write_atomically",
 ]
 
 _BUDGET = tuple(Budget.__dataclass_fields__)
@@ -372,13 +372,3 @@ Strategy = Callable[[Tree], Wishes | Iterator[list[Expand]]]
 Policy = Callable[[Sequence[tuple[Tree, Expand]]], list[list[Candidate]]]
 # Scores of the nodes that grew in a round, in their order.
 Rater = Callable[[Sequence[tuple[Tree, int]]], list[float]]
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that it is either the old one or the whole new one, whatever happens in between."""
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)

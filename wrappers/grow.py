@@ -4,21 +4,36 @@ Invariant: what grows in a tree depends on the tree's seed, the policy and the s
 beside it, nor on whether they wait for each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tsr_gym.budget import Budget
 from tsr_gym.errors import TsrGymError
 from tsr_gym.stack import Noise
 from tsr_gym.tree import Candidate, Expand, Policy, Rater, Strategy, Tree
 
-if TYPE_CHECKING:
-    from tsr_gym.wrappers.tree_search import TreeSearchWrapper
+
+class TreeEnv(Protocol):
+    """An environment whose history is a tree, as `TreeSearchWrapper` makes one."""
+
+    @property
+    def tree(self) -> Tree:
+        """The tree of the running episode."""
+
+    @property
+    def cursor(self) -> int:
+        """The node at which the environment stands."""
+
+    def expand_each(
+        self, wanted: Sequence[tuple[int, Sequence[Candidate | Any]]], *, noise: Noise | None = None
+    ) -> list[int]:
+        """Add children to several nodes at once, and return them in the wishes' order."""
+
+    def play(self, candidate: Candidate) -> Any:
+        """Take a turn of the episode."""
 
 
 class _Search:
@@ -29,7 +44,7 @@ class _Search:
         wishes: What its strategy wants next.
     """
 
-    def __init__(self, env: TreeSearchWrapper, strategy: Strategy) -> None:
+    def __init__(self, env: TreeEnv, strategy: Strategy) -> None:
         self.env = env
         self.view = env.tree.at(env.cursor)
         self.view.choose(())
@@ -71,7 +86,7 @@ Answered = list[tuple[_Search, list[list[Candidate]]]]
 
 
 def grow(
-    envs: Sequence[TreeSearchWrapper],
+    envs: Sequence[TreeEnv],
     policy: Policy,
     strategy: Strategy,
     *,
@@ -119,7 +134,7 @@ def grow(
 
 
 def play_out(
-    envs: Sequence[TreeSearchWrapper],
+    envs: Sequence[TreeEnv],
     policy: Policy,
     strategy: Strategy,
     *,

@@ -15,7 +15,7 @@ from tsr_gym.state_env import StateEnv
 Risk = Literal["mean"] | float
 
 
-class Outcome(NamedTuple):
+class ImaginedTurn(NamedTuple):
     """What a turn brought.
 
     Attributes:
@@ -76,10 +76,10 @@ class Imagination:
         self._noise = noise
         self._repeats = repeats
         self._risk = risk
-        self._known: dict[Any, Outcome] = {}
+        self._known: dict[Any, ImaginedTurn] = {}
         self._fresh_seed = numbered_seeds(seed, "fresh", *address)
 
-    def outcome(self, action: Any, number: int) -> Outcome:
+    def turn(self, action: Any, number: int) -> ImaginedTurn:
         """Return what an action brings.
 
         Args:
@@ -98,18 +98,18 @@ class Imagination:
             self._known[action] = found
         return found
 
-    def _try(self, action: Any, number: int) -> tuple[Outcome, bool]:
+    def _try(self, action: Any, number: int) -> tuple[ImaginedTurn, bool]:
         result = self._step(action, self._dice(number))
         # Asked before the snapshot, which reads the random state and so forgets what was drawn before.
         drew_noise = not isinstance(self._base, StateEnv) or self._base.drew_noise
         snap, key = self._stack.snapshot(), key_of(self._base)
         first = score_of(result)
         if not drew_noise or self._repeats == 1:
-            return Outcome(result, snap, key, first, (first,)), drew_noise
+            return ImaginedTurn(result, snap, key, first, (first,)), drew_noise
         address = (*self._address, number) if self._noise == "fresh" else self._address
         seeds = [derive_seed(self._seed, "draw", draw, *address) for draw in range(1, self._repeats)]
         draws = (first, *[score_of(self._step(action, seed)) for seed in seeds])
-        return Outcome(result, snap, key, _joined(draws, self._risk), draws), drew_noise
+        return ImaginedTurn(result, snap, key, _joined(draws, self._risk), draws), drew_noise
 
     def _dice(self, number: int) -> int | None:
         if self._noise == "fresh":

@@ -21,7 +21,7 @@ from tsr_gym.stack import NOISES, Noise, Stack, env_support, replayable, restore
 from tsr_gym.state_env import StateEnv
 from tsr_gym.tree import Candidate, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.wrappers.grow import grow, play_out
-from tsr_gym.wrappers.imagine import Imagination, Outcome, Risk, key_of, score_of
+from tsr_gym.wrappers.imagine import Imagination, ImaginedTurn, Risk, key_of, score_of
 
 # Types of values that nobody can change.
 _FIXED = frozenset((bool, int, float, str, bytes, type(None)))
@@ -146,8 +146,8 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         result = self.env.step(candidate.text)
         tree.spend(env_steps=1)
         score = score_of(result)
-        outcome = Outcome(result, self._stack.snapshot(), key_of(self.unwrapped), score, (score,))
-        node = _node(tree, cursor, candidate, outcome)
+        turn = ImaginedTurn(result, self._stack.snapshot(), key_of(self.unwrapped), score, (score,))
+        node = _node(tree, cursor, candidate, turn)
         self._cursor = tree.add(node, played=tree.played[-1:] == [cursor])
         observation, reward, terminated, truncated, info = result
         return observation, float(reward), terminated, truncated, info
@@ -202,8 +202,8 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
                 imagined = self._imagination(node, self.noise if noise is None else noise)
                 tries.append(imagined)
                 for number, candidate in enumerate(map(_candidate, candidates), start=len(tree.children(node))):
-                    outcome = imagined.outcome(candidate.text, number)
-                    new.append(tree.add(_node(tree, node, candidate, outcome)))
+                    turn = imagined.turn(candidate.text, number)
+                    new.append(tree.add(_node(tree, node, candidate, turn)))
         finally:
             # Also where a turn raised: what was tried before is in the tree, and was paid for.
             self._stack.restore(_snapshot_of(tree.nodes[self._cursor]))
@@ -324,24 +324,24 @@ def _snapshot_of(node: Node) -> Snapshot:
     return node.snapshot
 
 
-def _node(tree: Tree, parent: int, candidate: Candidate, outcome: Outcome) -> Node:
-    observation, reward, terminated, truncated, info = outcome.result
+def _node(tree: Tree, parent: int, candidate: Candidate, turn: ImaginedTurn) -> Node:
+    observation, reward, terminated, truncated, info = turn.result
     # The node's own copies: outer wrappers add to `info`, and users write into arrays.
     info = _own(info)
-    if len(outcome.draws) > 1:
-        info["score_draws"] = outcome.draws
+    if len(turn.draws) > 1:
+        info["score_draws"] = turn.draws
     return Node(
         parent=parent,
         depth=tree.nodes[parent].depth + 1,
         candidate=candidate,
         observation=observation if type(observation) is str else deepcopy(observation),
         reward=float(reward),
-        score=outcome.score,
+        score=turn.score,
         terminated=bool(terminated),
         truncated=bool(truncated),
         info=info,
-        snapshot=outcome.snapshot,
-        state_key=outcome.state_key,
+        snapshot=turn.snapshot,
+        state_key=turn.state_key,
     )
 
 

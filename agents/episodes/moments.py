@@ -17,9 +17,10 @@ import numpy as np
 
 from tsr_gym.codec import decode, digest, encode
 from tsr_gym.errors import InvalidTree, SnapshotError, TsrGymError
+from tsr_gym.files import write_atomically
 from tsr_gym.node import plain
 from tsr_gym.snapshots import EnvState, Snapshot
-from tsr_gym.tree import Node, Tree, write_atomically
+from tsr_gym.tree import Node, Tree
 
 FORMAT = "tsr-gym moments"
 VERSION = 1

@@ -13,7 +13,7 @@ from tsr_gym.agents.learning.advantages.mechanism.backups import back_up, check_
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup
 from tsr_gym.agents.learning.advantages.mechanism.turn_table import table_of
 from tsr_gym.agents.learning.batch import collate
-from tsr_gym.tree import write_atomically
+from tsr_gym.files import write_atomically
 
 
 class StepValue(NamedTuple):

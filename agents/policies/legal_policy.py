@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tsr_gym.agents.policies.chat_policy import sample_seeds
-from tsr_gym.agents.policies.episode_at import episode_at
+from tsr_gym.state_env import episode_of
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Candidate, Expand, Tree
 
@@ -30,7 +30,7 @@ class LegalPolicy:
         """Return random candidates for every wish, in order."""
         answers = []
         for (tree, wish), seeds in zip(requests, sample_seeds(requests), strict=True):
-            names = self.base.legal_actions(episode_at(tree, wish.node).state)
+            names = self.base.legal_actions(episode_of(tree.nodes[wish.node].snapshot).state)
             answers.append([self._candidate(names, seed) for seed in seeds])
         return answers
 

@@ -137,7 +137,7 @@ def read_critic(checkpoint: Path, device: str = "auto") -> Critic:
     from safetensors.torch import load_file
 
     from tsr_gym.agents.models.language_model import load_critic, pick_device
-    from tsr_gym.agents.runs.files import check_folder
+    from tsr_gym.files import check_folder
 
     check_folder(checkpoint)
     where = pick_device(device)

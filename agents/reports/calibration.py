@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import Interval, pooled, pooled_mean
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.policies.episode_at import episode_at
 from tsr_gym.agents.reports.rank_correlation import kendall, spearman
 from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import Noise
+from tsr_gym.state_env import episode_of
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Expand, Policy, Strategy, Tree
 
@@ -113,7 +113,7 @@ class Rated(NamedTuple):
 
 def value_at(base: TextEnv[Any], tree: Tree, node: int) -> float | None:
     """Return the value of a node, None where the environment does not know it."""
-    episode, limits = episode_at(tree, node), base.limits
+    episode, limits = episode_of(tree.nodes[node].snapshot), base.limits
     if episode.terminated:
         return float(base.is_success(episode.state))
     turns = None if limits.max_turns is None else limits.max_turns - episode.turns

@@ -14,9 +14,9 @@ from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
-from tsr_gym.agents.runs.files import check_folder
 from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.errors import ConfigError
+from tsr_gym.files import check_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.files import JsonLines
+from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.registration import env_id
 

@@ -23,10 +23,10 @@ from tsr_gym.agents.models.language_model import LanguageModel, ModelCard, save_
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import END, tiny_model, tiny_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.runs.files import write_folder
 from tsr_gym.cache_home import cache_home
 from tsr_gym.codec import digest
 from tsr_gym.errors import ConfigError
+from tsr_gym.files import write_folder
 from tsr_gym.registration import env_id
 from tsr_gym.seeds import derive_seed
 from tsr_gym.version import __version__

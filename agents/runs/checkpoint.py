@@ -22,8 +22,8 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.stability import GradientMemory
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
 from tsr_gym.agents.models.sharding import own_range, own_rows, whole_weights
-from tsr_gym.agents.runs.files import check_folder, write_folder
 from tsr_gym.errors import CheckpointError
+from tsr_gym.files import check_folder, write_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def save_checkpoint(run: Path, policy: LanguageModel, learner: Learner, progress
                 (folder / "gradients.json").write_text(json.dumps(learner.gradients.to_json()))
                 (folder / "progress.json").write_text(json.dumps(asdict(progress)))
 
-        write_folder(path, write, processes=processes)
+        write_folder(path, write, first=processes.first, each=processes.each)
 
 
 def load_checkpoint(path: Path, learner: Learner) -> Progress:

@@ -1,17 +1,77 @@
-"""RunLog: what a run writes down as it goes, for people and programs to read: lines, TensorBoard and trees."""
+"""RunLog: what a run writes down as it goes, for people and programs to read: lines, TensorBoard and trees.
 
+Torch-free for those who only read.
+"""
+
+import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch.utils.tensorboard import SummaryWriter
-
-from tsr_gym.agents.runs.files import JsonLines, writing
+from tsr_gym.errors import CheckpointError
+from tsr_gym.files import write_atomically
 from tsr_gym.tree import Tree
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 Record = dict[str, Any]
 Watch = Callable[[str, Record], None]
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the errors of a disk that is full or not writable into a CheckpointError about `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{path} could not be written ({error}): make room and resume") from error
+
+
+class JsonLines:
+    """A log of JSON objects with a ``step`` each, one a line.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add a line and see it written.
+
+        Raises:
+            CheckpointError: The disk is full or not writable.
+        """
+        with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return all whole lines; a last line that was cut short by a kill is left out."""
+        if not self.path.exists():
+            return []
+        records = []
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                break
+        return records
+
+    def cut_after(self, step: int) -> None:
+        """Drop the lines after a step, which will be written again.
+
+        Raises:
+            CheckpointError: The disk is full or not writable.
+        """
+        lines = [json.dumps(record) for record in self.read() if record["step"] <= step]
+        with writing(self.path):
+            write_atomically(self.path, "".join(line + "\n" for line in lines).encode())
 
 
 class RunLog:
@@ -41,6 +101,9 @@ class RunLog:
         if not self.writes:
             yield
             return
+        # Whoever only reads logs needs no torch.
+        from torch.utils.tensorboard import SummaryWriter
+
         with SummaryWriter(self.folder / "tensorboard", purge_step=update + 1) as board:
             self._board, self._watch = board, watch
             yield

@@ -38,10 +38,10 @@ from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.files import JsonLines, check_folder, writing
-from tsr_gym.agents.runs.log import Record, RunLog, Watch
+from tsr_gym.agents.runs.log import JsonLines, Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
+from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
 
 

@@ -18,7 +18,7 @@ from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
-from tsr_gym.agents.runs.files import JsonLines
+from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.cli import main
 

@@ -153,6 +153,10 @@ def test_a_state_without_plain_form_can_be_restored_in_memory_but_has_no_bytes()
     restore(env, snap)
     with pytest.raises(SnapshotError, match="object has no pickle-free form"):
         snap.to_bytes()
+    assert snap == snapshot(env)
+    assert len({snap, snapshot(env)}) == 1
+    env.reset(seed=1)
+    assert snap != snapshot(env)
 
 
 def test_bytes_that_hold_no_layers_are_refused_when_they_are_used():

@@ -6,7 +6,20 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 from tests.tsr_gym.testing.worlds import Board, Dice, Walk
-from tsr_gym import ConfigError, EpisodeOver, Limits, SnapshotError, StateEnv, Step, TsrGymError, snapshot
+from tsr_gym import (
+    ConfigError,
+    EpisodeOver,
+    Limits,
+    Snapshot,
+    SnapshotError,
+    StateEnv,
+    Step,
+    TsrGymError,
+    restore,
+    snapshot,
+)
+from tsr_gym.snapshots import Layer
+from tsr_gym.state_env import episode_of, unbegun
 
 
 class Counter(StateEnv):
@@ -198,3 +211,31 @@ def test_reading_the_generator_of_an_unreset_environment_is_gymnasiums_business(
     assert env.np_random is env.np_random
     first = env.np_random_seed
     assert env.reset(seed=None)[0] == gym.utils.seeding.np_random(first)[0].integers(10)
+
+
+def test_the_episode_of_a_snapshot_is_the_one_that_restoring_it_brings():
+    env = gym.wrappers.TimeLimit(Walk(), 9)
+    env.reset(seed=1)
+    snaps = [snapshot(env)]
+    for action in ("Right", "Left"):
+        env.step(action)
+        snaps.append(snapshot(env))
+    for snap in [*snaps, Snapshot.from_bytes(snaps[1].to_bytes())]:
+        found = episode_of(snap)
+        restore(env, snap)
+        assert found == env.unwrapped.episode
+
+
+@pytest.mark.parametrize(("snap", "came"), [(None, "NoneType"), (Snapshot((Layer("elsewhere:Env", (1, 2)),)), "tuple")])
+def test_without_a_snapshot_or_of_other_peoples_environments_there_is_no_episode_to_read(snap, came):
+    with pytest.raises(TsrGymError, match=f"wanted the snapshot of a StateEnv, got {came}"):
+        episode_of(snap)
+
+
+def test_an_unbegun_copy_is_as_before_the_first_reset():
+    env = Dice()
+    env.reset(seed=1)
+    fresh = unbegun(env)
+    with pytest.raises(ResetNeeded):
+        fresh.step(1)
+    assert fresh.reset(seed=1)[0] == env.reset(seed=1)[0]

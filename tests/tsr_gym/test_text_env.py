@@ -1,5 +1,7 @@
 """TextEnv: turns of several actions, and what infos say about them."""
 
+import sys
+
 import pytest
 
 from tests.tsr_gym.testing.worlds import Walk
@@ -119,6 +121,31 @@ def test_spaces_hold_any_text_and_samples_are_turns():
     samples = [env.action_space.sample() for _ in range(50)]
     assert all(set(split_turn(sample, "||")) <= set(Walk.actions) for sample in samples)
     assert {len(split_turn(sample, "||")) for sample in samples} == {1, 2, 3}
+
+
+def test_what_a_long_turn_remembers_grows_and_is_never_copied():
+    class Watched(Walk):
+        """Looks at what the function that carries out the turn holds, now and then."""
+
+        seen = ()
+
+        def transition(self, state, action, rng):
+            if state.position % 1000 == 999:
+                held = sys._getframe(1).f_locals.values()
+                # Kept alive, so that no two of them have one identity.
+                self.seen += tuple(item for item in held if isinstance(item, tuple | list) and len(item) >= 999)
+            return super().transition(state, action, rng)
+
+        def is_success(self, state):
+            return False
+
+    env = Watched(Limits())
+    env.reset(seed=1)
+    info = env.step(" || ".join(["Right"] * 40_000))[4]
+    assert info["executed"] == ("Right",) * 40_000
+    # What is wanted and what was carried out, each made once: copies at every action would take quadratic time.
+    assert len(env.seen) == 80
+    assert len({id(item) for item in env.seen}) == 2
 
 
 def test_an_over_long_text_is_data():

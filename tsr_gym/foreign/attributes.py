@@ -20,7 +20,7 @@ from tsr_gym.foreign.noise import place_generator, replace_keys
 from tsr_gym.foreign.objects import attributes_of, is_plain, module_of, set_attributes
 from tsr_gym.foreign.portable import imported, may_be_set, portable_attribute
 from tsr_gym.foreign.settings import compare, settings_of, share_settings, tables_of
-from tsr_gym.foreign.thawed import Thawer, try_to_thaw
+from tsr_gym.foreign.thawed import Thawer, same, try_to_thaw
 from tsr_gym.random_stream import Drawn, position_of
 from tsr_gym.snapshots import Deferred
 
@@ -46,8 +46,11 @@ class AttributesState(Deferred):
     position: Drawn | None
     native: Any = None
 
-    def parts(self) -> Any:
-        """Return what two captures are compared by."""
+    def same_as(self, other: object) -> bool:
+        """Return whether another capture is equal."""
+        return isinstance(other, AttributesState) and same(self._parts(), other._parts())
+
+    def _parts(self) -> Any:
         return self.settings, self.attributes, self.position, self.native
 
     def portable(self) -> Any:

@@ -90,7 +90,7 @@ _PLAIN_ATTRIBUTES = frozenset(
 _CONTAINERS = (deque, list, dict, np.ndarray, RunningMeanStd)
 
 
-class Plan(Protocol):
+class WrapperAdapter(Protocol):
     """How wrappers of one class are read and put back."""
 
     @property
@@ -222,7 +222,7 @@ def _damaged(layer: Layer, wanted: tuple[str, ...]) -> SnapshotError:
 
 
 @lru_cache(maxsize=256)
-def _plan(cls: Any) -> Plan:
+def _adapter(cls: Any) -> WrapperAdapter:
     kind = f"{cls.__module__}:{cls.__qualname__}"
     if issubclass(cls, SnapshotWrapper):
         return OwnWords(kind)
@@ -236,17 +236,17 @@ def _plan(cls: Any) -> Plan:
     return Unknown(kind)
 
 
-def plan_of(wrapper: Wrapper) -> Plan:
+def wrapper_adapter_of(wrapper: Wrapper) -> WrapperAdapter:
     """Return how to read a wrapper.
 
     Raises:
         SnapshotError: It is not known and may hold state, or it cannot be undone.
     """
     cls: Any = type(wrapper)
-    plan = _plan(cls)
-    if isinstance(plan, Unknown):
+    adapter = _adapter(cls)
+    if isinstance(adapter, Unknown):
         _refuse(wrapper)
-    return plan
+    return adapter
 
 
 def _copied(value: Any) -> Any:
@@ -257,7 +257,7 @@ def copied(wrapper: Wrapper, env: Any) -> Any:
     """Return a wrapper like this one around another environment, sharing nothing that either changes."""
     twin: Any = copy.copy(wrapper)
     twin.env = env
-    if not isinstance(plan_of(wrapper), OwnWords):
+    if not isinstance(wrapper_adapter_of(wrapper), OwnWords):
         for name, value in vars(wrapper).items():
             if name not in _PLAIN_ATTRIBUTES and isinstance(value, _CONTAINERS):
                 setattr(twin, name, copy.deepcopy(value))

@@ -1,4 +1,4 @@
-"""Playing environments that nobody else holds, and comparing what they return."""
+"""Playing environments that nobody else holds, and what they return as facts that compare."""
 
 import copy
 import io
@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from tsr_gym.foreign.differences import Fact
 from tsr_gym.foreign.frozen import Opaque, Uncopyable
 from tsr_gym.foreign.generators import Drawn, watched_globals
 from tsr_gym.foreign.objects import attributes_of
-from tsr_gym.foreign.thawed import frozen, same
+from tsr_gym.foreign.thawed import frozen
 
 NUM_STEPS = 6
 NUM_SEQUENCES = 2
@@ -115,22 +116,16 @@ def reset(env: Any, seed: int | None, options: Any) -> Any:
         return raised(error)
 
 
-def difference(one: Sequence[Any], other: Sequence[Any]) -> str | None:
-    """Return how two plays of the same actions differ, in words, None where they do not."""
-    for number, (fact, wanted) in enumerate(zip(one, other, strict=False)):
-        if same(fact, wanted):
-            continue
-        for raised in (fact, wanted):
-            if isinstance(raised, Raised):
-                return f"step {number} raised {raised.kind}: {raised.message}"
-        if isinstance(fact, Standing) or isinstance(wanted, Standing):
-            return "their generators stand elsewhere afterwards"
-        parts = PARTS if len(fact) == len(PARTS) else (PARTS[0], PARTS[-1])
-        names = [name for name, a, b in zip(parts, fact, wanted, strict=False) if not same(a, b)]
-        return f"{' and '.join(names)} of step {number} differ"
-    if len(one) != len(other):
-        return "one ends before the other"
-    return None
+def facts(came: Sequence[Any]) -> Iterator[Fact]:
+    """Yield what a play brought, step by step and part by part, as it is compared."""
+    for number, result in enumerate(came):
+        if isinstance(result, Raised):
+            yield Fact(f"step {number} raising {result.kind}: {result.message}", result)
+        elif isinstance(result, Standing):
+            yield Fact("where its generator stands afterwards", result.generator)
+        else:
+            parts = PARTS if len(result) == len(PARTS) else (PARTS[0], PARTS[-1])
+            yield from [Fact(f"{name} of step {number}", part) for name, part in zip(parts, result, strict=True)]
 
 
 def standing(env: Any) -> Standing:
@@ -143,7 +138,7 @@ def positions_of_spaces(env: Any) -> Any:
     waiting, found = [env.action_space, env.observation_space], []
     while waiting:
         space = waiting.pop()
-        found.append(frozen(space._np_random))
+        found.append(frozen(attributes_of(space).get("_np_random")))
         if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
             waiting += space.spaces.values() if isinstance(space, gym.spaces.Dict) else space.spaces
     return found

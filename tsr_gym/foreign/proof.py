@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tsr_gym.foreign import play
+from tsr_gym.foreign.differences import Fact, difference
 from tsr_gym.foreign.frozen import Uncopyable
 from tsr_gym.foreign.objects import attributes_of, frees
 from tsr_gym.foreign.thawed import same
@@ -31,7 +32,7 @@ def flaw_of(env: Any, means: Means) -> str | None:
         start = means.read(env)
         with play.quietly() as drawn:
             flaw = _flaw_of_copies(env, start, means)
-        changed = changed_between(start, means.read(env))
+        changed = difference(held(start), held(means.read(env)))
     except Uncopyable as error:
         return str(error)
     if drawn.names:
@@ -41,18 +42,9 @@ def flaw_of(env: Any, means: Means) -> str | None:
     return None if flaw is None else f"copies of {name} do not play alike: {flaw}"
 
 
-def changed_between(one: Any, other: Any) -> str:
-    """Return the attributes that differ between two captures, in words."""
-    names = one.attributes.keys() | other.attributes.keys()
-    return ", ".join(
-        sorted(
-            name
-            for name in names
-            if name not in one.attributes
-            or name not in other.attributes
-            or not same(one.attributes[name], other.attributes[name])
-        )
-    )
+def held(state: Any) -> list[Fact]:
+    """Return the attributes of a capture as facts."""
+    return [Fact(f"the attribute {name}", state.attributes[name]) for name in sorted(state.attributes)]
 
 
 def _flaw_of_copies(env: Any, start: Any, means: Means) -> str | None:
@@ -93,10 +85,11 @@ def _compared(one: Any, other: Any, origin: Any, seed: int, means: Means) -> tup
     # What another episode leaves behind must not be seen in this one.
     play.reset(other, seed + play.NUM_SEQUENCES, None)
     play.steps(other, play.actions_of(other, seed + play.NUM_SEQUENCES))
-    flaw = play.difference(came, _play(other, origin, seed, means))
-    if flaw is None and (changed := changed_between(means.read(one), means.read(other))):
-        flaw = f"they differ in {changed} afterwards"
-    return came[0], flaw or play.difference(came, _play(one, origin, seed, means))
+    wanted = [*play.facts(came)]
+    flaw = difference(wanted, play.facts(_play(other, origin, seed, means)))
+    if flaw is None and (changed := difference(held(means.read(one)), held(means.read(other)))):
+        flaw = f"afterwards, {changed}"
+    return came[0], flaw or difference(wanted, play.facts(_play(one, origin, seed, means)))
 
 
 def _play(twin: Any, origin: Any, seed: int, means: Means) -> list[Any]:

@@ -19,6 +19,7 @@ from tsr_gym.foreign.fresh import remake
 from tsr_gym.foreign.noise import Dice, dice_of
 from tsr_gym.foreign.portable import portable
 from tsr_gym.foreign.repetition import repetition_of
+from tsr_gym.foreign.thawed import same
 from tsr_gym.random_stream import Drawn, position_of
 from tsr_gym.snapshots import Deferred
 
@@ -86,8 +87,11 @@ class ReplayState(Deferred):
     num_events: int
     position: Drawn | None
 
-    def parts(self) -> Any:
-        """Return what two records are compared by."""
+    def same_as(self, other: object) -> bool:
+        """Return whether another record is equal."""
+        return isinstance(other, ReplayState) and same(self._parts(), other._parts())
+
+    def _parts(self) -> Any:
         return self.settings, self.start, self.events[: self.num_events], self.position
 
     def portable(self) -> Any:

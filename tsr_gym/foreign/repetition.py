@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign import play
 from tsr_gym.foreign.attributes import twin_of
+from tsr_gym.foreign.differences import Fact, difference
 from tsr_gym.foreign.fresh import can_remake, fresh, remake
 from tsr_gym.foreign.objects import frees, module_of
 from tsr_gym.foreign.verdicts import SharedVerdicts
@@ -68,17 +69,17 @@ def _another(env: Any) -> Any:
 def _compared(env: Any, one: Any, other: Any) -> Repetition:
     wanted = _play(other, 1)
     _play(one, 0)
-    flaw = play.difference(wanted, _play(one, 1)) or play.difference(wanted, _play(one, 1))
+    flaw = difference(wanted, _play(one, 1)) or difference(wanted, _play(one, 1))
     known = {f"{module_of(cls)}:{cls.__qualname__}" for cls in type(env).__mro__} & _DEPENDS_ON_EARLIER
     if (flaw is None and not known) or not can_remake(env):
         return Repetition(None if flaw is None else f"{type(env).__name__} does not repeat itself: {flaw}")
     remake(one)
-    still = play.difference(wanted, _play(one, 1))
+    still = difference(wanted, _play(one, 1))
     if still is not None:
         return Repetition(f"{type(env).__name__} does not repeat itself, even if it is made anew: {still}")
     return Repetition(None, remade=True)
 
 
-def _play(env: Any, seed: int) -> list[Any]:
+def _play(env: Any, seed: int) -> list[Fact]:
     actions = play.actions_of(env, seed, _NUM_STEPS)
-    return [play.reset(env, seed, None), *play.steps(env, actions)]
+    return [*play.facts([play.reset(env, seed, None), *play.steps(env, actions)])]

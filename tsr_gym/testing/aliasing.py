@@ -8,9 +8,10 @@ import numpy as np
 
 from tsr_gym.codec import encode
 from tsr_gym.errors import CheckFailed
+from tsr_gym.foreign.differences import difference
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore
-from tsr_gym.testing.facts import difference, facts_of, returned
+from tsr_gym.testing.facts import facts_of, returned
 from tsr_gym.testing.recording import Recording, expect_replay, expect_standing, has_bytes, take
 from tsr_gym.testing.trial import Trial
 
@@ -35,7 +36,7 @@ def _expect_same_results(trial: Trial, recording: Recording, turn: int) -> None:
     again = {one.what: one for one in returned(trial.env, recording.handed_out[turn])}
     for one in recording.shots[turn].returned:
         other = again.get(one.what, one)
-        if one.digest != other.digest:
+        if one.value != other.value:
             raise CheckFailed(
                 "aliasing",
                 f"{one.what} that {trial.name} returned at turn {turn} changed later, from {one.text[:60]} to "

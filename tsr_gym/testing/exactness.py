@@ -5,10 +5,11 @@ from typing import Any
 import gymnasium as gym
 
 from tsr_gym.errors import CheckFailed, SnapshotError
+from tsr_gym.foreign.differences import difference
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import clone, restore
 from tsr_gym.state_env import StateEnv
-from tsr_gym.testing.facts import Facts, difference, is_own, shown, standing
+from tsr_gym.testing.facts import Facts, is_own, shown, standing
 from tsr_gym.testing.recording import (
     drive,
     expect_episode,

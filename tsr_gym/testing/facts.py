@@ -1,18 +1,17 @@
 """What an environment shows, as facts that can be compared here and across processes.
 
-Invariant: two facts are equal exactly where their canonical bytes are; the text is only for messages.
+Invariant: two of these facts are equal exactly where the canonical bytes of what they show are.
 """
 
-from collections.abc import Iterable
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import gymnasium as gym
-import numpy as np
 
 from tsr_gym.codec import digest
 from tsr_gym.errors import CheckFailed, SnapshotError
+from tsr_gym.foreign.differences import Fact, text_of
 from tsr_gym.foreign.play import CLOCK_NAMES, without_clocks
 from tsr_gym.random_stream import canonical
 from tsr_gym.snapshots import Deferred, EnvState, Layer, Snapshot
@@ -20,27 +19,11 @@ from tsr_gym.stack import snapshot
 from tsr_gym.state_env import StateEnv
 from tsr_gym.testing.fingerprints import fingerprint
 
-MAX_EXCERPT = 80
-MAX_ELEMENTS = 1_000
 # Fields of infos that are taken for readings of the wall clock, and never compared: in infos of foreign environments
 # wherever they stand, in those of a StateEnv only what RecordEpisodeStatistics writes.
 WALL_CLOCK_FIELDS = tuple(sorted(CLOCK_NAMES))
 _STATISTICS_CLOCK = ("t",)
 _NUMBERS = ("reward", "terminated", "truncated")
-
-
-class Fact(NamedTuple):
-    """One thing that an environment showed.
-
-    Attributes:
-        what: What it is, and whose.
-        digest: Fingerprint of its canonical bytes.
-        text: Its representation.
-    """
-
-    what: str
-    digest: str
-    text: str
 
 
 Facts = tuple[Fact, ...]
@@ -93,18 +76,11 @@ def fact(what: str, value: object, plain: bool = True) -> Fact:
         CheckFailed: The value holds something that is not plain data, but has to.
     """
     try:
-        return Fact(what, digest(value), _text(value))
+        return Fact(what, digest(value), text_of(value))
     except SnapshotError as error:
         if plain:
             raise CheckFailed("plain_data", f"{what} is not plain data: {error}") from error
-    return Fact(what, fingerprint(value), _text(value))
-
-
-def _text(value: object) -> str:
-    # Numpy leaves out the middle of a large array, and prints all of a small one.
-    if isinstance(value, np.ndarray) and value.size > MAX_ELEMENTS:
-        return f"{value.dtype} array of shape {value.shape} with the digest {fingerprint(value)[:8]}"
-    return repr(value)
+    return Fact(what, fingerprint(value), text_of(value))
 
 
 def taken(env: gym.Env[Any, Any]) -> Snapshot:
@@ -141,7 +117,7 @@ def facts_of(base: gym.Env[Any, Any], layers: tuple[Layer, ...]) -> Facts:
 def _own_facts(base: StateEnv[Any, Any, Any], inner: Layer) -> list[Fact]:
     name = name_of(base)
     if not isinstance(inner.state, EnvState):
-        raise CheckFailed("unsupported", f"{name}._layer() gave no EnvState: leave snapshots to StateEnv")
+        raise CheckFailed("unsupported", f"{name}.env_state() gave no EnvState: leave snapshots to StateEnv")
     episode = inner.state.episode
     return [
         fact(f"the state of {name}", episode.state),
@@ -186,31 +162,3 @@ def returned(env: gym.Env[Any, Any], result: tuple[Any, ...]) -> Facts:
 def shown(env: gym.Env[Any, Any], result: tuple[Any, ...]) -> Shot:
     """Return where an environment stands, and what a call of `reset` or `step` returned."""
     return Shot(standing(env), returned(env, result))
-
-
-def difference(wanted: Iterable[Fact], came: Iterable[Fact]) -> str | None:
-    """Return the first difference between facts in words, None where there is none."""
-    wanted, came = tuple(wanted), tuple(came)
-    for one, other in zip(wanted, came, strict=False):
-        if one.what != other.what:
-            return f"wanted {one.what}, got {other.what}"
-        if one.digest != other.digest:
-            return f"{one.what} differs: {_excerpts(one.text, other.text)}"
-    if len(wanted) != len(came):
-        extra = (wanted if len(wanted) > len(came) else came)[min(len(wanted), len(came))]
-        return f"{extra.what} is {'missing' if len(wanted) > len(came) else 'new'}"
-    return None
-
-
-def _excerpts(wanted: str, came: str) -> str:
-    """Return two texts cut to where they begin to differ."""
-    if wanted == came:
-        return f"both read {wanted[:MAX_EXCERPT]}, but their types, bits or orders differ"
-    same = next(
-        (index for index, pair in enumerate(zip(wanted, came, strict=False)) if pair[0] != pair[1]),
-        min(len(wanted), len(came)),
-    )
-    start = max(0, same - MAX_EXCERPT // 2)
-    end = start + MAX_EXCERPT
-    dots = "..." if start else ""
-    return f"wanted {dots}{wanted[start:end]}, got {dots}{came[start:end]}"

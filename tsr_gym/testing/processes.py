@@ -10,7 +10,8 @@ from typing import Any
 
 from tsr_gym.codec import encode
 from tsr_gym.errors import CheckFailed
-from tsr_gym.testing.facts import Fact, difference, is_own
+from tsr_gym.foreign.differences import Fact, difference
+from tsr_gym.testing.facts import is_own
 from tsr_gym.testing.recording import Recording, has_bytes
 from tsr_gym.testing.trial import Trial
 

@@ -8,9 +8,10 @@ from gymnasium.utils.env_checker import check_env
 
 from tsr_gym.codec import encode
 from tsr_gym.errors import CheckFailed, EpisodeOver, SnapshotError
-from tsr_gym.state_env import StateEnv
-from tsr_gym.testing.facts import difference, returned
-from tsr_gym.testing.text_trial import TextTrial, Turn
+from tsr_gym.foreign.differences import difference
+from tsr_gym.state_env import StateEnv, unbegun
+from tsr_gym.testing.facts import returned
+from tsr_gym.testing.text_trial import TextTrial, TriedTurn
 
 # Gymnasium's advice that is no fault of a text environment.
 _ADVICE = ("No render fps was declared", "Not able to test alternative render modes")
@@ -101,7 +102,7 @@ def _expect_types(trial: TextTrial, info: dict[str, Any], types: dict[str, Any],
         raise CheckFailed("info", f"{trial.name}: the info of {call} is not plain data: {error}") from error
 
 
-def _expect_meaning(trial: TextTrial, turn: Turn) -> None:
+def _expect_meaning(trial: TextTrial, turn: TriedTurn) -> None:
     """Compare what an info says with what happened."""
     base, before, after, info = trial.base, turn.before, turn.after, turn.info
     limits = base.limits
@@ -168,9 +169,7 @@ def the_seed_decides(trial: TextTrial) -> None:
 
 def an_episode_begins_and_ends(trial: TextTrial) -> None:
     """A step before reset raises ResetNeeded, one after the end EpisodeOver."""
-    blank = trial.base.clone()
-    blank._episode = None
-    _expect_error(trial, blank, ResetNeeded, "before reset()")
+    _expect_error(trial, unbegun(trial.base), ResetNeeded, "before reset()")
     for seed in trial.seeds:
         trial.base.reset(seed=seed)
         for turn in trial.on(seed):

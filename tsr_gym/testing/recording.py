@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from tsr_gym.errors import CheckFailed, SnapshotError
+from tsr_gym.foreign.differences import difference
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.testing.actions import Actions
-from tsr_gym.testing.facts import Shot, difference, is_own, layers_of, shown, standing, taken
+from tsr_gym.testing.facts import Shot, is_own, layers_of, shown, standing, taken
 from tsr_gym.testing.suspects import Marks, changes, marks_of
 
 

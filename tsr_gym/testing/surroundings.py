@@ -9,7 +9,8 @@ from typing import Any
 import gymnasium as gym
 
 from tsr_gym.errors import CheckFailed
-from tsr_gym.testing.facts import Shot, difference, is_own, layers_of, name_of
+from tsr_gym.foreign.differences import difference
+from tsr_gym.testing.facts import Shot, is_own, layers_of, name_of
 from tsr_gym.testing.global_state import global_random_state, global_seed, shifted_clocks, who_draws
 from tsr_gym.testing.recording import Recording, drive, record
 from tsr_gym.testing.suspects import hidden_generators

@@ -14,7 +14,7 @@ from tsr_gym.testing.facts import name_of
 from tsr_gym.text_env import TextEnv
 
 
-class Turn(NamedTuple):
+class TriedTurn(NamedTuple):
     """One turn of the bare environment: where it began, what was done, and what came of it."""
 
     before: Episode
@@ -54,13 +54,13 @@ class TextTrial:
         """Raise CheckFailed in the environment's name."""
         raise CheckFailed(check, f"{self.name}: {message}")
 
-    def turns(self) -> Iterator[Turn]:
+    def turns(self) -> Iterator[TriedTurn]:
         """Play one episode per seed on the bare environment, mostly legal turns, and yield every turn."""
         for seed in self.seeds:
             self.base.reset(seed=seed)
             yield from self.on(seed)
 
-    def on(self, seed: int) -> Iterator[Turn]:
+    def on(self, seed: int) -> Iterator[TriedTurn]:
         """Play the bare environment on from where it stands, and yield every turn."""
         rng = np.random.default_rng(seed)
         for _ in range(self.steps):
@@ -71,7 +71,7 @@ class TextTrial:
             action = self.junk[int(rng.integers(len(self.junk)))] if junk else draw_turn(self.base, rng)
             yield self.step(action)
 
-    def step(self, action: str) -> Turn:
+    def step(self, action: str) -> TriedTurn:
         """Take one turn of the bare environment."""
         before = self.base.episode
-        return Turn(before, action, *self.base.step(action), self.base.episode)
+        return TriedTurn(before, action, *self.base.step(action), self.base.episode)

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tsr_gym.errors import InvalidCorpus
+from tsr_gym.files import in_place_of
 from tsr_gym_envs.lucene_bm25.identity import first_repeated
 from tsr_gym_envs.lucene_bm25.layout import DTYPES, FORMAT, VERSION, ArrayFile, Meta, is_index, write_meta
 from tsr_gym_envs.lucene_bm25.lengths import inverse_norms, length_bytes
 from tsr_gym_envs.lucene_bm25.merge import merge_postings, merge_terms
 from tsr_gym_envs.lucene_bm25.runs import Run, write_run
 from tsr_gym_envs.lucene_bm25.stretches import MAX_WORDS, Progress, Stretch, stretches
-from tsr_gym_envs.whole_folder import in_place_of
 
 
 class _Read(NamedTuple):

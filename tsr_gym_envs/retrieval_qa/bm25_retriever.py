@@ -8,11 +8,11 @@ from shutil import rmtree
 from typing import Any
 
 from tsr_gym.errors import InvalidCorpus
+from tsr_gym.files import cached
 from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.lucene_bm25.layout import VERSION
 from tsr_gym_envs.retrieval_qa.corpus import BM25, MANIFEST, open_corpus, write_index
 from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.whole_folder import cached
 
 
 class BM25Retriever:
@@ -53,10 +53,10 @@ class BM25Retriever:
 def _indexed(corpus: Path) -> Path:
     """Return the cached index of a jsonl file; one that is damaged is made anew."""
     # An index of another version lies elsewhere.
-    folder = cached(corpus, f"indexes-{VERSION}", MANIFEST, partial(write_index, corpus, link=True))
+    folder = cached(corpus, f"retrieval/indexes-{VERSION}", MANIFEST, partial(write_index, corpus, link=True))
     try:
         BM25Index.open(folder / BM25)
     except InvalidCorpus:
         rmtree(folder)
-        return cached(corpus, f"indexes-{VERSION}", MANIFEST, partial(write_index, corpus, link=True))
+        return cached(corpus, f"retrieval/indexes-{VERSION}", MANIFEST, partial(write_index, corpus, link=True))
     return folder

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym.errors import InvalidCorpus
+from tsr_gym.files import cached, write_whole
 from tsr_gym.state_env import new_tuple
 from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.whole_folder import cached, write_whole
 
 MANIFEST = "corpus.json"
 FORMAT = 1
@@ -123,7 +123,7 @@ def open_corpus(path: str | Path) -> Corpus:
     """
     path = Path(path)
     if path.is_file():
-        path = cached(path, "corpora", MANIFEST, partial(write_corpus, path, link=True))
+        path = cached(path, "retrieval/corpora", MANIFEST, partial(write_corpus, path, link=True))
     if not (path / MANIFEST).is_file():
         raise InvalidCorpus(f"{path}: wanted a jsonl file of passages or a folder with {MANIFEST}, found neither")
     return Corpus(path, _manifest(path / MANIFEST))

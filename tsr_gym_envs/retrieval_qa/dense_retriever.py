@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym.errors import ConfigError, InvalidCorpus
+from tsr_gym.files import write_whole
 from tsr_gym.optional import require
 from tsr_gym_envs.retrieval_qa.corpus import Corpus, Progress, open_corpus, write_corpus
 from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.whole_folder import write_whole
 
 DENSE = "dense.json"
 VECTORS = "vectors.faiss"

@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 
 from tsr_gym import ConfigError, InvalidCatalogue, InvalidCorpus
 from tsr_gym.cache_home import cache_home
+from tsr_gym.files import locked
 from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.lucene_bm25.layout import VERSION as INDEX_VERSION
 from tsr_gym_envs.webshop.importing import LOCK, Progress, write_store
 from tsr_gym_envs.webshop.original_files import OriginalFiles, find_files
 from tsr_gym_envs.webshop.store import FORMAT, INDEX, Catalogue, is_store, open_store
-from tsr_gym_envs.whole_folder import locked
 
 EMBEDDED_PRODUCTS = 1000
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from tsr_gym import InvalidCatalogue
 from tsr_gym.cache_home import cache_home
+from tsr_gym.files import in_place_of, locked, remove_leftovers
 from tsr_gym_envs.webshop.importing import LOCK
 from tsr_gym_envs.webshop.original_random import Dice, draw_order, generator_of
 from tsr_gym_envs.webshop.prices import draw_price, draw_tier
 from tsr_gym_envs.webshop.store import SPLIT_NAMES, Catalogue, read_array
-from tsr_gym_envs.whole_folder import in_place_of, locked, remove_leftovers
 
 Kind = Literal["instruction", "annotation"]
 Array = NDArray[Any]

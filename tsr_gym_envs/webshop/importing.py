@@ -5,7 +5,6 @@ An import that is interrupted leaves nothing but a folder that the next one remo
 
 import json
 import math
-import os
 import shutil
 import sqlite3
 from array import array
@@ -20,6 +19,7 @@ from uuid import uuid4
 import numpy as np
 
 from tsr_gym import InvalidCatalogue, TsrGymError
+from tsr_gym.files import sync
 from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.split import in_split
 from tsr_gym_envs.webshop.documents import document_of
@@ -128,7 +128,7 @@ def _write_data(
     (data / _STAGED).unlink()
     files = sorted(path for path in data.rglob("*") if path.is_file())
     for path in files:
-        _flush(path)
+        sync(path)
     sizes = {path.relative_to(data).as_posix(): path.stat().st_size for path in files}
     return Meta(format=FORMAT, data=data.name, nouns=model, sizes=sizes, **counts)
 
@@ -236,12 +236,6 @@ def _insert(database: sqlite3.Connection, statement: str, rows: Iterable[tuple[s
 def _look_up(staged: sqlite3.Connection, table: str, asin: str) -> Any:
     found = staged.execute(f"SELECT value FROM {table} WHERE asin = ?", (asin,)).fetchone()
     return json.loads(found[0]) if found else None
-
-
-def _flush(path: Path) -> None:
-    """Make sure that a file is on the disk before the store is said to be complete."""
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
 
 
 def _silent(stage: str, done: int, total: int) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tsr_gym import InvalidCatalogue, RetrievalFailed
+from tsr_gym.files import in_place_of, locked, remove_leftovers
 from tsr_gym_envs.lucene_java import java, lucene_searcher
 from tsr_gym_envs.webshop.documents import document_of
 from tsr_gym_envs.webshop.importing import LOCK
 from tsr_gym_envs.webshop.store import Catalogue
-from tsr_gym_envs.whole_folder import in_place_of, locked, remove_leftovers
 
 LUCENE = "lucene"
 # Anserini's defaults, which the original keeps.

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym import InvalidCatalogue
+from tsr_gym.files import write_atomically
 from tsr_gym_envs.webshop.original_files import Annotation, Instruction
 from tsr_gym_envs.webshop.product import Product
 
@@ -77,9 +78,7 @@ def open_store(path: str | Path) -> "Catalogue":
 
 def write_meta(folder: Path, meta: Meta) -> None:
     """Make a sub-folder the data of a folder, in one step."""
-    draft = folder / f"{META}.{meta.data}"
-    draft.write_text(json.dumps(asdict(meta), indent=2) + "\n", encoding="utf-8")
-    os.replace(draft, folder / META)
+    write_atomically(folder / META, f"{json.dumps(asdict(meta), indent=2)}\n".encode())
 
 
 def _read_meta(folder: Path) -> Meta:

@@ -15,8 +15,8 @@ from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.engine import ScriptedEngine
 from tsr_gym.agents.policies.prompts import History, compact_prompt
 from tsr_gym.agents.raters import CriticValue, OwnScore, WeightedRater, make_rater
-from tsr_gym.agents.runs.files import write_folder
 from tsr_gym.agents.strategies import beam
+from tsr_gym.files import write_folder
 
 TURNS = ("Up", "Left || Down", "Right", "junk", "Down || Down")
 

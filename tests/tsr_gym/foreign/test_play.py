@@ -6,11 +6,16 @@ import pytest
 
 from tests.tsr_gym.foreign import worlds
 from tsr_gym.foreign import play
+from tsr_gym.foreign.differences import difference
 from tsr_gym.foreign.recorder import fingerprint
 
 
 def result(position=1.0, reward=0.0, terminated=False, info=None):
     return play.as_fact((np.array([position]), reward, terminated, False, info or {}))
+
+
+def differ(one, other):
+    return difference(play.facts(one), play.facts(other))
 
 
 def test_sampled_actions_draw_nothing_from_the_environments_space():
@@ -32,15 +37,18 @@ def test_readings_of_the_clock_are_left_out_wherever_they_stand():
     ("other", "words"),
     [
         ([result(), result(2.0)], None),
-        ([result(), result(2.5)], "the observation of step 1 differ"),
-        ([result(), result(2.0, 1.0, True)], "the reward and terminated of step 1 differ"),
-        ([result(info={"a": 1}), result(2.0)], "the info of step 0 differ"),
-        ([result(), play.raised(ValueError("no"))], "step 1 raised ValueError: no"),
-        ([result()], "one ends before the other"),
+        ([result(), result(2.5)], "the observation of step 1 differs: wanted array([2.]), got array([2.5])"),
+        ([result(), result(2.0, 1.0, True)], "the reward of step 1 differs: wanted 0.0, got 1.0"),
+        ([result(info={"a": 1}), result(2.0)], "the info of step 0 differs: wanted {}, got {'a': 1}"),
+        (
+            [result(), play.raised(ValueError("no"))],
+            "wanted the observation of step 1, got step 1 raising ValueError: no",
+        ),
+        ([result()], "the observation of step 1 is missing"),
     ],
 )
 def test_a_difference_names_the_step_and_the_part(other, words):
-    assert play.difference([result(), result(2.0)], other) == words
+    assert differ([result(), result(2.0)], other) == words
 
 
 class Tensor:
@@ -60,8 +68,8 @@ def test_arrays_of_other_libraries_are_compared_by_their_numbers():
     one, same, other = (
         play.as_fact((Tensor([1.0, last]), Tensor([0]), False, False, {"seen": [Tensor([last])]})) for last in (2, 2, 3)
     )
-    assert play.difference([one], [same]) is None
-    assert play.difference([one], [other]) == "the observation and the info of step 0 differ"
+    assert differ([one], [same]) is None
+    assert differ([one], [other]) == "the observation of step 0 differs: wanted array([1., 2.]), got array([1., 3.])"
     assert fingerprint(one) == fingerprint(same) != fingerprint(other)
 
 
@@ -70,7 +78,7 @@ def test_facts_are_not_changed_by_who_got_the_result():
     fact = play.as_fact((observation, 0.0, False, False, info))
     observation[0] = 1
     info["seen"].append(1)
-    assert play.difference([fact], [play.as_fact((np.zeros(2), 0.0, False, False, {"seen": []}))]) is None
+    assert differ([fact], [play.as_fact((np.zeros(2), 0.0, False, False, {"seen": []}))]) is None
 
 
 def test_spaces_inside_spaces_have_generators_too():

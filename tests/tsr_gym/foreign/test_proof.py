@@ -7,7 +7,8 @@ import pytest
 
 from tests.tsr_gym.foreign import worlds
 from tsr_gym.foreign.attributes import capture, put_back, twin_of
-from tsr_gym.foreign.proof import Means, changed_between, flaw_of
+from tsr_gym.foreign.differences import difference
+from tsr_gym.foreign.proof import Means, flaw_of, held
 
 
 def write(env, state):
@@ -45,7 +46,7 @@ def test_copies_that_share_an_object_with_the_original_are_found():
         env.body, env.shared = body, shared
 
     flaw = flaw_of(reset(), Means(capture, keeping, sharing))
-    assert "changed the original (body" in flaw
+    assert "changed the original (the attribute body differs" in flaw
     assert "should be reset" in flaw
 
 
@@ -67,7 +68,7 @@ def test_copies_that_stand_elsewhere_afterwards_are_found_though_they_show_the_s
             self.hidden = type(self).seen
             return super().roll()
 
-    assert "they differ in hidden afterwards" in flaw_of(reset(Quiet), RIGHT)
+    assert "afterwards, the attribute hidden differs: wanted 6, got 18" in flaw_of(reset(Quiet), RIGHT)
 
 
 def test_a_generator_that_is_not_put_back_is_found():
@@ -82,7 +83,7 @@ def test_a_generator_that_is_not_put_back_is_found():
         env.np_random.random(drawing.times)
 
     drawing.times = 0
-    assert "their generators stand elsewhere" in flaw_of(reset(Lazy), RIGHT._replace(write=drawing))
+    assert "where its generator stands afterwards differs" in flaw_of(reset(Lazy), RIGHT._replace(write=drawing))
 
 
 def test_an_environment_that_takes_none_of_the_sampled_actions_is_not_proved():
@@ -130,8 +131,9 @@ def test_captures_that_differ_are_told_apart_by_attribute():
     one = capture(env)
     env.position += 1
     env.later = None
-    assert changed_between(one, capture(env)) == "later, position"
-    assert changed_between(one, one) == ""
+    later = capture(env)
+    assert difference(held(one), held(later)) == "wanted the attribute position, got the attribute later"
+    assert difference(held(later), held(later)) is None
 
 
 @pytest.mark.parametrize("make", [worlds.Frees, worlds.HoldsWhatFrees])

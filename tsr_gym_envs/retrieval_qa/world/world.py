@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tsr_gym.cache_home import cache_home
+from tsr_gym.files import first_use, write_whole
 from tsr_gym.seeds import derive_seed
 from tsr_gym_envs.retrieval_qa.passage import Passage
 from tsr_gym_envs.retrieval_qa.question import Question
@@ -24,7 +25,6 @@ from tsr_gym_envs.retrieval_qa.world.overviews import overviews
 from tsr_gym_envs.retrieval_qa.world.populate import populate
 from tsr_gym_envs.retrieval_qa.world.sentences import passage, title
 from tsr_gym_envs.retrieval_qa.world.settings import WorldSettings
-from tsr_gym_envs.whole_folder import first_use, write_whole
 
 CORPUS, QUESTIONS = "corpus.jsonl", "questions.jsonl"
 # Counts up when the same settings give another world.

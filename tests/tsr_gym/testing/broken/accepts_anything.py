@@ -4,7 +4,7 @@ from tests.tsr_gym.testing.worlds import Walk
 
 
 class TakesAll(Walk):
-    def _check(self, layer):
+    def _check(self, state):
         pass
 
 

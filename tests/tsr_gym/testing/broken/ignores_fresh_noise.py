@@ -4,8 +4,8 @@ from tests.tsr_gym.testing.worlds import Walk
 
 
 class KeepsItsDice(Walk):
-    def _apply(self, layer, seed):
-        super()._apply(layer, None)
+    def set_env_state(self, state, *, seed=None):
+        super().set_env_state(state)
 
 
 make = KeepsItsDice

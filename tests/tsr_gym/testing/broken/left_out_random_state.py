@@ -5,13 +5,12 @@ from tsr_gym.random_stream import Seeded
 
 
 class SavesByHand(Walk):
-    def _layer(self):
-        layer = super()._layer()
-        return layer._replace(state=layer.state._replace(position=Seeded(0)))
+    def env_state(self):
+        return super().env_state()._replace(position=Seeded(0))
 
-    def _apply(self, layer, seed):
+    def set_env_state(self, state, *, seed=None):
         position = self._stream.position if self._stream.seeded else Seeded(0)
-        super()._apply(layer._replace(state=layer.state._replace(position=position)), seed)
+        super().set_env_state(state._replace(position=position), seed=seed)
 
 
 make = SavesByHand

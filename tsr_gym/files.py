@@ -1,5 +1,9 @@
-"""Folders that are either absent or complete: built beside their place by one process, then moved into it."""
+"""Files and folders that are there whole or not at all: built beside their place, then moved into it.
 
+Whoever is killed meanwhile leaves what stood there before.
+"""
+
+import json
 import os
 import shutil
 import sqlite3
@@ -10,10 +14,112 @@ from pathlib import Path
 from uuid import uuid4
 
 from tsr_gym.cache_home import cache_home
-from tsr_gym.errors import ConfigError, TsrGymError
+from tsr_gym.errors import CheckpointError, ConfigError, TsrGymError
 
+MANIFEST = "manifest.json"
 _WAIT_SECONDS = 24 * 3600
 Write = Callable[[Path], None]
+Step = Callable[[], None]
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that it is either the old one or the whole new one, whatever happens in between."""
+    partial = path.with_name(path.name + ".partial")
+    with open(partial, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk holds a file's bytes, or a folder's names."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _alone(step: Step) -> None:
+    step()
+
+
+def write_folder(
+    path: Path, write: Write, *, first: Callable[[Step], object] = _alone, each: Callable[[Step], object] = _alone
+) -> None:
+    """Write a folder with a manifest so that it is either absent or complete.
+
+    Several processes that see the same disk may write one together: each calls this, and `first` and `each` are where
+    they meet. A step that fails has to fail in all of them.
+
+    Args:
+        path: The folder.
+        write: Fills the empty folder that it is given; of several processes each writes files of its own.
+        first: Takes a step in one of the processes.
+        each: Takes a step in every process.
+
+    Raises:
+        CheckpointError: The disk is full or not writable; what was there before is untouched.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        first(_told(path, lambda: _begin(partial)))
+        each(_told(path, lambda: write(partial)))
+        first(_told(path, lambda: _end(partial, path)))
+    except CheckpointError:
+        first(lambda: shutil.rmtree(partial, ignore_errors=True))
+        raise
+
+
+def _told(path: Path, step: Step) -> Step:
+    """Return a step of writing a folder whose failure is a CheckpointError."""
+
+    def taken() -> None:
+        try:
+            step()
+        except Exception as error:  # Each file format has an error of its own for a full disk.
+            raise CheckpointError(
+                f"{path} could not be written ({error}); earlier checkpoints are untouched: make room and resume"
+            ) from error
+
+    return taken
+
+
+def _begin(partial: Path) -> None:
+    if partial.exists():
+        shutil.rmtree(partial)
+    partial.mkdir(parents=True)
+
+
+def _end(partial: Path, path: Path) -> None:
+    files = sorted(file for file in partial.rglob("*") if file.is_file())
+    manifest = {str(file.relative_to(partial)): _digest(file) for file in files}
+    (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    for file in [*files, partial / MANIFEST]:
+        sync(file)
+    os.replace(partial, path)
+    sync(path.parent)
+
+
+def check_folder(path: Path) -> None:
+    """Raise CheckpointError where a folder is not as `write_folder` left it."""
+    try:
+        digests = json.loads((path / MANIFEST).read_text()).items()
+    except (OSError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path}: no complete checkpoint ({error}): resume from another one") from error
+    for name, digest in digests:
+        file = path / name
+        if not file.is_file() or _digest(file) != digest:
+            raise CheckpointError(f"{file}: missing or damaged: delete {path.name} and resume from the one before")
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        digest = blake2b(digest_size=16)
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 @contextmanager
@@ -112,13 +218,13 @@ def cached(source: Path, kind: str, marker: str, write: Write) -> Path:
 
     Args:
         source: The file.
-        kind: What is made of it; a folder below ``cache_home()/retrieval``.
+        kind: What is made of it, such as ``"retrieval/bm25"``: a folder below `cache_home`.
         marker: File by which a complete folder is known.
         write: Fills the empty folder that it is given.
     """
     path, stat = source.resolve(), source.stat()
     key = blake2b(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}".encode(), digest_size=8).hexdigest()
-    return first_use(cache_home() / "retrieval" / kind / f"{path.stem}-{key}", marker, write)
+    return first_use(cache_home() / kind / f"{path.stem}-{key}", marker, write)
 
 
 def _lock_of(out: Path) -> Path:

@@ -1,0 +1,92 @@
+"""The lines of a run, interrupted at every line of the code that writes them and cut at every byte."""
+
+import json
+
+import pytest
+
+from tests.tsr_gym.killed import killed_at
+from tests.tsr_gym.own_process import run_python
+from tsr_gym import CheckpointError
+from tsr_gym.agents.runs.log import JsonLines
+
+RECORDS = [{"step": step, "text": "a √ b", "seconds": {"all": 0.1 * step}} for step in (1, 2, 3)]
+
+
+def log_of(path, records=RECORDS):
+    log = JsonLines(path)
+    for record in records:
+        log.append(record)
+    return log
+
+
+def test_a_log_that_is_not_there_is_empty(tmp_path):
+    assert JsonLines(tmp_path / "log.jsonl").read() == []
+
+
+def test_a_log_cut_at_any_byte_has_its_whole_lines(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log_of(path)
+    data = path.read_bytes()
+    ends = [index for index, byte in enumerate(data) if byte == ord("\n")]
+    for size in range(len(data) + 1):
+        path.write_bytes(data[:size])
+        # A line is whole when its last bracket is there, with or without the line's end.
+        whole = sum(end <= size for end in ends)
+        assert JsonLines(path).read() == RECORDS[:whole]
+
+
+def test_a_cut_log_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
+    # Nothing crashes here, and waiting for the disk two thousand times takes long.
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+    path, whole = tmp_path / "log.jsonl", tmp_path / "whole.jsonl"
+    log_of(whole)
+    log_of(path)
+    data = path.read_bytes()
+    for size in range(len(data) + 1):
+        path.write_bytes(data[:size])
+        for step in (0, 1, 2):
+            log = JsonLines(path)
+            log.cut_after(step)
+            kept = len(log.read())
+            assert kept <= step
+            for record in RECORDS[kept:]:
+                log.append(record)
+            assert path.read_bytes() == whole.read_bytes()
+            path.write_bytes(data[:size])
+
+
+def test_cutting_leaves_the_old_log_or_the_new_one_wherever_it_was_interrupted(tmp_path):
+    path = tmp_path / "log.jsonl"
+    points = 0
+    while True:
+        path.unlink(missing_ok=True)
+        log = log_of(path)
+        if not killed_at(points + 1, lambda: log.cut_after(2), ("runs/log.py", "tsr_gym/files.py")):  # noqa: B023
+            break
+        points += 1
+        assert log.read() in (RECORDS, RECORDS[:2])
+        log.append({"step": 9})
+        assert log.read()[-1] == {"step": 9}
+    assert points > 8
+    assert log.read() == RECORDS[:2]
+
+
+def test_every_line_is_one_json_object_in_one_line_and_comes_back_the_same(tmp_path):
+    records = [{"step": 1, "text": 'line\nbreak "quoted"  ', "number": 0.1 + 0.2, "none": None}]
+    log = log_of(tmp_path / "log.jsonl", records)
+    assert log.read() == records
+    before = log.path.read_bytes()
+    log.cut_after(1)
+    assert log.path.read_bytes() == before
+    assert [json.loads(line) for line in before.split(b"\n")[:-1]] == records
+
+
+def test_a_log_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "log.jsonl").mkdir()
+    with pytest.raises(CheckpointError, match=r"log\.jsonl could not be written .*make room and resume"):
+        JsonLines(tmp_path / "log.jsonl").append({"step": 1})
+
+
+def test_reading_what_a_run_wrote_needs_no_torch():
+    code = "import sys; sys.modules['torch'] = None; import tsr_gym.agents.reports.report; print('torch-free')"
+    assert run_python(code).strip() == "torch-free"
