@@ -1,7 +1,7 @@
 """Filters: which groups, and which of their trajectories, are worth learning from; torch-free.
 
-Every filter takes groups and returns a list that remembers what was left out and why, so filters can stand in a row
-(`in_turn`). Groups and trajectories keep their order.
+Every filter takes groups and returns a list that counts what was left out and why. Groups and trajectories keep their
+order.
 """
 
 from collections import Counter
@@ -31,19 +31,6 @@ class Filtered(list[Group]):
     def __init__(self, groups: Iterable[Group] = (), dropped: Counter[str] | None = None) -> None:
         super().__init__(groups)
         self.dropped: Counter[str] = Counter() if dropped is None else +dropped
-
-
-def in_turn(*filters: Filter) -> Callable[[Sequence[Group]], Filtered]:
-    """Return a filter that applies others one after the other and counts what each left out."""
-
-    def keep(groups: Sequence[Group]) -> Filtered:
-        dropped: Counter[str] = Counter()
-        for one in filters:
-            groups = one(groups)
-            dropped += groups.dropped if isinstance(groups, Filtered) else Counter()
-        return Filtered(groups, dropped)
-
-    return keep
 
 
 def has_equal_returns(group: Group) -> bool:

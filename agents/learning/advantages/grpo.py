@@ -4,7 +4,6 @@ from torch import Tensor
 
 from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Baseline, Contrast
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import sum_by
 from tsr_gym.agents.learning.batch import Batch
 
 
@@ -24,8 +23,3 @@ def grpo(batch: Batch, *, eps: float = 1e-6, ddof: int = 1, baseline: Baseline =
         `[B, T]`.
     """
     return estimate(batch, Contrast(scale="std", eps=eps, ddof=ddof, baseline=baseline))
-
-
-def trajectory_returns(batch: Batch) -> Tensor:
-    """Return the summed reward of every trajectory, `[N]`."""
-    return sum_by(batch.rewards.sum(dim=1), batch.trajectory, batch.num_trajectories)

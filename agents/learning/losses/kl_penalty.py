@@ -25,17 +25,3 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, kind: Literal["k1", "k2", "
     if kind == "k1":
         return -x
     return x**2 / 2 if kind == "k2" else torch.expm1(x) - x
-
-
-def kl_rewards(logprobs: Tensor, reference: Tensor, sampled: Tensor, *, weight: float) -> Tensor:
-    """Return what to add to the rewards so that the return is penalised by KL(policy, reference) (k1 as a reward).
-
-    In the reward, other than in the loss, k1 acts: every token pays for how much likelier it was than in the reference.
-
-    Args:
-        logprobs: `[B, T]`, under the policy that sampled.
-        reference: `[B, T]`, under the reference.
-        sampled: `[B, T]` bool.
-        weight: Price of a nat.
-    """
-    return torch.where(sampled, weight * (reference - logprobs), 0.0)

@@ -7,7 +7,8 @@ import torch
 
 from tests.agents.learning.layouts.rows import BATCHES, FAMILIES, batch_of, random_groups, random_model, row_by_row
 from tsr_gym.agents.learning.layouts import lay_out
-from tsr_gym.agents.learning.losses import clipped_policy_loss, clipped_value_loss, token_weights
+from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, token_weights
+from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.logprobs import read_head
 
@@ -42,11 +43,10 @@ def advantages_of(batch):
 def policy_gradient(model, batch, read):
     """Return PPO's loss with an entropy bonus, the share that is clipped, and all gradients in one vector."""
     model.zero_grad()
-    logprobs, entropy = read()
-    weights = token_weights(batch, "sequence")
-    found = clipped_policy_loss(logprobs, batch.old_logprobs, advantages_of(batch), weights)
-    (found.loss - 0.05 * (weights * entropy).sum()).backward()
-    return found.loss.detach(), found.clip_fraction, gradient_of(model)
+    weights = StepWeights(token_weights(batch, "sequence"))
+    found = policy_loss(Objective(entropy=0.05), *read(), Given.of(batch, advantages_of(batch), weights))
+    found.loss.backward()
+    return found.parts["policy_loss"], found.parts["clip_fraction"], gradient_of(model)
 
 
 def gradient_of(model):
@@ -86,13 +86,14 @@ def test_a_token_may_be_clipped_in_one_row_and_not_in_another():
     half = len(batch.ids) // 2
     # The same tokens twice, with a ratio of e^0.5: the clip binds where they are good, not where they are bad.
     batch.old_logprobs[batch.sampled] -= 0.5
-    weights = token_weights(batch, "token")
+    weights = StepWeights(token_weights(batch, "token"))
     for layout in LAYOUTS:
         logprobs = lay_out(batch, layout).logprobs(model)[0].detach().requires_grad_()
         advantages = batch.sampled * torch.where(torch.arange(2 * half) < half, 1.0, -1.0)[:, None]
-        found = clipped_policy_loss(logprobs, batch.old_logprobs, advantages, weights)
+        given = Given.of(batch, advantages, weights)
+        found = policy_loss(Objective(entropy=0.0), logprobs, torch.zeros_like(logprobs), given)
         found.loss.backward()
-        assert found.clip_fraction == pytest.approx(0.5)
+        assert found.parts["clip_fraction"] == pytest.approx(0.5)
         assert (logprobs.grad[:half] == 0).all()
         assert (logprobs.grad[half:][batch.sampled[half:]] > 0).all()
 

@@ -5,7 +5,7 @@ from math import exp, log
 import pytest
 import torch
 
-from tsr_gym.agents.learning.losses import kl_estimate, kl_rewards
+from tsr_gym.agents.learning.losses import kl_estimate
 
 KINDS = ("k1", "k2", "k3")
 
@@ -77,24 +77,6 @@ def test_times_the_ratio_they_descend_the_divergence_whoever_sampled(kind):
     assert mean(torch.log_softmax(LOGITS, dim=0)).item() == pytest.approx(
         reverse(torch.log_softmax(LOGITS, dim=0)).item()
     )
-
-
-def test_in_the_reward_every_token_pays_for_how_much_likelier_it_was():
-    paid = kl_rewards(
-        torch.tensor([[-1.0, -2.0, 0.0]]),
-        torch.tensor([[-1.5, -1.0, 5.0]]),
-        torch.tensor([[True, True, False]]),
-        weight=0.1,
-    )
-    assert paid.tolist()[0] == pytest.approx([-0.05, 0.1, 0.0])
-
-
-def test_the_gradient_of_a_penalised_return_is_that_of_the_divergence():
-    """REINFORCE with the reward -k1, as a mean over the policy's tokens, descends KL(policy, reference)."""
-    policy = torch.log_softmax(LOGITS, dim=0)
-    rewards = kl_rewards(policy, REFERENCE, torch.ones(4, dtype=torch.bool), weight=1.0)
-    ascent = gradient(lambda logprobs: (policy.exp() * rewards * logprobs).sum())
-    assert torch.allclose(-ascent, gradient(reverse))
 
 
 def test_a_bound_keeps_k3_finite():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from tsr_gym.agents.learning.losses import best_rejected_baseline
 from tsr_gym.agents.lessons.selection import inclusion_probability, selection_weights
 
 # Four things a policy may do, two of them worth the same.
@@ -83,32 +82,6 @@ def test_weights_by_inverse_probability_undo_the_selection(samples, kept):
     expected = (shares()[:, None] * values).sum(dim=0)
     assert torch.allclose(total, expected)
     assert torch.allclose(plain, expected) == (samples == kept)
-
-
-@pytest.mark.parametrize(("samples", "kept"), [(2, 1), (3, 1), (3, 2), (4, 2), (4, 3)])
-def test_the_best_rejected_return_as_baseline_gives_the_gradient_of_the_mean_of_the_best(samples, kept):
-    found = torch.zeros(4, dtype=torch.float64)
-    for choices, chance in tuples(samples):
-        advantages = best_rejected_baseline(RETURNS[list(choices)], kept)
-        assert int((advantages > 0).sum()) <= kept
-        for choice, advantage in zip(choices, advantages, strict=True):
-            found += chance * advantage * scores()[choice]
-    logits = LOGITS.clone().requires_grad_()
-    expectation = sum(
-        shares(logits)[list(choices)].prod() * RETURNS[list(choices)].sort(descending=True).values[:kept].mean()
-        for choices, _ in tuples(samples)
-    )
-    expectation.backward()
-    assert torch.allclose(found, logits.grad)
-
-
-def test_ties_with_the_best_rejected_one_are_worth_nothing_however_they_are_broken():
-    assert best_rejected_baseline(torch.tensor([3.0, 1.0, 3.0, 0.0]), 1).tolist() == [0.0] * 4
-    assert best_rejected_baseline(torch.tensor([3.0, 1.0, 3.0, 0.0]), 2).tolist() == [1.0, 0.0, 1.0, 0.0]
-    assert best_rejected_baseline(torch.tensor([3.0, 1.0, 5.0, 1.0]), 2).tolist() == [1.0, 0.0, 2.0, 0.0]
-    for kept in (0, 4):
-        with pytest.raises(ValueError, match="1 <= kept < 4"):
-            best_rejected_baseline(torch.zeros(4), kept)
 
 
 @pytest.mark.parametrize("samples", [2, 3, 5])
