@@ -13,7 +13,7 @@ from tsr_gym.agents.learning.advantages.pick import Chosen, Estimator, pick_esti
 from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts import Layout, Plan, attending, lay_out, plan_rows, why_only_padded
 from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, step_weights, whiten
-from tsr_gym.agents.learning.stability import GradientMemory, SpikeRule
+from tsr_gym.agents.learning.spikes import GradientMemory, SpikeRule
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.logprobs import Head, read_head, token_logprobs
 from tsr_gym.agents.models.lora import merged_weights
