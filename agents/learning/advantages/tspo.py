@@ -5,8 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.learning.advantages.dr_grpo import dr_grpo
-from tsr_gym.agents.learning.advantages.grpo import grpo
+from tsr_gym.agents.learning.advantages.grpo import dr_grpo, grpo
 from tsr_gym.agents.learning.advantages.mechanism.comparison import Scale
 from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.learning.advantages.mechanism.discounting import discounted_sum, lines_of
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, sum_by
+from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, discounted_sum, sum_by
 
 
 class Worth(NamedTuple):
@@ -53,8 +52,7 @@ def back_up(table: TurnTable, start: Worth, backup: Backup) -> Worth:
     if backup.kind == "none":
         return start
     if backup.kind == "return_to_go":
-        lines = lines_of(table.trajectory)
-        return Worth(lines.read(discounted_sum(lines.write(start.values), backup.gamma)), start.known)
+        return Worth(discounted_sum(start.values, table.trajectory, backup.gamma), start.known)
     check_nodes(table)
     if backup.kind == "leaf_mean":
         sums = sum_by(start.values, table.node, table.num_nodes)

@@ -95,11 +95,15 @@ class TurnTable:
         """`[E]`, how many trajectories have the entry's turn in common."""
         return torch.bincount(self.node, minlength=self.num_nodes)[self.node]
 
+    def write(self, values: Tensor) -> Tensor:
+        """Return values `[S]` of sampled tokens where these stand in the batch, `[B, T]`, 0 elsewhere."""
+        written = torch.zeros(self.shape, dtype=values.dtype, device=values.device)
+        written[self.row, self.column] = values
+        return written
+
     def spread(self, values: Tensor) -> Tensor:
-        """Return every entry's value on all of its tokens, 0 where nothing was sampled, `[B, T]`."""
-        spread = torch.zeros(self.shape, dtype=values.dtype, device=values.device)
-        spread[self.row, self.column] = values[self.entry]
-        return spread
+        """Return values `[E]` of entries on all of their tokens, `[B, T]`, 0 where nothing was sampled."""
+        return self.write(values[self.entry])
 
 
 def table_of(batch: Batch) -> TurnTable:
@@ -151,3 +155,29 @@ def _fingerprint(ids: Tensor, entry: Tensor, tokens: Tensor) -> Tensor:
 def sum_by(values: Tensor, index: Tensor, size: int) -> Tensor:
     """Return the sums of the values that have the same index, `[size]`."""
     return torch.zeros(size, dtype=values.dtype, device=values.device).index_add(0, index, values)
+
+
+def discounted_sum(values: Tensor, sequence: Tensor, discount: float) -> Tensor:
+    """Return ``sum_l discount^l values[t + l]`` over the later items of t's sequence, `[S]`.
+
+    Every pass doubles how far ahead each item has looked, so that there are ``log2(longest)`` of them.
+
+    Args:
+        values: `[S]`.
+        sequence: `[S]`, which sequence an item belongs to; items of one sequence stand together.
+        discount: Per item.
+    """
+    total, reach = values.clone(), 1
+    while reach < len(values) and discount**reach != 0:
+        together = sequence[:-reach] == sequence[reach:]
+        if not together.any():
+            break
+        total[:-reach] = total[:-reach] + discount**reach * torch.where(together, total[reach:], 0.0)
+        reach *= 2
+    return total
+
+
+def later(values: Tensor, sequence: Tensor) -> Tensor:
+    """Return the value of the next item of each item's sequence, `[S]`; 0 for a last one."""
+    following = torch.where(sequence[:-1] == sequence[1:], values[1:], 0.0)
+    return torch.cat([following, torch.zeros_like(values[:1])])

@@ -8,7 +8,7 @@ import torch
 from tests.agents.learning.advantages.forests import Said, batch_of, path, random_groups
 from tests.agents.learning.test_batch import episode, turn
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, table_of
+from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, discounted_sum, later, table_of
 from tsr_gym.agents.learning.batch import collate
 
 
@@ -72,3 +72,21 @@ def test_some_rows_of_a_batch_make_a_table_of_their_own():
     part = table_of(batch.rows((batch.trajectory >= 2).nonzero()[:, 0]))
     assert part.trajectory.unique().tolist() == list(range(batch.num_trajectories - 2))
     assert part.returns.tolist() == pytest.approx(table_of(batch).returns[table_of(batch).trajectory >= 2].tolist())
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.99, 1.0, 1e-30])
+@pytest.mark.parametrize("lengths", [[1], [2, 1, 3], [7, 8], [65, 1, 2]])
+def test_a_discounted_sum_is_what_its_formula_says(discount, lengths):
+    sequence = torch.tensor([number for number, length in enumerate(lengths) for _ in range(length)])
+    values = torch.randn(len(sequence), dtype=torch.float64, generator=torch.Generator().manual_seed(len(lengths)))
+    given = values.clone()
+    found = discounted_sum(values, sequence, discount)
+    for t in range(len(values)):
+        places = [place for place in range(t, len(values)) if sequence[place] == sequence[t]]
+        assert found[t].item() == pytest.approx(sum(discount ** (place - t) * given[place] for place in places))
+    assert torch.equal(values, given)
+
+
+def test_the_next_item_is_one_of_the_same_sequence():
+    found = later(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), torch.tensor([0, 0, 1, 2, 2, 2]))
+    assert found.tolist() == [2, 0, 0, 5, 6, 0]
