@@ -15,9 +15,9 @@ from tsr_gym.agents.learning.layouts import Layout, Plan, attending, lay_out, pl
 from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, step_weights, whiten
 from tsr_gym.agents.learning.spikes import GradientMemory, SpikeRule
 from tsr_gym.agents.models.critic import Critic
+from tsr_gym.agents.models.layers import recompute_activations
 from tsr_gym.agents.models.logprobs import Head, read_head, token_logprobs
 from tsr_gym.agents.models.lora import merged_weights
-from tsr_gym.agents.models.recomputing import recomputing
 from tsr_gym.agents.models.sharding import settle, shard, wake, whole, whole_tensor, whole_weights
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.config import LearnConfig
@@ -197,7 +197,7 @@ class Learner:
             if plan.layout != "padded":
                 stack.enter_context(attending(*trained))
             for model in trained if self.config.recompute else ():
-                stack.enter_context(recomputing(model))
+                stack.enter_context(recompute_activations(model))
             return stack.pop_all()
 
     def _logprobs(self, model: Any, laid: Layout) -> tuple[Tensor, Tensor]:
