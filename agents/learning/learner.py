@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tsr_gym.agents.learning.advantages.pick import Chosen, Estimator, pick_estimator
 from tsr_gym.agents.learning.batch import Batch, LayoutChoice
-from tsr_gym.agents.learning.layouts import Layout, Plan, attending, lay_out, plan_rows, why_only_padded
+from tsr_gym.agents.learning.layouts import Layout, RowPlan, attending, lay_out, plan_rows, why_only_padded
 from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, step_weights, whiten
 from tsr_gym.agents.learning.spikes import GradientMemory, SpikeRule
 from tsr_gym.agents.models.critic import Critic
@@ -185,12 +185,12 @@ class Learner:
     def _precision(self) -> Any:
         return torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None)
 
-    def _plan(self, batch: Batch) -> Plan:
+    def _plan(self, batch: Batch) -> RowPlan:
         whole = self.objective.needs_whole_sequences
         layout = self.readable(batch.layout)
         return plan_rows(batch, layout=layout, microbatch=self.config.microbatch, whole=whole)
 
-    def _ready(self, plan: Plan) -> ExitStack:
+    def _ready(self, plan: RowPlan) -> ExitStack:
         """Return a context in which the models read rows as planned, there and back."""
         trained = [self.model] if self.critic is None else [self.model, self.critic.backbone]
         with ExitStack() as stack:
