@@ -225,7 +225,7 @@ class Learner:
 
     def _read(self, batch: Batch, readers: Mapping[str, Reader]) -> dict[str, Any]:
         """Return what each reader makes of the rows, `[B, T]`."""
-        found = {name: torch.zeros_like(batch.rewards) for name in readers}
+        found = {name: torch.zeros_like(batch.old_logprobs) for name in readers}
         if not readers:
             return found
         plan = self._plan(batch)

@@ -14,6 +14,7 @@ from math import comb
 from typing import Literal
 
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
+from tsr_gym.agents.lessons.filters import are_equal
 
 CreditRule = Callable[[Group], Group]
 Golds = Sequence[str] | Callable[[Group], Sequence[str]]
@@ -272,8 +273,8 @@ def selection_weights(
     """
     weights = []
     for value in returns:
-        better = sum(other > value for other in plain)
-        equal = sum(other == value for other in plain)
+        equal = sum(are_equal((other, value)) for other in plain)
+        better = sum(other > value and not are_equal((other, value)) for other in plain)
         # The kept trajectory is itself a sample with its return.
         total = len(plain) + 1
         chance = inclusion_probability(better / total, (equal + 1) / total, samples=samples, kept=kept)

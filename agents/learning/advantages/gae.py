@@ -94,7 +94,7 @@ def turn_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
 
 def _along(rewards: Tensor, values: Tensor, sequence: Tensor, gamma: float, lam: float) -> Tensor:
     """Return ``A_t = delta_t + gamma lam A_{t+1}`` within each sequence, ``delta_t = r_t + gamma V_{t+1} - V_t``."""
-    return discounted_sum(rewards + gamma * later(values, sequence) - values, sequence, gamma * lam)
+    return discounted_sum(rewards.to(values.dtype) + gamma * later(values, sequence) - values, sequence, gamma * lam)
 
 
 def _values_of(batch: Batch) -> Tensor:

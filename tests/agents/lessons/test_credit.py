@@ -332,3 +332,23 @@ def test_what_plain_play_hardly_ever_leaves_in_counts_only_so_much():
 def test_probabilities_that_are_none_are_refused(better, equal, samples, kept):
     with pytest.raises(ValueError, match="wanted 1 <= kept <= samples"):
         inclusion_probability(better, equal, samples=samples, kept=kept)
+
+
+def test_returns_that_differ_by_rounding_have_the_same_weight():
+    """0.1 + 0.2 is not 0.3 in floating point; taken for better, it would make a kept 0.3 ten times as rare."""
+    plain = [0.1 + 0.2] * 7
+    assert selection_weights([0.3], plain, samples=8, kept=1) == selection_weights(
+        [0.1 + 0.2], plain, samples=8, kept=1
+    )
+    assert selection_weights([0.3], plain, samples=8, kept=1) == [pytest.approx(1.0)]
+    # Distances that mean something still count.
+    assert selection_weights([0.3 - 1e-6], plain, samples=8, kept=1) == [10.0]
+
+
+def test_no_weight_depends_on_the_order_in_which_rewards_are_added():
+    draw = np.random.default_rng(3)
+    for _ in range(120):
+        rewards = [draw.choice([-0.1, -0.2, -0.3, 0.9, 1.0], size=draw.integers(1, 7)).tolist() for _ in range(8)]
+        exact, rough = [round(sum(one), 6) for one in rewards], [sum(one) for one in rewards]
+        expected = selection_weights(exact[:4], exact[4:], samples=8, kept=4)
+        assert selection_weights(rough[:4], rough[4:], samples=8, kept=4) == pytest.approx(expected, rel=1e-12)

@@ -68,7 +68,7 @@ def _from_children(table: TurnTable, start: Worth, backup: Backup) -> Worth:
     sums = sum_by(torch.where(ends, start.values, 0.0), table.node, table.num_nodes)
     weights = sum_by(ends.to(sums.dtype), table.node, table.num_nodes)
     by = table.score if backup.by == "score" else table.surprisal
-    priority = by[nodes.entry] / backup.tau
+    priority = by[nodes.entry].to(sums.dtype) / backup.tau
     values = torch.zeros_like(sums)
     for depth in reversed(range(int(table.turn.max()) + 1)):
         level = nodes.turn == depth

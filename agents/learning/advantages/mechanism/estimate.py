@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.learning.advantages.mechanism.backups import check_nodes, first_entries
+from tsr_gym.agents.learning.advantages.mechanism.comparison import are_equal_bounds
 from tsr_gym.agents.learning.advantages.mechanism.contrasting import Contrasted, contrast_entries
 from tsr_gym.agents.learning.advantages.mechanism.rules import Contrast
 from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, sum_by, table_of
@@ -83,6 +84,6 @@ def _with_prefix(table: TurnTable, advantages: Tensor, prefix: Prefix) -> Tensor
 def _whitened(table: TurnTable, advantages: Tensor, eps: float = 1e-8) -> Tensor:
     """Return advantages whitened over tokens, with the variance of a sample; all 0 where all are equal."""
     tokens = advantages[table.entry]
-    if len(tokens) < 2 or bool((tokens == tokens[0]).all()):
+    if are_equal_bounds(tokens.max(), tokens.min()):
         return torch.zeros_like(advantages)
     return (advantages - tokens.mean()) / (tokens.var() + eps).sqrt()

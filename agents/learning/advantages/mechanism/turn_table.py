@@ -96,13 +96,13 @@ class TurnTable:
         return torch.bincount(self.node, minlength=self.num_nodes)[self.node]
 
     def write(self, values: Tensor) -> Tensor:
-        """Return values `[S]` of sampled tokens where these stand in the batch, `[B, T]`, 0 elsewhere."""
-        written = torch.zeros(self.shape, dtype=values.dtype, device=values.device)
-        written[self.row, self.column] = values
+        """Return values `[S]` of sampled tokens where these stand in the batch, `[B, T]` float32, 0 elsewhere."""
+        written = torch.zeros(self.shape, device=values.device)
+        written[self.row, self.column] = values.float()
         return written
 
     def spread(self, values: Tensor) -> Tensor:
-        """Return values `[E]` of entries on all of their tokens, `[B, T]`, 0 where nothing was sampled."""
+        """Return values `[E]` of entries on all of their tokens, `[B, T]` float32, 0 where nothing was sampled."""
         return self.write(values[self.entry])
 
 

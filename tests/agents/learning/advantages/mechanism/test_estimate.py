@@ -174,7 +174,7 @@ def test_copies_of_a_shared_turn_equal_one_with_the_summed_coefficient(estimator
 def test_dividing_by_how_many_share_a_turn_counts_it_once(seed):
     batch = collate(random_groups(seed))
     contrast = Contrast(scale="std")
-    by_hand = torch.zeros_like(batch.rewards)
+    by_hand = torch.zeros(batch.ids.shape)
     plain = grpo(batch)
     for node in batch.node.unique().tolist():
         copies = batch.node == node
