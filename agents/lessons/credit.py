@@ -38,7 +38,7 @@ def first_occurrence(
 
     ``r_k = 1`` for every turn of a trajectory that solved the task. Otherwise ``r_k = alpha`` for ``k <= t*`` and 0
     after it, where t* is the first turn after which the environment showed a golden answer; 0 for every turn if it
-    never did. Compare turns by `tspo` afterwards: the sum of these rewards is no return.
+    never did. `tspo` compares the turns of these groups; the sum of such rewards is no return.
 
     The published alpha and matching of text are not known. In a group that only failed, alpha makes no difference to
     advantages that are divided by the standard deviation.
@@ -47,8 +47,8 @@ def first_occurrence(
         group: Trajectories of one task, whose turns' `observation` is what was found in that turn.
         golds: Golden answers, or what gives them for a group.
         alpha: What evidence is worth, ``0 < alpha <= 1``.
-        groups: Which are rewritten: those in which every trajectory failed, or all. The others are returned as they
-            are.
+        groups: Which are rewritten: those in which every trajectory failed, as in the paper, or all. The others are
+            returned as they are. `tspo` has the same choice, with the same default; the two belong together.
         match: ``"boundary"``: the words of the answer one after the other as whole words of the observation, both in
             lower case without punctuation and articles; answers that prove nothing are skipped: yes, no, and those of
             at most one character. ``"substring"``: anywhere and any answer (Search-R1).

@@ -36,7 +36,7 @@ CASES = {
         "search": {"filter": "learnable", "trajectories": 4},
         "learn": {
             "algorithm": "grpo",
-            "estimator": "tspo(outcome_groups='trajectory')",
+            "estimator": "tspo",
             "credit": ("first_occurrence(found='score')",),
         },
         "task": {"score": "SokobanScore"},
