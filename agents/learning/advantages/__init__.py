@@ -1,4 +1,4 @@
-"""Estimators: from a batch to advantages ``[B, T]``, zero where nothing was sampled; one file each.
+"""Estimators: from a batch to advantages `[B, T]`, zero where nothing was sampled.
 
 Those that compare trajectories, turns or nodes with one another are choices of one mechanism, `estimate`, whose
 vocabulary is `Contrast` and `Backup`; `gae`, `turn_gae` and `bi_level_gae` compare with a critic.
@@ -10,6 +10,7 @@ from tsr_gym.agents.learning.advantages.grpo import dr_grpo, grpo, reinforce_pp,
 from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Contrast
 from tsr_gym.agents.learning.advantages.mt_grpo import mt_grpo
+from tsr_gym.agents.learning.advantages.needs import Needs, needs_of
 from tsr_gym.agents.learning.advantages.tree_backup import tree_backup
 from tsr_gym.agents.learning.advantages.tree_grpo import tree_grpo
 from tsr_gym.agents.learning.advantages.treepo import treepo
@@ -19,6 +20,7 @@ from tsr_gym.agents.learning.advantages.tspo import tspo
 __all__ = [
     "Backup",
     "Contrast",
+    "Needs",
     "bi_level_gae",
     "dr_grpo",
     "estimate",
@@ -26,6 +28,7 @@ __all__ = [
     "gigpo",
     "grpo",
     "mt_grpo",
+    "needs_of",
     "reinforce_pp",
     "rloo",
     "tree_backup",

@@ -8,6 +8,7 @@ from tsr_gym.agents.learning.advantages.mechanism.comparison import Centre, Scal
 Key = Literal["prompt", "tree", "parent", "siblings", "ancestor", "depth", "turn", "state"]
 Unit = Literal["trajectory", "step", "token", "node"]
 Baseline = Literal["all", "naive", "per_kind"]
+Unfinished = Literal["failure", "return", "score", "value", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,11 @@ class Backup:
         gamma: Discount per turn of ``"return_to_go"``.
         by: What weighs children in ``"child_softmax"``: mean surprisal of their tokens, or the search's score.
         tau: Its temperature.
-        unfinished: What a trajectory that was left unfinished is worth beyond what it earned. ``"return"``: nothing.
-            ``"score"``: the score of its last turn, for scores that rate what is to come. ``"value"``: the critic's
-            value at its last token. ``"skip"``: nobody knows, so that it counts nowhere.
+        unfinished: What completes the return of a trajectory that was left unfinished. ``"failure"``: the mean of
+            what the failures of its group that went on earned after its last turn, 0 where none did; a branch that was
+            left stopped paying for its actions, and would otherwise be worth more than one that went on and failed.
+            ``"return"``: nothing. ``"score"``: the score of its last turn, for scores that rate what is to come.
+            ``"value"``: the critic's value at its last token. ``"skip"``: it is unknown and takes part in nothing.
     """
 
     rewards: Literal["return", "turn", "last"] = "return"
@@ -36,7 +39,7 @@ class Backup:
     gamma: float = 1.0
     by: Literal["surprisal", "score"] = "surprisal"
     tau: float = 1.0
-    unfinished: Literal["return", "score", "value", "skip"] = "return"
+    unfinished: Unfinished = "failure"
 
 
 @dataclass(frozen=True, slots=True)

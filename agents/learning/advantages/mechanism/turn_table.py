@@ -36,6 +36,7 @@ class TurnTable:
         is_last: `[E]` bool, True for the last turn of a trajectory.
         searched: `[E]` bool, True where a search selected the trajectory.
         finished: `[E]` bool, True where the trajectory's episode ended.
+        solved: `[E]` bool, True where the trajectory solved its task.
     """
 
     shape: tuple[int, int]
@@ -59,6 +60,7 @@ class TurnTable:
     is_last: Tensor
     searched: Tensor
     finished: Tensor
+    solved: Tensor
 
     @property
     def num_trajectories(self) -> int:
@@ -144,6 +146,7 @@ def table_of(batch: Batch) -> TurnTable:
         is_last=is_last,
         searched=batch.searched[row_of],
         finished=batch.finished[row_of],
+        solved=batch.solved[row_of],
     )
 
 
