@@ -12,7 +12,15 @@ from torch import Tensor
 from tsr_gym.agents.learning.advantages.pick import Chosen, Estimator, pick_estimator
 from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts import Layout, RowPlan, attending, lay_out, plan_rows, why_only_padded
-from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, step_weights, whiten
+from tsr_gym.agents.learning.losses import (
+    Given,
+    StepWeights,
+    clipped_value_loss,
+    policy_counts,
+    policy_loss,
+    step_weights,
+    whiten,
+)
 from tsr_gym.agents.learning.spikes import GradientMemory, SpikeRule
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.layers import recompute_activations
@@ -217,11 +225,23 @@ class Learner:
         found = self._read(batch, readers)
         of_reference = found.pop("reference", None)
         batch = replace(batch, **found)
-        advantages = self.chosen.estimator(batch)
+        learned = policy_counts(self.objective, batch) > 0
+        advantages = self._advantages(batch, learned)
         targets = None if batch.values is None else self.chosen.targets(batch, advantages)
         if critic is not None:
-            advantages = whiten(advantages, batch.sampled)
+            advantages = whiten(advantages, batch.sampled & learned[:, None])
         return _Material(batch, advantages, targets, sampler, of_reference)
+
+    def _advantages(self, batch: Batch, learned: Tensor) -> Tensor:
+        """Return the estimator's advantages of the rows that carry a policy gradient, `[B, T]`, 0 elsewhere.
+
+        It is not shown the others: as members of a baseline, imitated successes would make all plain play a failure.
+        """
+        advantages, index = torch.zeros_like(batch.old_logprobs), learned.nonzero()[:, 0]
+        if len(index):
+            part = batch.rows(index)
+            advantages[index, : part.ids.shape[1]] = self.chosen.estimator(part).to(advantages.dtype)
+        return advantages
 
     def _read(self, batch: Batch, readers: Mapping[str, Reader]) -> dict[str, Any]:
         """Return what each reader makes of the rows, `[B, T]`."""

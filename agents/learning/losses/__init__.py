@@ -6,6 +6,7 @@ from tsr_gym.agents.learning.losses.ratios import Correction, kl_estimate, log_r
 from tsr_gym.agents.learning.losses.surrogates import cispo_gains, ppo_gains
 from tsr_gym.agents.learning.losses.token_weights import (
     StepWeights,
+    policy_counts,
     sequence_units,
     step_weights,
     token_weights,
@@ -25,6 +26,7 @@ __all__ = [
     "kl_estimate",
     "log_ratios",
     "mismatch_weights",
+    "policy_counts",
     "policy_loss",
     "ppo_gains",
     "sequence_units",
