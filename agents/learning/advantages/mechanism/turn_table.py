@@ -1,4 +1,18 @@
-"""TurnTable: a batch as one entry per turn of a trajectory, which is what estimators compare."""
+"""TurnTable: a batch as one entry per turn of a trajectory, and sums over entries and tokens.
+
+Trajectory a samples the tokens (5 6) and, after what the environment answers, (7); trajectory b samples (5 6) in the
+same node and then (8 9). Rewards are 0, 4 and 0, 0. Of S = 7 sampled tokens there are E = 4 entries:
+
+    entry  trajectory  turn  node  parent  reward  return  tokens  starts  is_last  sharers
+    0      0           0     1     0       0       4       2       0       no       2
+    1      0           1     2     1       4       4       1       2       yes      1
+    2      1           0     1     0       0       0       2       3       no       2
+    3      1           1     3     1       0       0       2       5       yes      1
+
+    token  0  1  2  3  4  5  6
+    ids    5  6  7  5  6  8  9
+    entry  0  0  1  2  2  3  3
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +26,7 @@ from tsr_gym.agents.learning.batch import Batch
 class TurnTable:
     """E entries, each a turn of a trajectory, and S sampled tokens; both in the order of trajectories, turns, tokens.
 
-    A turn that two trajectories share is two entries with the same node.
+    A turn that two trajectories share is two entries with the same node, see the example above.
 
     Attributes:
         shape: Of the batch, ``(B, T)``.
@@ -21,7 +35,7 @@ class TurnTable:
         entry: `[S]`, its entry.
         trajectory: `[E]`, number of the trajectory.
         turn: `[E]`, number of the turn in its trajectory.
-        step: `[E]`, the same, counting only turns with words.
+        step: `[E]`, the same, counting only turns with tokens.
         group: `[E]`, number of the group.
         tree: `[E]`, number of the tree.
         node: `[E]`, node that the turn led to.
@@ -109,7 +123,7 @@ class TurnTable:
 
 
 def table_of(batch: Batch) -> TurnTable:
-    """Return the table of a batch; the order of its rows does not matter."""
+    """Return the table of a batch, whose rows may stand in any order."""
     row, column = batch.sampled.nonzero(as_tuple=True)
     trajectory, turn = batch.trajectory[row], batch.turn[row, column]
     many_turns, many_columns = int(turn.max()) + 1, batch.ids.shape[1]
@@ -151,6 +165,7 @@ def table_of(batch: Batch) -> TurnTable:
 
 
 def _fingerprint(ids: Tensor, entry: Tensor, tokens: Tensor) -> Tensor:
+    """Return ``sum_p id_p (2 p + 1)`` over the places p of each entry's tokens, `[E]` int64."""
     place = torch.arange(len(ids), device=ids.device) - (tokens.cumsum(0) - tokens)[entry]
     return sum_by(ids * (2 * place + 1), entry, len(tokens))
 

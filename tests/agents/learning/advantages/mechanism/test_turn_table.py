@@ -43,6 +43,19 @@ def test_an_entry_is_a_turn_of_a_trajectory():
     assert table.state[1] == table.state[4] != table.state[3]
 
 
+def test_the_worked_example_at_the_top_of_the_module():
+    first = turn([1], [5, 6], 0.0, -1, -1)
+    on, other = turn([1, 5, 6, 2], [7], 4.0, -1), turn([1, 5, 6, 2], [8, 9], 0.0, -1, -1)
+    shared = [replace(one, node=node) for one, node in ((first, 1), (on, 2), (other, 3))]
+    table = table_of(collate([Group(0, (episode(shared[0], shared[1]), episode(shared[0], shared[2])))]))
+    assert table.node.tolist() == [1, 2, 1, 3]
+    assert table.parent.tolist() == [0, 1, 0, 1]
+    assert (table.reward.tolist(), table.returns.tolist()) == ([0, 4, 0, 0], [4, 4, 0, 0])
+    assert (table.tokens.tolist(), table.starts.tolist()) == ([2, 1, 2, 2], [0, 2, 3, 5])
+    assert (table.is_last.tolist(), table.sharers.tolist()) == ([False, True, False, True], [2, 1, 2, 1])
+    assert table.entry.tolist() == [0, 0, 1, 2, 2, 3, 3]
+
+
 def test_spreading_writes_a_turns_number_on_its_tokens_and_nowhere_else():
     batch = shared()
     spread = table_of(batch).spread(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
