@@ -25,8 +25,8 @@ class Batch:
         present: `[B, T]` bool, True where there is a token.
         sampled: `[B, T]` bool, True where the model said the token; only these are learned from.
         old_logprobs: `[B, T]`, log-probability when it was sampled; 0 elsewhere.
-        rewards: `[B, T]`, each turn's reward on its last sampled token; 0 elsewhere. What a turn without a word earned
-            stands with the turn before it, or after it where there is none before.
+        rewards: `[B, T]` float64, each turn's reward on its last sampled token; 0 elsewhere. The reward of a turn
+            without tokens stands with the turn before it, or after it where there is none before.
         turn: `[B, T]` int64, number of the turn in its trajectory; -1 where nothing was sampled.
         trajectory: `[B]` int64, which trajectory a row belongs to, from 0 without gaps.
         group: `[B]` int64, which group, from 0 without gaps.
@@ -34,7 +34,7 @@ class Batch:
         node: `[B, T]` int64, which node the sampled turn led to; -1 elsewhere.
         parent: `[B, T]` int64, which node it was taken in, a tree's root for first turns; -1 elsewhere.
         state: `[B, T]` int64, which state it was taken in, equal only within a group; -1 unknown or not sampled.
-        scores: `[B, T]`, the search's score of each turn on its last sampled token; 0 elsewhere.
+        scores: `[B, T]` float64, the search's score of each turn on its last sampled token; 0 elsewhere.
         searched: `[B]` bool, True where the trajectory was selected by a search, False for plain play.
         finished: `[B]` bool, True where the trajectory's episode ended.
         solved: `[B]` bool, True where the trajectory solved its task.
@@ -204,7 +204,9 @@ def _padded(rows: Sequence[_Row]) -> Batch:
     shape = (len(rows), max(len(row.ids) for row in rows))
     ids, present = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.bool)
     turn, node, parent, state = (torch.full(shape, -1, dtype=torch.int64) for _ in range(4))
-    old_logprobs, rewards, scores = torch.zeros(shape), torch.zeros(shape), torch.zeros(shape)
+    old_logprobs = torch.zeros(shape)
+    # In single precision, sums of the same rewards in another order differ by more than equal returns may.
+    rewards, scores = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
     for index, row in enumerate(rows):
         ids[index, : len(row.ids)] = torch.tensor(row.ids)
         present[index, : len(row.ids)] = True

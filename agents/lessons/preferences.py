@@ -6,6 +6,7 @@ from itertools import groupby
 from math import nan
 from typing import Literal
 
+from tsr_gym.agents.lessons.filters import are_equal
 from tsr_gym.tree import Tree
 
 Worth = Callable[[Tree], Sequence[float]]
@@ -78,7 +79,7 @@ def sibling_pairs(
         for siblings in _comparable(tree, parent, values):
             for better, worse in _pairings(siblings, pairing):
                 gap = values[better] - values[worse]
-                if gap > max(margin, 1e-9):
+                if gap > margin and not are_equal((values[better], values[worse])):
                     pairs.append(_pair(tree, better, worse, gap))
     return pairs
 

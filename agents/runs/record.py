@@ -6,9 +6,9 @@ from typing import Any
 
 from tsr_gym.agents.episodes.collect import ChosenSearch, Collected
 from tsr_gym.agents.episodes.evaluate import summarise
-from tsr_gym.agents.learning.stability import group_signs, tree_signs
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.runs.checkpoint import Progress
+from tsr_gym.agents.runs.health import group_signs, tree_signs
 
 LEARNED = (
     *("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm", "spikes", "skipped"),

@@ -20,7 +20,6 @@ from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.learning.stability import first_answers, prompt_information
 from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.language_model import (
@@ -38,6 +37,7 @@ from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import JsonLines, Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from tsr_gym.agents.learning.advantages.mechanism.comparison import Scale
 from tsr_gym.agents.learning.advantages.mechanism.estimate import Prefix, estimate
-from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast
+from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast, Unfinished
 from tsr_gym.agents.learning.batch import Batch
 
 
@@ -17,10 +17,10 @@ def tree_backup(
     centre: Literal["loo", "mean"] = "loo",
     scale: Scale = "none",
     only_child: Literal["inherit", "zero"] = "inherit",
-    unfinished: Literal["return", "score", "value", "skip"] = "return",
+    unfinished: Unfinished = "failure",
     by: Literal["surprisal", "score"] = "surprisal",
     tau: float = 1.0,
-    prefix: Prefix = 1.0,
+    prefix: Prefix = "policy",
     baseline: Baseline = "all",
 ) -> Tensor:
     """Return ``A(n) = V(n) - mean of its siblings' V`` on all tokens of every sampled turn n. Ours.
@@ -28,10 +28,13 @@ def tree_backup(
     V of a leaf is the return of its path, V of an inner node the mean of its children's V: they are samples of the same
     policy, so this estimates what the policy earns from there, however unevenly the search went on below them. Made for
     batches of `harvest_leaves`, in which every sampled candidate is, rejected ones too. The first turns of all trees of
-    a prompt are siblings, because they are taken in the same state. A turn that stands in the batch D times, once for
-    each leaf below it, counts once: its copies have ``A(n) / D``.
+    a prompt are siblings, because they are taken in the same state. A turn stands in the batch once for each leaf below
+    it, and all of its copies together count as often as the policy comes to take it (`estimate`, prefix ``"policy"``).
+    With weights by tokens, values that are right on average, and a search that goes on from siblings by lot, the loss
+    then has the policy gradient as its mean. A search that goes on by a score visits later states more or less often
+    than the policy does; no weight here undoes that.
 
-    Siblings' advantages sum to 0. In a forest of chains this is `rloo`, or `dr_grpo` with the centre ``"mean"``.
+    In a forest of chains this is `rloo`, or `dr_grpo` with the centre ``"mean"``.
 
     Args:
         batch: One trajectory per leaf.
@@ -41,9 +44,8 @@ def tree_backup(
         scale: Whether to divide by the siblings' standard deviation.
         only_child: What a turn without siblings has: the advantage of the turn before it, whose continuation it is,
             or 0.
-        unfinished: What a branch that the search left is worth beyond what it earned, see `Backup`. The default,
-            nothing, is true of nobody and fair only where rewards come at the end or turns cost little: compare
-            ``"score"``, ``"value"`` and ``"skip"``.
+        unfinished: What completes the return of a branch that the search left, see `Backup`. By default it failed as
+            its group's failures did; ``"value"`` is less biased where there is a good critic.
         by: What weighs children in ``"child_softmax"``.
         tau: Its temperature.
         prefix: What shared turns count, see `estimate`.

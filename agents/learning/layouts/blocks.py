@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from tsr_gym.agents.learning.layouts.forest import Line, TokenForest
-from tsr_gym.agents.learning.layouts.seeing import sees
+from tsr_gym.agents.learning.layouts.forest import Line, TokenForest, sees
 
 # Tokens and keys of a block.
 SIDE = 128

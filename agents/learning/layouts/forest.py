@@ -1,9 +1,9 @@
 """TokenForest: the tokens of some rows in one line, what rows share written once where that is wanted."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from tsr_gym.agents.learning.batch import Batch
 
 Ids = NDArray[np.int64]
+Sees = Callable[[Any, Any, Tensor, Tensor], Tensor]
 
 
 class Line(NamedTuple):
@@ -88,6 +89,30 @@ def grow_forest(batch: Batch, *, share: bool) -> TokenForest:
     # One copy for all.
     sent, *hung = torch.from_numpy(np.stack([ids, *line])).to(device).unbind()
     return TokenForest(sent, hung[0], hung[1], hung[2], torch.from_numpy(place).to(device), line)
+
+
+def sees(forest: TokenForest, window: int | None = None) -> Sees:
+    """Return which tokens of a forest see which: the one definition of it, for dense masks and for FlexAttention.
+
+    Args:
+        forest: Tokens.
+        window: How many tokens back a token sees, itself included; None for all.
+
+    Returns:
+        A function of batch, head, and the numbers of the token that sees and of the one that is seen.
+    """
+    end, depth = forest.end, forest.depth
+
+    def above(batch: Any, head: Any, seeing: Tensor, seen: Tensor) -> Tensor:
+        return (seen <= seeing) & (seeing < end[seen])
+
+    if window is None:
+        return above
+
+    def near(batch: Any, head: Any, seeing: Tensor, seen: Tensor) -> Tensor:
+        return above(batch, head, seeing, seen) & (depth[seeing] - depth[seen] < window)
+
+    return near
 
 
 def _line(runs: Sequence[tuple[int, int, int]], order: Sequence[int], place: Ids) -> Line:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from tsr_gym.agents.learning.layouts.forest import Line, TokenForest
-from tsr_gym.agents.learning.layouts.seeing import sees
+from tsr_gym.agents.learning.layouts.forest import Line, TokenForest, sees
 from tsr_gym.agents.learning.layouts.stretches import Stretch, cut_line
 
 # Masks of so many elements are kept in the form in which they are added to scores.

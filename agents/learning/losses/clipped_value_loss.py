@@ -23,7 +23,9 @@ def clipped_value_loss(
 
 
 def whiten(values: Tensor, sampled: Tensor, *, eps: float = 1e-8) -> Tensor:
-    """Return values shifted and scaled to mean 0 and variance 1 over the sampled tokens, 0 elsewhere."""
+    """Return values shifted and scaled to mean 0 and variance 1 over the sampled tokens, `[B, T]`, 0 elsewhere."""
     chosen = values[sampled]
+    if len(chosen) == 0:
+        return torch.zeros_like(values)
     centred = values - chosen.mean()
     return centred / (chosen.var(unbiased=False) + eps).sqrt() * sampled

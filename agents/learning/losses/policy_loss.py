@@ -6,9 +6,13 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.learning.batch import Batch
-from tsr_gym.agents.learning.losses.importance_ratio import log_ratios, per_token_gradient
-from tsr_gym.agents.learning.losses.kl_penalty import kl_estimate
-from tsr_gym.agents.learning.losses.mismatch import Correction, mismatch_weights
+from tsr_gym.agents.learning.losses.ratios import (
+    Correction,
+    kl_estimate,
+    log_ratios,
+    mismatch_weights,
+    per_token_gradient,
+)
 from tsr_gym.agents.learning.losses.surrogates import Gains, cispo_gains, ppo_gains
 from tsr_gym.agents.learning.losses.token_weights import StepWeights, sequence_units, turn_units
 from tsr_gym.agents.learning.objective import Objective

@@ -1,23 +1,9 @@
-"""Surrogates of the policy gradient: PPO's clipped ratio and CISPO's clipped weight, negated."""
+"""Surrogates of the policy gradient: PPO's clipped ratio and CISPO's clipped weight."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from tsr_gym.agents.learning.losses.importance_ratio import bounded
-
-
-class PolicyLoss(NamedTuple):
-    """A policy loss and how often the clip held it back.
-
-    Attributes:
-        loss: Scalar.
-        clip_fraction: Weighted share of tokens whose ratio was clipped, scalar.
-    """
-
-    loss: Tensor
-    clip_fraction: Tensor
 
 
 class Gains(NamedTuple):
@@ -30,34 +16,6 @@ class Gains(NamedTuple):
 
     gain: Tensor
     clipped: Tensor
-
-
-def clipped_policy_loss(
-    logprobs: Tensor,
-    old_logprobs: Tensor,
-    advantages: Tensor,
-    weights: Tensor,
-    *,
-    clip_low: float = 0.2,
-    clip_high: float = 0.28,
-    dual_clip: float | None = None,
-) -> PolicyLoss:
-    """Return PPO's clipped surrogate, negated, with its own bound on either side (TSR Eqs. 11 and 13).
-
-    ``-sum w min(ratio A, clip(ratio, 1 - low, 1 + high) A)`` with ``ratio = exp(logprob - old_logprob)`` per token.
-
-    Args:
-        logprobs: `[B, T]` under the parameters that are trained.
-        old_logprobs: `[B, T]` under those that sampled.
-        advantages: `[B, T]`.
-        weights: `[B, T]`, 0 where nothing was sampled.
-        clip_low: How far the ratio may fall below 1.
-        clip_high: How far it may rise above 1.
-        dual_clip: Largest ratio of a token whose advantage is negative; None for no bound.
-    """
-    ratio = torch.exp(bounded(torch.where(weights != 0, logprobs - old_logprobs, 0.0)))
-    found = ppo_gains(ratio, advantages, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip)
-    return PolicyLoss(-(weights * found.gain).sum(), (weights * found.clipped).sum().detach())
 
 
 def ppo_gains(

@@ -57,17 +57,23 @@ class StepWeights(NamedTuple):
     imitation: Tensor | None = None
 
 
-def step_weights(objective: Objective, batch: Batch) -> StepWeights:
-    """Return the weights that an objective gives to the tokens of one optimizer step.
+def policy_counts(objective: Objective, batch: Batch) -> Tensor:
+    """Return what each row's trajectory counts in the policy gradient, `[B]`; 0 where it carries none.
 
-    A trajectory counts `Batch.counts`, times `Objective.searched_weight` where a search has chosen it.
+    `Batch.counts`, times `Objective.searched_weight` where a search has chosen the trajectory.
+    """
+    return torch.where(batch.searched, objective.searched_weight, 1.0) * batch.counts
+
+
+def step_weights(objective: Objective, batch: Batch) -> StepWeights:
+    """Return the weights that an objective gives to the tokens of one optimizer step, see `policy_counts`.
 
     Args:
         objective: Says what counts the same, what searched trajectories count, and whether some are imitated.
         batch: All trajectories of the step.
     """
-    chosen = torch.where(batch.searched, objective.searched_weight, 1.0)
-    policy = token_weights(batch, objective.aggregation, counts=chosen * batch.counts, longest=objective.longest)
+    counts = policy_counts(objective, batch)
+    policy = token_weights(batch, objective.aggregation, counts=counts, longest=objective.longest)
     if objective.imitation == 0:
         return StepWeights(policy)
     imitated = (batch.searched & batch.solved).float()

@@ -37,7 +37,7 @@ CASES = {
         "lessons": {"filter": "learnable", "credit": ("first_occurrence(found='score')",)},
         "learn": {
             "algorithm": "grpo",
-            "estimator": "tspo(outcome_groups='trajectory')",
+            "estimator": "tspo",
         },
         "task": {"score": "SokobanScore"},
     },

@@ -12,7 +12,7 @@ from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
 
 WITH_CRITIC = {"gae", "turn_gae", "bi_level_gae"}
-NO_ESTIMATORS = {"Backup", "Contrast", "estimate", "value_targets", "turn_value_targets"}
+NO_ESTIMATORS = {"Backup", "Contrast", "Needs", "estimate", "needs_of", "value_targets", "turn_value_targets"}
 
 
 @pytest.fixture

@@ -1,17 +1,25 @@
-"""Surrogates against numbers worked out by hand."""
+"""Surrogates, and the policy loss that is made of them, against numbers worked out by hand."""
 
 from math import exp, inf, log
 
 import pytest
 import torch
 
-from tsr_gym.agents.learning.losses import cispo_gains, clipped_policy_loss, ppo_gains
+from tsr_gym.agents.learning.losses import Given, cispo_gains, policy_loss, ppo_gains
+from tsr_gym.agents.learning.objective import Objective
+
+
+def loss_between(new, old, advantages, weights, **clips):
+    """Return the loss of tokens that are a turn each; a weight of 0 is a token that was not sampled."""
+    weights = torch.tensor(weights)
+    units = torch.where(weights > 0, torch.arange(len(weights)), -1)
+    given = Given(old, torch.tensor(advantages), weights, units, units)
+    return policy_loss(Objective(entropy=0.0, **clips), new, torch.zeros(len(weights)), given)
 
 
 def loss_of(ratios, advantages, weights, **clips):
     old = torch.full((len(ratios),), -0.7)
-    new = old + torch.tensor([log(ratio) for ratio in ratios])
-    return clipped_policy_loss(new, old, torch.tensor(advantages), torch.tensor(weights), **clips)
+    return loss_between(old + torch.tensor([log(ratio) for ratio in ratios]), old, advantages, weights, **clips)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +42,7 @@ def loss_of(ratios, advantages, weights, **clips):
 def test_the_clip_holds_back_only_what_would_go_on_to_gain(ratio, advantage, loss, clipped):
     found = loss_of([ratio], [advantage], [1.0])
     assert found.loss.item() == pytest.approx(loss, abs=1e-6)
-    assert found.clip_fraction.item() == clipped
+    assert found.parts["clip_fraction"].item() == clipped
 
 
 def test_the_bounds_are_the_ones_that_are_given():
@@ -46,12 +54,12 @@ def test_tokens_count_by_their_weights():
     found = loss_of([1.5, 1.0, 0.5], [2.0, -1.0, -2.0], [0.5, 0.25, 0.25])
     # -(0.5 * 2.56 + 0.25 * -1 + 0.25 * -1.6); the first and the last are clipped.
     assert found.loss.item() == pytest.approx(-(1.28 - 0.25 - 0.4), abs=1e-6)
-    assert found.clip_fraction.item() == pytest.approx(0.75)
+    assert found.parts["clip_fraction"].item() == pytest.approx(0.75)
 
 
 def test_a_clipped_token_pulls_no_more_and_another_one_by_ratio_times_advantage():
     new = torch.tensor([log(1.5), log(1.1), log(0.5)], requires_grad=True)
-    clipped_policy_loss(new, torch.zeros(3), torch.tensor([2.0, 2.0, 2.0]), torch.full((3,), 1 / 3)).loss.backward()
+    loss_between(new, torch.zeros(3), [2.0, 2.0, 2.0], [1 / 3] * 3).loss.backward()
     # d(-w ratio A) / d(logprob) = -w ratio A.
     assert new.grad.tolist() == pytest.approx([0.0, -1.1 * 2 / 3, -0.5 * 2 / 3], abs=1e-6)
 
@@ -59,20 +67,20 @@ def test_a_clipped_token_pulls_no_more_and_another_one_by_ratio_times_advantage(
 def test_what_stands_where_nothing_was_sampled_does_not_matter():
     logprobs = torch.tensor([-0.5, -900.0, float("nan")], requires_grad=True)
     old = torch.tensor([-0.5, 0.0, 0.0])
-    found = clipped_policy_loss(logprobs, old, torch.tensor([3.0, 0.0, 0.0]), torch.tensor([1.0, 0.0, 0.0]))
+    found = loss_between(logprobs, old, [3.0, 0.0, 0.0], [1.0, 0.0, 0.0])
     assert found.loss.item() == -3.0
     found.loss.backward()
     assert logprobs.grad.tolist() == [-3.0, 0.0, 0.0]
 
 
 def test_ratios_are_taken_between_log_probabilities():
-    found = clipped_policy_loss(torch.tensor([-1.0]), torch.tensor([-1.1]), torch.tensor([1.0]), torch.tensor([1.0]))
+    found = loss_between(torch.tensor([-1.0]), torch.tensor([-1.1]), [1.0], [1.0])
     assert found.loss.item() == pytest.approx(-exp(0.1), abs=1e-6)
 
 
 @pytest.mark.parametrize("value", [float("nan"), inf, -inf])
 def test_a_log_probability_that_is_not_finite_is_not_hidden(value):
-    found = clipped_policy_loss(torch.tensor([value]), torch.zeros(1), torch.tensor([0.0]), torch.ones(1))
+    found = loss_between(torch.tensor([value]), torch.zeros(1), [0.0], [1.0])
     assert found.loss.isnan()
 
 
@@ -91,7 +99,7 @@ def test_a_log_probability_that_is_not_finite_is_not_hidden(value):
 def test_dual_clip_bounds_what_a_bad_token_may_cost(ratio, advantage, loss, clipped):
     found = loss_of([ratio], [advantage], [1.0], dual_clip=3.0)
     assert found.loss.item() == pytest.approx(loss, abs=1e-5)
-    assert found.clip_fraction.item() == clipped
+    assert found.parts["clip_fraction"].item() == clipped
     new = torch.tensor([log(ratio)], requires_grad=True)
     ppo_gains(new.exp(), torch.tensor([advantage]), clip_low=0.2, clip_high=0.28, dual_clip=3.0).gain.backward()
     assert new.grad.item() == pytest.approx(0.0 if clipped else ratio * advantage, rel=1e-5)

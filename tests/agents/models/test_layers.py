@@ -1,19 +1,19 @@
-"""Compiling: the same log-probabilities and gradients as without."""
+"""Layers whose activations are checkpointed, or that are compiled: the same gradients, and nothing left behind."""
 
 from contextlib import nullcontext
 from functools import partial
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from tests.agents.learning.layouts.rows import batch_of, random_groups, random_model
-from tests.agents.learning.layouts.test_layout import off_by, policy_gradient
+from tests.agents.learning.layouts.rows import SIZES, batch_of, random_groups, random_model
+from tests.agents.learning.layouts.test_layout import gradient_of, off_by, policy_gradient
 from tsr_gym import ConfigError
 from tsr_gym.agents.learning.layouts import attending, lay_out
 from tsr_gym.agents.models import logprobs
-from tsr_gym.agents.models.compiling import compile_layers
+from tsr_gym.agents.models.layers import compile_layers, recompute_activations
 from tsr_gym.agents.models.logprobs import Head, chunked_logprobs, read_head
-from tsr_gym.agents.models.recomputing import recomputing
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def check(model, layout, *, again=False, parts=False):
             head = read_head(one) if parts else None
             with (
                 attending(*([] if layout == "padded" else [one])),
-                recomputing(one) if again and one is model else nullcontext(),
+                recompute_activations(one) if again and one is model else nullcontext(),
             ):
                 found.append(policy_gradient(one, batch, partial(laid.logprobs, one, head=head)))
         assert off_by(found[0][0], found[1][0]) < 1e-5
@@ -45,6 +45,8 @@ def check(model, layout, *, again=False, parts=False):
 def test_a_model_without_layers_is_refused():
     with pytest.raises(ConfigError, match="no layers that can be compiled"):
         compile_layers(torch.nn.Linear(2, 2))
+    with pytest.raises(ConfigError, match="turn recompute off"), recompute_activations(torch.nn.Linear(2, 2)):
+        pass
 
 
 @pytest.mark.deep
@@ -116,3 +118,41 @@ def test_what_a_gpu_compiles_of_the_head_is_the_head(cap, dtype, monkeypatch):
         )
     for one, other in zip(*found, strict=True):
         assert off_by(one, other) < (1e-5 if dtype is None else 1e-3)
+
+
+def read(model, batch, layout):
+    """Return the gradient, and the bytes of what was kept for it."""
+    kept = {}
+
+    def keep(tensor):
+        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    model.zero_grad()
+    with attending(*([] if layout == "padded" else [model])):
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            logprobs, entropy = lay_out(batch, layout).logprobs(model)
+        (logprobs + entropy).sum().backward()
+    return gradient_of(model), sum(kept.values())
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed", "shared"])
+def test_gradients_are_the_same_and_less_is_kept(layout):
+    model, batch = random_model("llama"), batch_of(random_groups(0))
+    gradient, kept = read(model, batch, layout)
+    with recompute_activations(model):
+        again, fewer = read(model, batch, layout)
+    assert off_by(again, gradient) < 1e-6
+    assert fewer < 0.7 * kept
+    # Afterwards the model is as it was.
+    assert read(model, batch, layout)[1] == kept
+    assert not any(module.training for module in model.modules())
+
+
+def test_dropout_stays_off():
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**SIZES, attention_dropout=0.9)).eval()
+    ids = torch.tensor([[1, 2, 3, 4, 5]])
+    wanted = model(input_ids=ids, use_cache=False).logits
+    with recompute_activations(model):
+        torch.testing.assert_close(model(input_ids=ids, use_cache=False).logits, wanted)
