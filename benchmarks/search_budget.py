@@ -23,8 +23,7 @@ from measure import write_result
 from tsr_gym.agents.episodes.assembly import Assembly
 from tsr_gym.agents.episodes.collect import pick_strategy
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
-from tsr_gym.agents.episodes.played import Played, play
+from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, evaluate, held_out, play
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.policies.episode_at import episode_at
 from tsr_gym.agents.policies.legal_policy import LegalPolicy
@@ -104,16 +103,16 @@ def players(world: World) -> list[tuple[str, EnvPool, Policy]]:
     return found
 
 
-def told(played: Played) -> dict[str, Any]:
+def told(played: PlayedEpisodes) -> dict[str, Any]:
     """Return what one setting came to."""
     success, spent = played.success, played.spent
     return {
         "success": success.mean,
         "low": success.low,
         "high": success.high,
-        "env_steps": spent.env_steps / played.episodes,
-        "sampled_tokens": spent.sampled_tokens / played.episodes,
-        "model_calls": spent.model_calls / played.episodes,
+        "env_steps": spent.env_steps / played.num_episodes,
+        "sampled_tokens": spent.sampled_tokens / played.num_episodes,
+        "model_calls": spent.model_calls / played.num_episodes,
     }
 
 

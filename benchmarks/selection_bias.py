@@ -28,9 +28,8 @@ import numpy as np
 from measure import write_result
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import held_out
 from tsr_gym.agents.episodes.intervals import Interval, pooled_mean
-from tsr_gym.agents.episodes.played import play
+from tsr_gym.agents.episodes.play import held_out, play
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.legal_policy import LegalPolicy
 from tsr_gym.agents.strategies import beam, best_of_n, greedy
@@ -169,7 +168,7 @@ def measure(strategy: Strategy, mode: Mode, tasks: Sequence[int], seeds: range, 
         },
         "score overstated": shown([row["score overstated"] for row in rows], owners),
         "env steps a search": round(steps / len(rows), 1),
-        "env steps a played episode": round(played.spent.env_steps / played.episodes, 1),
+        "env steps a played episode": round(played.spent.env_steps / played.num_episodes, 1),
     }
 
 

@@ -8,9 +8,8 @@ from statistics import fmean
 from typing import Any, Literal
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import bars, held_out
 from tsr_gym.agents.episodes.intervals import Interval
-from tsr_gym.agents.episodes.played import Played, play
+from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.legal_policy import LegalPolicy
 from tsr_gym.agents.reports.calibration import (
@@ -181,8 +180,8 @@ def calibrate_env(
         [] if ranked is None else rank_turns(ranked.nodes),
         None if ranked is None else rank_siblings(ranked.nodes),
         alone.success,
-        alone.spent.env_steps / alone.episodes,
-        alone.spent.sampled_tokens / alone.episodes,
+        alone.spent.env_steps / alone.num_episodes,
+        alone.spent.sampled_tokens / alone.num_episodes,
         _random_bar(config, pool, alone, tasks, seeds),
         optimal,
         results,
@@ -292,7 +291,7 @@ def _grow(
 
 def _play(
     config: CalibrationConfig, pool: EnvPool, policy: Policy, strategy: Strategy | None, part: str, watch: Watch
-) -> Played:
+) -> PlayedEpisodes:
     total = config.instances * config.seeds
     return play(
         pool,
@@ -305,7 +304,9 @@ def _play(
     )
 
 
-def _result(setting: SearchSetting, grown: RatedNodes | None, played: Played, alone: Played) -> SettingResult:
+def _result(
+    setting: SearchSetting, grown: RatedNodes | None, played: PlayedEpisodes, alone: PlayedEpisodes
+) -> SettingResult:
     return SettingResult(
         setting.label,
         setting.width,
@@ -314,13 +315,13 @@ def _result(setting: SearchSetting, grown: RatedNodes | None, played: Played, al
         None if grown is None else find_drops(grown.nodes),
         played.success,
         played.gain_over(alone),
-        played.spent.env_steps / played.episodes,
-        played.spent.sampled_tokens / played.episodes,
+        played.spent.env_steps / played.num_episodes,
+        played.spent.sampled_tokens / played.num_episodes,
     )
 
 
 def _random_bar(
-    config: CalibrationConfig, pool: EnvPool, alone: Played, tasks: Sequence[int], seeds: Sequence[int]
+    config: CalibrationConfig, pool: EnvPool, alone: PlayedEpisodes, tasks: Sequence[int], seeds: Sequence[int]
 ) -> Interval:
     """Return the success of random play: exact where the environment knows it, else as it was played."""
     exact = bars(pool, tasks=tasks).random

@@ -7,7 +7,7 @@ import torch
 
 from tsr_gym.agents.episodes.assembly import Assembly
 from tsr_gym.agents.episodes.collect import pick_rater, pick_strategy
-from tsr_gym.agents.episodes.evaluate import Bars, Evaluation, bars, evaluate, held_out
+from tsr_gym.agents.episodes.play import Bars, Evaluation, bars, evaluate, held_out
 from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.checkpoint import checkpoints

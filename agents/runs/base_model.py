@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tsr_gym.agents.episodes.assembly import Assembly
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import bars, evaluate
+from tsr_gym.agents.episodes.play import bars, evaluate
 from tsr_gym.agents.models.language_model import LanguageModel, ModelCard, save_policy
 from tsr_gym.agents.models.tiny_model import END, tiny_model, tiny_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy

@@ -15,7 +15,7 @@ import torch
 
 from tsr_gym.agents.episodes.assembly import Assembly
 from tsr_gym.agents.episodes.collect import Collected, Collector, pick_rater, pick_strategy
-from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
+from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages.pick import pick_estimator
 from tsr_gym.agents.learning.batch import collate

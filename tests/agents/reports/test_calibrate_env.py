@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import bars, held_out
+from tsr_gym.agents.episodes.play import bars, held_out
 from tsr_gym.agents.reports.calibrate_env import CalibrationConfig, calibrate_env
 from tsr_gym.errors import ConfigError
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv

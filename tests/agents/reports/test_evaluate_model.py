@@ -8,7 +8,7 @@ import torch
 
 from tsr_gym import CheckpointError, ConfigError
 from tsr_gym.agents.episodes.assembly import Assembly
-from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
+from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.reports import evaluate_model as module
 from tsr_gym.agents.reports.evaluate_model import evaluate_model
