@@ -11,7 +11,7 @@ from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import Interval
 from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.policies.legal_policy import LegalPolicy
+from tsr_gym.agents.policies.random_policy import legal_player
 from tsr_gym.agents.reports.calibration import (
     Drops,
     RatedNodes,
@@ -217,7 +217,7 @@ def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[Env
     pool = EnvPool(
         config.env, settings, score=config.scorer, noise=config.noise, repeats=config.repeats, risk=config.risk
     )
-    return pool, LegalPolicy(pool.base)
+    return pool, legal_player(pool.base)
 
 
 def _with_model(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
@@ -329,4 +329,4 @@ def _random_bar(
         return Interval(exact, exact, exact)
     if config.model == "random":
         return alone.success
-    return play(pool, LegalPolicy(pool.base), None, tasks=tasks, seeds=seeds).success
+    return play(pool, legal_player(pool.base), None, tasks=tasks, seeds=seeds).success

@@ -10,8 +10,7 @@ from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import wilson
 from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, evaluate, held_out, play, summarise
 from tsr_gym.agents.episodes.trajectory import Trajectory
-from tsr_gym.agents.policies.legal_policy import LegalPolicy
-from tsr_gym.agents.policies.random_policy import RandomPolicy
+from tsr_gym.agents.policies.random_policy import RandomPolicy, legal_player
 from tsr_gym.agents.strategies import beam, naive
 from tsr_gym.budget import Budget
 from tsr_gym.tree import Candidate
@@ -66,15 +65,15 @@ def test_the_policy_alone_wins_as_often_as_its_value_says():
 
 def test_a_search_without_a_choice_plays_as_the_policy_alone():
     pool = EnvPool("frozen_lake", LAKE)
-    alone = play(pool, LegalPolicy(pool.base), None, tasks=range(30), seeds=(0,))
-    searched = play(pool, LegalPolicy(pool.base), partial(beam, width=1, branching=1), tasks=range(30), seeds=(0,))
+    alone = play(pool, legal_player(pool.base), None, tasks=range(30), seeds=(0,))
+    searched = play(pool, legal_player(pool.base), partial(beam, width=1, branching=1), tasks=range(30), seeds=(0,))
     assert searched.successes == alone.successes
     assert searched.spent.env_steps > alone.spent.env_steps
 
 
 def test_episodes_do_not_depend_on_how_many_are_played_together():
     pool = EnvPool("frozen_lake", LAKE, score="FrozenLakeScore")
-    strategy, policy = partial(beam, width=2, branching=3), LegalPolicy(pool.base)
+    strategy, policy = partial(beam, width=2, branching=3), legal_player(pool.base)
     seen = []
     whole = play(pool, policy, strategy, tasks=range(5), seeds=(0, 1))
     assert play(pool, policy, strategy, tasks=range(5), seeds=(0, 1), batch=3, watch=seen.append) == whole
@@ -102,7 +101,7 @@ def test_a_clairvoyant_search_wins_more_than_the_best_possible_play():
     honest = EnvPool("frozen_lake", {}, score="FrozenLakeScore")
     strategy = partial(beam, width=1, branching=8)
     tasks = range(40)
-    policy = LegalPolicy(honest.base)
+    policy = legal_player(honest.base)
     fair = play(honest, policy, strategy, tasks=tasks, seeds=(0,)).success.mean
     seen = play(honest, policy, strategy, tasks=tasks, seeds=(0,), noise="same").success.mean
     best = sum(_optimum(honest, task) for task in tasks) / len(tasks)
@@ -190,5 +189,5 @@ def test_runs_that_were_evaluated_before_can_be_compared_with_new_ones():
     assert (plain.success, plain.turns) == (8 / 30, 3.3)
     searched = evaluate(pool, WALKER, tasks=tasks, seed=3, strategy=partial(beam, width=2, branching=3))
     assert (searched.success, searched.turns) == (11 / 30, 3.4)
-    alone = play(pool, LegalPolicy(pool.base), None, tasks=tasks[:4], seeds=(0, 2))
+    alone = play(pool, legal_player(pool.base), None, tasks=tasks[:4], seeds=(0, 2))
     assert alone.successes == ((True, False), (False, False), (False, False), (True, False))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.agents.worlds import Letters, Script, letters
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.policies.legal_policy import LegalPolicy
+from tsr_gym.agents.policies.random_policy import legal_player
 from tsr_gym.agents.reports.calibration import (
     Drops,
     Rated,
@@ -213,7 +213,7 @@ def test_what_a_scorer_has_proved_lost_is_ranked_last():
 
 def test_trees_of_a_stage_do_not_depend_on_how_many_are_grown_together():
     pool = EnvPool("frozen_lake", {}, score="FrozenLakeScore")
-    policy, strategy = LegalPolicy(pool.base), partial(beam, width=2, branching=3)
+    policy, strategy = legal_player(pool.base), partial(beam, width=2, branching=3)
     work = {"tasks": range(4), "seeds": range(2)}
     seen = []
     whole = grow_rated(pool, policy, strategy, **work, watch=seen.append)
@@ -228,7 +228,7 @@ def test_trees_of_a_stage_do_not_depend_on_how_many_are_grown_together():
 
 def test_a_score_from_the_oracle_loses_little():
     pool = EnvPool("sokoban", {}, score="SokobanScore(potential='oracle')")
-    rated = grow_rated(pool, LegalPolicy(pool.base), partial(siblings_walk, branching=6), tasks=range(25), seeds=(0,))
+    rated = grow_rated(pool, legal_player(pool.base), partial(siblings_walk, branching=6), tasks=range(25), seeds=(0,))
     found = rank_siblings(rated.nodes)
     assert found.sets > 10
     # The shorter the way, the likelier it fits, up to the actions that candidates spend on it.
