@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import Interval
@@ -25,10 +25,13 @@ from tsr_gym.agents.reports.calibration import (
     value_at,
 )
 from tsr_gym.agents.reports.search_settings import SearchSetting, search_settings
-from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
+from tsr_gym.agents.runs.config import ModelConfig, TaskConfig
 from tsr_gym.errors import ConfigError, TsrGymError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.tree import Policy, Strategy
+
+if TYPE_CHECKING:
+    from tsr_gym.agents.episodes.assembly import Assembly
 
 # Called with the name of a part of the work, how much of it is done, and how much there is.
 Watch = Callable[[str, int, int], None]
@@ -40,7 +43,7 @@ class CalibrationConfig:
 
     env: str
     """Gymnasium id, or a short name such as sokoban."""
-    scorer: str = "reward"
+    score: str = "reward"
     """Guide of the search: reward, or a scorer such as FrozenLakeScore or "SokobanScore(potential='estimate')"."""
     search: str = "beam"
     """beam, greedy, lookahead, best_of_n, puct or another strategy, with numbers of its own as in puct(c=2.0), or
@@ -209,18 +212,27 @@ def _check(config: CalibrationConfig) -> None:
 
 def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
     """Return environments and who makes candidates in them."""
-    if config.model != "random":
-        return _with_model(config, note)
+    model = None if config.model == "random" else _model(config, note)
     settings: dict[str, Any] = {"preset": config.preset}
     settings |= {} if config.split is None else {"split": config.split}
+    settings |= {} if model is None else model.policy.card.env_settings
     settings |= parse_settings(config.env_set)
     pool = EnvPool(
-        config.env, settings, score=config.scorer, noise=config.noise, repeats=config.repeats, risk=config.risk
+        config.env,
+        settings,
+        score=config.score,
+        think=model is None or model.chat("", temperature=1.0).prompt.think,
+        noise=config.noise,
+        repeats=config.repeats,
+        risk=config.risk,
     )
-    return pool, legal_player(pool.base)
+    if model is None:
+        return pool, legal_player(pool.base)
+    return pool, model.chat_about(pool.base, temperature=config.at_temperature)
 
 
-def _with_model(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
+def _model(config: CalibrationConfig, note: Callable[[str], None]) -> "Assembly":
+    """Return the model that makes candidates."""
     # Random play needs none of these libraries.
     import torch
 
@@ -233,10 +245,7 @@ def _with_model(config: CalibrationConfig, note: Callable[[str], None]) -> tuple
     model = ModelConfig(model=config.model)
     torch.set_num_threads(model.threads)
     policy = load_policy(folder, device=pick_device(model.device))
-    task = TaskConfig(preset=config.preset, env_set=config.env_set, score=config.scorer)
-    assembly = Assembly(config.env, task, model, policy)
-    pool = assembly.pool(config.split, SearchConfig(noise=config.noise))
-    return pool, assembly.chat_about(pool.base, temperature=config.at_temperature)
+    return Assembly(config.env, TaskConfig(preset=config.preset, env_set=config.env_set), model, policy)
 
 
 def _check_scorer(config: CalibrationConfig, pool: EnvPool, policy: Policy, task: int) -> None:
@@ -246,7 +255,7 @@ def _check_scorer(config: CalibrationConfig, pool: EnvPool, policy: Policy, task
     except TsrGymError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ConfigError(f"the scorer {config.scorer} cannot rate {config.env}: {error}") from error
+        raise ConfigError(f"the scorer {config.score} cannot rate {config.env}: {error}") from error
 
 
 def _optimum(pool: EnvPool, tasks: Sequence[int]) -> float | None:

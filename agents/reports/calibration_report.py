@@ -27,7 +27,7 @@ def heading(found: Calibration) -> str:
     split = "" if config.split is None else f", split {config.split}"
     seen = " (clairvoyant)" if config.noise == "same" else ""
     return (
-        f"{config.scorer} on {config.env}, preset {config.preset}{split}, {config.instances} instances{times}; "
+        f"{config.score} on {config.env}, preset {config.preset}{split}, {config.instances} instances{times}; "
         f"candidates by {player}, noise {config.noise}{repeats}{seen}"
     )
 

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.agents.conftest import SMALL
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.play import bars, held_out
 from tsr_gym.agents.reports.calibrate_env import CalibrationConfig, calibrate_env
+from tsr_gym.agents.runs.base_model import build_base_model
 from tsr_gym.errors import ConfigError
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
 
@@ -15,7 +17,7 @@ FEW = CalibrationConfig(env="frozenlake", instances=8, widths=(2,), budgets=(1, 
 
 @pytest.fixture(scope="module")
 def lake():
-    return calibrate_env(replace(FEW, scorer="FrozenLakeScore"))
+    return calibrate_env(replace(FEW, score="FrozenLakeScore"))
 
 
 def test_a_report_holds_ranks_drops_gains_and_bars(lake):
@@ -43,7 +45,7 @@ def test_the_bars_are_those_of_the_same_instances(lake):
 
 
 def test_every_scorer_is_rated_on_the_same_states(lake):
-    reward = calibrate_env(replace(FEW, scorer="reward", budgets=(1,)))
+    reward = calibrate_env(replace(FEW, score="reward", budgets=(1,)))
     assert [(row.states, row.value) for row in reward.turns] == [(row.states, row.value) for row in lake.turns]
     assert reward.siblings.lost_by_chance == lake.siblings.lost_by_chance
     # The reward says nothing before the goal.
@@ -53,7 +55,7 @@ def test_every_scorer_is_rated_on_the_same_states(lake):
 
 def test_a_report_repeats_and_tells_how_far_it_is(lake):
     told = []
-    again = calibrate_env(replace(FEW, scorer="FrozenLakeScore"), watch=lambda *step: told.append(step))
+    again = calibrate_env(replace(FEW, score="FrozenLakeScore"), watch=lambda *step: told.append(step))
     assert again == lake
     assert told == [
         ("candidates", 8, 8),
@@ -66,10 +68,10 @@ def test_a_report_repeats_and_tells_how_far_it_is(lake):
 
 
 def test_sokoban_and_the_shop_have_exact_values_too():
-    rooms = calibrate_env(replace(FEW, env="sokoban", scorer="SokobanScore(potential='oracle')", budgets=(4,)))
+    rooms = calibrate_env(replace(FEW, env="sokoban", score="SokobanScore(potential='oracle')", budgets=(4,)))
     assert rooms.optimal == 1.0
     assert rooms.siblings.kendall.mean > 0.4
-    shop = calibrate_env(replace(FEW, env="webshop", scorer="WebShopScore", instances=4, budgets=(2,)))
+    shop = calibrate_env(replace(FEW, env="webshop", score="WebShopScore", instances=4, budgets=(2,)))
     assert shop.optimal == 1.0
     assert shop.settings[0].drops.winnable.mean > 0
     # Nobody knows the bar of random play there, so it was played.
@@ -101,7 +103,7 @@ def test_states_that_nobody_knows_are_named_by_their_number(monkeypatch):
 
 
 def test_more_draws_cost_more_steps(lake):
-    again = calibrate_env(replace(FEW, scorer="FrozenLakeScore", budgets=(4,), repeats=3))
+    again = calibrate_env(replace(FEW, score="FrozenLakeScore", budgets=(4,), repeats=3))
     assert again.settings[0].env_steps > 2 * lake.settings[1].env_steps
 
 
@@ -114,14 +116,31 @@ def test_a_model_makes_candidates(base_model):
         calibrate_env(replace(config, env="frozenlake"))
 
 
+@pytest.fixture(scope="module")
+def lake_model(tmp_path_factory):
+    """An embedded model of FrozenLake, hardly trained."""
+    folder = tmp_path_factory.mktemp("models") / "lake"
+    build_base_model("frozen_lake", folder, SMALL)
+    return folder
+
+
+def test_draws_and_risk_reach_the_environments_of_a_model_too(lake_model):
+    config = replace(FEW, model=str(lake_model), score="FrozenLakeScore", instances=6, budgets=(2,), candidates=2)
+    once, mean = calibrate_env(config), calibrate_env(replace(config, repeats=8))
+    cautious = calibrate_env(replace(config, repeats=8, risk=0.0))
+    # Played turns take a step whatever the draws, imagined ones take eight where they move.
+    assert mean.settings[0].env_steps > 4 * once.settings[0].env_steps
+    assert cautious.settings[0].siblings != mean.settings[0].siblings
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"env": "nonsense"}, "nonsense cannot be made"),
-        ({"scorer": "Nonsense"}, r"wanted Name, Name\(key='value'\)"),
-        ({"scorer": "FrozenLakeScore(height=2)"}, "the scorer cannot be made"),
-        ({"scorer": "SokobanScore(potential='estimate')"}, "cannot rate frozenlake"),
-        ({"env": "sokoban", "scorer": "FrozenLakeScore"}, "the scorer FrozenLakeScore cannot rate sokoban"),
+        ({"score": "Nonsense"}, r"wanted Name, Name\(key='value'\)"),
+        ({"score": "FrozenLakeScore(height=2)"}, "the scorer cannot be made"),
+        ({"score": "SokobanScore(potential='estimate')"}, "cannot rate frozenlake"),
+        ({"env": "sokoban", "score": "FrozenLakeScore"}, "the scorer FrozenLakeScore cannot rate sokoban"),
         ({"search": "dream"}, "wanted search"),
         ({"split": "tset"}, "wanted split of"),
         ({"budgets": ()}, "wanted budgets >= 1, got none"),
