@@ -1,12 +1,14 @@
 """Calibrate a score on an environment, both by their names, as the command line does."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from tsr_gym.agents.episodes.collect import pick_strategy
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import Interval
 from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
@@ -14,7 +16,7 @@ from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.random_policy import legal_player
 from tsr_gym.agents.reports.calibration import (
     Drops,
-    RatedNodes,
+    Rated,
     SiblingRanking,
     TurnRanking,
     find_drops,
@@ -24,10 +26,9 @@ from tsr_gym.agents.reports.calibration import (
     siblings_walk,
     value_at,
 )
-from tsr_gym.agents.reports.search_settings import SearchSetting, search_settings
-from tsr_gym.agents.runs.config import ModelConfig, TaskConfig
+from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
 from tsr_gym.errors import ConfigError, TsrGymError
-from tsr_gym.keywords import parse_settings
+from tsr_gym.keywords import parse_call, parse_settings
 from tsr_gym.tree import Policy, Strategy
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
 
 # Called with the name of a part of the work, how much of it is done, and how much there is.
 Watch = Callable[[str, int, int], None]
+# What strategies call the number that decides what they spend, in the order in which it is looked for.
+BUDGETS = ("branching", "n", "simulations", "expansions", "rollouts", "max_rollouts")
+_NO_ORACLE = (
+    "{} does not know the exact value of its states with these settings (best_value): no rank correlation, no shares "
+    "of winnable and dead prefixes, and no optimal bar"
+)
+_LEFT_OUT = "{}: {:,} of {:,} states were left out, because their value is not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +86,22 @@ class CalibrationConfig:
     """Settings of the environment."""
     env_set: tuple[str, ...] = ()
     """More settings of the environment as KEY=VALUE, the value in JSON."""
+
+
+class SearchSetting(NamedTuple):
+    """A strategy with its numbers.
+
+    Attributes:
+        label: Both, as a configuration writes them.
+        width: Paths that are kept; None where the strategy has no width, or one that is fixed.
+        budget: What it may spend.
+        strategy: Ready to be searched with.
+    """
+
+    label: str
+    width: int | None
+    budget: int
+    strategy: Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,30 +182,38 @@ def calibrate_env(
     """
     _check(config)
     pool, policy = _set_up(config, note)
-    tasks, seeds = held_out(config.instances), range(config.seeds)
     budget, settings = search_settings(config.search, widths=config.widths, budgets=config.budgets, depth=config.depth)
+    tasks, seeds = held_out(config.instances), range(config.seeds)
     _check_scorer(config, pool, policy, tasks[0])
     optimal = _optimum(pool, tasks)
-    unknown = [] if optimal is not None else [_no_oracle(config)]
-    ranked = None
-    if optimal is not None:
-        strategy = partial(siblings_walk, branching=config.candidates)
-        ranked = _grow(config, pool, policy, strategy, "candidates", watch)
-        unknown += _left_out("the policy's play", ranked)
-    alone = _play(config, pool, policy, None, "policy alone", watch)
+    unknown = [] if optimal is not None else [_NO_ORACLE.format(config.env)]
+
+    def told(part: str) -> Callable[[int], None]:
+        return lambda done: watch(part, done, len(tasks) * len(seeds))
+
+    def rated(strategy: Strategy, part: str, where: str) -> list[Rated] | None:
+        if optimal is None:
+            return None
+        found = grow_rated(pool, policy, strategy, tasks=tasks, seeds=seeds, noise=config.noise, watch=told(part))
+        if found.num_unknown:
+            total = len(found.nodes) + found.num_unknown
+            unknown.append(_LEFT_OUT.format(where, found.num_unknown, total))
+        return found.nodes
+
+    def played(strategy: Strategy | None, part: str) -> PlayedEpisodes:
+        return play(pool, policy, strategy, tasks=tasks, seeds=seeds, noise=config.noise, watch=told(part))
+
+    walked = rated(partial(siblings_walk, branching=config.candidates), "candidates", "the policy's play")
+    alone = played(None, "policy alone")
     results = []
     for setting in settings:
-        grown = None
-        if optimal is not None:
-            grown = _grow(config, pool, policy, setting.strategy, f"{setting.label}: trees", watch)
-            unknown += _left_out(setting.label, grown)
-        played = _play(config, pool, policy, setting.strategy, f"{setting.label}: play", watch)
-        results.append(_result(setting, grown, played, alone))
+        grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
+        results.append(_result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone))
     return Calibration(
         config,
         budget,
-        [] if ranked is None else rank_turns(ranked.nodes),
-        None if ranked is None else rank_siblings(ranked.nodes),
+        [] if walked is None else rank_turns(walked),
+        None if walked is None else rank_siblings(walked),
         alone.success,
         alone.spent.env_steps / alone.num_episodes,
         alone.spent.sampled_tokens / alone.num_episodes,
@@ -190,6 +222,37 @@ def calibrate_env(
         results,
         unknown,
     )
+
+
+def search_settings(
+    search: str, *, widths: Sequence[int], budgets: Sequence[int], depth: int
+) -> tuple[str, list[SearchSetting]]:
+    """Return what the budgets are numbers of, and the settings.
+
+    Args:
+        search: A strategy, see `SearchConfig.search`; numbers that it is given are not varied.
+        widths: Of a strategy that has a width.
+        budgets: Its branching, or whatever it has of `BUDGETS`.
+        depth: Of a strategy that needs one.
+
+    Raises:
+        ConfigError: There is no such strategy, or it has nothing to vary.
+    """
+    found = inspect.signature(pick_strategy(SearchConfig(search=search))).parameters
+    _, given = parse_call(search, home="tsr_gym.agents.strategies")
+    free = [name for name in found if name not in given]
+    budget_name = next((name for name in BUDGETS if name in free), None)
+    if budget_name is None:
+        raise ConfigError(f"the strategy {search!r} has no number to vary: wanted one of {list(BUDGETS)}")
+    settings = []
+    for width in widths if "width" in free else (None,):
+        for budget in budgets:
+            numbers = ({} if width is None else {"width": width}) | {budget_name: budget} | given
+            written = ", ".join(f"{name}={value!r}" for name, value in numbers.items())
+            label = f"{search.partition('(')[0]}({written})"
+            strategy = pick_strategy(SearchConfig(search=label, depth=depth))
+            settings.append(SearchSetting(label, width, budget, strategy))
+    return budget_name, settings
 
 
 def _check(config: CalibrationConfig) -> None:
@@ -269,59 +332,15 @@ def _optimum(pool: EnvPool, tasks: Sequence[int]) -> float | None:
     return fmean(values)
 
 
-def _no_oracle(config: CalibrationConfig) -> str:
-    return (
-        f"{config.env} does not know the exact value of its states with these settings (best_value): no rank "
-        "correlation, no shares of winnable and dead prefixes, and no optimal bar"
-    )
-
-
-def _left_out(where: str, rated: RatedNodes) -> list[str]:
-    if not rated.num_unknown:
-        return []
-    total = len(rated.nodes) + rated.num_unknown
-    return [f"{where}: {rated.num_unknown:,} of {total:,} states were left out, because their value is not known"]
-
-
-def _grow(
-    config: CalibrationConfig, pool: EnvPool, policy: Policy, strategy: Strategy, part: str, watch: Watch
-) -> RatedNodes:
-    total = config.instances * config.seeds
-    return grow_rated(
-        pool,
-        policy,
-        strategy,
-        tasks=held_out(config.instances),
-        seeds=range(config.seeds),
-        noise=config.noise,
-        watch=lambda done: watch(part, done, total),
-    )
-
-
-def _play(
-    config: CalibrationConfig, pool: EnvPool, policy: Policy, strategy: Strategy | None, part: str, watch: Watch
-) -> PlayedEpisodes:
-    total = config.instances * config.seeds
-    return play(
-        pool,
-        policy,
-        strategy,
-        tasks=held_out(config.instances),
-        seeds=range(config.seeds),
-        noise=config.noise,
-        watch=lambda done: watch(part, done, total),
-    )
-
-
 def _result(
-    setting: SearchSetting, grown: RatedNodes | None, played: PlayedEpisodes, alone: PlayedEpisodes
+    setting: SearchSetting, grown: list[Rated] | None, played: PlayedEpisodes, alone: PlayedEpisodes
 ) -> SettingResult:
     return SettingResult(
         setting.label,
         setting.width,
         setting.budget,
-        None if grown is None else rank_siblings(grown.nodes),
-        None if grown is None else find_drops(grown.nodes),
+        None if grown is None else rank_siblings(grown),
+        None if grown is None else find_drops(grown),
         played.success,
         played.gain_over(alone),
         played.spent.env_steps / played.num_episodes,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tsr_gym.agents.episodes.intervals import Interval, pooled, pooled_mean, wilson
-from tsr_gym.agents.reports.rank_correlation import spearman
+from tsr_gym.agents.reports.calibration import spearman
 
 
 def test_the_mean_is_over_measurements_and_the_interval_over_instances():

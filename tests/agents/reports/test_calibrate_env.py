@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.agents.conftest import SMALL
+from tests.agents.worlds import Script, letters
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.play import bars, held_out
-from tsr_gym.agents.reports.calibrate_env import CalibrationConfig, calibrate_env
+from tsr_gym.agents.reports.calibrate_env import CalibrationConfig, calibrate_env, search_settings
 from tsr_gym.agents.runs.base_model import build_base_model
 from tsr_gym.errors import ConfigError
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
@@ -159,3 +160,63 @@ def test_draws_and_risk_reach_the_environments_of_a_model_too(lake_model):
 def test_what_does_not_fit_together_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         calibrate_env(replace(FEW, **changes))
+
+
+def shown(search, **more):
+    name, settings = search_settings(search, **{"widths": (1, 2), "budgets": (2, 4), "depth": 3, **more})
+    return name, [(setting.label, setting.width, setting.budget) for setting in settings]
+
+
+def test_every_width_comes_with_every_budget():
+    assert shown("beam") == (
+        "branching",
+        [
+            ("beam(width=1, branching=2)", 1, 2),
+            ("beam(width=1, branching=4)", 1, 4),
+            ("beam(width=2, branching=2)", 2, 2),
+            ("beam(width=2, branching=4)", 2, 4),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("search", "name", "label"),
+    [
+        ("greedy", "branching", "greedy(branching=2)"),
+        ("lookahead", "branching", "lookahead(branching=2)"),
+        ("best_of_n", "n", "best_of_n(n=2)"),
+        ("naive", "rollouts", "naive(rollouts=2)"),
+        ("puct", "simulations", "puct(simulations=2)"),
+        ("tsr_gym.agents.strategies:greedy", "branching", "tsr_gym.agents.strategies:greedy(branching=2)"),
+    ],
+)
+def test_a_strategy_without_a_width_varies_what_it_spends(search, name, label):
+    found, settings = shown(search)
+    assert found == name
+    assert [(settings[0]), len(settings)] == [(label, None, 2), 2]
+
+
+def test_numbers_that_are_given_stay():
+    assert shown("beam(width=3, rank='last')")[1][0] == ("beam(branching=2, width=3, rank='last')", None, 2)
+    # With its candidates given, a lookahead varies its rollouts.
+    assert shown("lookahead(branching=4)")[0] == "rollouts"
+
+
+def test_the_strategies_do_what_their_labels_say():
+    _, settings = search_settings("beam", widths=(2,), budgets=(3,), depth=1)
+    env = letters({"a": 1.0, "b": 2.0, "c": 0.0}, turns=2)
+    tree = env.search(Script({"": "abc", "a": "abc", "b": "abc"}), settings[0].strategy)
+    assert [len(tree.children(node)) for node in range(4)] == [3, 3, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ("dream", "wanted search"),
+        ("beam(hight=3)", "has no"),
+        ("naive(rollouts=2)", "the strategy 'naive.rollouts=2.' has no number to vary"),
+    ],
+)
+def test_what_is_no_strategy_or_has_nothing_to_vary_is_refused(search, message):
+    with pytest.raises(ConfigError, match=message):
+        shown(search)
