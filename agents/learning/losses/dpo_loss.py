@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from tsr_gym.agents.lessons.preferences import Pair
+from tsr_gym.agents.bridges.preferences import Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from math import exp, log
 import pytest
 import torch
 
+from tsr_gym.agents.bridges.preferences import Pair
 from tsr_gym.agents.learning.losses import collate_pairs, dpo_loss
-from tsr_gym.agents.lessons.preferences import Pair
 
 PAIRS = [
     Pair((1, 2), (3, 4), (5,), (-0.5, -1.0), (-0.25,), gap=1.0, node=0),
