@@ -143,8 +143,7 @@ def trajectory_to(tree: Tree, leaf: int, *, selected_by: str, number: int = 0) -
     path = tree.path(leaf)
     turns = tuple(_turn(tree, before, after) for before, after in pairwise(path))
     end = tree.nodes[leaf]
-    success = bool(turns and end.terminated and end.info.get("success", False))
-    return Trajectory(turns, success, tree.merit(leaf), selected_by, number, end.done)
+    return Trajectory(turns, bool(turns) and end.solved, tree.merit(leaf), selected_by, number, end.done)
 
 
 def _ends(tree: Tree) -> list[int]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from tsr_gym.agents.episodes.evaluate import Bars, Evaluation, bars, evaluate, held_out
 from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import Bars, Evaluation, bars, evaluate, held_out
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.models.settings import ModelConfig

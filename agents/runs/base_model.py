@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import bars, evaluate
 from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import bars, evaluate
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, ModelCard, save_policy
 from tsr_gym.agents.models.settings import ModelConfig

@@ -5,7 +5,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from tsr_gym.agents.episodes.collect import ChosenSearch, Collected
-from tsr_gym.agents.episodes.evaluate import summarise
+from tsr_gym.agents.episodes.play import summarise
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.runs.checkpoint import Progress
 from tsr_gym.agents.runs.health import group_signs, tree_signs

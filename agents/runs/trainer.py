@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from tsr_gym.agents.episodes.collect import Collected, Collector, choose_search
-from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
 from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate

@@ -123,10 +123,7 @@ class _Outcomes:
         return {node: max(0.0, second - first * first) for node, (first, second) in helped.items()}, begun
 
     def _came_to(self, end: int) -> float:
-        node = self.tree.nodes[end]
-        if self.outcome == "return":
-            return self.tree.total(end, "reward")
-        return float(node.terminated and bool(node.info.get("success", False)))
+        return self.tree.total(end, "reward") if self.outcome == "return" else float(self.tree.nodes[end].solved)
 
 
 def _parent(tree: Tree, node: int) -> int:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tsr_gym import CheckpointError, ConfigError
-from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
 from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig

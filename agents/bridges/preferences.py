@@ -1,20 +1,19 @@
 """Preferences: pairs of candidates that were said at the same node, one better than the other; torch-free."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from math import nan
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 from tsr_gym.agents.lessons.filters import are_equal
+from tsr_gym.errors import ConfigError
 from tsr_gym.tree import Tree
 
 Worth = Callable[[Tree], Sequence[float]]
 Pairing = Literal["extremes", "against_best", "all"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """Two candidates that answered the same prompt.
 
     Attributes:
@@ -58,8 +57,11 @@ def mean_return(tree: Tree) -> list[float]:
     return [total / count if count else nan for total, count in zip(sums, counts, strict=True)]
 
 
+WORTHS: dict[str, Worth] = {"merit": merit, "mean_return": mean_return}
+
+
 def sibling_pairs(
-    tree: Tree, *, worth: Worth = merit, margin: float = 0.0, pairing: Pairing = "extremes"
+    tree: Tree, *, worth: Worth | str = merit, margin: float = 0.0, pairing: Pairing = "extremes"
 ) -> list[Pair]:
     """Return the preferences among candidates of one node, for all nodes of a tree.
 
@@ -68,12 +70,19 @@ def sibling_pairs(
 
     Args:
         tree: A grown tree.
-        worth: What makes a candidate better: `merit` (the search's judgement) or `mean_return` (how episodes ended).
+        worth: What makes a candidate better: `merit` (the search's judgement) or `mean_return` (how episodes ended), by
+            name or as a function of yours.
         margin: The least difference in worth that is a preference.
         pairing: ``"extremes"``: the best against the worst. ``"against_best"``: the best against each other one.
             ``"all"``: each against each that is worse.
+
+    Raises:
+        ConfigError: There is no such worth or pairing.
     """
-    values = worth(tree)
+    if pairing not in get_args(Pairing) or (isinstance(worth, str) and worth not in WORTHS):
+        wanted = f"worth of {list(WORTHS)} and pairing of {list(get_args(Pairing))}"
+        raise ConfigError(f"wanted {wanted}, got {worth!r} and {pairing!r}")
+    values = (WORTHS[worth] if isinstance(worth, str) else worth)(tree)
     pairs = []
     for parent in range(len(tree.nodes)):
         for siblings in _comparable(tree, parent, values):

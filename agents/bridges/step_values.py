@@ -3,17 +3,15 @@
 Made by the backup that `tree_backup` uses, so that a reward model learns what the estimator would have said.
 """
 
-import json
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from tsr_gym.agents.episodes.trajectory import Group
+from tsr_gym.agents.episodes.trajectory import Group, harvest_leaves
 from tsr_gym.agents.learning.advantages.mechanism.backups import back_up, check_nodes, first_entries, rewards_of
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup
 from tsr_gym.agents.learning.advantages.mechanism.turn_table import table_of
 from tsr_gym.agents.learning.batch import collate
-from tsr_gym.files import write_atomically
+from tsr_gym.tree import Tree
 
 
 class StepValue(NamedTuple):
@@ -73,7 +71,17 @@ def step_values(
     return found
 
 
-def save_step_values(path: str | Path, values: Iterable[StepValue]) -> None:
-    """Write step values as JSON lines; an older file is replaced only when all is written."""
-    lines = [json.dumps(value._asdict()) for value in values]
-    write_atomically(Path(path), "".join(f"{line}\n" for line in lines).encode())
+def tree_step_values(
+    tree: Tree,
+    *,
+    backup: Literal["child_mean", "leaf_mean"] = "child_mean",
+    unfinished: Literal["return", "score", "skip"] = "skip",
+) -> list[StepValue]:
+    """Return the values of all sampled turns of a tree, those of rejected branches too; see `step_values`.
+
+    The task of each is the seed of the tree.
+    """
+    leaves = tuple(harvest_leaves(tree))
+    if not any(leaf.num_tokens for leaf in leaves):
+        return []
+    return step_values([Group(tree.seed, leaves)], backup=backup, unfinished=unfinished)

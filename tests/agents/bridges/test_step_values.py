@@ -1,14 +1,12 @@
 """Step values, worked out by hand."""
 
-import json
-
 import pytest
 
 from tests.agents.learning.advantages.forests import Said, leaf, path
 from tests.agents.learning.test_batch import episode
 from tests.agents.learning.test_batch import turn as turn_of
+from tsr_gym.agents.bridges.step_values import StepValue, step_values
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.step_values import StepValue, save_step_values, step_values
 
 
 def tree():
@@ -44,17 +42,3 @@ def test_values_are_means_over_children_or_over_leaves():
 def test_a_prompt_that_begins_anew_is_that_of_the_turn_alone():
     group = Group(1, (episode(turn_of([1, 2], [3], 0.0, -1), turn_of([7], [8, 9], 1.0, -1, -1)),))
     assert step_values([group]) == [StepValue(1, (1, 2), (3,), 1.0, 1, 0), StepValue(1, (7,), (8, 9), 1.0, 1, 1)]
-
-
-def test_they_are_written_a_line_each(tmp_path):
-    save_step_values(tmp_path / "steps.jsonl", step_values([tree()]))
-    lines = (tmp_path / "steps.jsonl").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 3
-    assert json.loads(lines[0]) == {
-        "task": 50,
-        "prompt_ids": [1],
-        "response_ids": [11, 12],
-        "value": 2.0,
-        "trajectories": 2,
-        "turn": 0,
-    }

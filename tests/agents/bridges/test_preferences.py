@@ -6,7 +6,7 @@ import pytest
 
 from tests.agents.episodes.test_trajectory import tree_of
 from tsr_gym import Candidate, Node
-from tsr_gym.agents.lessons.preferences import Pair, mean_return, merit, sibling_pairs
+from tsr_gym.agents.bridges.preferences import Pair, mean_return, merit, sibling_pairs
 
 
 def said(parent, depth, ids, reward, *, score=None, end=False, prompt=None):

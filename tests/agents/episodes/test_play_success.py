@@ -149,7 +149,7 @@ def check_law(number, references):
     assert np.mean(seen) - 2.6 * error_of(np.mean(seen), number) > ceiling(maps)
 
 
-def test_played_success_of_best_of_8_is_that_of_brute_force_and_below_the_optimum_unless_it_sees_the_dice():
+def test_success_of_played_best_of_8_is_that_of_brute_force_and_below_the_optimum_unless_it_sees_the_dice():
     check_law(150, references=1)
 
 
