@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tsr_gym_envs.webshop.product import Product
+from tsr_gym_envs.webshop.catalogue.product import Product
 
 # Names of buttons in lower case. An option of the same name could not be told from the button.
 BUTTONS = (
@@ -62,7 +62,7 @@ def option_labels(product: Product, *, unique: bool) -> tuple[tuple[str, tuple[t
         unique: Write ``name: value`` for a value that stands in several groups or is called like a button, so that
             every option can be chosen. In the original, the last group takes it, or the button.
 
-    >>> from tsr_gym_envs.webshop.product import Product
+    >>> from tsr_gym_envs.webshop.catalogue.product import Product
     >>> groups = (("frame", ("red", "blue")), ("lens", ("red",)))
     >>> product = Product(0, "B0", "Glasses", "", (), "$8.0", (8.0,), groups, (), "", "", "")
     >>> option_labels(product, unique=True)[0]

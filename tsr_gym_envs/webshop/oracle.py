@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tsr_gym_envs.webshop.actions import BUTTONS, option_labels
-from tsr_gym_envs.webshop.pages import page_name, page_of
+from tsr_gym_envs.webshop.observation import page_name, page_of
 from tsr_gym_envs.webshop.reward import count_attributes, meets, rate_kind, total, wanted_options
 from tsr_gym_envs.webshop.shop import NUM_RESULTS, PAGE_SIZE, Shop
 from tsr_gym_envs.webshop.state import ShopState

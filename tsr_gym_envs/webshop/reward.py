@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tsr_gym import ConfigError
+from tsr_gym_envs.webshop.catalogue.product import GoalOption
 from tsr_gym_envs.webshop.matching import close, fits_best, normalize_color, same_value
-from tsr_gym_envs.webshop.product import GoalOption
 from tsr_gym_envs.webshop.repairs import Repairs, repairs_of
 
 # Title to nouns in lower case, repetitions included.
@@ -50,7 +50,7 @@ def score_purchase(
         options: The chosen values by the names of their groups.
         price: What the product costs, in dollars.
         rules: ``"fixed"``, ``"original"``, or single repairs.
-        noun_fn: The nouns of a title, such as `tsr_gym_envs.webshop.nouns.open_nouns` returns.
+        noun_fn: The nouns of a title, such as `tsr_gym_envs.webshop.catalogue.nouns.open_nouns` returns.
 
     Returns:
         The original's keys ``reward``, ``r_type``, ``r_att``, ``w_att``, ``query_match``, ``category_match``,

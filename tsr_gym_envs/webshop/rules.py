@@ -1,9 +1,9 @@
 """The rules of the shop: from a state and an action to the next state, without text and without rewards."""
 
 from tsr_gym_envs.webshop.actions import Action
-from tsr_gym_envs.webshop.layout import SUB_PAGES
-from tsr_gym_envs.webshop.original_random import draw_rows, generator_of
-from tsr_gym_envs.webshop.pages import page_name, page_of
+from tsr_gym_envs.webshop.catalogue.original_random import draw_rows, generator_of
+from tsr_gym_envs.webshop.observation import page_name, page_of
+from tsr_gym_envs.webshop.pages.layout import SUB_PAGES
 from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopState
 
