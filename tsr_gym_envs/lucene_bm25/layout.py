@@ -77,7 +77,7 @@ class Stored(TypedDict):
     checksum: str
 
 
-class Meta(TypedDict):
+class IndexMeta(TypedDict):
     """The description of an index; `digest` is that of the ids, texts and settings it was built from."""
 
     format: str
@@ -114,7 +114,7 @@ class ArrayFile:
         return {"bytes": size, "checksum": self._sum.hexdigest()}
 
 
-def write_meta(folder: Path, meta: Meta) -> None:
+def write_meta(folder: Path, meta: IndexMeta) -> None:
     """Write the description; the folder is an index from now on."""
     (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
 
@@ -124,14 +124,14 @@ def is_index(folder: Path) -> bool:
     return (folder / META).is_file()
 
 
-def read_meta(folder: Path) -> Meta:
+def read_meta(folder: Path) -> IndexMeta:
     """Return the description of an index.
 
     Raises:
         InvalidCorpus: There is none, or it is damaged or of another format.
     """
     try:
-        meta: Meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        meta: IndexMeta = json.loads((folder / META).read_text(encoding="utf-8"))
         kind = (meta["format"], meta["version"])
         if kind != (FORMAT, VERSION):
             raise InvalidCorpus(f"{folder}: wanted a {FORMAT} of version {VERSION}, got {kind}; build it anew")
@@ -145,7 +145,7 @@ def read_meta(folder: Path) -> Meta:
     return meta
 
 
-def _check_types(meta: Meta) -> None:
+def _check_types(meta: IndexMeta) -> None:
     bytes.fromhex(meta["digest"])
     float(meta["k1"]), float(meta["b"])
     sizes = _sizes(meta)
@@ -155,7 +155,7 @@ def _check_types(meta: Meta) -> None:
             raise ValueError(f"{name} has {stored['bytes']} bytes")
 
 
-def _sizes(meta: Meta) -> dict[str, int]:
+def _sizes(meta: IndexMeta) -> dict[str, int]:
     passages, terms, blocks = meta["num_passages"], meta["num_terms"], meta["num_blocks"]
     return {
         "id_ends": passages + 1,
@@ -167,7 +167,7 @@ def _sizes(meta: Meta) -> dict[str, int]:
     }
 
 
-def map_arrays(folder: Path, meta: Meta) -> Arrays:
+def map_arrays(folder: Path, meta: IndexMeta) -> Arrays:
     """Map the arrays into memory, which all processes share.
 
     Raises:
@@ -189,7 +189,7 @@ def _map(path: Path, size: int, dtype: type[np.generic]) -> NDArray[Any]:
     return np.frombuffer(mapped, dtype, count=size // np.dtype(dtype).itemsize)
 
 
-def check_files(folder: Path, meta: Meta) -> None:
+def check_files(folder: Path, meta: IndexMeta) -> None:
     """Read every file and compare it with its checksum.
 
     Raises:

@@ -31,7 +31,7 @@ NEWS_EVERY = 4096
 Progress = Callable[[str, int, int], None]
 
 
-class Row(NamedTuple):
+class CorpusRow(NamedTuple):
     r"""One row of a corpus.
 
     Attributes:
@@ -67,7 +67,7 @@ class Corpus:
     def __reduce__(self) -> tuple[Any, ...]:
         return open_corpus, (self.folder,)
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> CorpusRow:
         """Return a row by its number, from 0 in the order of the file."""
         if not 0 <= number < len(self):
             raise IndexError(f"wanted a passage from 0 to {len(self) - 1}, got {number}")
@@ -96,7 +96,7 @@ class Corpus:
             place += 1
         return None
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CorpusRow]:
         """Yield all rows in order, reading the file from front to back."""
         with open(self.text, "rb") as file:
             for number, line in enumerate(file, 1):
@@ -198,7 +198,7 @@ def write_corpus(source: Path, folder: Path, *, link: bool, progress: Progress |
     (folder / MANIFEST).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
 
-def parse_row(line: bytes, where: str) -> Row:
+def parse_row(line: bytes, where: str) -> CorpusRow:
     """Return the row that a line of JSON holds.
 
     Args:
@@ -214,7 +214,7 @@ def parse_row(line: bytes, where: str) -> Row:
         raise InvalidCorpus(f"{where}: {error}; got {line[:200]!r}") from error
 
 
-def row_of(document: object) -> Row:
+def row_of(document: object) -> CorpusRow:
     """Return the row of a document as JSON holds it; an id may be a whole number, and other keys are let alone.
 
     Raises:
@@ -229,11 +229,11 @@ def row_of(document: object) -> Row:
         if type(name) is int:
             name = str(name)
         if name and isinstance(name, str) and isinstance(contents, str):
-            return new_tuple(Row, (name, contents))
+            return new_tuple(CorpusRow, (name, contents))
     raise ValueError(WANTED)
 
 
-def whole(row: Row) -> Row:
+def whole(row: CorpusRow) -> CorpusRow:
     """Return the row itself.
 
     Raises:

@@ -12,7 +12,7 @@ from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
 from tsr_gym.spaces import FreeText
 from tsr_gym.state_env import new_tuple
-from tsr_gym_envs.actions_within import actions_within
+from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.webshop.observation import page_of, page_text, url
 from tsr_gym_envs.webshop.oracle import best_plan
 from tsr_gym_envs.webshop.pages.text import MODES, SEPARATOR

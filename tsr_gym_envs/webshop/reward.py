@@ -16,7 +16,7 @@ from tsr_gym_envs.webshop.repairs import Repairs, repairs_of
 NounFn = Callable[[str], Sequence[str]]
 
 
-class Kind(NamedTuple):
+class KindRating(NamedTuple):
     """Whether a product is of the kind that was asked for.
 
     Attributes:
@@ -103,7 +103,7 @@ def wanted_options(goal: Mapping[str, Any]) -> tuple[GoalOption, ...]:
     return tuple(wanted.items() if isinstance(wanted, Mapping) else wanted)
 
 
-def rate_kind(goal: Mapping[str, Any], product: Mapping[str, Any], noun_fn: NounFn, *, symmetric: bool) -> Kind:
+def rate_kind(goal: Mapping[str, Any], product: Mapping[str, Any], noun_fn: NounFn, *, symmetric: bool) -> KindRating:
     """Return whether a product is of the kind that a goal asks for.
 
     Args:
@@ -124,7 +124,7 @@ def rate_kind(goal: Mapping[str, Any], product: Mapping[str, Any], noun_fn: Noun
         r_type = 0.1 if title_score else 0.0
     else:
         r_type = 1.0 if query_match or category_match or title_score > 0.2 else 0.5
-    return Kind(r_type, query_match, category_match, title_score)
+    return KindRating(r_type, query_match, category_match, title_score)
 
 
 def _categories(fields: Mapping[str, Any]) -> set[str]:

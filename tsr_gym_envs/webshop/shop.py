@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from tsr_gym_envs.webshop.actions import Action, parse, parse_kindly
+from tsr_gym_envs.webshop.actions import ShopAction, parse, parse_kindly
 from tsr_gym_envs.webshop.catalogue.goals import Goals, make_goals
 from tsr_gym_envs.webshop.catalogue.nouns import open_nouns
 from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
@@ -58,7 +58,7 @@ class Shop:
         noun_fn: NounFn,
         noun_source: str,
         show_attrs: bool = False,
-        parse: Callable[[str], Action] = parse_kindly,
+        parse: Callable[[str], ShopAction] = parse_kindly,
     ) -> None:
         self.catalogue = catalogue
         self.goals = goals

@@ -21,7 +21,7 @@ from tsr_gym_envs.webshop.catalogue.prices import draw_price, draw_tier
 from tsr_gym_envs.webshop.catalogue.store import SPLIT_NAMES, Catalogue, read_array
 from tsr_gym_envs.whole_folder import in_place_of, locked, remove_leftovers
 
-Kind = Literal["instruction", "annotation"]
+GoalKind = Literal["instruction", "annotation"]
 Array = NDArray[Any]
 
 
@@ -58,7 +58,7 @@ class DrawnPrices(NamedTuple):
     tiers: Array
 
 
-def goal_table(catalogue: Catalogue, kind: Kind) -> GoalTable:
+def goal_table(catalogue: Catalogue, kind: GoalKind) -> GoalTable:
     """Return the goals of one kind: from generated instructions, or from what people wrote."""
     folder = _kept(catalogue, f"goals-{kind}", lambda: _build(catalogue, kind))
     arrays = {path.stem: read_array(path) for path in folder.glob("*.npy")}
@@ -70,7 +70,7 @@ def goal_table(catalogue: Catalogue, kind: Kind) -> GoalTable:
         raise InvalidCatalogue(f"{folder} is incomplete: {error}; remove it") from error
 
 
-def drawn_prices(catalogue: Catalogue, table: GoalTable, kind: Kind, seed: int) -> DrawnPrices:
+def drawn_prices(catalogue: Catalogue, table: GoalTable, kind: GoalKind, seed: int) -> DrawnPrices:
     """Return what the original draws where its generator begins at a seed."""
     folder = _kept(catalogue, f"prices-{kind}-{seed}", lambda: _draw(catalogue, table, seed))
     return DrawnPrices(read_array(folder / "prices.npy"), read_array(folder / "tiers.npy"))
@@ -82,7 +82,7 @@ def select(table: GoalTable, chosen: list[int], splits: Array) -> GoalTable:
     return table._replace(tasks=tasks, combinations=combinations, **_sums(table.rows, table.weights, tasks, splits))
 
 
-def _build(catalogue: Catalogue, kind: Kind) -> dict[str, Array]:
+def _build(catalogue: Catalogue, kind: GoalKind) -> dict[str, Array]:
     found = catalogue.tasks(kind)
     rows, numbers, combinations, tiers, texts = zip(*found, strict=True) if found else ((),) * 5
     counts = np.array(combinations, np.int64)

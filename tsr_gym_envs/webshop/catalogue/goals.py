@@ -14,8 +14,8 @@ from tsr_gym import ConfigError, InvalidCatalogue
 from tsr_gym_envs.split import SPLITS
 from tsr_gym_envs.webshop.catalogue.goal_tables import (
     Array,
+    GoalKind,
     GoalTable,
-    Kind,
     cumulate,
     drawn_prices,
     goal_table,
@@ -60,7 +60,7 @@ def _made(catalogue: Catalogue, repairs: Repairs, human: bool, seed: int, limit:
             f"product {missing} is missing in the file of attributes, where the original fails: use repairs that hold "
             "stored_prices, or human goals"
         )
-    kind: Kind = "annotation" if human else "instruction"
+    kind: GoalKind = "annotation" if human else "instruction"
     table = goal_table(catalogue, kind)
     if len(table.tasks) == 0:
         raise InvalidCatalogue(f"no goals in {catalogue.path}: no product has an {kind}")

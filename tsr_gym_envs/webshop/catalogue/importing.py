@@ -39,7 +39,7 @@ from tsr_gym_envs.webshop.catalogue.store import (
     META,
     PRODUCTS,
     SPLIT_NAMES,
-    Meta,
+    StoreMeta,
     decode_product,
     encode_json,
     encode_product,
@@ -115,7 +115,7 @@ def remove_leftovers(folder: Path) -> None:
 
 def _write_data(
     sources: OriginalFiles, data: Path, num_products: int | None, with_nouns: bool, progress: Progress
-) -> Meta:
+) -> StoreMeta:
     model = installed_model() if with_nouns else None
     with closing(_database(data / _STAGED)) as staged, closing(_database(data / PRODUCTS)) as store:
         store.executescript(_SCHEMA)
@@ -129,7 +129,7 @@ def _write_data(
     for path in files:
         _flush(path)
     sizes = {path.relative_to(data).as_posix(): path.stat().st_size for path in files}
-    return Meta(format=FORMAT, data=data.name, nouns=model, sizes=sizes, **counts)
+    return StoreMeta(format=FORMAT, data=data.name, nouns=model, sizes=sizes, **counts)
 
 
 def _stage(sources: OriginalFiles, staged: sqlite3.Connection, progress: Progress) -> None:

@@ -31,7 +31,7 @@ encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
+class StoreMeta:
     """What ``store.json`` says.
 
     Attributes:
@@ -75,17 +75,17 @@ def open_store(path: str | Path) -> "Catalogue":
                 raise
 
 
-def write_meta(folder: Path, meta: Meta) -> None:
+def write_meta(folder: Path, meta: StoreMeta) -> None:
     """Make a sub-folder the data of a folder, in one step."""
     draft = folder / f"{META}.{meta.data}"
     draft.write_text(json.dumps(asdict(meta), indent=2) + "\n", encoding="utf-8")
     os.replace(draft, folder / META)
 
 
-def _read_meta(folder: Path) -> Meta:
+def _read_meta(folder: Path) -> StoreMeta:
     try:
         fields = json.loads((folder / META).read_bytes())
-        meta = Meta(**fields)
+        meta = StoreMeta(**fields)
     except OSError as error:
         raise InvalidCatalogue(
             f"no catalogue in {folder}: {error.strerror}; make one with `tsr webshop import`"
@@ -130,7 +130,7 @@ class Catalogue:
         splits: The split of each product, `[P]`: its number in `SPLIT_NAMES`.
     """
 
-    def __init__(self, path: Path, meta: Meta) -> None:
+    def __init__(self, path: Path, meta: StoreMeta) -> None:
         self.path, self.meta = path, meta
         self.data = path / meta.data
         self.digest, self.num_products = meta.digest, meta.num_products

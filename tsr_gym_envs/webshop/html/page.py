@@ -90,7 +90,7 @@ class Chip(NamedTuple):
     href: str
 
 
-class Group(NamedTuple):
+class ChipGroup(NamedTuple):
     """A group of options, of which one can be chosen."""
 
     name: str
@@ -154,10 +154,10 @@ def _card(shop: Shop, page: Page, row: int, links: Links) -> Card:
     return Card(product, _hue(product), row in page.opened, links.click(product.asin.lower()))
 
 
-def _groups(shop: Shop, page: Page, product: Product, links: Links) -> list[Group]:
+def _groups(shop: Shop, page: Page, product: Product, links: Links) -> list[ChipGroup]:
     chosen = iter([node.clicked for node in shop.layout(page).nodes if node.role == "option"])
     return [
-        Group(
+        ChipGroup(
             name, tuple(Chip(label, next(chosen), links.click(label)) for label, _ in pairs if shown(label) is not None)
         )
         for name, pairs in option_labels(product, unique=shop.repairs.symmetric_options)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from tsr_gym_envs.webshop.actions import Action, option_labels
+from tsr_gym_envs.webshop.actions import ShopAction, option_labels
 from tsr_gym_envs.webshop.catalogue.product import Product
 from tsr_gym_envs.webshop.state import PageKind
 
@@ -125,7 +125,7 @@ def head(kind: PageKind, instruction: str) -> tuple[PageNode, ...]:
 def lay_out(
     page: Page,
     product_of: Callable[[int], Product],
-    parse: Callable[[str], Action],
+    parse: Callable[[str], ShopAction],
     *,
     show_attrs: bool,
     unique: bool,

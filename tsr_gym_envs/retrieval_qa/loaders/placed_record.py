@@ -1,4 +1,4 @@
-"""Row: one record of a file of questions, whose fields are checked as they are read and named when they are wrong."""
+"""PlacedRecord: one record of a file of questions; its fields are checked as they are read and named when wrong."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from tsr_gym.errors import InvalidCorpus
 
 
-class Row(NamedTuple):
+class PlacedRecord(NamedTuple):
     """A record and where it stands.
 
     Attributes:
@@ -54,19 +54,19 @@ class Row(NamedTuple):
             raise self.fault(f"at least one text under {key!r}", found)
         return texts
 
-    def rows(self, key: str) -> list["Row"]:
+    def rows(self, key: str) -> list["PlacedRecord"]:
         """Return a field that is a list of records."""
         found = self.value(key)
         if not isinstance(found, Sequence) or not all(isinstance(entry, Mapping) for entry in found):
             raise self.fault(f"a list of records under {key!r}", found)
-        return [Row(f"{self.place}, {key}[{number}]", number, entry) for number, entry in enumerate(found)]
+        return [PlacedRecord(f"{self.place}, {key}[{number}]", number, entry) for number, entry in enumerate(found)]
 
-    def part(self, key: str) -> "Row":
+    def part(self, key: str) -> "PlacedRecord":
         """Return a field that is a record."""
         found = self.value(key)
         if not isinstance(found, Mapping):
             raise self.fault(f"a record under {key!r}", found)
-        return Row(f"{self.place}, {key}", 0, found)
+        return PlacedRecord(f"{self.place}, {key}", 0, found)
 
     def tuples(self, key: str, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
         """Return a field that is a list of lists, such as pairs or triples, or the same as columns under names.

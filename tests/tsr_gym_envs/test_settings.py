@@ -2,7 +2,7 @@
 
 import pytest
 
-from tsr_gym_envs.actions_within import actions_within
+from tsr_gym_envs.settings import actions_within
 
 
 @pytest.mark.parametrize(
