@@ -9,7 +9,7 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from hashlib import blake2b, sha256
+from hashlib import blake2b, file_digest, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from tsr_gym.errors import InvalidCorpus
 from tsr_gym.state_env import new_tuple
 from tsr_gym_envs.retrieval_qa.passage import Passage
+from tsr_gym_envs.verified import check_once
 from tsr_gym_envs.whole_folder import cached, write_whole
 
 MANIFEST = "corpus.json"
 FORMAT = 1
 TEXT = "passages.jsonl"
+TABLES = ("offsets.npy", "ids.npy")
 BM25 = "bm25"
 WANTED = 'wanted a JSON object with "id" and "contents", or with "id", "title" and "text", all of them text'
 # Told every so many rows, so that a watcher costs nothing.
@@ -91,6 +93,8 @@ class Corpus:
         place = int(np.searchsorted(keys, key))
         while place < len(self) and keys[place] == key:
             number = int(numbers[place])
+            if number >= len(self):
+                raise InvalidCorpus(f"{self.folder}: the table of ids is damaged; index the corpus again")
             if self.row(number).id == name:
                 return number
             place += 1
@@ -103,6 +107,27 @@ class Corpus:
                 if not line.isspace():
                     yield parse_row(line, f"{self.text}:{number}")
 
+    def check(self, about: dict[str, Any], *, again: bool = False) -> None:
+        """Compare text and tables with their digests, unless they were found sound and have not changed.
+
+        Args:
+            about: The folder's manifest.
+            again: Compare also what was found sound.
+
+        Raises:
+            InvalidCorpus: A file is damaged.
+        """
+        digests = {self.text: self.digest}
+        # Corpora that were made before tables had digests have none.
+        digests |= {self.folder / name: digest for name, digest in about.get("tables", {}).items()}
+
+        def compare() -> None:
+            for path, digest in digests.items():
+                if _digest_of(path) != digest:
+                    raise InvalidCorpus(f"{path}: damaged; index the corpus again")
+
+        check_once(self.folder / MANIFEST, list(digests), compare, again=again)
+
     def _check_text(self, about: dict[str, Any]) -> None:
         try:
             stat = self.text.stat()
@@ -113,10 +138,15 @@ class Corpus:
             raise InvalidCorpus(f"{self.text}: changed since {self.folder} was made of it; index the corpus again")
 
 
-def open_corpus(path: str | Path) -> Corpus:
+def open_corpus(path: str | Path, *, verify: bool = False) -> Corpus:
     """Open a jsonl file of passages, or an index folder.
 
-    The tables of a jsonl file are made at first use and kept in ``cache_home()/retrieval``.
+    The tables of a jsonl file are made at first use and kept in ``cache_home()/retrieval``. Text and tables are
+    compared with their digests when they are first opened, and when a size or time of change differs.
+
+    Args:
+        path: The file or folder.
+        verify: Compare also what was found sound before.
 
     Raises:
         InvalidCorpus: The file or folder is missing or damaged, or a row is malformed; file and line are named.
@@ -126,7 +156,10 @@ def open_corpus(path: str | Path) -> Corpus:
         path = cached(path, "corpora", MANIFEST, partial(write_corpus, path, link=True))
     if not (path / MANIFEST).is_file():
         raise InvalidCorpus(f"{path}: wanted a jsonl file of passages or a folder with {MANIFEST}, found neither")
-    return Corpus(path, _manifest(path / MANIFEST))
+    about = _manifest(path / MANIFEST)
+    corpus = Corpus(path, about)
+    corpus.check(about, again=verify)
+    return corpus
 
 
 def build_index(
@@ -194,6 +227,7 @@ def write_corpus(source: Path, folder: Path, *, link: bool, progress: Progress |
         "text": str(source.resolve()) if link else TEXT,
         "bytes": start,
         "mtime_ns": stat.st_mtime_ns if link else None,
+        "tables": {name: _digest_of(folder / name) for name in TABLES},
     }
     (folder / MANIFEST).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
@@ -280,6 +314,11 @@ def _refuse_twins(source: Path, offsets: Sequence[int], hashes: NDArray[np.uint6
             seen[name] = number
 
 
+def _digest_of(path: Path) -> str:
+    with open(path, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
 def _line_at(file: BinaryIO, offset: int) -> int:
     file.seek(0)
     number = 1
@@ -297,6 +336,8 @@ def _manifest(path: Path) -> dict[str, Any]:
         kinds = {"passages": int, "digest": str, "text": str, "bytes": int, "mtime_ns": int | None}
         if not all(isinstance(about[key], kind) for key, kind in kinds.items()):
             raise TypeError("a value is of the wrong kind")
+        if "tables" in about and set(about["tables"]) != set(TABLES):
+            raise ValueError(f"wanted digests of {TABLES}")
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidCorpus(f"{path}: damaged ({type(error).__name__}: {error}); index the corpus again") from error
     return dict(about)

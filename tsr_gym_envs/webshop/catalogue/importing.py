@@ -22,6 +22,7 @@ import numpy as np
 from tsr_gym import InvalidCatalogue, TsrGymError
 from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.split import in_split
+from tsr_gym_envs.verified import SUFFIX
 from tsr_gym_envs.webshop.catalogue.nouns import installed_model, tag_nouns
 from tsr_gym_envs.webshop.catalogue.original_files import (
     UNKNOWN_ATTRIBUTES,
@@ -125,7 +126,7 @@ def _write_data(
             _write_nouns(store, model, counts["num_products"], progress)
         BM25Index.build(_documents(store, counts["num_products"], progress), data / INDEX)
     (data / _STAGED).unlink()
-    files = sorted(path for path in data.rglob("*") if path.is_file())
+    files = sorted(path for path in data.rglob("*") if path.is_file() and path.suffix != SUFFIX)
     for path in files:
         _flush(path)
     sizes = {path.relative_to(data).as_posix(): path.stat().st_size for path in files}
