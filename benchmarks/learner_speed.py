@@ -29,7 +29,7 @@ from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts import attending, lay_out, plan_rows
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.losses import clipped_policy_loss, token_weights
-from tsr_gym.agents.runs.config import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig
 
 LAYOUTS: tuple[LayoutChoice, ...] = ("padded", "packed", "shared", "auto")
 LEARN = LearnConfig(algorithm="grpo", microbatch=8, minibatch=1000, lr=1e-6)

@@ -20,16 +20,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from measure import write_result
 
-from tsr_gym.agents.episodes.assembly import Assembly
-from tsr_gym.agents.episodes.collect import pick_strategy
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
+from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.played import Played, play
+from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.episode_at import episode_at
 from tsr_gym.agents.policies.legal_policy import LegalPolicy
 from tsr_gym.agents.runs.base_model import default_model
-from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
+from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.tree import Candidate, Expand, Policy, Tree
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
@@ -98,9 +99,9 @@ def players(world: World) -> list[tuple[str, EnvPool, Policy]]:
     found: list[tuple[str, EnvPool, Policy]] = [("random", pool, LegalPolicy(pool.base))]
     if world.with_model:
         policy = load_policy(default_model(world.env, ()), device=torch.device("cpu"))
-        assembly = Assembly(world.env, TaskConfig(score=world.score), ModelConfig(), policy)
-        spoken = assembly.pool("test")
-        found.append(("base model", spoken, assembly.chat_about(spoken.base, temperature=1.0)))
+        player = ModelPlayer(world.env, TaskConfig(score=world.score), ModelConfig(), policy)
+        spoken = player.pool("test")
+        found.append(("base model", spoken, player.chat_about(spoken.base, temperature=1.0)))
     return found
 
 
@@ -128,7 +129,7 @@ def measure(world: World, instances: int, budgets: Sequence[int]) -> dict[str, A
         for strategy, written in STRATEGIES.items():
             rows = []
             for budget in budgets:
-                search = pick_strategy(SearchConfig(search=written(budget)))
+                search = choose_strategy(written(budget))
                 rows.append({"search": written(budget), **told(play(pool, policy, search, tasks=tasks, seeds=(0,)))})
                 print(world.env, name, rows[-1]["search"], f"{rows[-1]['success']:.3f}", flush=True)
             curves[name]["strategies"][strategy] = rows

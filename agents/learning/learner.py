@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.learning.advantages.pick import Chosen, Estimator, pick_estimator
+from tsr_gym.agents.learning.advantages.choose_estimator import Chosen, Estimator, choose_estimator
 from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts import Layout, Plan, attending, lay_out, plan_rows, why_only_padded
 from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, step_weights, whiten
+from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.learning.stability import GradientMemory, SpikeRule
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.logprobs import Head, read_head, token_logprobs
@@ -20,7 +21,6 @@ from tsr_gym.agents.models.lora import merged_weights
 from tsr_gym.agents.models.recomputing import recomputing
 from tsr_gym.agents.models.sharding import settle, shard, wake, whole, whole_tensor, whole_weights
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.runs.config import LearnConfig
 from tsr_gym.errors import ConfigError, TrainingDiverged
 from tsr_gym.seeds import derive_seed
 
@@ -92,7 +92,7 @@ class Learner:
         self.objective = config.objective
         self.temperature = temperature
         self.autocast = autocast
-        chosen = pick_estimator(config.estimator, critic=critic is not None, gamma=config.gamma, lam=config.lam)
+        chosen = choose_estimator(config.estimator, critic=critic is not None, gamma=config.gamma, lam=config.lam)
         self.chosen = chosen if estimator is None else Chosen(estimator, chosen.targets)
         self.reference = reference
         self.processes = processes

@@ -68,7 +68,7 @@ def keep_varied(groups: Sequence[Group]) -> Filtered:
     return _where(groups, lambda group: not has_equal_returns(group), "group_equal_returns")
 
 
-def keep_uncertain(groups: Sequence[Group], ratio: float) -> Filtered:
+def keep_uncertain(groups: Sequence[Group], ratio: float = 0.25) -> Filtered:
     """Return the groups whose returns vary most (TSR Eq. 10, StarPO-S), in their order.
 
     Groups without any variation are never kept, because they teach nothing; ties go to the earlier group.

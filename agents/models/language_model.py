@@ -15,7 +15,7 @@ from transformers.utils import logging
 
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.lora import LoraReference, adapted_layers, add_lora, merged_weights, restore_lora, save_lora
-from tsr_gym.agents.models.lora_settings import LoraSettings
+from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.errors import CheckpointError, ConfigError
 
 CARD = "tsr_gym.json"

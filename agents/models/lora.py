@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tsr_gym.agents.models.lora_settings import LoraSettings
+from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.optional import require
 

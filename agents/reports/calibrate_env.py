@@ -12,6 +12,8 @@ from tsr_gym.agents.episodes.evaluate import bars, held_out
 from tsr_gym.agents.episodes.intervals import Interval
 from tsr_gym.agents.episodes.played import Played, play
 from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.legal_policy import LegalPolicy
 from tsr_gym.agents.reports.calibration import (
     Drops,
@@ -26,7 +28,6 @@ from tsr_gym.agents.reports.calibration import (
     value_at,
 )
 from tsr_gym.agents.reports.search_settings import SearchSetting, search_settings
-from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
 from tsr_gym.errors import ConfigError, TsrGymError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.tree import Policy, Strategy
@@ -49,10 +50,10 @@ class CalibrationConfig:
     budgets: tuple[int, ...] = (1, 2, 4, 8)
     """What the search may spend, each a setting of its own: branching, or n, simulations, expansions or rollouts of a
     strategy that has these instead."""
-    widths: tuple[int, ...] = (1, 2)
-    """Beam: paths that are kept, each a setting of its own."""
-    depth: int = 2
-    """Lookahead: further turns per candidate."""
+    widths: tuple[int, ...] | None = None
+    """Beam: paths that are kept, each a setting of its own; None for 1 and 2."""
+    depth: int | None = None
+    """Short for the number of this name in the search's call."""
     noise: Literal["fresh", "common", "same"] = "fresh"
     """Dice of imagined turns; same is clairvoyant and is marked in the report."""
     repeats: int = 1
@@ -192,9 +193,9 @@ def calibrate_env(
 
 def _check(config: CalibrationConfig) -> None:
     for name, numbers, least in (
-        ("widths", config.widths, 1),
+        ("widths", (1,) if config.widths is None else config.widths, 1),
         ("budgets", config.budgets, 1),
-        ("depth", (config.depth,), 0),
+        ("depth", (config.depth or 0,), 0),
         ("candidates", (config.candidates,), 2),
         ("instances", (config.instances,), 1),
         ("seeds", (config.seeds,), 1),
@@ -225,7 +226,7 @@ def _with_model(config: CalibrationConfig, note: Callable[[str], None]) -> tuple
     # Random play needs none of these libraries.
     import torch
 
-    from tsr_gym.agents.episodes.assembly import Assembly
+    from tsr_gym.agents.episodes.model_player import ModelPlayer
     from tsr_gym.agents.models.language_model import load_policy, pick_device
     from tsr_gym.agents.runs.base_model import default_model
 
@@ -235,9 +236,9 @@ def _with_model(config: CalibrationConfig, note: Callable[[str], None]) -> tuple
     torch.set_num_threads(model.threads)
     policy = load_policy(folder, device=pick_device(model.device))
     task = TaskConfig(preset=config.preset, env_set=config.env_set, score=config.scorer)
-    assembly = Assembly(config.env, task, model, policy)
-    pool = assembly.pool(config.split, SearchConfig(noise=config.noise))
-    return pool, assembly.chat_about(pool.base, temperature=config.at_temperature)
+    player = ModelPlayer(config.env, task, model, policy)
+    pool = player.pool(config.split, SearchConfig(noise=config.noise))
+    return pool, player.chat_about(pool.base, temperature=config.at_temperature)
 
 
 def _check_scorer(config: CalibrationConfig, pool: EnvPool, policy: Policy, task: int) -> None:

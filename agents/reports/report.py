@@ -91,14 +91,9 @@ def label_of(config: TrainConfig) -> str:
     search = config.search
     if config.run.label:
         return config.run.label
-    numbers = {
-        "best_of_n": f"({search.n})",
-        "beam": f"({search.width}, {search.branching})",
-        "lookahead": f"({search.branching}, depth {search.depth})",
-    }
     score = "" if config.task.score == "reward" else f", {config.task.score}"
     matched = ", matched tokens" if search.match_tokens else ""
-    return f"{search.search}{numbers.get(search.search, '')}{score}{matched}"
+    return f"{search.search}{score}{matched}"
 
 
 def summarise_runs(folders: Sequence[Path]) -> Report:
@@ -173,7 +168,7 @@ def _row(label: str, runs: Sequence[Run]) -> tuple[str, ...]:
     seconds = [update["seconds"] for run in runs for update in run.updates]
     return (
         label,
-        runs[0].config.search.per_instance,
+        runs[0].updates[0].get("per_instance", "-") if runs[0].updates else "-",
         str(len(runs)),
         _interval(base),
         _interval(final),

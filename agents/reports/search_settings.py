@@ -4,10 +4,9 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tsr_gym.agents.episodes.collect import pick_strategy
-from tsr_gym.agents.runs.config import SearchConfig
+from tsr_gym.agents.strategies import STRATEGIES, choose_strategy
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import parse_call
+from tsr_gym.keywords import Call, fold, parse_call
 from tsr_gym.tree import Strategy
 
 # What strategies call the number that decides what they spend, in the order in which it is looked for.
@@ -32,31 +31,32 @@ class SearchSetting:
 
 
 def search_settings(
-    search: str, *, widths: Sequence[int], budgets: Sequence[int], depth: int
+    search: str, *, widths: Sequence[int] | None, budgets: Sequence[int], depth: int | None = None
 ) -> tuple[str, list[SearchSetting]]:
     """Return what the budgets are numbers of, and the settings.
 
     Args:
         search: A strategy, see `SearchConfig.search`; numbers that it is given are not varied.
-        widths: Of a strategy that has a width.
+        widths: Of a strategy that has a width; None for 1 and 2 where it has one.
         budgets: Its branching, or whatever it has of `BUDGETS`.
-        depth: Of a strategy that needs one.
+        depth: Short for a number of that name in `search`.
 
     Raises:
-        ConfigError: There is no such strategy, or it has nothing to vary.
+        ConfigError: There is no such strategy, it has nothing to vary, or no such number.
     """
-    found = inspect.signature(pick_strategy(SearchConfig(search=search))).parameters
-    _, given = parse_call(search, home="tsr_gym.agents.strategies")
-    free = [name for name in found if name not in given]
+    call = parse_call(fold(search, {"depth": depth}, home=STRATEGIES, what="strategy"))
+    # Numbers that are varied need not be there yet.
+    found = inspect.signature(choose_strategy(str(call), **dict.fromkeys(BUDGETS, 1))).parameters
+    free = [name for name in found if name not in call.keywords]
     budget_name = next((name for name in BUDGETS if name in free), None)
     if budget_name is None:
         raise ConfigError(f"the strategy {search!r} has no number to vary: wanted one of {list(BUDGETS)}")
+    if widths is not None and "width" not in free:
+        raise ConfigError(f"the strategy {search!r} has no width to vary, got widths {list(widths)}: leave them out")
     settings = []
-    for width in widths if "width" in free else (None,):
+    for width in (widths or (1, 2)) if "width" in free else (None,):
         for budget in budgets:
-            numbers = ({} if width is None else {"width": width}) | {budget_name: budget} | given
-            written = ", ".join(f"{name}={value!r}" for name, value in numbers.items())
-            label = f"{search.partition('(')[0]}({written})"
-            strategy = pick_strategy(SearchConfig(search=label, depth=depth))
-            settings.append(SearchSetting(label, width, budget, strategy))
+            numbers = ({} if width is None else {"width": width}) | {budget_name: budget} | call.keywords
+            label = str(Call(call.name, numbers))
+            settings.append(SearchSetting(label, width, budget, choose_strategy(label)))
     return budget_name, settings

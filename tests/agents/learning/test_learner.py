@@ -18,8 +18,8 @@ from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner, token_logprobs
 from tsr_gym.agents.learning.losses import whiten
 from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.models.critic import Critic
-from tsr_gym.agents.runs.config import LearnConfig
 
 TEMPERATURE = 0.7
 

@@ -11,8 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from tsr_gym import CheckpointError, ConfigError
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.reports.report import draw_curves, label_of, load_run, summarise_runs
-from tsr_gym.agents.runs.config import RunConfig, SearchConfig, TaskConfig, TrainConfig
+from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 
 CONFIG = TrainConfig(env="sokoban", search=SearchConfig(trajectories=8), run=RunConfig(label="ours"))
 
@@ -32,7 +33,7 @@ def write_run(folder, curve, *, label="ours", updates=(), config=CONFIG, **facts
 
 
 def update(step, **seconds):
-    return {"step": step, "seconds": seconds}
+    return {"step": step, "per_instance": "8 rollouts", "seconds": seconds}
 
 
 @pytest.fixture
@@ -151,9 +152,9 @@ def test_bars_that_are_not_known_are_not_made_up(tmp_path):
     ("search", "score", "label"),
     [
         ({}, "reward", "naive"),
-        ({"search": "best_of_n", "n": 32}, "reward", "best_of_n(32)"),
-        ({"search": "beam"}, "FrozenLakeScore", "beam(2, 4), FrozenLakeScore"),
-        ({"search": "lookahead"}, "reward", "lookahead(4, depth 2)"),
+        ({"search": "best_of_n(n=32)"}, "reward", "best_of_n(n=32)"),
+        ({"search": "beam"}, "FrozenLakeScore", "beam, FrozenLakeScore"),
+        ({"search": "lookahead"}, "reward", "lookahead"),
         ({"match_tokens": Path("runs/beam")}, "reward", "naive, matched tokens"),
         ({"search": "my.search:clever"}, "reward", "my.search:clever"),
     ],

@@ -8,7 +8,7 @@ from tsr_gym.errors import ConfigError
 
 
 def shown(search, **more):
-    name, settings = search_settings(search, **{"widths": (1, 2), "budgets": (2, 4), "depth": 3, **more})
+    name, settings = search_settings(search, **{"widths": None, "budgets": (2, 4), **more})
     return name, [(setting.label, setting.width, setting.budget) for setting in settings]
 
 
@@ -48,7 +48,7 @@ def test_numbers_that_are_given_stay():
 
 
 def test_the_strategies_do_what_their_labels_say():
-    _, settings = search_settings("beam", widths=(2,), budgets=(3,), depth=1)
+    _, settings = search_settings("beam", widths=(2,), budgets=(3,))
     env = letters({"a": 1.0, "b": 2.0, "c": 0.0}, turns=2)
     tree = env.search(Script({"": "abc", "a": "abc", "b": "abc"}), settings[0].strategy)
     assert [len(tree.children(node)) for node in range(4)] == [3, 3, 3, 0]
@@ -57,7 +57,7 @@ def test_the_strategies_do_what_their_labels_say():
 @pytest.mark.parametrize(
     ("search", "message"),
     [
-        ("dream", "wanted search"),
+        ("dream", "there is no strategy 'dream'"),
         ("beam(hight=3)", "has no"),
         ("naive(rollouts=2)", "the strategy 'naive.rollouts=2.' has no number to vary"),
     ],
@@ -65,3 +65,13 @@ def test_the_strategies_do_what_their_labels_say():
 def test_what_is_no_strategy_or_has_nothing_to_vary_is_refused(search, message):
     with pytest.raises(ConfigError, match=message):
         shown(search)
+
+
+def test_a_number_that_the_strategy_has_not_or_that_stands_in_both_is_refused():
+    assert shown("lookahead", depth=1)[1][0][0] == "lookahead(branching=2, depth=1)"
+    with pytest.raises(ConfigError, match="the strategy 'puct' has no depth, got depth=1"):
+        shown("puct", depth=1)
+    with pytest.raises(ConfigError, match=r"depth stands in .* and again as depth=1"):
+        shown("lookahead(depth=3)", depth=1)
+    with pytest.raises(ConfigError, match=r"has no width to vary, got widths \[1, 2\]"):
+        shown("greedy", widths=(1, 2))

@@ -1,8 +1,6 @@
 """Estimators by name, as a configuration writes them, with what a critic learns from each."""
 
-import inspect
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -10,7 +8,7 @@ from torch import Tensor
 from tsr_gym.agents.learning import advantages
 from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import parse_call
+from tsr_gym.keywords import choose
 
 Estimator = Callable[[Batch], Tensor]
 Targets = Callable[[Batch, Tensor], Tensor]
@@ -21,6 +19,9 @@ _TARGETS: dict[Any, Targets] = {
     advantages.bi_level_gae: advantages.value_targets,
     advantages.turn_gae: advantages.turn_value_targets,
 }
+
+_OTHERS = {"Backup", "Contrast", "estimate", "turn_value_targets", "value_targets"}
+OURS = [vars(advantages)[name] for name in advantages.__all__ if name not in _OTHERS]
 
 
 class Chosen(NamedTuple):
@@ -35,7 +36,7 @@ class Chosen(NamedTuple):
     targets: Targets
 
 
-def pick_estimator(text: str, *, critic: bool, gamma: float = 1.0, lam: float = 1.0) -> Chosen:
+def choose_estimator(text: str, *, critic: bool, gamma: float = 1.0, lam: float = 1.0) -> Chosen:
     """Return the estimator that a text names, such as ``"tree_grpo"`` or ``"grpo(baseline='naive')"``.
 
     Args:
@@ -51,16 +52,15 @@ def pick_estimator(text: str, *, critic: bool, gamma: float = 1.0, lam: float = 
     """
     if text == "auto":
         text = "gae" if critic else "grpo"
-    estimator, given = parse_call(text, home="tsr_gym.agents.learning.advantages")
-    wanted = list(inspect.signature(estimator).parameters)[1:]
-    if unknown := sorted(set(given) - set(wanted)):
-        raise ConfigError(f"the estimator {text!r} has no {unknown}; it has {wanted}")
-    ours = [vars(advantages)[name] for name in advantages.__all__]
-    if estimator in ours and critic != (estimator in _TARGETS):
+    home = advantages.__name__
+    estimator = choose(text, home=home, what="estimator", among=lambda one: one in OURS)
+    if estimator.func in OURS and critic != (estimator.func in _TARGETS):
         names = ", ".join(one.__name__ for one in _TARGETS)
         raise ConfigError(
             f"the estimator {text!r} {'has no use for' if critic else 'needs'} a critic: wanted algorithm ppo with one "
             f"of {names}, or grpo with another"
         )
-    defaults = {"gamma": gamma, "lam": lam} if estimator in _TARGETS else {}
-    return Chosen(partial(estimator, **defaults | given), _TARGETS.get(estimator, advantages.value_targets))
+    if estimator.func not in _TARGETS:
+        return Chosen(estimator, advantages.value_targets)
+    bound = choose(text, home=home, what="estimator", offered={"gamma": gamma, "lam": lam})
+    return Chosen(bound, _TARGETS[estimator.func])

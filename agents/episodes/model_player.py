@@ -1,14 +1,15 @@
-"""Assembly: from a configuration and a model to environments and to policies that speak through the model."""
+"""ModelPlayer: from a configuration and a model to environments and to policies that speak through the model."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, pick_autocast, stop_ids
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.prompts import PROMPTS, History, Prompt
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
-from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
@@ -16,7 +17,7 @@ from tsr_gym.text_env import TextEnv
 
 
 @dataclass(frozen=True, slots=True)
-class Assembly:
+class ModelPlayer:
     """A model and a task that fit together.
 
     Attributes:

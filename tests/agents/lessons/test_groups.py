@@ -11,10 +11,11 @@ from tests.agents.worlds import Script, letters
 from tsr_gym import Budget, ConfigError
 from tsr_gym.agents.episodes.collect import Collected
 from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.trajectory import Group, harvest_all
 from tsr_gym.agents.lessons.filters import keep_concise
-from tsr_gym.agents.lessons.lessons import pick_credit, pick_lessons
-from tsr_gym.agents.runs.config import SearchConfig
+from tsr_gym.agents.lessons.groups import choose_credit, choose_groups
+from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.strategies import naive
 
 # Solved and failed; failed with and without evidence (the guide's score); failed without any.
@@ -46,22 +47,22 @@ def test_filtering_before_selection_looks_at_all_episodes_and_after_at_the_selec
     collected = Collected(groups, [[tree] for tree in trees], Budget(), 1, {})
 
     def kept(**settings):
-        return [group.task for group in pick_lessons(SearchConfig(**settings))(collected)]
+        return [group.task for group in choose_groups(LessonConfig(**settings))(collected)]
 
-    assert kept(filter="uncertainty", keep=0.5, filter_when="after") == []
-    assert kept(filter="uncertainty", keep=0.5, filter_when="before") == [1]
-    assert kept(filter="uncertainty", keep=1.0, filter_when="before") == [1, 2]
+    assert kept(filter="uncertainty(ratio=0.5)", filter_when="after") == []
+    assert kept(filter="uncertainty(ratio=0.5)", filter_when="before") == [1]
+    assert kept(filter="uncertainty(ratio=1.0)", filter_when="before") == [1, 2]
     assert kept(filter="none", filter_when="after") == [1, 2]
     assert kept(filter="mixed_success", filter_when="before") == []
     # What is handed on are the selected trajectories all the same.
-    chosen = pick_lessons(SearchConfig(keep=0.5, filter_when="before"))(collected)
+    chosen = choose_groups(LessonConfig(filter="uncertainty(ratio=0.5)", filter_when="before"))(collected)
     assert chosen == [groups[0]]
 
 
 def test_the_share_that_is_kept_is_the_configured_one():
     found = collector(SearchConfig(trajectories=6), "FrozenLake").collect(0, 12)
     uncertain = [group for group in found.groups if group.uncertainty > 0]
-    kept = pick_lessons(SearchConfig(keep=0.25))(found)
+    kept = choose_groups(LessonConfig(filter="uncertainty(ratio=0.25)"))(found)
     assert len(kept) == min(3, len(uncertain))
     least = min(group.uncertainty for group in kept)
     assert all(group.uncertainty <= least for group in found.groups if group not in kept)
@@ -69,17 +70,19 @@ def test_the_share_that_is_kept_is_the_configured_one():
 
 def test_a_filter_of_the_library_is_called_by_its_name():
     groups = [replace(MIXED, trajectories=(*MIXED.trajectories, path((3,), (4,))))]
-    found = pick_lessons(SearchConfig(filter="keep_concise(keep=2)"))(collected(*groups))
+    found = choose_groups(LessonConfig(filter="keep_concise(keep=2)"))(collected(*groups))
     assert found == keep_concise(groups, 2)
     assert found.dropped == {"trajectory_less_concise": 1}
 
 
 def test_credit_rules_apply_in_order_after_the_filter():
-    rules = ["length_penalty(max_tokens=2, cache=2)", "tests.agents.lessons.test_lessons:doubled"]
-    found = pick_lessons(SearchConfig(filter="varied"), rules)(collected(MIXED, BLANK))
+    rules = ("length_penalty(max_tokens=2, cache=2)", "tests.agents.lessons.test_groups:doubled")
+    found = choose_groups(LessonConfig(filter="varied", credit=rules))(collected(MIXED, BLANK))
     # Two tokens a turn cost the full penalty of 1; the blank group varied in nothing before that.
     assert rewards(found) == [[[0.0], [-2.0]]]
-    assert rewards(pick_lessons(SearchConfig(filter="varied"), rules[::-1])(collected(MIXED))) == [[[1.0], [-1.0]]]
+    assert rewards(choose_groups(LessonConfig(filter="varied", credit=rules[::-1]))(collected(MIXED))) == [
+        [[1.0], [-1.0]]
+    ]
     assert found.dropped == {"group_equal_returns": 1}
 
 
@@ -91,30 +94,33 @@ def doubled(group):
 
 
 def test_the_gate_passes_mixed_groups_and_failed_ones_that_a_rule_tells_apart():
-    lessons = pick_lessons(SearchConfig(filter="learnable"), ["first_occurrence(found='score')"])
+    lessons = choose_groups(LessonConfig(filter="learnable", credit=("first_occurrence(found='score')",)))
     found = lessons(collected(MIXED, EVIDENT, BLANK))
     assert rewards(found) == [[[1.0], [0.0]], [[0.5], [0.0]]]
     assert found.dropped == {"group_all_failed_alike": 1}
     with pytest.raises(ConfigError, match="set credit"):
-        pick_lessons(SearchConfig(filter="learnable"))
+        choose_groups(LessonConfig(filter="learnable"))
 
 
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("nothing", "wanted Name"),
-        ("format_penalty(fine=1)", r"'format_penalty\(fine=1\)' cannot be used: .*fine"),
-        ("length_penalty", "'length_penalty' cannot be used: missing a required argument"),
+        ("nothing", "there is no credit rule 'nothing': wanted one of"),
+        ("format_penalty(fine=1)", r"the credit rule 'format_penalty' has no \['fine'\]; it has \['penalty'\]"),
+        (
+            "length_penalty",
+            r"the credit rule 'length_penalty' needs \['max_tokens', 'cache'\]: write length_penalty\(max_tokens=...\)",
+        ),
         ("length_penalty(max_tokens=2, cache=3)", "cannot be used: wanted 0 < cache <= max_tokens"),
         ("first_occurrence", "cannot be used: there is nothing to look for"),
     ],
 )
 def test_a_rule_that_cannot_work_is_refused_before_the_run(rule, message):
     with pytest.raises(ConfigError, match=message):
-        pick_credit([rule])
+        choose_credit([rule])
 
 
 @pytest.mark.parametrize("name", ["best", "keep_best(kept=3)", "keep_concise(keep=0)"])
 def test_a_filter_that_cannot_work_is_refused_before_the_run(name):
     with pytest.raises(ConfigError, match="wanted filter uncertainty, mixed_success, top_p, varied, none, learnable"):
-        pick_lessons(SearchConfig(filter=name))
+        choose_groups(LessonConfig(filter=name))

@@ -1,9 +1,9 @@
-"""Which nodes stand in one state, and who may be merged."""
+"""Which nodes stand in one state and may be merged, and the one order of nodes for all strategies."""
 
 import pytest
 
 from tests.agents.worlds import grow_bare, letters
-from tsr_gym.agents.strategies.merging import distinct, identity
+from tsr_gym.agents.strategies.order import distinct, identity, is_dead, ranked
 
 
 def grown():
@@ -48,3 +48,33 @@ def test_nodes_whose_state_nobody_knows_are_not_merged():
 def test_an_unknown_way_of_merging_is_refused():
     with pytest.raises(ValueError, match="wanted merge of None, 'state' or 'turns', got 'all'"):
         identity(grown(), 1, "all")
+
+
+def siblings(**settings):
+    env = letters({"a": 1.0, "b": 2.0, "c": 3.0, "d": 3.0}, "c", **settings)
+    env.expand(0, list("abcd"))
+    return env.tree
+
+
+def test_the_best_come_first_and_dead_ends_last():
+    tree = siblings(dead=["d"])
+    assert ranked(tree, [1, 2, 3, 4], tree.merit) == [3, 2, 1, 4]
+    assert ranked(tree, [1, 2, 3, 4], lambda node: -tree.merit(node)) == [1, 2, 3, 4]
+    assert [is_dead(tree, node) for node in range(5)] == [False, False, False, False, True]
+
+
+def test_an_end_is_no_dead_end_even_where_the_way_on_would_be_lost():
+    tree = letters({"a": 1.0, "x": 0.0}, "x", dead=["x"])
+    tree.expand(0, ["x"])
+    assert not is_dead(tree.tree, 1)
+
+
+def test_ties_are_broken_as_the_tree_breaks_them():
+    orders = set()
+    for seed in range(8):
+        tree = siblings(seed=seed)
+        equal = ranked(tree, [1, 2, 3, 4], lambda node: 0.1 + 0.2 if node % 2 else 0.3)
+        assert equal == ranked(tree, [4, 3, 2, 1], lambda node: 0.0)
+        orders.add(tuple(equal))
+        assert ranked(tree, [3, 4], tree.merit) == tree.best([3, 4], 2)
+    assert len(orders) > 4
