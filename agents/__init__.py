@@ -16,20 +16,14 @@ if __name__ != "tsr_gym.agents":
 
 # Short names of modules, which they also had before there were folders: tsr_gym.agents.search is episodes.search.
 SHORT = {
-    **{
-        name: f"policies.{name}"
-        for name in ("chat_policy", "engine", "prompts", "random_policy", "transformers_engine")
-    },
+    **{name: f"policies.{name}" for name in ("chat_policy", "engine", "prompts", "random_policy")},
     **{name: f"models.{name}" for name in ("critic", "logprobs", "lora")},
     **{name: f"episodes.{name}" for name in ("collect", "intervals", "moments", "search", "trajectory")},
     **{"evaluate": "episodes.play", "played": "episodes.play"},
     **{name: f"lessons.{name}" for name in ("credit", "filters")},
     **{name: f"learning.{name}" for name in ("advantages", "batch", "layouts", "learner", "losses", "objective")},
     **{name: f"runs.{name}" for name in ("base_model", "checkpoint", "config", "trainer")},
-    **{
-        name: f"reports.{name}"
-        for name in ("calibrate_env", "calibration", "calibration_report", "diagnosis", "report")
-    },
+    **{name: f"reports.{name}" for name in ("calibrate_env", "calibration", "diagnosis", "report")},
 }
 
 

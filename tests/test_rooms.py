@@ -1,4 +1,4 @@
-"""Tests of the house inside agents: its folders stand in the order of the trajectory, and each imports only those above it."""
+"""Tests of the house inside agents: folders stand in the order of the trajectory and import only those above."""
 
 import re
 
