@@ -51,12 +51,12 @@ class GradientMemory:
 
 
 class Judgement(NamedTuple):
-    """What a spike rule says of a step.
+    """The verdict of a spike rule on a step.
 
     Attributes:
         is_spike: Whether the norm is above the limit.
         skip: Whether the step should not be taken.
-        limit: The largest norm that is none; infinite until there is something to compare with.
+        limit: The largest norm that is no spike; infinite until there is something to compare with.
         memory: What to remember.
     """
 

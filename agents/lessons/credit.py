@@ -94,7 +94,7 @@ def shows_answer(turn: Turn, golds: tuple[str, ...], *, match: Literal["boundary
     """
     if not isinstance(turn.observation, str):
         raise ValueError(
-            f"wanted an observation of text, got {type(turn.observation).__name__}: say what evidence is with found="
+            f"wanted an observation of text, got {type(turn.observation).__name__}: name evidence with found="
         )
     text = normalise(turn.observation)
     answers = [normalise(gold) for gold in golds]
@@ -204,11 +204,11 @@ def length_penalty(
 def undo_selection(group: Group, *, samples: int, kept: int, most: float = 10.0) -> Group:
     """Let trajectories that best-of-N kept count as much as they stand for, beside plain play of the same task.
 
-    Each counts ``K / (N p)``, see `selection_weights`; the returns of the group's plain play say how likely it was to
+    Each counts ``K / (N p)``, see `selection_weights`; the returns of the group's plain play tell how likely it was to
     be kept, so the group has to be a mixed one. Estimates are then of the policy itself and not of its best of N.
 
     Args:
-        group: Trajectories, some of them selected, as `Trajectory.selected_by` says.
+        group: Trajectories, some of them selected, see `Trajectory.selected_by`.
         samples: Of how many they were selected, N.
         kept: How many were kept, K.
         most: Largest weight.
@@ -266,7 +266,7 @@ def selection_weights(
 
     Args:
         returns: Of the kept trajectories.
-        plain: Returns of plain play of the same task, which nobody selected.
+        plain: Returns of plain play of the same task, none of them selected.
         samples: How many were sampled, N.
         kept: How many of them were kept, K.
         most: Largest weight: the worst of the kept would otherwise count without limit.

@@ -1,4 +1,4 @@
-"""Models from local folders, and the card that says how a small embedded model wants to be spoken to."""
+"""Models from local folders, and the card of how a small embedded model is to be prompted."""
 
 import copy
 import json

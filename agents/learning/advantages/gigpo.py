@@ -21,12 +21,12 @@ def gigpo(
     alone: Literal["zero", "raw"] = "zero",
     baseline: Baseline = "all",
 ) -> Tensor:
-    """Return ``A = A_episode + step_weight A_step`` on all tokens of a step.
+    """Return the advantages ``A = A_episode + step_weight A_step``, `[B, T]`, on all tokens of a step.
 
     A_episode is ``(R - mean) / (std + eps)`` over the group's episodes. A_step is the same over all steps of the group
     that were taken in the same state (its anchor), of what each earns from there on, ``sum_l gamma^l r_{t+l}``. States
     are the same where the environment's `state_key` is; grouping by similar text, which the published search
-    experiments use, is not offered. A step whose state nobody else visited, or whose state is unknown, has A_step 0.
+    experiments use, is not offered. A step whose state no other step visited, or whose state is unknown, has A_step 0.
 
     Args:
         batch: Trajectories with states.
@@ -36,11 +36,8 @@ def gigpo(
         eps: Added to the deviation.
         episodes: What counts once in A_episode's mean and deviation: a trajectory, as the paper writes it, or each of
             its steps, as the published code does by default, where long episodes weigh more.
-        alone: What the only episode of a group has: 0, or its return, as in the published code.
-        baseline: On whom mean and deviation are fitted: all, the naive ones, or searched and naive ones apart.
-
-    Returns:
-        `[B, T]`.
+        alone: The advantage of a singleton group: 0, or its return, as in the published code.
+        baseline: What the mean is fitted on: all, the naive ones, or searched and naive ones apart.
     """
     to_go = Backup(rewards="turn", kind="return_to_go", gamma=gamma)
     return estimate(

@@ -21,7 +21,7 @@ def mt_grpo(
     eps: float = 1e-4,
     baseline: Baseline = "all",
 ) -> Tensor:
-    """Return ``A_k = A_outcome + turn_weight A_turn,k`` before the last turn and A_outcome on it.
+    """Return the advantages ``A_outcome + turn_weight A_turn,k``, `[B, T]`, on turn k; A_outcome on the last turn.
 
     Both parts are ``(r - mean) / (std + eps)`` over the group with the deviation of a sample. The outcome is the reward
     of a trajectory's last turn, and the reward of turn k is compared with that of the same turn of the others. The
@@ -31,15 +31,12 @@ def mt_grpo(
     Args:
         batch: Trajectories with rewards of turns.
         turn_weight: ``turn_advantage_coef``, 1 in the published code.
-        ragged: What a trajectory without a turn k before its last is: not there, a 0, as the published reward functions
-            say of one without a tool call, or the reward of the turn before.
+        ragged: What a trajectory without a turn k before its last counts as: absent, a 0, as the published reward
+            functions give one without a tool call, or the reward of the turn before.
         single_turn: What a trajectory of one turn has, which called no tool: the comparison of whole returns, as
             published, or that of outcomes.
         eps: 1e-4 in the published code.
-        baseline: On whom mean and deviation are fitted: all, the naive ones, or searched and naive ones apart.
-
-    Returns:
-        `[B, T]`.
+        baseline: What the mean is fitted on: all, the naive ones, or searched and naive ones apart.
     """
     outcome = Contrast(scale="std", eps=eps, baseline=baseline, of=Backup(rewards="last"))
     turns = Contrast(

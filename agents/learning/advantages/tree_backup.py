@@ -23,10 +23,10 @@ def tree_backup(
     prefix: Prefix = "policy",
     baseline: Baseline = "all",
 ) -> Tensor:
-    """Return ``A(n) = V(n) - mean of its siblings' V`` on all tokens of every sampled turn n. Ours.
+    """Return the advantages ``V(n) - mean of its siblings' V``, `[B, T]`, of every sampled turn n. Ours.
 
     V of a leaf is the return of its path, V of an inner node the mean of its children's V: they are samples of the same
-    policy, so this estimates what the policy earns from there, however unevenly the search went on below them. Made for
+    policy, so this estimates what the policy earns from there, even where the search went on unevenly below them. For
     batches of `harvest_leaves`, in which every sampled candidate is, rejected ones too. The first turns of all trees of
     a prompt are siblings, because they are taken in the same state. A turn stands in the batch once for each leaf below
     it, and all of its copies together count as often as the policy comes to take it (`estimate`, prefix ``"policy"``).
@@ -42,17 +42,14 @@ def tree_backup(
             children weighted by ``exp(by / tau)``.
         centre: Whether a turn's siblings are the others or all of them, itself included.
         scale: Whether to divide by the siblings' standard deviation.
-        only_child: What a turn without siblings has: the advantage of the turn before it, whose continuation it is,
-            or 0.
+        only_child: The advantage of a turn without siblings: that of the turn before it, whose continuation it is, or
+            0.
         unfinished: What completes the return of a branch that the search left, see `Backup`. By default it failed as
             its group's failures did; ``"value"`` is less biased where there is a good critic.
         by: What weighs children in ``"child_softmax"``.
         tau: Its temperature.
-        prefix: What shared turns count, see `estimate`.
-        baseline: On whom means are fitted: all, the naive ones, or searched and naive ones apart.
-
-    Returns:
-        `[B, T]`.
+        prefix: How often shared turns count, see `estimate`.
+        baseline: What means are fitted on: all, the naive ones, or searched and naive ones apart.
     """
     contrast = Contrast(
         "siblings",

@@ -19,7 +19,7 @@ def tree_grpo(
     prefix: Prefix = "duplicate",
     baseline: Baseline = "all",
 ) -> Tensor:
-    """Return ``A = intra A_intra + inter A_inter`` on all sampled tokens of each leaf's path (arXiv 2509.21240).
+    """Return the advantages ``intra A_intra + inter A_inter``, `[B, T]`, on each leaf's path (arXiv 2509.21240).
 
     Both are ``(R - mean) / (std + eps)`` with the deviation of a sample: A_intra over the leaves of the same tree,
     A_inter over all leaves of the prompt. A turn that several leaves share stands in the batch once for each, so that
@@ -30,14 +30,11 @@ def tree_grpo(
         batch: One trajectory per leaf.
         intra: Weight of the comparison within a tree.
         inter: Weight of the comparison within a prompt.
-        eps: Keeps nearly equal returns from being blown up.
-        alone: What the only leaf of a tree or prompt has: 0, or its return, as in the published code, where the mean
+        eps: Added to the deviation.
+        alone: The advantage of a singleton tree or prompt: 0, or its return, as in the published code, where the mean
             of one is 0 and its deviation 1.
-        prefix: What shared turns count, see `estimate`.
-        baseline: On whom mean and deviation are fitted: all, the naive ones, or searched and naive ones apart.
-
-    Returns:
-        `[B, T]`.
+        prefix: How often shared turns count, see `estimate`.
+        baseline: What the mean is fitted on: all, the naive ones, or searched and naive ones apart.
     """
     within_tree = Contrast("tree", scale="std", eps=eps, alone=alone, baseline=baseline, weight=intra)
     within_prompt = Contrast("prompt", scale="std", eps=eps, alone=alone, baseline=baseline, weight=inter)

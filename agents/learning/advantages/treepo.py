@@ -18,10 +18,10 @@ def treepo(
     whiten: bool = True,
     baseline: Baseline = "all",
 ) -> Tensor:
-    """Return the mean over ancestors of ``R - mean(R below the ancestor)``, whitened, on all tokens of a leaf's path.
+    """Return the mean over ancestors of ``R - mean(R below the ancestor)``, whitened, `[B, T]`, on a leaf's path.
 
-    The ancestors are the prompt and every turn of the path; one with no other leaf below it is left out. Whitening
-    shifts and scales to mean 0 and variance 1 over all sampled tokens, as in `reinforce_pp`.
+    The ancestors are the prompt and every turn of the path; one with no other leaf below it is left out. Whitening is
+    that of `reinforce_pp`.
 
     Args:
         batch: One trajectory per leaf.
@@ -29,12 +29,9 @@ def treepo(
             as it has leaves, as the code has it by default.
         drop_flat: Whether an ancestor all of whose leaves have the same return is left out of the mean too; the prompt
             always counts.
-        alone: What the only leaf of a prompt has before whitening: 0, or its return, as in the published code.
+        alone: The advantage of a prompt's only leaf before whitening: 0, or its return, as in the published code.
         whiten: Whether to whiten.
-        baseline: On whom means are fitted: all, the naive ones, or searched and naive ones apart.
-
-    Returns:
-        `[B, T]`.
+        baseline: What means are fitted on: all, the naive ones, or searched and naive ones apart.
     """
     depths = range(1, int(batch.turn.max()) + 1)
     counted: Literal["compared", "varied"] = "varied" if drop_flat else "compared"

@@ -17,11 +17,12 @@ def treerl(
     prefix: Prefix = 0.5,
     baseline: Baseline = "all",
 ) -> Tensor:
-    """Return ``A(n) = ((V(n) - V(root)) + (V(n) - V(parent))) / sqrt(|D(n)|)`` on all tokens of a turn n.
+    """Return the advantages ``((V(n) - V(root)) + (V(n) - V(parent))) / sqrt(|D(n)|)`` of turns n, `[B, T]`.
 
     V(n) is the mean over the leaves D(n) below n of ``R - mean of the other leaves' R``, all trees of a prompt being
     one under a common root, whose V is then 0. The root of the second term is the prompt too. A turn stands in the
-    batch once per leaf, so the square root makes it count sqrt(|D|) times. The only leaf of a prompt has 0.
+    batch once per leaf, so the square root makes it count sqrt(|D|) times. A prompt's only leaf has 0. Branches that
+    the search left are completed as failures, see `Backup`.
 
     Args:
         batch: One trajectory per leaf.
@@ -29,10 +30,7 @@ def treerl(
         recentre: What the first term subtracts, as the published code's ``overall_norm_style``: nothing, or the mean of
             V over the prompt's steps or tokens, each as often as it stands in the batch.
         prefix: Power of |D(n)|: 0.5 as published, 1 and 0 as its options ``uniform`` and ``original``.
-        baseline: Who the other leaves are: all, the naive ones, or those of the same kind.
-
-    Returns:
-        `[B, T]`.
+        baseline: Which the other leaves are: all, the naive ones, or those of the same kind.
     """
     one_out = Contrast(centre="loo", baseline=baseline)
     leaves, nodes = Backup(before=one_out), Backup(before=one_out, kind="leaf_mean")

@@ -64,7 +64,7 @@ def _attend(
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
     forest_attention: Attention | None = None,
-    **unused: Any,  # Transformers hands its attention whatever a layer was given.
+    **unused: Any,  # Transformers hands its attention all arguments of a layer.
 ) -> tuple[Tensor, None]:
     """Attend to a forest, in the form in which transformers calls an attention."""
     if forest_attention is None:

@@ -19,7 +19,7 @@ KNOWN = {"full_attention", "sliding_attention"}
 
 
 class Layout(Protocol):
-    """Rows of a batch, laid out for models; what models say of them comes back in the shape of the batch."""
+    """Rows of a batch, laid out for models; what models make of them comes back in the shape of the batch."""
 
     def logprobs(self, model: Any, *, temperature: float = 1.0, head: Head | None = None) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each sampled token and the entropy of the choice it was.

@@ -11,7 +11,7 @@ from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts.forest import Ids, in_trie_order, num_shared, row_ids
 from tsr_gym.agents.learning.layouts.layout import LayoutName
 
-# What a row costs beside its tokens where it is part of a forest, in tokens: little, so that whatever is shared or not
+# What a row costs beside its tokens where it is part of a forest, in tokens: little, so that what is shared or not
 # padded decides, and enough that rows that have neither stay as they are.
 RUN_COST = 5
 

@@ -1,6 +1,6 @@
 """Stretches: a forest's line cut into a few calls of attention, so that together they cost least.
 
-A stretch is a part of the line. Whatever its tokens see stands in the stretch itself or is seen by its first token,
+A stretch is a part of the line. What its tokens see stands in the stretch itself or is seen by its first token,
 because the line is in depth-first order. Few long stretches compute many pairs in vain, many short ones take many
 calls.
 """
