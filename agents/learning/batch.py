@@ -127,7 +127,7 @@ class _Sampled(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What holds for all rows of a trajectory."""
+    """The properties that all rows of a trajectory share."""
 
     number: int
     group: int

@@ -38,7 +38,7 @@ Reader = Callable[[Layout], Tensor]
 
 
 class _Material(NamedTuple):
-    """What is known before the first step of an update; every tensor `[B, T]`."""
+    """The material of an update, known before its first step; every tensor `[B, T]`."""
 
     batch: Batch
     advantages: Tensor
@@ -244,7 +244,7 @@ class Learner:
         return advantages
 
     def _read(self, batch: Batch, readers: Mapping[str, Reader]) -> dict[str, Any]:
-        """Return what each reader makes of the rows, `[B, T]`."""
+        """Return the values of each reader on the rows, by name, `[B, T]`."""
         found = {name: torch.zeros_like(batch.old_logprobs) for name in readers}
         if not readers:
             return found

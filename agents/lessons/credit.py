@@ -229,7 +229,7 @@ def undo_selection(group: Group, *, samples: int, kept: int, most: float = 10.0)
 
 
 def inclusion_probability(better: float, equal: float, *, samples: int, kept: int) -> float:
-    """Return how likely a sample is to be among the best, ties broken by lot.
+    """Return the probability that a sample is among the best, ties broken by lot.
 
     With distinct returns this is ``P(Binomial(N - 1, better) < K)``; for K = 1 the familiar ``F^(N - 1)``, so that the
     kept sample has the density ``N F^(N - 1) pi``.
@@ -258,7 +258,7 @@ def inclusion_probability(better: float, equal: float, *, samples: int, kept: in
 def selection_weights(
     returns: Sequence[float], plain: Sequence[float], *, samples: int, kept: int, most: float = 10.0
 ) -> list[float]:
-    """Return what kept trajectories count so that they stand for all that were sampled.
+    """Return the weights with which kept trajectories stand for all that were sampled.
 
     ``K / (N p)`` with `inclusion_probability` p. The distribution of returns is read off plain play of the same task:
     with the true one, ``1/K sum w f`` is an unbiased estimate of the mean of f under the policy; with few plain

@@ -37,7 +37,7 @@ class Pair:
 
 
 def merit(tree: Tree) -> list[float]:
-    """Return what the search thought of each node: the judgement by which it kept some candidates and left others."""
+    """Return the merit of each node, by which the search kept some candidates and left others."""
     return [nan if node.parent is None else tree.merit(index) for index, node in enumerate(tree.nodes)]
 
 

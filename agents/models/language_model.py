@@ -24,7 +24,7 @@ LORA = "lora"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """How a model wants to be used.
+    """The settings that a model was made for.
 
     Attributes:
         prompt: Name of the prompt.

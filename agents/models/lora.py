@@ -151,7 +151,7 @@ class LoraReference(nn.Module):
         self.config = model.config
 
     def forward(self, **inputs: Any) -> Any:
-        """Return what the model computes without its low-rank matrices."""
+        """Return the model's output without its low-rank matrices."""
         with without_lora(self.model):
             return self.model(**inputs)
 

@@ -25,7 +25,7 @@ class Attention(Protocol):
     """Attention over the tokens of one forest."""
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None, window: int | None) -> Tensor:
-        """Return what each token makes of the tokens that it sees.
+        """Return the attention of each token to the tokens that it sees, `[1, H, U, D]`.
 
         Args:
             query: `[1, H, U, D]`.

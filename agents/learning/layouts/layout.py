@@ -128,7 +128,7 @@ class Forested:
 
 
 def why_only_padded(model: Any) -> str | None:
-    """Return why a model can only read padded rows; None where it reads forests as well.
+    """Return the reason why a model can only read padded rows; None where it reads forests as well.
 
     A model that mixes its tokens by anything but the attention that transformers hands it, such as a recurrence, would
     read a forest as one long row, without a word. So a small forest and its padded rows are compared.

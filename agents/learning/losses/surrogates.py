@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Gains(NamedTuple):
-    """What a surrogate gains with each token, and where a bound held it back.
+    """The gain of a surrogate with each token, and where a bound held it back.
 
     Attributes:
         gain: Any shape.
