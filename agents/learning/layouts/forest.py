@@ -116,7 +116,7 @@ def sees(forest: TokenForest, window: int | None = None) -> Sees:
 
 
 def _line(runs: Sequence[tuple[int, int, int]], order: Sequence[int], place: Ids) -> Line:
-    """Return depth, parent and end of every token, given from which depth each row adds tokens, and where in the line."""
+    """Return depth, parent and end of every token, given the depth at which each row adds tokens, and their places."""
     total = runs[-1][2]
     depth, before, end = np.empty(total, dtype=np.int64), np.arange(total) - 1, np.full(total, total)
     # Later runs that end tokens before them, the nearest last: at which depth, and where.
