@@ -110,12 +110,5 @@ def _pair(tree: Tree, better: int, worse: int, gap: float) -> Pair:
     chosen, rejected = tree.nodes[better].candidate, tree.nodes[worse].candidate
     parent = tree.nodes[better].parent
     assert parent is not None
-    return Pair(
-        chosen.prompt_ids,
-        chosen.token_ids,
-        rejected.token_ids,
-        chosen.logprobs,
-        rejected.logprobs,
-        gap,
-        parent,
-    )
+    ids, logprobs = (chosen.token_ids, rejected.token_ids), (chosen.logprobs, rejected.logprobs)
+    return Pair(chosen.prompt_ids, *ids, *logprobs, gap, parent)

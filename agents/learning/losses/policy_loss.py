@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.losses.clipping import Gains, cispo_gains, ppo_gains
 from tsr_gym.agents.learning.losses.ratios import (
     Correction,
     kl_estimate,
@@ -13,7 +14,6 @@ from tsr_gym.agents.learning.losses.ratios import (
     mismatch_weights,
     per_token_gradient,
 )
-from tsr_gym.agents.learning.losses.surrogates import Gains, cispo_gains, ppo_gains
 from tsr_gym.agents.learning.losses.token_weights import StepWeights, sequence_units, turn_units
 from tsr_gym.agents.learning.objective import Objective
 
