@@ -1,4 +1,4 @@
-"""Preferences: pairs of candidates that were said at the same node, one better than the other; torch-free."""
+"""Preferences: pairs of candidates that were sampled at the same node, one better than the other; torch-free."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -18,12 +18,12 @@ class Pair(NamedTuple):
 
     Attributes:
         prompt_ids: Token ids that the model saw.
-        chosen_ids: What the better candidate said.
-        rejected_ids: What the worse one said.
+        chosen_ids: Token ids of the better candidate.
+        rejected_ids: Token ids of the worse one.
         chosen_logprobs: Log-probability of each of `chosen_ids` when it was sampled.
         rejected_logprobs: Of each of `rejected_ids`.
         gap: How much more the better one is worth.
-        node: Index of the node at which both were said.
+        node: Index of the node at which both were sampled.
     """
 
     prompt_ids: tuple[int, ...]
@@ -36,7 +36,7 @@ class Pair(NamedTuple):
 
 
 def merit(tree: Tree) -> list[float]:
-    """Return what the search thought of each node: the judgement by which it kept some candidates and left others."""
+    """Return the merit of each node, by which the search kept some candidates and left others."""
     return [nan if node.parent is None else tree.merit(index) for index, node in enumerate(tree.nodes)]
 
 
@@ -65,8 +65,8 @@ def sibling_pairs(
 ) -> list[Pair]:
     """Return the preferences among candidates of one node, for all nodes of a tree.
 
-    Only candidates with tokens that answered the same prompt are compared; a candidate that was said twice stands once,
-    with the first of its nodes; equal worth, up to a billionth, is no preference.
+    Only candidates with tokens that answered the same prompt are compared; one that was sampled twice stands once, with
+    the first of its nodes; equal worth (`are_equal`) is no preference.
 
     Args:
         tree: A grown tree.
@@ -94,14 +94,14 @@ def sibling_pairs(
 
 
 def _comparable(tree: Tree, parent: int, values: Sequence[float]) -> Iterator[list[int]]:
-    """Yield the children of a node that answered the same prompt, best first, each thing said once."""
-    said: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+    """Yield the children of a node that answered the same prompt, best first, each text once."""
+    different: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     for child in tree.children(parent):
         candidate = tree.nodes[child].candidate
         if candidate.token_ids and values[child] == values[child]:
-            said.setdefault((candidate.prompt_ids, candidate.token_ids), child)
-    for _, siblings in groupby(sorted(said), key=lambda both: both[0]):
-        children = sorted(said[both] for both in siblings)
+            different.setdefault((candidate.prompt_ids, candidate.token_ids), child)
+    for _, siblings in groupby(sorted(different), key=lambda both: both[0]):
+        children = sorted(different[both] for both in siblings)
         yield sorted(children, key=lambda child: -values[child])
 
 
@@ -119,12 +119,5 @@ def _pair(tree: Tree, better: int, worse: int, gap: float) -> Pair:
     chosen, rejected = tree.nodes[better].candidate, tree.nodes[worse].candidate
     parent = tree.nodes[better].parent
     assert parent is not None
-    return Pair(
-        chosen.prompt_ids,
-        chosen.token_ids,
-        rejected.token_ids,
-        chosen.logprobs,
-        rejected.logprobs,
-        gap,
-        parent,
-    )
+    ids, logprobs = (chosen.token_ids, rejected.token_ids), (chosen.logprobs, rejected.logprobs)
+    return Pair(chosen.prompt_ids, *ids, *logprobs, gap, parent)

@@ -1,6 +1,6 @@
 """Step values: what every sampled turn of some trees led to, as data for a process reward model or for self-training.
 
-Made by the backup that `tree_backup` uses, so that a reward model learns what the estimator would have said.
+Made by the backup that `tree_backup` uses, so that a reward model learns what the estimator would have given.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class StepValue(NamedTuple):
     Attributes:
         task: Seed of the task instance.
         prompt_ids: Token ids that the model saw.
-        response_ids: Token ids that it said.
+        response_ids: Token ids that it sampled.
         value: Backed-up return of the trajectories through the turn.
         trajectories: How many these are.
         turn: Number of the turn, from 0.
@@ -46,10 +46,10 @@ def step_values(
         groups: Trajectories with nodes; of all leaves (`harvest_leaves`) where rejected turns are wanted, too.
         backup: A node's value: the mean of its children's, or the mean of its leaves'.
         unfinished: What a branch that the search left is worth, see `Backup`; turns of which nothing is known are left
-            out. Here nobody knows by default, because a label should be what happened.
+            out. Unknown by default, because a label should be what happened.
     """
     batch = collate(groups)
-    spoken = [group.task for group in groups if any(trajectory.num_tokens for trajectory in group.trajectories)]
+    tasks = [group.task for group in groups if any(trajectory.num_tokens for trajectory in group.trajectories)]
     table, rule = table_of(batch), Backup(kind=backup, unfinished=unfinished)
     check_nodes(table)
     worth = back_up(table, rewards_of(table, rule), rule)
@@ -60,7 +60,7 @@ def step_values(
         ids = batch.ids[row].tolist()
         found.append(
             StepValue(
-                task=spoken[int(table.group[entry])],
+                task=tasks[int(table.group[entry])],
                 prompt_ids=tuple(ids[:start]),
                 response_ids=tuple(ids[start : start + int(table.tokens[entry])]),
                 value=float(worth.values[entry]),

@@ -38,7 +38,7 @@ Reader = Callable[[Layout], Tensor]
 
 
 class _Material(NamedTuple):
-    """What is known before the first step of an update; every tensor `[B, T]`."""
+    """The material of an update, known before its first step; every tensor `[B, T]`."""
 
     batch: Batch
     advantages: Tensor
@@ -70,7 +70,7 @@ class Learner:
         estimator: Advantages from a batch, in place of the one that the configuration names.
         reference: A policy that stays as it is, for an objective with a KL term.
         processes: Those that learn together, each with an equal learner; their models are then spread over them, and
-            all have to call whatever is called in one of them. Every process takes the same whole batch and reads its
+            every method has to be called in all of them. Every process takes the same whole batch and reads its
             part of the rows; gradients add up, so that their number changes the result by rounding only.
 
     Attributes:
@@ -212,7 +212,7 @@ class Learner:
         return laid.logprobs(model, temperature=self.temperature, head=self.heads.get(id(model)))
 
     def _prepare(self, batch: Batch) -> _Material:
-        """Return what is known before the first step: what the models say now, and the advantages."""
+        """Return the material of an update: what the models read off the rows before the first step, and advantages."""
         critic, reference, sampler = self.critic, self.reference, None
         readers: dict[str, Reader] = {}
         if critic is not None:
@@ -244,7 +244,7 @@ class Learner:
         return advantages
 
     def _read(self, batch: Batch, readers: Mapping[str, Reader]) -> dict[str, Any]:
-        """Return what each reader makes of the rows, `[B, T]`."""
+        """Return the values of each reader on the rows, by name, `[B, T]`."""
         found = {name: torch.zeros_like(batch.old_logprobs) for name in readers}
         if not readers:
             return found

@@ -23,8 +23,8 @@ class Objective:
     """What an importance ratio belongs to: a token (the paper's released code), a turn (Eq. 11 as written: the product
     over its tokens), turn_mean (its geometric mean), a sequence, or sequence_mean (GSPO, arXiv 2507.18071)."""
     gradient: Literal["unit", "token"] = "unit"
-    """Whom a ratio of several tokens passes its gradient to: all of them alike, or each token what its own advantage
-    says (GSPO-token); the same where a turn or sequence has one advantage."""
+    """How a ratio of several tokens passes on its gradient: to all of them alike, or to each token by its own advantage
+    (GSPO-token); the same where a turn or sequence has one advantage."""
     clip_low: float = 0.2
     """How far the ratio may fall below 1 (paper)."""
     clip_high: float = 0.28

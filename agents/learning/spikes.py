@@ -30,7 +30,7 @@ def require_finite(values: Mapping[str, float], *, where: str, advice: str = "")
 
 @dataclass(frozen=True, slots=True)
 class GradientMemory:
-    """What a spike rule remembers; part of a checkpoint.
+    """The memory of a spike rule; part of a checkpoint.
 
     Attributes:
         norms: Gradient norms of the last steps that counted, oldest first.
@@ -51,12 +51,12 @@ class GradientMemory:
 
 
 class Judgement(NamedTuple):
-    """What a spike rule says of a step.
+    """The verdict of a spike rule on a step.
 
     Attributes:
         is_spike: Whether the norm is above the limit.
         skip: Whether the step should not be taken.
-        limit: The largest norm that is none; infinite until there is something to compare with.
+        limit: The largest norm that is no spike; infinite until there is something to compare with.
         memory: What to remember.
     """
 
@@ -96,7 +96,7 @@ class SpikeRule:
             )
 
     def judge(self, memory: GradientMemory, norm: float) -> Judgement:
-        """Return what to do about a step, and what to remember of it.
+        """Return the verdict on a step, with the memory after it.
 
         A norm that is skipped is not remembered; one that counts is, spike or not. After as many skips in a row as
         there may be, the old norms are forgotten, and nothing is a spike until the rule has warmed up to the new ones.

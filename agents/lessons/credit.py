@@ -94,7 +94,7 @@ def shows_answer(turn: Turn, golds: tuple[str, ...], *, match: Literal["boundary
     """
     if not isinstance(turn.observation, str):
         raise ValueError(
-            f"wanted an observation of text, got {type(turn.observation).__name__}: say what evidence is with found="
+            f"wanted an observation of text, got {type(turn.observation).__name__}: name evidence with found="
         )
     text = normalise(turn.observation)
     answers = [normalise(gold) for gold in golds]
@@ -204,11 +204,11 @@ def length_penalty(
 def undo_selection(group: Group, *, samples: int, kept: int, most: float = 10.0) -> Group:
     """Let trajectories that best-of-N kept count as much as they stand for, beside plain play of the same task.
 
-    Each counts ``K / (N p)``, see `selection_weights`; the returns of the group's plain play say how likely it was to
+    Each counts ``K / (N p)``, see `selection_weights`; the returns of the group's plain play tell how likely it was to
     be kept, so the group has to be a mixed one. Estimates are then of the policy itself and not of its best of N.
 
     Args:
-        group: Trajectories, some of them selected, as `Trajectory.selected_by` says.
+        group: Trajectories, some of them selected, see `Trajectory.selected_by`.
         samples: Of how many they were selected, N.
         kept: How many were kept, K.
         most: Largest weight.
@@ -229,7 +229,7 @@ def undo_selection(group: Group, *, samples: int, kept: int, most: float = 10.0)
 
 
 def inclusion_probability(better: float, equal: float, *, samples: int, kept: int) -> float:
-    """Return how likely a sample is to be among the best, ties broken by lot.
+    """Return the probability that a sample is among the best, ties broken by lot.
 
     With distinct returns this is ``P(Binomial(N - 1, better) < K)``; for K = 1 the familiar ``F^(N - 1)``, so that the
     kept sample has the density ``N F^(N - 1) pi``.
@@ -258,7 +258,7 @@ def inclusion_probability(better: float, equal: float, *, samples: int, kept: in
 def selection_weights(
     returns: Sequence[float], plain: Sequence[float], *, samples: int, kept: int, most: float = 10.0
 ) -> list[float]:
-    """Return what kept trajectories count so that they stand for all that were sampled.
+    """Return the weights with which kept trajectories stand for all that were sampled.
 
     ``K / (N p)`` with `inclusion_probability` p. The distribution of returns is read off plain play of the same task:
     with the true one, ``1/K sum w f`` is an unbiased estimate of the mean of f under the policy; with few plain
@@ -266,7 +266,7 @@ def selection_weights(
 
     Args:
         returns: Of the kept trajectories.
-        plain: Returns of plain play of the same task, which nobody selected.
+        plain: Returns of plain play of the same task, none of them selected.
         samples: How many were sampled, N.
         kept: How many of them were kept, K.
         most: Largest weight: the worst of the kept would otherwise count without limit.

@@ -207,7 +207,7 @@ def keep_best(groups: Sequence[Group], keep: int = 1, *, successes_only: bool = 
 
 
 def _returns(group: Group) -> list[float]:
-    """Return what the trajectories of a group earned.
+    """Return the returns of a group's trajectories.
 
     Raises:
         TrainingDiverged: One of them is not finite: comparisons with it would drop the group without a word.

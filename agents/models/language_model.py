@@ -1,4 +1,4 @@
-"""Models from local folders, and the card that says how a small embedded model wants to be spoken to."""
+"""Models from local folders, and the card of how a small embedded model is to be prompted."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ LORA = "lora"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """How a model wants to be used.
+    """The settings that a model was made for.
 
     Attributes:
         prompt: Name of the prompt.

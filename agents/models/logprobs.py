@@ -19,7 +19,7 @@ BLOCK = 2**26
 
 
 class Head(NamedTuple):
-    """What a model does to its last hidden states: ``cap tanh(scale head(x) / cap)``.
+    """The map from a model's last hidden states to its logits: ``cap tanh(scale head(x) / cap)``.
 
     Attributes:
         module: The output layer, from hidden states to a number per word of the vocabulary.
@@ -177,7 +177,7 @@ def cross_logprobs(
     head: Head | None = None,
     microbatch: int = 16,
 ) -> Tensor:
-    """Return how likely each answer is after each prompt: ``log pi(answer | prompt)``, summed over its tokens.
+    """Return ``log pi(answer | prompt)`` of each answer after each prompt, summed over its tokens, `[R, P]`.
 
     It takes a forward pass for every pair: 16 prompts with one answer each are 256 rows.
 
@@ -188,9 +188,6 @@ def cross_logprobs(
         temperature: Of the sampling distribution.
         head: What `read_head` found; None computes all logits at once.
         microbatch: Rows per forward pass.
-
-    Returns:
-        `[R, P]`.
     """
     device = next(model.parameters()).device
     rows = [(tuple(prompt), tuple(answer)) for answer in answers for prompt in prompts]
@@ -233,7 +230,7 @@ def _last_hidden(model: Any, module: Any, inputs: Mapping[str, Any]) -> Tensor:
 
 
 def _ask(model: Any, module: Any, logits: Tensor) -> Tensor | None:
-    """Return what a model makes of chosen logits, None where it does not let its output layer have the last word."""
+    """Return the logits that a model makes of chosen ones, None where its output layer does not decide them."""
     calls = []
 
     def answer(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
@@ -272,7 +269,7 @@ def _measure(head: Head, hidden: Tensor, tokens: Tensor, temperature: float) -> 
 
 
 class _Taken(NamedTuple):
-    """How logits are taken: what becomes of an output layer's products, and in which precision."""
+    """The map from an output layer's products to scaled logits, and its precision."""
 
     scale: float
     cap: float | None

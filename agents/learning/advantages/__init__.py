@@ -5,17 +5,12 @@ vocabulary is `Contrast` and `Backup`; `gae`, `turn_gae` and `bi_level_gae` comp
 """
 
 from tsr_gym.agents.learning.advantages.gae import bi_level_gae, gae, turn_gae, turn_value_targets, value_targets
-from tsr_gym.agents.learning.advantages.gigpo import gigpo
 from tsr_gym.agents.learning.advantages.grpo import dr_grpo, grpo, reinforce_pp, rloo
 from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Contrast
-from tsr_gym.agents.learning.advantages.mt_grpo import mt_grpo
 from tsr_gym.agents.learning.advantages.needs import Needs, needs_of
-from tsr_gym.agents.learning.advantages.tree_backup import tree_backup
-from tsr_gym.agents.learning.advantages.tree_grpo import tree_grpo
-from tsr_gym.agents.learning.advantages.treepo import treepo
-from tsr_gym.agents.learning.advantages.treerl import treerl
-from tsr_gym.agents.learning.advantages.tspo import tspo
+from tsr_gym.agents.learning.advantages.trees import tree_backup, tree_grpo, treepo, treerl
+from tsr_gym.agents.learning.advantages.turns import gigpo, mt_grpo, tspo
 
 __all__ = [
     "Backup",

@@ -12,7 +12,7 @@ from tsr_gym.agents.learning.batch import Batch
 
 
 class Needs(NamedTuple):
-    """What batches have to hold for an estimator.
+    """The properties that batches have to have for an estimator.
 
     Attributes:
         values: The critic's values.

@@ -25,7 +25,7 @@ class Attention(Protocol):
     """Attention over the tokens of one forest."""
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None, window: int | None) -> Tensor:
-        """Return what each token makes of the tokens that it sees.
+        """Return the attention of each token to the tokens that it sees, `[1, H, U, D]`.
 
         Args:
             query: `[1, H, U, D]`.
@@ -64,7 +64,7 @@ def _attend(
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
     forest_attention: Attention | None = None,
-    **unused: Any,  # Transformers hands its attention whatever a layer was given.
+    **unused: Any,  # Transformers hands its attention all arguments of a layer.
 ) -> tuple[Tensor, None]:
     """Attend to a forest, in the form in which transformers calls an attention."""
     if forest_attention is None:

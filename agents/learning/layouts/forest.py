@@ -17,7 +17,7 @@ Sees = Callable[[Any, Any, Tensor, Tensor], Tensor]
 
 
 class Line(NamedTuple):
-    """How tokens hang together, each `[U]` int64, on the host; see `TokenForest`."""
+    """Depth, parent and end of every token, each `[U]` int64, on the host; see `TokenForest`."""
 
     depth: Ids
     before: Ids
@@ -53,7 +53,7 @@ def row_ids(batch: Batch) -> list[Ids]:
 
 
 def num_shared(one: Ids, other: Ids) -> int:
-    """Return how many tokens two rows have in common from their beginnings."""
+    """Return the number of tokens that two rows have in common from their beginnings."""
     length = min(len(one), len(other))
     different = one[:length] != other[:length]
     first = int(different.argmax()) if length else 0
@@ -92,14 +92,14 @@ def grow_forest(batch: Batch, *, share: bool) -> TokenForest:
 
 
 def sees(forest: TokenForest, window: int | None = None) -> Sees:
-    """Return which tokens of a forest see which: the one definition of it, for dense masks and for FlexAttention.
+    """Return the predicate of which token sees which: the one definition, for dense masks and for FlexAttention.
 
     Args:
         forest: Tokens.
         window: How many tokens back a token sees, itself included; None for all.
 
     Returns:
-        A function of batch, head, and the numbers of the token that sees and of the one that is seen.
+        A function of batch, head, and the numbers of the token that sees and of the one that is seen, to bool.
     """
     end, depth = forest.end, forest.depth
 
@@ -116,7 +116,7 @@ def sees(forest: TokenForest, window: int | None = None) -> Sees:
 
 
 def _line(runs: Sequence[tuple[int, int, int]], order: Sequence[int], place: Ids) -> Line:
-    """Return how tokens hang together, given what each row adds: from which depth, and where in the line."""
+    """Return depth, parent and end of every token, given the depth at which each row adds tokens, and their places."""
     total = runs[-1][2]
     depth, before, end = np.empty(total, dtype=np.int64), np.arange(total) - 1, np.full(total, total)
     # Later runs that end tokens before them, the nearest last: at which depth, and where.

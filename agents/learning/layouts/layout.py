@@ -19,7 +19,7 @@ KNOWN = {"full_attention", "sliding_attention"}
 
 
 class Layout(Protocol):
-    """Rows of a batch, laid out for models; what models say of them comes back in the shape of the batch."""
+    """Rows of a batch, laid out for models; what models make of them comes back in the shape of the batch."""
 
     def logprobs(self, model: Any, *, temperature: float = 1.0, head: Head | None = None) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each sampled token and the entropy of the choice it was.
@@ -128,7 +128,7 @@ class Forested:
 
 
 def why_only_padded(model: Any) -> str | None:
-    """Return why a model can only read padded rows; None where it reads forests as well.
+    """Return the reason why a model can only read padded rows; None where it reads forests as well.
 
     A model that mixes its tokens by anything but the attention that transformers hands it, such as a recurrence, would
     read a forest as one long row, without a word. So a small forest and its padded rows are compared.

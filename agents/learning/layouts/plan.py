@@ -11,13 +11,13 @@ from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts.forest import Ids, in_trie_order, num_shared, row_ids
 from tsr_gym.agents.learning.layouts.layout import LayoutName
 
-# What a row costs beside its tokens where it is part of a forest, in tokens: little, so that whatever is shared or not
+# What a row costs beside its tokens where it is part of a forest, in tokens: little, so that what is shared or not
 # padded decides, and enough that rows that have neither stay as they are.
 RUN_COST = 5
 
 
 class RowPlan(NamedTuple):
-    """How some rows go through a model.
+    """A layout and micro-batches by which some rows go through a model.
 
     Attributes:
         layout: In which layout.
@@ -33,12 +33,12 @@ class RowPlan(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """What a pass over all rows takes, in tokens."""
+        """Cost of a pass over all rows, in tokens."""
         return self.tokens + RUN_COST * self.runs
 
 
 def plan_rows(batch: Batch, *, layout: LayoutChoice = "padded", microbatch: int = 8, whole: bool = False) -> RowPlan:
-    """Return how rows go through a model.
+    """Return the plan by which rows go through a model.
 
     A padded micro-batch has up to `microbatch` rows of similar length; a packed or shared one as many as have together
     no more tokens than `microbatch` of the longest rows, so that all take about the same memory. ``"auto"`` is the

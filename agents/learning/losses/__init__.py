@@ -1,9 +1,8 @@
-"""Losses as pure functions of tensors, one idea a file; `policy_loss` puts an objective's together."""
+"""Losses as pure functions of tensors, `policy_loss` puts an objective's together."""
 
-from tsr_gym.agents.learning.losses.clipped_value_loss import clipped_value_loss, whiten
+from tsr_gym.agents.learning.losses.clipping import cispo_gains, clipped_value_loss, ppo_gains, whiten
 from tsr_gym.agents.learning.losses.policy_loss import Given, ObjectiveLoss, policy_loss
 from tsr_gym.agents.learning.losses.ratios import Correction, kl_estimate, log_ratios, mismatch_weights
-from tsr_gym.agents.learning.losses.surrogates import cispo_gains, ppo_gains
 from tsr_gym.agents.learning.losses.token_weights import (
     StepWeights,
     policy_counts,

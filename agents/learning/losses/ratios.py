@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tsr_gym.agents.learning.objective import Level
 
-# A ratio beyond e^20 says that something is wrong, and no clip needs to tell it from e^30.
+# A ratio beyond e^20 is a sign of an error, and no clip needs to tell it from e^30.
 MAX_LOG_RATIO = 20.0
 
 

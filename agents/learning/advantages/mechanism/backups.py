@@ -1,4 +1,4 @@
-"""Backups: what each turn of a table is worth, from the rewards of the trajectories through it."""
+"""Backups: the value of each turn of a table, from the rewards of the trajectories through it."""
 
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ def rewards_of(table: TurnTable, backup: Backup) -> Worth:
 
 
 def _completion(table: TurnTable, backup: Backup) -> Tensor:
-    """Return what each trajectory is worth beyond what it earned, `[N]`; 0 where its episode ended."""
+    """Return the completion of each trajectory's return, `[N]`; 0 where its episode ended."""
     last = table.is_last
     if backup.unfinished == "failure":
         beyond = _rest_of_failures(table)[table.group[last], table.turn[last]]
@@ -56,12 +56,11 @@ def _completion(table: TurnTable, backup: Backup) -> Tensor:
 
 
 def _rest_of_failures(table: TurnTable) -> Tensor:
-    """Return what the failures of a group that went on after turn k earned after it, on average.
+    """Return the mean rewards after turn k of the failures of a group that went on after it, `[groups, turns]`.
 
         rest[g, k] = mean over the finished, unsolved trajectories i of g with last turn K_i > k of sum_{j > k} r_ij
 
-    Returns:
-        `[groups, turns]`, 0 where no failure went on.
+    0 where no failure went on.
     """
     last, turns = table.is_last, int(table.turn.max()) + 1
     rewards = torch.zeros((table.num_trajectories, turns), dtype=table.reward.dtype, device=table.reward.device)
@@ -75,7 +74,7 @@ def _rest_of_failures(table: TurnTable) -> Tensor:
 
 
 def back_up(table: TurnTable, start: Worth, backup: Backup) -> Worth:
-    """Return what every entry is worth.
+    """Return the backed-up value of every entry.
 
     Raises:
         ValueError: A node is told apart by its number but not by its tokens: two trees have the same number.

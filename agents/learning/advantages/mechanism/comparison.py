@@ -97,7 +97,7 @@ def _deviation(values: Tensor, group: Tensor, size: int, weights: Tensor, ddof: 
 
 
 def _equal_to_fitted(values: Tensor, group: Tensor, size: int, fitted: Tensor) -> Tensor:
-    """Return which items equal all fitted items of their group, `[I]` bool."""
+    """Return a mask of the items that equal all fitted items of their group, `[I]`."""
     top = torch.full((size,), -torch.inf, dtype=values.dtype, device=values.device)
     top = top.scatter_reduce(0, group[fitted], values[fitted], "amax")[group]
     bottom = torch.full((size,), torch.inf, dtype=values.dtype, device=values.device)

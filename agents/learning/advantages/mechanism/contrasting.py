@@ -90,7 +90,7 @@ def _compared(table: TurnTable, worth: Worth, contrast: Contrast) -> Contrasted:
 def _with_singletons(
     table: TurnTable, worth: Worth, contrasted: Contrasted, alone: Tensor, contrast: Contrast
 ) -> Contrasted:
-    """Return what was compared with the advantages of singletons put in."""
+    """Return the outcome of a comparison with the advantages of singletons put in."""
     advantage, counted, size = contrasted
     if contrast.alone == "raw":
         advantage = torch.where(alone, worth.values, advantage)
@@ -154,7 +154,7 @@ def _weights(table: TurnTable, first: Tensor, contrast: Contrast) -> Tensor:
 
 
 def _fitted(items: _Items, contrast: Contrast) -> Tensor:
-    """Return which items the mean is fitted on, `[I]` bool: all of a group without naive ones."""
+    """Return a mask of the items that the mean is fitted on, `[I]`: all of a group without naive ones."""
     if contrast.baseline != "naive":
         return torch.ones_like(items.searched)
     _, group = torch.unique(items.key, return_inverse=True)

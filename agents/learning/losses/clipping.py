@@ -1,4 +1,4 @@
-"""Surrogates of the policy gradient: PPO's clipped ratio and CISPO's clipped weight."""
+"""Clipped losses of PPO and its relatives: gains of the policy, error of the critic, and whitened advantages."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Gains(NamedTuple):
-    """What a surrogate gains with each token, and where a bound held it back.
+    """The gain of a surrogate with each token, and where a bound held it back.
 
     Attributes:
         gain: Any shape.
@@ -45,3 +45,30 @@ def cispo_gains(ratio: Tensor, logprobs: Tensor, advantages: Tensor, *, clip_low
     weight = ratio.clamp(1 - clip_low, 1 + clip_high).detach()
     outside = (weight != ratio.detach()) & (advantages != 0)
     return Gains(weight * advantages * logprobs, outside)
+
+
+def clipped_value_loss(
+    values: Tensor, old_values: Tensor, targets: Tensor, weights: Tensor, *, clip: float | None = 0.5
+) -> Tensor:
+    """Return half the squared error of the critic, its step clipped around the old values (PPO).
+
+    Args:
+        values: `[B, T]` by the critic that is trained.
+        old_values: `[B, T]` by the critic before the update.
+        targets: `[B, T]`.
+        weights: `[B, T]`, 0 where nothing was sampled.
+        clip: How far a value may move in one update and still be rewarded for it; None for no clip.
+    """
+    error = (values - targets) ** 2
+    if clip is not None:
+        error = torch.maximum(error, (old_values + (values - old_values).clamp(-clip, clip) - targets) ** 2)
+    return 0.5 * (weights * error).sum()
+
+
+def whiten(values: Tensor, sampled: Tensor, *, eps: float = 1e-8) -> Tensor:
+    """Return values shifted and scaled to mean 0 and variance 1 over the sampled tokens, `[B, T]`, 0 elsewhere."""
+    chosen = values[sampled]
+    if len(chosen) == 0:
+        return torch.zeros_like(values)
+    centred = values - chosen.mean()
+    return centred / (chosen.var(unbiased=False) + eps).sqrt() * sampled
