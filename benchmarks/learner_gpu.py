@@ -35,8 +35,8 @@ from benchmarks.measure import write_result
 from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.learning.layouts import LayoutName, grow_forest, plan_rows
 from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.models.compiling import compile_layers
-from tsr_gym.agents.runs.config import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.models.layers import compile_layers
 
 NO_GPU = 2
 # Dense bfloat16, in FLOP per second, by the vendor's datasheets of the SXM cards.

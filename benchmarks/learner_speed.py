@@ -28,8 +28,9 @@ from tsr_gym.agents.learning.advantages import grpo
 from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts import attending, lay_out, plan_rows
 from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.learning.losses import clipped_policy_loss, token_weights
-from tsr_gym.agents.runs.config import LearnConfig
+from tsr_gym.agents.learning.losses import Given, StepWeights, policy_loss, step_weights
+from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import LearnConfig
 
 LAYOUTS: tuple[LayoutChoice, ...] = ("padded", "packed", "shared", "auto")
 LEARN = LearnConfig(algorithm="grpo", microbatch=8, minibatch=1000, lr=1e-6)
@@ -72,16 +73,16 @@ class Options(NamedTuple):
 def one_pass(model: Any, batch: Batch, advantages: Tensor, layout: LayoutChoice) -> float:
     """Add up the gradients of a batch, given its advantages, and return the loss."""
     plan = plan_rows(batch, layout=layout, microbatch=LEARN.microbatch)
-    weights, total = token_weights(batch, "sequence"), 0.0
+    objective, total = Objective(entropy=0.0), 0.0
+    weights = step_weights(objective, batch).policy
     model.zero_grad()
     with attending(*([] if plan.layout == "padded" else [model])):
         for index in plan.parts:
             part = batch.rows(index)
             width = part.ids.shape[1]
-            logprobs, _ = lay_out(part, plan.layout).logprobs(model)
-            loss = clipped_policy_loss(
-                logprobs, part.old_logprobs, advantages[index, :width], weights[index, :width]
-            ).loss
+            read = lay_out(part, plan.layout).logprobs(model)
+            given = Given.of(part, advantages[index, :width], StepWeights(weights[index, :width]))
+            loss = policy_loss(objective, *read, given).loss
             loss.backward()
             total += float(loss.detach())
     return total

@@ -27,7 +27,7 @@ from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.learning.layouts import plan_rows
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.runs.config import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig
 
 ROWS = 4
 LEARN = LearnConfig(

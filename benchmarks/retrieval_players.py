@@ -25,8 +25,8 @@ from tsr_gym_envs.retrieval_qa.question import Question
 from tsr_gym_envs.retrieval_qa.retriever import Retriever
 from tsr_gym_envs.retrieval_qa.searcher import (
     Oracle,
-    Played,
     Player,
+    QuestionResult,
     ScriptedSearcher,
     SingleQuery,
     best_searches,
@@ -54,7 +54,7 @@ def mean(values: Sequence[float]) -> list[float]:
     return [round(float(number), 4) for number in (found.mean(), *np.percentile(means, (2.5, 97.5)))]
 
 
-def summary(played: Sequence[Played]) -> dict[str, Any]:
+def summary(played: Sequence[QuestionResult]) -> dict[str, Any]:
     """Return what a player reached."""
     recalls = [one.supporting_recall for one in played if one.supporting_recall is not None]
     return {

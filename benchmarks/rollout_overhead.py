@@ -22,13 +22,14 @@ import torch
 from measure import write_result
 
 import tsr_gym
-from tsr_gym.agents.episodes.assembly import Assembly
+from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, ModelCard, load_policy
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import tiny_model, tiny_tokenizer
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.runs.base_model import default_model
-from tsr_gym.agents.runs.config import ModelConfig, TaskConfig
 from tsr_gym.agents.strategies import beam
 from tsr_gym.tree import Candidate, Expand, Tree
 from tsr_gym.wrappers import AnswerFormat, SokobanScore, TreeSearchWrapper
@@ -176,13 +177,13 @@ def per_call(work: Any, number: int) -> float:
     return median(rounds)
 
 
-def share_beside(assembly: Assembly, form: str, *, think: bool, obs_type: str) -> dict[str, float]:
+def share_beside(player: ModelPlayer, form: str, *, think: bool, obs_type: str) -> dict[str, float]:
     """Return how much of a rollout's time is not the model's."""
     envs = [TreeSearchWrapper(make_stack(think, obs_type)) for _ in range(16)]
     for seed, env in enumerate(envs):
         env.reset(seed=seed)
     base: Any = envs[0].unwrapped
-    policy = TimedPolicy(assembly.chat(base.instructions, temperature=1.0), form)
+    policy = TimedPolicy(player.chat(base.instructions, temperature=1.0), form)
     shares, totals = [], []
     for _ in range(3):
         beside, trees = grow_trees(envs, policy)
@@ -197,7 +198,7 @@ def share_beside(assembly: Assembly, form: str, *, think: bool, obs_type: str) -
     }
 
 
-def random_model(folder: Path) -> Assembly:
+def random_model(folder: Path) -> ModelPlayer:
     """Return a random model of width 128 with 2 layers, the paper's prompt and full history."""
     base: Any = gym.make("tsr/Sokoban-v0").unwrapped
     words = base.instructions + " You are a helpful assistant. Turn State Reward Always answer in the form 0123456789"
@@ -206,7 +207,7 @@ def random_model(folder: Path) -> Assembly:
     )
     model = tiny_model(tokenizer, hidden=128, layers=2, context=2048)
     card = ModelCard(prompt="paper", history="full", max_tokens=24)
-    return Assembly("sokoban", TaskConfig(), ModelConfig(), LanguageModel(model, tokenizer, card))
+    return ModelPlayer("sokoban", TaskConfig(), ModelConfig(), LanguageModel(model, tokenizer, card))
 
 
 def main() -> None:
@@ -219,7 +220,7 @@ def main() -> None:
             wide, "<think></think><answer>{}</answer>", think=True, obs_type="grid"
         )
     own = load_policy(default_model("sokoban"), device=torch.device("cpu"))
-    small = Assembly("sokoban", TaskConfig(), ModelConfig(), own)
+    small = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), own)
     numbers["share_beside_embedded_model_compact_prompt"] = share_beside(
         small, "<answer>{}</answer>", think=False, obs_type="compact"
     )

@@ -20,15 +20,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from measure import write_result
 
-from tsr_gym.agents.episodes.assembly import Assembly
-from tsr_gym.agents.episodes.collect import pick_strategy
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
-from tsr_gym.agents.episodes.played import Played, play
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, evaluate, held_out, play
+from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
-from tsr_gym.agents.policies.legal_policy import LegalPolicy
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.policies.random_policy import legal_player
 from tsr_gym.agents.runs.base_model import default_model
-from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
+from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.state_env import episode_of
 from tsr_gym.tree import Candidate, Expand, Policy, Tree
 
@@ -78,42 +78,43 @@ class OraclePolicy:
     """Answer every wish with the environment's own best turn."""
 
     def __init__(self, pool: EnvPool) -> None:
-        self.legal = LegalPolicy(pool.base)
+        self.base = pool.base
+        self.form = legal_player(pool.base).form
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         """Return the best turn as often as it is wanted."""
         return [[self._best(tree, wish.node)] * wish.samples for tree, wish in requests]
 
     def _best(self, tree: Tree, node: int) -> Candidate:
-        episode, base = episode_of(tree.nodes[node].snapshot), self.legal.base
+        episode, base = episode_of(tree.nodes[node].snapshot), self.base
         limits = base.limits
         turns = None if limits.max_turns is None else limits.max_turns - episode.turns
         actions = None if limits.max_actions is None else limits.max_actions - episode.actions
-        return Candidate(self.legal.form.format(base.optimal_turn(episode.state, turns, actions) or ""))
+        return Candidate(self.form.format(base.optimal_turn(episode.state, turns, actions) or ""))
 
 
 def players(world: World) -> list[tuple[str, EnvPool, Policy]]:
     """Return who plays a world, and where."""
     pool = EnvPool(world.env, world.settings, score=world.score)
-    found: list[tuple[str, EnvPool, Policy]] = [("random", pool, LegalPolicy(pool.base))]
+    found: list[tuple[str, EnvPool, Policy]] = [("random", pool, legal_player(pool.base))]
     if world.with_model:
         policy = load_policy(default_model(world.env, ()), device=torch.device("cpu"))
-        assembly = Assembly(world.env, TaskConfig(score=world.score), ModelConfig(), policy)
-        spoken = assembly.pool("test")
-        found.append(("base model", spoken, assembly.chat_about(spoken.base, temperature=1.0)))
+        player = ModelPlayer(world.env, TaskConfig(score=world.score), ModelConfig(), policy)
+        spoken = player.pool("test")
+        found.append(("base model", spoken, player.chat_about(spoken.base, temperature=1.0)))
     return found
 
 
-def told(played: Played) -> dict[str, Any]:
+def told(played: PlayedEpisodes) -> dict[str, Any]:
     """Return what one setting came to."""
     success, spent = played.success, played.spent
     return {
         "success": success.mean,
         "low": success.low,
         "high": success.high,
-        "env_steps": spent.env_steps / played.episodes,
-        "sampled_tokens": spent.sampled_tokens / played.episodes,
-        "model_calls": spent.model_calls / played.episodes,
+        "env_steps": spent.env_steps / played.num_episodes,
+        "sampled_tokens": spent.sampled_tokens / played.num_episodes,
+        "model_calls": spent.model_calls / played.num_episodes,
     }
 
 
@@ -128,7 +129,7 @@ def measure(world: World, instances: int, budgets: Sequence[int]) -> dict[str, A
         for strategy, written in STRATEGIES.items():
             rows = []
             for budget in budgets:
-                search = pick_strategy(SearchConfig(search=written(budget)))
+                search = choose_strategy(written(budget))
                 rows.append({"search": written(budget), **told(play(pool, policy, search, tasks=tasks, seeds=(0,)))})
                 print(world.env, name, rows[-1]["search"], f"{rows[-1]['success']:.3f}", flush=True)
             curves[name]["strategies"][strategy] = rows

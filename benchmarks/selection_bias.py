@@ -28,11 +28,10 @@ import numpy as np
 from measure import write_result
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import held_out
 from tsr_gym.agents.episodes.intervals import Interval, pooled_mean
-from tsr_gym.agents.episodes.played import play
+from tsr_gym.agents.episodes.play import held_out, play
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.policies.legal_policy import LegalPolicy
+from tsr_gym.agents.policies.random_policy import legal_player
 from tsr_gym.agents.strategies import beam, best_of_n, greedy
 from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import Noise
@@ -135,7 +134,7 @@ def instances(tasks: Sequence[int]) -> list[Exact]:
 def grow(pool: EnvPool, strategy: Strategy, tasks: Sequence[int], seed: int, noise: Noise) -> list[Tree]:
     """Return a tree for every instance, grown from its start."""
     seeds = [derive_seed(seed, "bias", task) for task in tasks]
-    return search(pool.set(tasks), LegalPolicy(pool.base), strategy, seeds=seeds, noise=noise)
+    return search(pool.set(tasks), legal_player(pool.base), strategy, seeds=seeds, noise=noise)
 
 
 def measure(strategy: Strategy, mode: Mode, tasks: Sequence[int], seeds: range, exact: list[Exact]) -> dict[str, Any]:
@@ -149,7 +148,7 @@ def measure(strategy: Strategy, mode: Mode, tasks: Sequence[int], seeds: range, 
         rows += [values.selected(tree) for values, tree in zip(exact, trees, strict=True)]
         owners += range(len(tasks))
         steps += sum(tree.spent.env_steps for tree in trees)
-    played = play(pool, LegalPolicy(pool.base), strategy, tasks=tasks, seeds=seeds, noise=mode.noise)
+    played = play(pool, legal_player(pool.base), strategy, tasks=tasks, seeds=seeds, noise=mode.noise)
     wins = [float(np.mean(row)) for row in played.successes]
     truths = {name: [row[name] for row in rows] for name in WORTH}
     truths |= {
@@ -169,7 +168,7 @@ def measure(strategy: Strategy, mode: Mode, tasks: Sequence[int], seeds: range, 
         },
         "score overstated": shown([row["score overstated"] for row in rows], owners),
         "env steps a search": round(steps / len(rows), 1),
-        "env steps a played episode": round(played.spent.env_steps / played.episodes, 1),
+        "env steps a played episode": round(played.spent.env_steps / played.num_episodes, 1),
     }
 
 

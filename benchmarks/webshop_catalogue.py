@@ -19,13 +19,13 @@ import numpy as np
 from measure import SHARED, write_result
 
 import tsr_gym  # noqa: F401 (registers the environments)
-from tsr_gym_envs.webshop.catalogue import import_catalogue
+from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
+from tsr_gym_envs.webshop.catalogue.product import Product
+from tsr_gym_envs.webshop.catalogue.store import Catalogue
 from tsr_gym_envs.webshop.env import WebShopEnv
 from tsr_gym_envs.webshop.generator import write_catalogue
 from tsr_gym_envs.webshop.oracle import as_query
-from tsr_gym_envs.webshop.product import Product
 from tsr_gym_envs.webshop.shoppers import FirstHitShopper, OracleShopper, RuleShopper, play
-from tsr_gym_envs.webshop.store import Catalogue
 
 REAL = SHARED / "data" / "webshop"
 NUM_PRODUCTS = 1000

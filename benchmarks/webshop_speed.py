@@ -22,8 +22,8 @@ import numpy as np
 from measure import SHARED, best_seconds, write_result
 
 import tsr_gym
-from tsr_gym_envs.webshop.catalogue import open_catalogue
-from tsr_gym_envs.webshop.search_engine import open_index
+from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
+from tsr_gym_envs.webshop.search.engine import open_index
 
 REAL = SHARED / "data" / "webshop"
 # Measured on the original, wall or thread time as its users see it.

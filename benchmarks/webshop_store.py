@@ -25,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 from measure import write_result
 
+from tsr_gym_envs.webshop.catalogue.original_files import read_products
+from tsr_gym_envs.webshop.catalogue.product import Product
+from tsr_gym_envs.webshop.catalogue.store import decode_product, encode_product
 from tsr_gym_envs.webshop.generator import write_catalogue
-from tsr_gym_envs.webshop.original_files import read_products
-from tsr_gym_envs.webshop.product import Product
-from tsr_gym_envs.webshop.store import decode_product, encode_product
 
 BATCH = 1024
 TEXT, TEXTS = pa.string(), pa.list_(pa.string())

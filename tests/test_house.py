@@ -26,7 +26,7 @@ REFLECTS = "tsr_gym/foreign/"
 # The files that watch the global generators and copy those of others, because environments of others use them.
 WATCHES_GLOBALS = {"tsr_gym/testing/global_state.py", "tsr_gym/foreign/generators.py"}
 # The one file that imitates published code which draws from Python's generator; it makes generators of its own.
-DRAWS_LIKE_PYTHON = {"tsr_gym_envs/webshop/original_random.py"}
+DRAWS_LIKE_PYTHON = {"tsr_gym_envs/webshop/catalogue/original_random.py"}
 # Where the import name is not the distribution's.
 DISTRIBUTIONS = {
     "bs4": "beautifulsoup4",
@@ -57,7 +57,7 @@ OPTIONAL = (
 SERVING = {"starlette": "serve", "uvicorn": "serve"}
 # What a tool brings along that loads a file of ours, and where.
 BROUGHT = {"pytest": "tsr_gym/testing/pytest_plugin.py"}
-SERVERS = {"tsr_gym_envs/serving.py", "tsr_gym_envs/retrieval_qa/server.py", "tsr_gym_envs/webshop/site.py"}
+SERVERS = {"tsr_gym_envs/serving.py", "tsr_gym_envs/retrieval_qa/server.py", "tsr_gym_envs/webshop/site/app.py"}
 
 
 def files_of(room):

@@ -17,7 +17,9 @@ class Budget:
         prompt_tokens_saved: Those of `prompt_tokens` that were not computed again, thanks to shared prefixes.
         env_steps: Calls of `step`.
         restores: Snapshots restored.
-        seconds: Wall-clock time of growing the tree, without the model; never part of equality.
+        seconds: Wall-clock time of growing the tree, with its share of every call of the policy and of the rater: calls
+            are shared by the candidates that were wanted, and by the nodes that were rated, so that the trees of a call
+            add up to it. Never part of equality.
         env_seconds: The part of `seconds` that was spent in `step`.
 
     >>> (Budget(env_steps=2) + Budget(env_steps=3, restores=1)).env_steps

@@ -1,38 +1,167 @@
-"""Keywords written as text, as a command line or a configuration file has them."""
+"""Calls written as text, as a command line or a configuration file has them: the one way from a name to a callable."""
 
 import ast
+import inspect
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import load
 
 
-def parse_call(text: str, *, home: str) -> tuple[Any, dict[str, Any]]:
-    """Return the object that a text such as ``"SokobanScore(potential='oracle')"`` names, and its keywords.
+class Call(NamedTuple):
+    """A call as it is written.
+
+    Attributes:
+        name: Bare, or ``package.module:name``.
+        keywords: Its numbers and other literals.
+    """
+
+    name: str
+    keywords: dict[str, Any]
+
+    def __str__(self) -> str:
+        written = ", ".join(f"{name}={value!r}" for name, value in self.keywords.items())
+        return f"{self.name}({written})" if written else self.name
+
+
+def parse_call(text: str, *, what: str = "call") -> Call:
+    """Return the call that a text writes.
 
     Args:
-        text: A name, or a name with literal keywords; ``package.module:Name`` for one of your own.
-        home: Module of bare names.
+        text: A name, or a name with literal keywords.
+        what: What is called, for the message.
 
     Raises:
-        ConfigError: The text is not of this form, or there is no such name.
+        ConfigError: The text is not of this form.
 
-    >>> parse_call("derive_seed(x=1)", home="tsr_gym.seeds")[1]
-    {'x': 1}
+    >>> parse_call("beam(width=2)")
+    Call(name='beam', keywords={'width': 2})
     """
-    path, bracket, rest = text.partition("(")
+    name, bracket, rest = text.partition("(")
     try:
         call = ast.parse(f"f({rest}" if bracket else "f()", mode="eval").body
         if not isinstance(call, ast.Call) or call.args or any(keyword.arg is None for keyword in call.keywords):
             raise ValueError("wanted keywords only")
-        keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-        return load(path if ":" in path else f"{home}:{path}"), keywords
-    except (SyntaxError, ValueError, ImportError, KeyError) as error:
+        return Call(name.strip(), {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords})
+    except (SyntaxError, ValueError) as error:
         raise ConfigError(
-            f"wanted Name, Name(key='value') or package.module:Name(...), got {text!r} ({error})"
+            f"wanted the {what} as name, name(key=value) or package.module:name(...), got {text!r} ({error})"
         ) from error
+
+
+def choose(
+    text: str,
+    *,
+    home: str,
+    what: str,
+    takes: int = 1,
+    offered: Mapping[str, Any] | None = None,
+    among: Callable[[Any], bool] | None = None,
+    trial: Callable[[Callable[..., Any]], object] | None = None,
+) -> "partial[Any]":
+    """Return the callable that a text names, its keywords bound and its signature checked.
+
+    Args:
+        text: ``name``, ``name(key=value)`` or ``package.module:name(...)``.
+        home: Module of bare names.
+        what: What is chosen, such as ``"strategy"``, for messages.
+        takes: How many positional arguments it will be called with.
+        offered: Keywords that it gets where it has a parameter of the name and the text says nothing of it.
+        among: Which of the home's names are choices; None for all.
+        trial: Called with what was bound, so that values that it refuses are refused here.
+
+    Raises:
+        ConfigError: The text is no call, there is no such name, it is not callable, or it does not take, or lacks,
+            some keywords.
+
+    >>> choose("beam(width=2)", home="tsr_gym.agents.strategies", what="strategy").keywords
+    {'width': 2}
+    """
+    call = parse_call(text, what=what)
+    found = _find(call.name, home, what, among)
+    try:
+        parameters = inspect.signature(found).parameters
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"wanted the {what} as something that can be called, {call.name!r} cannot: {error}"
+        ) from error
+    own = list(parameters)[takes:]
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    if (unknown := sorted(set(call.keywords) - set(own))) and not takes_any:
+        raise ConfigError(f"the {what} {call.name!r} has no {unknown}; it has {sorted(own)}")
+    keywords = {name: value for name, value in (offered or {}).items() if name in own} | call.keywords
+    empty, loose = inspect.Parameter.empty, (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    needed = [name for name in own if parameters[name].default is empty and parameters[name].kind not in loose]
+    if missing := [name for name in needed if name not in keywords]:
+        raise ConfigError(f"the {what} {call.name!r} needs {missing}: write {call.name}({missing[0]}=...)")
+    bound = partial(found, **keywords)
+    try:
+        inspect.signature(bound).bind(*[None] * takes)
+        if trial is not None:
+            trial(bound)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the {what} {text!r} cannot be used: {error}") from error
+    return bound
+
+
+def _find(name: str, home: str, what: str, among: Callable[[Any], bool] | None = None) -> Any:
+    """Return what a name stands for."""
+    if ":" in name:
+        try:
+            return load(name)
+        except (ImportError, KeyError, ValueError) as error:
+            raise ConfigError(f"there is no {what} {name!r} ({type(error).__name__}: {error})") from error
+    module = vars(import_module(home))
+    names = sorted(module.get("__all__") or _own_functions(module))
+    choices = [name for name in names if among is None or among(module[name])]
+    if name in choices:
+        return module[name]
+    close = get_close_matches(name, choices, 1)
+    hint = f" did you mean {close[0]}?" if close else ""
+    raise ConfigError(
+        f"there is no {what} {name!r}:{hint} wanted one of {', '.join(choices)}, or package.module:name of yours"
+    )
+
+
+def _own_functions(module: Mapping[str, Any]) -> list[str]:
+    """Return the names of the public functions that a module defines."""
+    named = [(name, value) for name, value in module.items() if inspect.isfunction(value) and name[0] != "_"]
+    return [name for name, value in named if value.__module__ == module["__name__"]]
+
+
+def fold(text: str, numbers: Mapping[str, Any], *, home: str, what: str) -> str:
+    """Return a call with more keywords written into it.
+
+    Args:
+        text: A call.
+        numbers: Keywords by name; None stands for a number that was not given.
+        home: Module of bare names.
+        what: What is called, for messages.
+
+    Raises:
+        ConfigError: A number stands in the call already, or what is called does not know it.
+
+    >>> fold("beam(width=3)", {"branching": 4, "n": None}, home="tsr_gym.agents.strategies", what="strategy")
+    'beam(width=3, branching=4)'
+    """
+    call = parse_call(text, what=what)
+    given = {name: number for name, number in numbers.items() if number is not None}
+    if both := sorted(set(given) & set(call.keywords)):
+        raise ConfigError(
+            f"{both[0]} stands in {text!r} and again as {both[0]}={given[both[0]]}: say it in one of the two places"
+        )
+    known = list(inspect.signature(_find(call.name, home, what)).parameters)
+    if unknown := [name for name in given if name not in known]:
+        raise ConfigError(
+            f"the {what} {call.name!r} has no {unknown[0]}, got {unknown[0]}={given[unknown[0]]}; it has "
+            f"{sorted(known[1:])}"
+        )
+    return str(Call(call.name, call.keywords | given))
 
 
 def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:

@@ -64,6 +64,11 @@ class Node:
         return self.terminated or self.truncated
 
     @property
+    def solved(self) -> bool:
+        """Whether the episode ended at this node with the task solved."""
+        return self.terminated and bool(self.info.get("success", False))
+
+    @property
     def is_open(self) -> bool:
         """Whether there is anything to search below: the episode goes on, and nobody has proven it lost."""
         return not (self.terminated or self.truncated or self.info.get("dead_end"))

@@ -19,14 +19,13 @@ from tsr_gym import ConfigError, EpisodeOver, Limits, Snapshot, SnapshotError
 from tsr_gym.snapshots import Layer
 from tsr_gym_envs import batch_arguments as read
 from tsr_gym_envs.batch_arguments import NUM_ACTIONS, Indices, Seeds
-from tsr_gym_envs.columns import Column, Columns, Field, Layout
-from tsr_gym_envs.outcome import Outcome
+from tsr_gym_envs.columns import BatchStep, Column, Columns, Field, Fields
 from tsr_gym_envs.pcg64 import WORDS, seed_all, set_words, words_of
 
 # The index of all environments.
 ALL = slice(None)
 # The columns of all games: random streams (all 0 until seeded), actions taken, and whether the episode has ended.
-SHARED: Layout = (Field("streams", np.uint64, WORDS), Field("taken", np.int64), Field("over", np.bool_))
+SHARED: Fields = (Field("streams", np.uint64, WORDS), Field("taken", np.int64), Field("over", np.bool_))
 
 
 class BatchState(NamedTuple):
@@ -73,7 +72,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         num_envs: int,
         settings: Any,
         *,
-        layout: Layout,
+        layout: Fields,
         single_observation_space: gym.Space[Any],
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
@@ -147,7 +146,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         """Start an episode as the single environment does in a reset."""
         raise NotImplementedError
 
-    def _play(self, actions: Column, resting: Column) -> Outcome:
+    def _play(self, actions: Column, resting: Column) -> BatchStep:
         """Take one action in every environment that is not resting."""
         raise NotImplementedError
 
@@ -341,7 +340,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         self._taken[envs] = 0
         self._over[envs] = False
 
-    def _turn(self, actions: Column, resting: Column) -> tuple[Outcome, Column]:
+    def _turn(self, actions: Column, resting: Column) -> tuple[BatchStep, Column]:
         """Take an action wherever nothing rests; return what it did, and which episodes the limit ended."""
         outcome = self._play(actions, resting)
         self._taken += ~resting

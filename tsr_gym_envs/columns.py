@@ -16,7 +16,7 @@ class Field(NamedTuple):
     width: int = 1
 
 
-Layout = tuple[Field, ...]
+Fields = tuple[Field, ...]
 # Columns begin at multiples of so many bytes.
 _ALIGNMENT = 64
 
@@ -33,7 +33,7 @@ class Columns:
         ValueError: The buffer has another size.
     """
 
-    def __init__(self, layout: Layout, num: int, buffer: NDArray[np.uint8] | None = None) -> None:
+    def __init__(self, layout: Fields, num: int, buffer: NDArray[np.uint8] | None = None) -> None:
         sizes = [num * field.width * np.dtype(field.dtype).itemsize for field in layout]
         starts = np.cumsum([0, *(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)]).tolist()
         self.buffer = np.zeros(starts[-1], np.uint8) if buffer is None else buffer
@@ -43,3 +43,17 @@ class Columns:
         for field, start, size in zip(layout, starts, sizes, strict=False):
             column = self.buffer[start : start + size].view(field.dtype)
             self.by_name[field.name] = column if field.width == 1 else column.reshape(num, field.width)
+
+
+class BatchStep(NamedTuple):
+    """What one step did, `[N]` each; False and 0 where an environment rested."""
+
+    rewards: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    facts: dict[str, Column]
+
+    @classmethod
+    def nothing(cls, num_envs: int) -> "BatchStep":
+        """Return the outcome of a step in which all rest."""
+        facts: dict[str, Column] = {"action_is_effective": np.zeros(num_envs, np.bool_)}
+        return cls(np.zeros(num_envs), np.zeros(num_envs, np.bool_), facts)

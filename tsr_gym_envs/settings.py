@@ -1,4 +1,4 @@
-"""Settings of an environment from keywords and a named preset, with errors that name what is known."""
+"""Settings of an environment from keywords and a named preset, and how many actions its limits leave."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
@@ -82,3 +82,20 @@ def check_form(settings: FormSettings, texts: Collection[str], arrays: Collectio
             f"a discrete action is a turn of its own: wanted max_actions alone, got max_turns={turns[0]} and "
             f"max_actions_per_turn={turns[1]}"
         )
+
+
+def actions_within(turns_left: int | None, actions_left: int | None, max_actions_per_turn: int | None) -> int | None:
+    """Return how many more actions an episode can hold; None for any number.
+
+    Args:
+        turns_left: Turns that are left, None for any number.
+        actions_left: Actions that are left, None for any number.
+        max_actions_per_turn: Most actions in a turn, None for any number.
+
+    >>> actions_within(2, 10, 3), actions_within(2, 10, None), actions_within(0, None, None)
+    (6, 10, 0)
+    """
+    bounds = [] if actions_left is None else [actions_left]
+    if turns_left is not None and (max_actions_per_turn is not None or turns_left == 0):
+        bounds.append(turns_left * (max_actions_per_turn or 0))
+    return min(bounds, default=None)

@@ -1,4 +1,4 @@
-"""Boards of tile codes as arrays and pictures; what is drawn comes from here, nothing is read from disk."""
+"""Boards of tile codes as arrays and pictures, and the names of their squares; nothing is read from disk."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -76,3 +76,17 @@ def with_window(make: Callable[[str | None], gym.Env[Any, Any]], render_mode: st
         return make(render_mode)
     require("pygame", "render")
     return gym.wrappers.HumanRendering(make("rgb_array"))
+
+
+def square(row: int, column: int) -> str:
+    """Return a square's name: a letter for the column, then the row, counted from 1 at the top left.
+
+    >>> square(0, 0), square(2, 1), square(0, 27)
+    ('a1', 'b3', 'ab1')
+    """
+    letters = ""
+    column += 1
+    while column:
+        column, letter = divmod(column - 1, 26)
+        letters = chr(ord("a") + letter) + letters
+    return f"{letters}{row + 1}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from itertools import islice
+from time import perf_counter
 from typing import Any, Protocol
 
 from tsr_gym.budget import Budget
@@ -198,19 +199,27 @@ def _shares(searches: Sequence[_Search], number: int) -> Iterator[Sequence[_Sear
 
 
 def _answer(policy: Policy, searches: Sequence[_Search]) -> Answered:
-    """Ask a policy once for the wishes of some searches."""
+    """Ask a policy once for the wishes of some searches, each of which pays by the candidates that it wanted."""
     requests = [request for search in searches for request in search.requests()]
+    started = perf_counter()
     answers = policy(requests)
+    seconds = perf_counter() - started
     wanted, came = [wish.samples for _, wish in requests], [len(candidates) for candidates in answers]
     if came != wanted:
         raise TsrGymError(f"the policy was asked for {wanted} candidates and gave {came}: answer every wish, in order")
+    share = seconds / max(sum(wanted), 1)
+    for (view, _), samples in zip(requests, wanted, strict=True):
+        view.spend(seconds=share * samples)
     rest = iter(answers)
     return [(search, list(islice(rest, len(search.wishes)))) for search in searches]
 
 
 def _rate(rater: Rater, grown: Sequence[tuple[Tree, int]]) -> None:
+    started = perf_counter()
     scores = rater(grown)
+    share = (perf_counter() - started) / max(len(grown), 1)
     if len(scores) != len(grown):
         raise TsrGymError(f"the rater was asked for {len(grown)} scores and gave {len(scores)}")
     for (tree, node), score in zip(grown, scores, strict=True):
         tree.rate(node, score)
+        tree.spend(seconds=share)

@@ -1,31 +1,44 @@
 """Scorers by name: what one score is made of, written as a configuration writes it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import parse_call
+from tsr_gym.keywords import choose
 from tsr_gym.wrappers.score_wrapper import ScoreWrapper
 
 Scorer = str | Callable[[gym.Env[Any, Any]], ScoreWrapper[Any]]
 
 
+def choose_scorer(text: str) -> "partial[Any]":
+    """Return the scorer that a text such as ``"SokobanScore(potential='estimate')"`` names, for an environment.
+
+    Raises:
+        ConfigError: There is no such scorer, or it does not take these keywords.
+    """
+    return choose(text, home="tsr_gym.wrappers", what="scorer", among=_is_scorer)
+
+
+def _is_scorer(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, ScoreWrapper) and value is not ScoreWrapper
+
+
 def make_scorer(scorer: Scorer, env: gym.Env[Any, Any]) -> ScoreWrapper[Any]:
-    """Return a scorer for an environment, to be asked for scores and never to be stepped.
+    """Return a scorer around an environment.
 
     Args:
-        scorer: A class or function that takes the environment, or the text of `parse_call`, where bare names are those
-            of `tsr_gym.wrappers`.
-        env: What the whole score wraps.
+        scorer: A class or function that takes the environment, or the text of `choose_scorer`.
+        env: What it wraps.
 
     Raises:
         ConfigError: There is no such scorer, it does not take these keywords, or what it makes is no `ScoreWrapper`.
     """
-    make, settings = parse_call(scorer, home="tsr_gym.wrappers") if isinstance(scorer, str) else (scorer, {})
+    make = choose_scorer(scorer) if isinstance(scorer, str) else scorer
     try:
-        made = make(env, **settings)
+        made = make(env)
     except TypeError as error:
         raise ConfigError(f"the scorer {scorer!r} cannot be made: {error}") from error
     if not isinstance(made, ScoreWrapper):

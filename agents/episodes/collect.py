@@ -5,20 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
-from tsr_gym.agents import strategies
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, harvest, harvest_all, harvest_leaves, trajectory_to
-from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.raters import make_rater
-from tsr_gym.agents.runs.config import SearchConfig
-from tsr_gym.agents.strategies import naive
-from tsr_gym.agents.strategies.random_branching import branching_trees
+from tsr_gym.agents.strategies import choose_strategy, naive
+from tsr_gym.agents.strategies.harvest import Harvest, harvesting_of, leaves_by_tree
 from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import parse_call
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Candidate, Expand, Policy, Rater, Strategy, Tree
 
@@ -62,14 +58,84 @@ class Collected:
         return replace(both, groups=groups, trees=trees)
 
 
+class ChosenSearch(NamedTuple):
+    """How a configuration searches.
+
+    Attributes:
+        strategy: With its numbers.
+        name: Of the strategy, as it was written.
+        harvest: What becomes of its trees.
+        searches: How many there are per instance.
+        paths: Paths taken from each, where paths are selected.
+    """
+
+    strategy: "partial[Any]"
+    name: str
+    harvest: Harvest
+    searches: int
+    paths: int
+
+    @property
+    def words(self) -> str:
+        """How the trajectories of an instance come to be, in a few words."""
+        if self.harvest in ("episodes", "branches"):
+            rollouts = self.strategy.keywords.get("rollouts")
+            return f"all episodes of {self.name}" if rollouts is None else f"{rollouts} rollouts"
+        taken = f" x {self.paths}" if self.harvest == "selected" else ", all leaves"
+        return f"{self.searches} search{'' if self.searches == 1 else 'es'}{taken}"
+
+
+def choose_search(config: SearchConfig) -> ChosenSearch:
+    """Return the search of a configuration.
+
+    A strategy whose number `keep` says how many paths it selects takes all trajectories of an instance from one search,
+    unless its call says another number; a strategy of `rollouts` whose episodes are taken plays as many as there are
+    trajectories.
+
+    Raises:
+        ConfigError: There is no such strategy, it cannot have these numbers, or the trajectories of an instance do not
+            come out of its searches.
+    """
+    wanted = config.trajectories
+    strategy = choose_strategy(config.search, keep=wanted)
+    harvest = harvesting_of(strategy).kind if config.learn_from == "auto" else config.learn_from
+    if harvest in ("episodes", "branches"):
+        strategy = choose_strategy(config.search, rollouts=wanted)
+        if (rollouts := strategy.keywords.get("rollouts", wanted)) != wanted:
+            raise ConfigError(
+                f"{config.search} plays {rollouts} episodes per instance and trajectories is {wanted}: leave out "
+                "rollouts, or make them equal"
+            )
+        return ChosenSearch(strategy, config.name, harvest, 1, 1)
+    numbers = {name: one.default for name, one in inspect.signature(strategy).parameters.items()}
+    paths = config.paths_per_search
+    if "keep" in numbers:
+        if paths != 1:
+            raise ConfigError(
+                f"{config.name} says by its keep how many paths it selects: write {config.name}(keep={paths}), and "
+                "leave out paths_per_search"
+            )
+        paths = numbers["keep"]
+    if wanted % paths:
+        raise ConfigError(
+            f"wanted trajectories to be a multiple of the paths of a search, got trajectories={wanted} and {paths}"
+        )
+    ends = ("n",) if "n" in numbers else ("width", "branching") if "width" in numbers else ()
+    if short := [name for name in ends if numbers[name] < paths]:
+        raise ConfigError(
+            f"{config.search} may select fewer than the {paths} paths that are taken of each search: raise {short[0]}, "
+            "or lower trajectories or paths_per_search"
+        )
+    return ChosenSearch(strategy, config.name, harvest, wanted // paths, paths)
+
+
 class Collector:
     """Search task instances as a configuration says.
 
-    Every method yields the same number of trajectories per instance: naive plays them; best-of-N plays `n` and keeps
-    the best by return; beam, lookahead and other strategies run a search for each, or for each `paths_per_search`. Only
-    random branching and adaptive sampling have groups of their own size: all that they played. With
-    ``learn_from="leaves"`` a searched group is every branch of its trees, and with ``naive`` each group has
-    trajectories of plain play besides, on dice of their own.
+    Every search that selects paths yields the same number of trajectories per instance, as `choose_search` says. A
+    strategy all of whose episodes are taken has groups of its own size. With ``learn_from="leaves"`` a searched group
+    is every branch of its trees, and with ``naive`` each group has trajectories of plain play besides, on dice of their
+    own.
 
     Args:
         config: The search.
@@ -87,13 +153,12 @@ class Collector:
         self.policy = policy
         self.seed = seed
         self.rater = rater
-        self.strategy = pick_strategy(config)
-        self.trees_per_task = 1 if config.search_name in PLAYED_OUT else config.trajectories // config.paths_per_search
+        self.search = choose_search(config)
 
     def collect(self, first: int, count: int) -> Collected:
         """Search the instances number `first` to `first + count` of the run's sequence."""
         config = self.config
-        collected = self._search(first, count, self.strategy, self.trees_per_task, "tree", self._harvest)
+        collected = self._search(first, count, self.search.strategy, self.search.searches, "tree", self._harvest)
         if config.naive:
             play = partial(naive, rollouts=config.naive)
             collected |= self._search(first, count, play, 1, "naive", self._harvest_naive)
@@ -127,85 +192,29 @@ class Collector:
         return Collected(groups, by_task, spent, clock.calls, seconds)
 
     def _harvest(self, tree: Tree, number: int) -> list[Trajectory]:
-        config = self.config
-        match config.search_name:
-            case "naive" | "adaptive":
-                return harvest_all(tree)
-            case "random_branching":
-                return _by_tree(tree, self.strategy)
-            case "best_of_n":
-                return harvest(tree, config.trajectories, by="reward", selected_by="best_of_n")
-        if config.learn_from == "leaves":
-            return harvest_leaves(tree, selected_by=config.search_name, number=number)
-        return harvest(tree, config.paths_per_search, selected_by=config.search_name, number=number)
+        strategy, name, kind, _, paths = self.search
+        if kind == "episodes":
+            return harvest_all(tree)
+        if kind == "branches":
+            by_tree = enumerate(leaves_by_tree(strategy, tree))
+            return [
+                trajectory_to(tree, leaf, selected_by="naive", number=branch)
+                for branch, leaves in by_tree
+                for leaf in leaves
+            ]
+        if kind == "leaves":
+            return harvest_leaves(tree, selected_by=name, number=number)
+        return harvest(tree, paths, selected_by=name, number=number)
 
     def _named(self, trajectory: Trajectory) -> Trajectory:
         """Return a trajectory that knows what its search went by."""
         if trajectory.selected_by == "naive":
             return trajectory
-        score = "reward" if trajectory.selected_by == "best_of_n" else self.config.rater or self.pool.score
-        return replace(trajectory, selected_for=score)
+        by_reward = harvesting_of(self.search.strategy).by == "reward"
+        return replace(trajectory, selected_for="reward" if by_reward else self.config.rater or self.pool.score)
 
     def _harvest_naive(self, tree: Tree, number: int) -> list[Trajectory]:
-        return harvest_all(tree, number=self.trees_per_task)
-
-
-# Strategies whose one tree per instance holds a whole group.
-PLAYED_OUT = ("naive", "best_of_n", "adaptive", "random_branching")
-
-
-def pick_strategy(config: SearchConfig) -> Strategy:
-    """Return the strategy that a configuration names.
-
-    Numbers that stand in the name, as in ``"puct(simulations=64)"``, are bound as they are; numbers that the strategy
-    needs besides come from the configuration's settings of the same name.
-
-    Raises:
-        ConfigError: There is no such strategy, or it needs a number that neither has.
-    """
-    try:
-        strategy, given = parse_call(config.search, home="tsr_gym.agents.strategies")
-        wanted = inspect.signature(strategy).parameters
-    except (ConfigError, TypeError) as error:
-        raise ConfigError(
-            f"wanted search {', '.join(strategies.__all__)}, one with numbers as in puct(simulations=64), or "
-            f"package.module:name, got {config.search!r} ({error})"
-        ) from error
-    if unknown := sorted(set(given) - set(wanted)):
-        raise ConfigError(f"the strategy {config.search!r} has no {unknown}; it has {sorted(list(wanted)[1:])}")
-    numbers = {"n": config.n, "width": config.width, "branching": config.branching, "depth": config.depth}
-    if config.search == "naive":
-        given = {"rollouts": config.trajectories}
-    _, *names = wanted
-    needed = [name for name in names if name not in given and wanted[name].default is inspect.Parameter.empty]
-    if missing := [name for name in needed if name not in numbers]:
-        raise ConfigError(
-            f"the strategy {config.search!r} needs {missing}: write {config.search_name}({missing[0]}=...), or give "
-            "them defaults"
-        )
-    bound: Strategy = partial(strategy, **{name: numbers[name] for name in needed}, **given)
-    return bound
-
-
-def pick_rater(config: SearchConfig, chat: ChatPolicy) -> Rater | None:
-    """Return the rater that a configuration names, None where the environment's own score guides.
-
-    Raises:
-        ConfigError: There is no such rater.
-    """
-    return None if config.rater is None else make_rater(config.rater, chat=chat)
-
-
-def _by_tree(tree: Tree, strategy: Any) -> list[Trajectory]:
-    """Return all episodes of random branching, numbered by the tree that they belong to."""
-    names = ("trees", "nodes", "rounds")
-    defaults = inspect.signature(strategy).parameters
-    forest = branching_trees(tree, **{name: defaults[name].default for name in names})
-    return [
-        trajectory_to(tree, leaf, selected_by="naive", number=number)
-        for number, leaves in enumerate(forest)
-        for leaf in leaves
-    ]
+        return harvest_all(tree, number=self.search.searches)
 
 
 class _Clock:

@@ -6,12 +6,12 @@ from typing import Any, Literal
 import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import parse_call
 from tsr_gym.registration import env_id
 from tsr_gym.stack import Noise, restore, snapshot
 from tsr_gym.text_env import TextEnv
 from tsr_gym.wrappers import AnswerFormat, DeadEnds, TreeSearchWrapper
 from tsr_gym.wrappers.imagine import Risk
+from tsr_gym.wrappers.scorers import choose_scorer
 
 DeadEndRule = Literal["off", "proven", "limits"]
 
@@ -22,7 +22,7 @@ class EnvPool:
     Args:
         env: Gymnasium id or short name.
         settings: Its settings.
-        score: Scorer, see `parse_call`; ``"reward"`` for none.
+        score: Scorer by its call, see `choose_scorer`; ``"reward"`` for none.
         penalty: Price of an answer without the wanted form; environments that read tags themselves set their own.
         think: Whether answers have a thinking part.
         noise: The dice of imagined turns.
@@ -50,7 +50,7 @@ class EnvPool:
         self._env = env_id(env)
         self._settings = dict(settings)
         self.score = score
-        self._score = None if score == "reward" else parse_call(score, home="tsr_gym.wrappers")
+        self._scorer = None if score == "reward" else choose_scorer(score)
         self._penalty = penalty
         self._think = think
         self._noise = noise
@@ -97,10 +97,9 @@ class EnvPool:
         env = made if reads_tags else AnswerFormat(made, penalty=self._penalty, think=self._think)
         if self._dead_ends != "off":
             env = DeadEnds(env, limits=self._dead_ends == "limits")
-        if self._score is not None:
-            scorer, settings = self._score
+        if self._scorer is not None:
             try:
-                env = scorer(env, **settings)
+                env = self._scorer(env)
             except TypeError as error:
-                raise ConfigError(f"the scorer cannot be made with {settings}: {error}") from error
+                raise ConfigError(f"the scorer {self.score} cannot be made: {error}") from error
         return TreeSearchWrapper(env, noise=self._noise, repeats=self._repeats, risk=self._risk)

@@ -4,6 +4,7 @@ What was measured on one instance hangs together, so instances are drawn again a
 """
 
 from collections.abc import Callable, Sequence
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,21 @@ class Interval(NamedTuple):
     mean: float
     low: float
     high: float
+
+
+def wilson(successes: int, number: int, z: float = 1.96) -> tuple[float, float]:
+    """Return the Wilson score interval of a share.
+
+    >>> [round(end, 3) for end in wilson(8, 10)]
+    [0.49, 0.943]
+    """
+    if number == 0:
+        return 0.0, 1.0
+    share = successes / number
+    centre = share + z**2 / (2 * number)
+    spread = z * sqrt(share * (1 - share) / number + z**2 / (4 * number**2))
+    scale = 1 + z**2 / number
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
 def pooled_mean(values: Sequence[float], owners: Sequence[int]) -> Interval | None:

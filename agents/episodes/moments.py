@@ -86,12 +86,7 @@ class Outcomes(NamedTuple):
     successes: float
 
 
-def has_solved(node: Node) -> bool:
-    """Return whether the episode ended at a node with the task solved."""
-    return node.terminated and bool(node.info.get("success", False))
-
-
-def outcomes(tree: Tree, *, solved: Callable[[Node], bool] = has_solved) -> Outcomes:
+def outcomes(tree: Tree, *, solved: Callable[[Node], bool] = lambda node: node.solved) -> Outcomes:
     """Return what became of the paths from the root of a tree, which may be a moment.
 
     Args:
@@ -109,7 +104,7 @@ def harvest_moments(
     min_tries: int = 2,
     deepest: bool = False,
     turns: bool = True,
-    solved: Callable[[Node], bool] = has_solved,
+    solved: Callable[[Node], bool] = lambda node: node.solved,
 ) -> list[Moment]:
     """Return the states of a tree from which success is known and not certain, in the order in which they grew.
 

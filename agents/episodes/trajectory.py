@@ -50,7 +50,7 @@ class Trajectory:
         turns: In order.
         success: Whether the task was solved.
         score: What the search thought of it.
-        selected_by: How it came to be: ``"naive"`` for plain play, else the search that chose it.
+        selected_by: How it came to be: ``"naive"`` for plain play, else the search that chose it, or where it branched.
         tree: Which tree of its group it comes from, from 0.
         finished: Whether the episode ended; False for a branch that the search left.
         counts: How much it counts beside others in a loss.
@@ -121,9 +121,16 @@ def harvest(
     return [trajectory_to(tree, leaf, selected_by=selected_by, number=number) for leaf in [*chosen, *rest][:keep]]
 
 
-def harvest_all(tree: Tree, *, number: int = 0) -> list[Trajectory]:
-    """Return every episode of a tree in the order of its branches: plain play, nothing chosen."""
-    return [trajectory_to(tree, leaf, selected_by="naive", number=number) for leaf in _ends(tree)]
+def harvest_all(tree: Tree, *, selected_by: str = "naive", number: int = 0) -> list[Trajectory]:
+    """Return every episode of a tree in the order of its branches: nothing was chosen.
+
+    Args:
+        tree: A grown tree.
+        selected_by: What the trajectories remember. Only independent episodes from the root are plain play: where a
+            strategy chose at which nodes to go on, the leaves are no samples of the policy, and bear its name.
+        number: Which tree of its group this is.
+    """
+    return [trajectory_to(tree, leaf, selected_by=selected_by, number=number) for leaf in _ends(tree)]
 
 
 def harvest_leaves(tree: Tree, *, selected_by: str = "tree", number: int = 0) -> list[Trajectory]:
@@ -143,8 +150,7 @@ def trajectory_to(tree: Tree, leaf: int, *, selected_by: str, number: int = 0) -
     path = tree.path(leaf)
     turns = tuple(_turn(tree, before, after) for before, after in pairwise(path))
     end = tree.nodes[leaf]
-    success = bool(turns and end.terminated and end.info.get("success", False))
-    return Trajectory(turns, success, tree.merit(leaf), selected_by, number, end.done)
+    return Trajectory(turns, bool(turns) and end.solved, tree.merit(leaf), selected_by, number, end.done)
 
 
 def _ends(tree: Tree) -> list[int]:

@@ -23,10 +23,10 @@ class Batch:
     Attributes:
         ids: `[B, T]` int64, padded on the right with 0.
         present: `[B, T]` bool, True where there is a token.
-        sampled: `[B, T]` bool, True where the model said the token; only these are learned from.
+        sampled: `[B, T]` bool, True where the model sampled the token; only these are learned from.
         old_logprobs: `[B, T]`, log-probability when it was sampled; 0 elsewhere.
-        rewards: `[B, T]`, each turn's reward on its last sampled token; 0 elsewhere. What a turn without a word earned
-            stands with the turn before it, or after it where there is none before.
+        rewards: `[B, T]` float64, each turn's reward on its last sampled token; 0 elsewhere. The reward of a turn
+            without tokens stands with the turn before it, or after it where there is none before.
         turn: `[B, T]` int64, number of the turn in its trajectory; -1 where nothing was sampled.
         trajectory: `[B]` int64, which trajectory a row belongs to, from 0 without gaps.
         group: `[B]` int64, which group, from 0 without gaps.
@@ -34,12 +34,12 @@ class Batch:
         node: `[B, T]` int64, which node the sampled turn led to; -1 elsewhere.
         parent: `[B, T]` int64, which node it was taken in, a tree's root for first turns; -1 elsewhere.
         state: `[B, T]` int64, which state it was taken in, equal only within a group; -1 unknown or not sampled.
-        scores: `[B, T]`, the search's score of each turn on its last sampled token; 0 elsewhere.
+        scores: `[B, T]` float64, the search's score of each turn on its last sampled token; 0 elsewhere.
         searched: `[B]` bool, True where the trajectory was selected by a search, False for plain play.
         finished: `[B]` bool, True where the trajectory's episode ended.
         solved: `[B]` bool, True where the trajectory solved its task.
         counts: `[B]`, how much the trajectory counts beside others in a loss.
-        values: `[B, T]`, the critic's value of the state in which a sampled token was said; None without a critic.
+        values: `[B, T]`, the critic's value of the state in which each token was sampled; None without a critic.
         layout: How a model is to read the rows, see `tsr_gym.agents.learning.layouts`: as they are, one after the other
             without padding, or as a trie in which equal beginnings are computed once; ``"auto"`` for the cheapest.
             Only memory and speed depend on it.
@@ -92,11 +92,11 @@ def collate(groups: Sequence[Group], *, layout: LayoutChoice = "padded") -> Batc
     row and a shared beginning is computed once; otherwise it begins a row of its own.
 
     Args:
-        groups: Trajectories; one in which nothing was said has no row.
+        groups: Trajectories; one without sampled tokens has no row.
         layout: How a model is to read the rows, see `Batch.layout`.
 
     Raises:
-        ValueError: There is nothing that the model said, or no such layout.
+        ValueError: There are no sampled tokens, or no such layout.
     """
     if layout not in get_args(LayoutChoice):
         raise ValueError(f"wanted layout of {get_args(LayoutChoice)}, got {layout!r}")
@@ -115,8 +115,8 @@ def collate(groups: Sequence[Group], *, layout: LayoutChoice = "padded") -> Batc
     return replace(_padded(rows), layout=layout)
 
 
-class _Said(NamedTuple):
-    """One turn in which the model said something, and its numbers."""
+class _Sampled(NamedTuple):
+    """One turn with sampled tokens, and its numbers."""
 
     turn: Turn
     number: int
@@ -127,7 +127,7 @@ class _Said(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What holds for all rows of a trajectory."""
+    """The properties that all rows of a trajectory share."""
 
     number: int
     group: int
@@ -140,7 +140,7 @@ class _Row(NamedTuple):
 
     kind: _Kind
     ids: list[int]
-    turns: list[tuple[_Said, int]]  # with where its answer begins
+    turns: list[tuple[_Sampled, int]]  # with where its tokens begin
 
 
 @dataclass(slots=True)
@@ -154,19 +154,19 @@ class _Numbers:
     def tree(self, group: int, trajectory: Trajectory) -> int:
         return self.trees.setdefault((group, trajectory.tree), len(self.trees))
 
-    def turns_of(self, group: int, trajectory: Trajectory, number: int) -> list[_Said]:
-        """Return the turns in which something was said; the children of one without a word hang under its parent."""
-        spoken = [(k, turn) for k, turn in enumerate(trajectory.turns) if turn.token_ids]
-        if not spoken:
+    def turns_of(self, group: int, trajectory: Trajectory, number: int) -> list[_Sampled]:
+        """Return the turns with sampled tokens; the children of one without hang under its parent."""
+        answered = [(k, turn) for k, turn in enumerate(trajectory.turns) if turn.token_ids]
+        if not answered:
             return []
         tree = self.tree(group, trajectory)
         rewards = _carried_rewards(trajectory)
         parent = self._node(tree, "root")
         found = []
-        for k, turn in spoken:
+        for k, turn in answered:
             node = self._node(tree, turn.node) if turn.node >= 0 else self._node(tree, "of", number, k)
             state = -1 if turn.state is None else self.states.setdefault((group, turn.state), len(self.states))
-            found.append(_Said(turn, k, rewards[k], node, parent, state))
+            found.append(_Sampled(turn, k, rewards[k], node, parent, state))
             parent = node
         return found
 
@@ -175,28 +175,28 @@ class _Numbers:
 
 
 def _carried_rewards(trajectory: Trajectory) -> dict[int, float]:
-    """Return what each turn with words earned, what silent turns earned carried along, so that returns stay whole."""
-    spoken = [k for k, turn in enumerate(trajectory.turns) if turn.token_ids]
-    rewards = dict.fromkeys(spoken, 0.0)
-    last = spoken[0]
+    """Return the reward of each turn with tokens, those of turns without carried along, so that returns stay whole."""
+    answered = [k for k, turn in enumerate(trajectory.turns) if turn.token_ids]
+    rewards = dict.fromkeys(answered, 0.0)
+    last = answered[0]
     for k, turn in enumerate(trajectory.turns):
         last = k if k in rewards else last
         rewards[last] += turn.reward
     return rewards
 
 
-def _rows_of(turns: Sequence[_Said], kind: _Kind) -> list[_Row]:
+def _rows_of(turns: Sequence[_Sampled], kind: _Kind) -> list[_Row]:
     rows: list[_Row] = []
-    for said in turns:
-        prompt = list(said.turn.prompt_ids)
+    for sampled in turns:
+        prompt = list(sampled.turn.prompt_ids)
         if rows and prompt[: len(rows[-1].ids)] == rows[-1].ids:
             row = rows[-1]
             row.ids.extend(prompt[len(row.ids) :])
         else:
             row = _Row(kind, prompt, [])
             rows.append(row)
-        row.turns.append((said, len(row.ids)))
-        row.ids.extend(said.turn.token_ids)
+        row.turns.append((sampled, len(row.ids)))
+        row.ids.extend(sampled.turn.token_ids)
     return rows
 
 
@@ -204,19 +204,21 @@ def _padded(rows: Sequence[_Row]) -> Batch:
     shape = (len(rows), max(len(row.ids) for row in rows))
     ids, present = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.bool)
     turn, node, parent, state = (torch.full(shape, -1, dtype=torch.int64) for _ in range(4))
-    old_logprobs, rewards, scores = torch.zeros(shape), torch.zeros(shape), torch.zeros(shape)
+    old_logprobs = torch.zeros(shape)
+    # In single precision, sums of the same rewards in another order differ by more than equal returns may.
+    rewards, scores = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
     for index, row in enumerate(rows):
         ids[index, : len(row.ids)] = torch.tensor(row.ids)
         present[index, : len(row.ids)] = True
-        for said, start in row.turns:
-            end = start + len(said.turn.token_ids)
-            turn[index, start:end] = said.number
-            node[index, start:end] = said.node
-            parent[index, start:end] = said.parent
-            state[index, start:end] = said.state
-            old_logprobs[index, start:end] = torch.tensor(said.turn.logprobs)
-            rewards[index, end - 1] = said.reward
-            scores[index, end - 1] = said.turn.score
+        for sampled, start in row.turns:
+            end = start + len(sampled.turn.token_ids)
+            turn[index, start:end] = sampled.number
+            node[index, start:end] = sampled.node
+            parent[index, start:end] = sampled.parent
+            state[index, start:end] = sampled.state
+            old_logprobs[index, start:end] = torch.tensor(sampled.turn.logprobs)
+            rewards[index, end - 1] = sampled.reward
+            scores[index, end - 1] = sampled.turn.score
     return Batch(
         ids=ids,
         present=present,

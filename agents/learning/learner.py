@@ -9,18 +9,26 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.learning.advantages.pick import Chosen, Estimator, pick_estimator
+from tsr_gym.agents.learning.advantages.choose_estimator import Chosen, Estimator, choose_estimator
 from tsr_gym.agents.learning.batch import Batch, LayoutChoice
-from tsr_gym.agents.learning.layouts import Layout, Plan, attending, lay_out, plan_rows, why_only_padded
-from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, step_weights, whiten
-from tsr_gym.agents.learning.stability import GradientMemory, SpikeRule
+from tsr_gym.agents.learning.layouts import Layout, RowPlan, attending, lay_out, plan_rows, why_only_padded
+from tsr_gym.agents.learning.losses import (
+    Given,
+    StepWeights,
+    clipped_value_loss,
+    policy_counts,
+    policy_loss,
+    step_weights,
+    whiten,
+)
+from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.learning.spikes import GradientMemory, SpikeRule
 from tsr_gym.agents.models.critic import Critic
+from tsr_gym.agents.models.layers import recompute_activations
 from tsr_gym.agents.models.logprobs import Head, read_head, token_logprobs
 from tsr_gym.agents.models.lora import merged_weights
-from tsr_gym.agents.models.recomputing import recomputing
 from tsr_gym.agents.models.sharding import settle, shard, wake, whole, whole_tensor, whole_weights
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.runs.config import LearnConfig
 from tsr_gym.errors import ConfigError, TrainingDiverged
 from tsr_gym.seeds import derive_seed
 
@@ -30,7 +38,7 @@ Reader = Callable[[Layout], Tensor]
 
 
 class _Material(NamedTuple):
-    """What is known before the first step of an update; every tensor `[B, T]`."""
+    """The material of an update, known before its first step; every tensor `[B, T]`."""
 
     batch: Batch
     advantages: Tensor
@@ -62,7 +70,7 @@ class Learner:
         estimator: Advantages from a batch, in place of the one that the configuration names.
         reference: A policy that stays as it is, for an objective with a KL term.
         processes: Those that learn together, each with an equal learner; their models are then spread over them, and
-            all have to call whatever is called in one of them. Every process takes the same whole batch and reads its
+            every method has to be called in all of them. Every process takes the same whole batch and reads its
             part of the rows; gradients add up, so that their number changes the result by rounding only.
 
     Attributes:
@@ -92,7 +100,7 @@ class Learner:
         self.objective = config.objective
         self.temperature = temperature
         self.autocast = autocast
-        chosen = pick_estimator(config.estimator, critic=critic is not None, gamma=config.gamma, lam=config.lam)
+        chosen = choose_estimator(config.estimator, critic=critic is not None, gamma=config.gamma, lam=config.lam)
         self.chosen = chosen if estimator is None else Chosen(estimator, chosen.targets)
         self.reference = reference
         self.processes = processes
@@ -185,26 +193,26 @@ class Learner:
     def _precision(self) -> Any:
         return torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None)
 
-    def _plan(self, batch: Batch) -> Plan:
+    def _plan(self, batch: Batch) -> RowPlan:
         whole = self.objective.needs_whole_sequences
         layout = self.readable(batch.layout)
         return plan_rows(batch, layout=layout, microbatch=self.config.microbatch, whole=whole)
 
-    def _ready(self, plan: Plan) -> ExitStack:
+    def _ready(self, plan: RowPlan) -> ExitStack:
         """Return a context in which the models read rows as planned, there and back."""
         trained = [self.model] if self.critic is None else [self.model, self.critic.backbone]
         with ExitStack() as stack:
             if plan.layout != "padded":
                 stack.enter_context(attending(*trained))
             for model in trained if self.config.recompute else ():
-                stack.enter_context(recomputing(model))
+                stack.enter_context(recompute_activations(model))
             return stack.pop_all()
 
     def _logprobs(self, model: Any, laid: Layout) -> tuple[Tensor, Tensor]:
         return laid.logprobs(model, temperature=self.temperature, head=self.heads.get(id(model)))
 
     def _prepare(self, batch: Batch) -> _Material:
-        """Return what is known before the first step: what the models say now, and the advantages."""
+        """Return the material of an update: what the models read off the rows before the first step, and advantages."""
         critic, reference, sampler = self.critic, self.reference, None
         readers: dict[str, Reader] = {}
         if critic is not None:
@@ -217,15 +225,27 @@ class Learner:
         found = self._read(batch, readers)
         of_reference = found.pop("reference", None)
         batch = replace(batch, **found)
-        advantages = self.chosen.estimator(batch)
+        learned = policy_counts(self.objective, batch) > 0
+        advantages = self._advantages(batch, learned)
         targets = None if batch.values is None else self.chosen.targets(batch, advantages)
         if critic is not None:
-            advantages = whiten(advantages, batch.sampled)
+            advantages = whiten(advantages, batch.sampled & learned[:, None])
         return _Material(batch, advantages, targets, sampler, of_reference)
 
+    def _advantages(self, batch: Batch, learned: Tensor) -> Tensor:
+        """Return the estimator's advantages of the rows that carry a policy gradient, `[B, T]`, 0 elsewhere.
+
+        It is not shown the others: as members of a baseline, imitated successes would make all plain play a failure.
+        """
+        advantages, index = torch.zeros_like(batch.old_logprobs), learned.nonzero()[:, 0]
+        if len(index):
+            part = batch.rows(index)
+            advantages[index, : part.ids.shape[1]] = self.chosen.estimator(part).to(advantages.dtype)
+        return advantages
+
     def _read(self, batch: Batch, readers: Mapping[str, Reader]) -> dict[str, Any]:
-        """Return what each reader makes of the rows, `[B, T]`."""
-        found = {name: torch.zeros_like(batch.rewards) for name in readers}
+        """Return the values of each reader on the rows, by name, `[B, T]`."""
+        found = {name: torch.zeros_like(batch.old_logprobs) for name in readers}
         if not readers:
             return found
         plan = self._plan(batch)

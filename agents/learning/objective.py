@@ -3,11 +3,11 @@
 What each choice estimates, and where it is biased, stands in docs/objectives.md.
 """
 
-from dataclasses import asdict, dataclass
-from math import inf
-from typing import Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Literal
 
 from tsr_gym.errors import ConfigError
+from tsr_gym.sections import check_choices, check_numbers
 
 Level = Literal["token", "turn", "turn_mean", "sequence", "sequence_mean"]
 Aggregation = Literal["sequence", "turn", "token", "constant"]
@@ -23,8 +23,8 @@ class Objective:
     """What an importance ratio belongs to: a token (the paper's released code), a turn (Eq. 11 as written: the product
     over its tokens), turn_mean (its geometric mean), a sequence, or sequence_mean (GSPO, arXiv 2507.18071)."""
     gradient: Literal["unit", "token"] = "unit"
-    """Whom a ratio of several tokens passes its gradient to: all of them alike, or each token what its own advantage
-    says (GSPO-token); the same where a turn or sequence has one advantage."""
+    """How a ratio of several tokens passes on its gradient: to all of them alike, or to each token by its own advantage
+    (GSPO-token); the same where a turn or sequence has one advantage."""
     clip_low: float = 0.2
     """How far the ratio may fall below 1 (paper)."""
     clip_high: float = 0.28
@@ -69,18 +69,15 @@ class Objective:
         )
 
 
-_NEVER_NEGATIVE = ("clip_low", "clip_high", "entropy", "kl_weight", "mismatch_low", "searched_weight", "imitation")
-
-
 def _check(objective: Objective) -> None:
     """Raise ConfigError where settings are impossible or contradict each other."""
-    values = asdict(objective)
-    for name, hint in get_type_hints(Objective).items():
-        if get_origin(hint) is Literal and values[name] not in get_args(hint):
-            raise ConfigError(f"wanted {name} of {get_args(hint)}, got {values[name]!r}")
-    for name in _NEVER_NEGATIVE:
-        if not 0 <= values[name] <= inf:
-            raise ConfigError(f"wanted {name} >= 0, got {values[name]}")
+    check_choices(objective)
+    check_numbers(
+        objective,
+        *("clip_low", "clip_high", "entropy", "kl_weight", "mismatch_low", "searched_weight", "imitation"),
+        least=0,
+        finite=False,
+    )
     if objective.clip_low > 1:
         raise ConfigError(f"a ratio is never below 0: wanted clip_low <= 1, got {objective.clip_low}")
     if objective.dual_clip is not None and not objective.dual_clip > 1 + objective.clip_high:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from math import comb
 from typing import Literal
 
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
-from tsr_gym.agents.lessons.selection import selection_weights
+from tsr_gym.agents.lessons.filters import are_equal
 
 CreditRule = Callable[[Group], Group]
 Golds = Sequence[str] | Callable[[Group], Sequence[str]]
@@ -37,7 +38,7 @@ def first_occurrence(
 
     ``r_k = 1`` for every turn of a trajectory that solved the task. Otherwise ``r_k = alpha`` for ``k <= t*`` and 0
     after it, where t* is the first turn after which the environment showed a golden answer; 0 for every turn if it
-    never did. Compare turns by `tspo` afterwards: the sum of these rewards is no return.
+    never did. `tspo` compares the turns of these groups; the sum of such rewards is no return.
 
     The published alpha and matching of text are not known. In a group that only failed, alpha makes no difference to
     advantages that are divided by the standard deviation.
@@ -46,8 +47,8 @@ def first_occurrence(
         group: Trajectories of one task, whose turns' `observation` is what was found in that turn.
         golds: Golden answers, or what gives them for a group.
         alpha: What evidence is worth, ``0 < alpha <= 1``.
-        groups: Which are rewritten: those in which every trajectory failed, or all. The others are returned as they
-            are.
+        groups: Which are rewritten: those in which every trajectory failed, as in the paper, or all. The others are
+            returned as they are. `tspo` has the same choice, with the same default; the two belong together.
         match: ``"boundary"``: the words of the answer one after the other as whole words of the observation, both in
             lower case without punctuation and articles; answers that prove nothing are skipped: yes, no, and those of
             at most one character. ``"substring"``: anywhere and any answer (Search-R1).
@@ -93,7 +94,7 @@ def shows_answer(turn: Turn, golds: tuple[str, ...], *, match: Literal["boundary
     """
     if not isinstance(turn.observation, str):
         raise ValueError(
-            f"wanted an observation of text, got {type(turn.observation).__name__}: say what evidence is with found="
+            f"wanted an observation of text, got {type(turn.observation).__name__}: name evidence with found="
         )
     text = normalise(turn.observation)
     answers = [normalise(gold) for gold in golds]
@@ -203,11 +204,11 @@ def length_penalty(
 def undo_selection(group: Group, *, samples: int, kept: int, most: float = 10.0) -> Group:
     """Let trajectories that best-of-N kept count as much as they stand for, beside plain play of the same task.
 
-    Each counts ``K / (N p)``, see `selection_weights`; the returns of the group's plain play say how likely it was to
+    Each counts ``K / (N p)``, see `selection_weights`; the returns of the group's plain play tell how likely it was to
     be kept, so the group has to be a mixed one. Estimates are then of the policy itself and not of its best of N.
 
     Args:
-        group: Trajectories, some of them selected, as `Trajectory.selected_by` says.
+        group: Trajectories, some of them selected, see `Trajectory.selected_by`.
         samples: Of how many they were selected, N.
         kept: How many were kept, K.
         most: Largest weight.
@@ -225,6 +226,60 @@ def undo_selection(group: Group, *, samples: int, kept: int, most: float = 10.0)
         return selection_weights([one.total_reward], plain, samples=samples, kept=kept, most=most)[0]
 
     return Group(group.task, tuple(replace(one, counts=counts(one)) for one in group.trajectories))
+
+
+def inclusion_probability(better: float, equal: float, *, samples: int, kept: int) -> float:
+    """Return the probability that a sample is among the best, ties broken by lot.
+
+    With distinct returns this is ``P(Binomial(N - 1, better) < K)``; for K = 1 the familiar ``F^(N - 1)``, so that the
+    kept sample has the density ``N F^(N - 1) pi``.
+
+    Args:
+        better: Probability that another sample has a larger return.
+        equal: Probability that another sample has the same return, itself included in the distribution.
+        samples: How many are drawn, N.
+        kept: How many of them are kept, K.
+    """
+    if not 1 <= kept <= samples or better < 0 or equal < 0 or better + equal > 1 + 1e-9:
+        raise ValueError(
+            f"wanted 1 <= kept <= samples and probabilities that add up to at most 1, got kept {kept}, samples "
+            f"{samples}, better {better} and equal {equal}"
+        )
+    others, worse = samples - 1, max(0.0, 1 - better - equal)
+    total = 0.0
+    for above in range(min(kept, others + 1)):
+        for beside in range(others - above + 1):
+            ways = comb(others, above) * comb(others - above, beside)
+            chance = better**above * equal**beside * worse ** (others - above - beside)
+            total += ways * chance * min(1.0, (kept - above) / (beside + 1))
+    return total
+
+
+def selection_weights(
+    returns: Sequence[float], plain: Sequence[float], *, samples: int, kept: int, most: float = 10.0
+) -> list[float]:
+    """Return the weights with which kept trajectories stand for all that were sampled.
+
+    ``K / (N p)`` with `inclusion_probability` p. The distribution of returns is read off plain play of the same task:
+    with the true one, ``1/K sum w f`` is an unbiased estimate of the mean of f under the policy; with few plain
+    trajectories, and with the bound, it is only less biased than weights of 1.
+
+    Args:
+        returns: Of the kept trajectories.
+        plain: Returns of plain play of the same task, none of them selected.
+        samples: How many were sampled, N.
+        kept: How many of them were kept, K.
+        most: Largest weight: the worst of the kept would otherwise count without limit.
+    """
+    weights = []
+    for value in returns:
+        equal = sum(are_equal((other, value)) for other in plain)
+        better = sum(other > value and not are_equal((other, value)) for other in plain)
+        # The kept trajectory is itself a sample with its return.
+        total = len(plain) + 1
+        chance = inclusion_probability(better / total, (equal + 1) / total, samples=samples, kept=kept)
+        weights.append(min(most, kept / (samples * chance)))
+    return weights
 
 
 def _added(trajectory: Trajectory, gains: Sequence[float]) -> Trajectory:

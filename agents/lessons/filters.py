@@ -1,7 +1,7 @@
 """Filters: which groups, and which of their trajectories, are worth learning from; torch-free.
 
-Every filter takes groups and returns a list that remembers what was left out and why, so filters can stand in a row
-(`in_turn`). Groups and trajectories keep their order.
+Every filter takes groups and returns a list that counts what was left out and why. Groups and trajectories keep their
+order.
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ from tsr_gym.errors import TrainingDiverged
 Filter = Callable[[Sequence[Group]], list[Group]]
 Credit = Callable[[Group], Group]
 
-# Sums of the same rewards in another order, or of a turn's parts, differ in the last of sixteen digits.
-_NOISE = 1e-9
+# Sums of the same rewards in another order differ in the sixteenth digit, rewards that mean something by more.
+ROUNDING = 1e-9
 
 
 class Filtered(list[Group]):
@@ -33,29 +33,22 @@ class Filtered(list[Group]):
         self.dropped: Counter[str] = Counter() if dropped is None else +dropped
 
 
-def in_turn(*filters: Filter) -> Callable[[Sequence[Group]], Filtered]:
-    """Return a filter that applies others one after the other and counts what each left out."""
+def are_equal(numbers: Sequence[float]) -> bool:
+    """Return whether finite numbers are equal up to rounding: ``max - min <= 1e-9 max(1, largest size)``.
 
-    def keep(groups: Sequence[Group]) -> Filtered:
-        dropped: Counter[str] = Counter()
-        for one in filters:
-            groups = one(groups)
-            dropped += groups.dropped if isinstance(groups, Filtered) else Counter()
-        return Filtered(groups, dropped)
-
-    return keep
+    The one rule of equality for returns, in filters, credit rules and estimators (there as tensors, see `compare`). No
+    threshold on a standard deviation is as sharp. None, and one alone, are equal.
+    """
+    return not numbers or max(numbers) - min(numbers) <= ROUNDING * max(1.0, *map(abs, numbers))
 
 
 def has_equal_returns(group: Group) -> bool:
-    """Return whether all trajectories of a group earned the same.
-
-    Returns are the same number if they differ by less than a billionth of the larger of 1 and their size: that is more
-    than rounding can add up to, and less than any reward means. No threshold on a standard deviation is as sharp.
+    """Return whether all trajectories of a group earned the same, see `are_equal`.
 
     Raises:
         TrainingDiverged: A return is not finite.
     """
-    return _are_equal(_returns(group))
+    return are_equal(_returns(group))
 
 
 def keep_all(groups: Sequence[Group]) -> Filtered:
@@ -68,7 +61,7 @@ def keep_varied(groups: Sequence[Group]) -> Filtered:
     return _where(groups, lambda group: not has_equal_returns(group), "group_equal_returns")
 
 
-def keep_uncertain(groups: Sequence[Group], ratio: float) -> Filtered:
+def keep_uncertain(groups: Sequence[Group], ratio: float = 0.25) -> Filtered:
     """Return the groups whose returns vary most (TSR Eq. 10, StarPO-S), in their order.
 
     Groups without any variation are never kept, because they teach nothing; ties go to the earlier group.
@@ -121,7 +114,7 @@ def keep_top_p(
     wanted = p * fsum(spreads) - slack if weights == "linear" else p
     number, reached = 0, 0.0
     order = _by_spread(varied)
-    while number < len(order) and reached < wanted - _NOISE:
+    while number < len(order) and reached < wanted - ROUNDING:
         reached += shares[order[number]]
         number += 1
     return _chosen(varied, order[:number], "group_beyond_top_p")
@@ -214,7 +207,7 @@ def keep_best(groups: Sequence[Group], keep: int = 1, *, successes_only: bool = 
 
 
 def _returns(group: Group) -> list[float]:
-    """Return what the trajectories of a group earned.
+    """Return the returns of a group's trajectories.
 
     Raises:
         TrainingDiverged: One of them is not finite: comparisons with it would drop the group without a word.
@@ -226,13 +219,6 @@ def _returns(group: Group) -> list[float]:
                 f"the return of trajectory {number} of task {group.task} is {value}: look at the rewards of its turns"
             )
     return returns
-
-
-def _are_equal(numbers: Sequence[float]) -> bool:
-    """Return whether numbers are the same but for noise; none, and one alone, are."""
-    if not numbers:
-        return True
-    return not max(numbers) - min(numbers) > _NOISE * max(1.0, *map(abs, numbers))
 
 
 def _by_spread(groups: Sequence[Group]) -> list[int]:
@@ -258,7 +244,7 @@ def _has_telling_turn(group: Group) -> bool:
         [trajectory.turns[number].reward for trajectory in group.trajectories if len(trajectory.turns) > number]
         for number in range(longest)
     ]
-    return any(not _are_equal(rewards) for rewards in by_turn)
+    return any(not are_equal(rewards) for rewards in by_turn)
 
 
 def _where(groups: Sequence[Group], holds: Callable[[Group], bool], reason: str | Callable[[Group], str]) -> Filtered:

@@ -14,7 +14,7 @@ class Critic(nn.Module):
 
     Args:
         backbone: A Hugging Face model without language-model head.
-        shared: Whether the backbone belongs to somebody else, such as the policy.
+        shared: Whether the backbone belongs to another model, such as the policy.
         gradient: Share of the value loss's gradient that goes on from the head into the backbone: 1 for all of it, 0
             for none. A head on a policy that gets none leaves the policy to its own loss.
     """
@@ -41,13 +41,13 @@ class Critic(nn.Module):
         return cls(model.base_model, shared=True, gradient=gradient)
 
     def hidden(self, **inputs: Any) -> Tensor:
-        """Return the backbone's last hidden states, `[B, T, H]`; nothing is kept for gradients that nobody wants."""
+        """Return the backbone's last hidden states, `[B, T, H]`, without a graph where no gradient goes into it."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.head.gradient > 0):
             states: Tensor = self.backbone(**inputs).last_hidden_state
         return states
 
     def forward(self, ids: Tensor, present: Tensor) -> Tensor:
-        """Return the value of the state in which each token is said, `[B, T]`.
+        """Return the value of the state in which each token is sampled, `[B, T]`.
 
         The state is everything before the token, so the first column has none and is 0.
         """

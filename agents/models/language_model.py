@@ -1,4 +1,4 @@
-"""Models from local folders, and the card that says how a small embedded model wants to be spoken to."""
+"""Models from local folders, and the card of how a small embedded model is to be prompted."""
 
 import copy
 import json
@@ -15,7 +15,7 @@ from transformers.utils import logging
 
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.lora import LoraReference, adapted_layers, add_lora, merged_weights, restore_lora, save_lora
-from tsr_gym.agents.models.lora_settings import LoraSettings
+from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.errors import CheckpointError, ConfigError
 
 CARD = "tsr_gym.json"
@@ -24,7 +24,7 @@ LORA = "lora"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """How a model wants to be used.
+    """The settings that a model was made for.
 
     Attributes:
         prompt: Name of the prompt.

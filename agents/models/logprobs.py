@@ -4,8 +4,7 @@ The logits of 4,096 tokens over 152,000 words are 2.5 GB in float32, several tim
 output head is applied to a few tokens at a time, and again in the backward pass.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +19,7 @@ BLOCK = 2**26
 
 
 class Head(NamedTuple):
-    """What a model does to its last hidden states: ``cap tanh(scale head(x) / cap)``.
+    """The map from a model's last hidden states to its logits: ``cap tanh(scale head(x) / cap)``.
 
     Attributes:
         module: The output layer, from hidden states to a number per word of the vocabulary.
@@ -71,9 +70,9 @@ def read_head(model: Any) -> Head | None:
 
 
 def chunked_logprobs(
-    hidden: Tensor, said: Tensor, head: Head, *, temperature: float = 1.0, block: int = BLOCK
+    hidden: Tensor, tokens: Tensor, head: Head, *, temperature: float = 1.0, block: int = BLOCK
 ) -> tuple[Tensor, Tensor]:
-    """Return the log-probability of each token that was said and the entropy of the choice it was.
+    """Return the log-probability of each sampled token and the entropy of the choice it was.
 
     Equal, in value and gradient, to the log-softmax of all logits, which never exist at once: the largest tensor has
     `block` elements, or as many as the head's weight. The product with the weight is computed in the precision of
@@ -81,7 +80,7 @@ def chunked_logprobs(
 
     Args:
         hidden: `[N, H]`, last hidden states of the tokens before.
-        said: `[N]` int64.
+        tokens: `[N]` int64.
         head: The output head; a plain linear layer is differentiated by hand, any other by computing it twice.
         temperature: Of the sampling distribution.
         block: Most logits at a time.
@@ -91,16 +90,46 @@ def chunked_logprobs(
     """
     if type(head.module) is nn.Linear:
         weight, bias = head.module.weight, head.module.bias
-        both: tuple[Tensor, Tensor] = _LinearHead.apply(hidden, weight, bias, said, head, temperature, block)  # type: ignore[no-untyped-call]
+        both: tuple[Tensor, Tensor] = _LinearHead.apply(hidden, weight, bias, tokens, head, temperature, block)  # type: ignore[no-untyped-call]
         return both
     with torch.no_grad():
         words = head.module(hidden[:1]).shape[-1]
     # One chunk even where there is nothing, so that the results have their type and shape.
     parts = [
-        checkpoint(_measure, head, hidden[part], said[part], temperature, use_reentrant=False)
+        checkpoint(_measure, head, hidden[part], tokens[part], temperature, use_reentrant=False)
         for part in _chunks(len(hidden), words, block) or [slice(0, 0)]
     ]
     return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
+
+
+def read_logprobs(
+    model: Any,
+    inputs: Mapping[str, Any],
+    select: Callable[[Tensor], Tensor],
+    tokens: Tensor,
+    *,
+    temperature: float = 1.0,
+    head: Head | None = None,
+    block: int = BLOCK,
+) -> tuple[Tensor, Tensor]:
+    """Return the log-probability of some tokens and the entropy of the choice that each was, both `[N]`.
+
+    Args:
+        model: A Hugging Face causal language model.
+        inputs: What to call it with.
+        select: From its logits, or from its last hidden states, to those before each token, `[N, ...]`.
+        tokens: `[N]` int64.
+        temperature: Of the sampling distribution.
+        head: What `read_head` found, to take the logits in parts; None computes all at once.
+        block: Most logits at a time.
+
+    Raises:
+        ConfigError: The head is not that of the model.
+    """
+    if head is None:
+        return _of_logits(select(model(**inputs).logits).float() / temperature, tokens)
+    hidden = select(_last_hidden(model, head.module, inputs))
+    return chunked_logprobs(hidden, tokens, head, temperature=temperature, block=block)
 
 
 def token_logprobs(
@@ -130,14 +159,11 @@ def token_logprobs(
     Raises:
         ConfigError: The head is not that of the model.
     """
-    chosen, said = sampled[:, 1:], ids[sampled]
-    if head is None:
-        logits = model(input_ids=ids, attention_mask=present.long(), use_cache=False).logits[:, :-1]
-        found = _of_logits(logits[chosen].float() / temperature, said)
-    else:
-        with _caught(head.module) as caught:
-            model(input_ids=ids, attention_mask=present.long(), use_cache=False)
-        found = chunked_logprobs(_only(caught)[:, :-1][chosen], said, head, temperature=temperature, block=block)
+    before = sampled[:, 1:]
+    inputs = {"input_ids": ids, "attention_mask": present.long(), "use_cache": False}
+    found = read_logprobs(
+        model, inputs, lambda read: read[:, :-1][before], ids[sampled], temperature=temperature, head=head, block=block
+    )
     logprobs, entropy = (torch.zeros(ids.shape, device=ids.device).masked_scatter(sampled, part) for part in found)
     return logprobs, entropy
 
@@ -151,7 +177,7 @@ def cross_logprobs(
     head: Head | None = None,
     microbatch: int = 16,
 ) -> Tensor:
-    """Return how likely each answer is after each prompt: ``log pi(answer | prompt)``, summed over its tokens.
+    """Return ``log pi(answer | prompt)`` of each answer after each prompt, summed over its tokens, `[R, P]`.
 
     It takes a forward pass for every pair: 16 prompts with one answer each are 256 rows.
 
@@ -162,9 +188,6 @@ def cross_logprobs(
         temperature: Of the sampling distribution.
         head: What `read_head` found; None computes all logits at once.
         microbatch: Rows per forward pass.
-
-    Returns:
-        `[R, P]`.
     """
     device = next(model.parameters()).device
     rows = [(tuple(prompt), tuple(answer)) for answer in answers for prompt in prompts]
@@ -185,9 +208,8 @@ def cross_logprobs(
     return torch.cat(sums).reshape(len(answers), len(prompts))
 
 
-@contextmanager
-def _caught(module: Any) -> Iterator[list[Tensor]]:
-    """Catch the hidden states on their way into an output layer, which gets none of them."""
+def _last_hidden(model: Any, module: Any, inputs: Mapping[str, Any]) -> Tensor:
+    """Return the hidden states that a model hands to its output layer, which gets none of them."""
     caught: list[Tensor] = []
 
     def catch(module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -196,12 +218,9 @@ def _caught(module: Any) -> Iterator[list[Tensor]]:
 
     hook = module.register_forward_pre_hook(catch)
     try:
-        yield caught
+        model(**inputs)
     finally:
         hook.remove()
-
-
-def _only(caught: list[Tensor]) -> Tensor:
     if len(caught) != 1:
         raise ConfigError(
             f"wanted the model to call its output layer once, it did {len(caught)} times: a compiled model ignores "
@@ -211,7 +230,7 @@ def _only(caught: list[Tensor]) -> Tensor:
 
 
 def _ask(model: Any, module: Any, logits: Tensor) -> Tensor | None:
-    """Return what a model makes of chosen logits, None where it does not let its output layer have the last word."""
+    """Return the logits that a model makes of chosen ones, None where its output layer does not decide them."""
     calls = []
 
     def answer(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
@@ -236,21 +255,21 @@ def _chunks(tokens: int, words: int, block: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, tokens, size)]
 
 
-def _of_logits(logits: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
+def _of_logits(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
     chosen = torch.log_softmax(logits, dim=-1)
-    return chosen.gather(1, said[:, None])[:, 0], -(chosen.exp() * chosen).sum(dim=-1)
+    return chosen.gather(1, tokens[:, None])[:, 0], -(chosen.exp() * chosen).sum(dim=-1)
 
 
-def _measure(head: Head, hidden: Tensor, said: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def _measure(head: Head, hidden: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     logits = head.module(hidden).float()
     logits = logits * head.scale
     if head.cap is not None:
         logits = head.cap * torch.tanh(logits / head.cap)
-    return _of_logits(logits / temperature, said)
+    return _of_logits(logits / temperature, tokens)
 
 
 class _Taken(NamedTuple):
-    """How logits are taken: what becomes of an output layer's products, and in which precision."""
+    """The map from an output layer's products to scaled logits, and its precision."""
 
     scale: float
     cap: float | None
@@ -258,17 +277,17 @@ class _Taken(NamedTuple):
     working: torch.dtype
 
 
-def _weigh(products: Tensor, said: Tensor, how: _Taken) -> tuple[Tensor, Tensor, Tensor]:
-    """Return of each token the log of the sum of all, the log-probability of what was said, and the entropy."""
+def _weigh(products: Tensor, tokens: Tensor, how: _Taken) -> tuple[Tensor, Tensor, Tensor]:
+    """Return for each token the log of the sum over all words, its own log-probability, and the entropy."""
     logits = Head(None, how.scale, how.cap).transform(products.to(how.working)).div_(how.temperature)
     tops = logits.logsumexp(dim=-1)
-    chosen = logits.gather(1, said[:, None])[:, 0] - tops
+    chosen = logits.gather(1, tokens[:, None])[:, 0] - tops
     return tops, chosen, torch.special.entr(logits.sub_(tops[:, None]).exp_()).sum(dim=-1)
 
 
 def _slope(
     products: Tensor,
-    said: Tensor,
+    tokens: Tensor,
     about: tuple[Tensor, Tensor],
     wanted: tuple[Tensor | None, Tensor | None],
     how: _Taken,
@@ -284,7 +303,7 @@ def _slope(
         gradient = (torch.special.entr(shares) - shares * entropy[:, None]).mul_(by_entropy[:, None])
     if by_logprobs is not None:
         gradient -= shares.mul_(by_logprobs[:, None])
-        gradient.scatter_add_(1, said[:, None], by_logprobs[:, None])
+        gradient.scatter_add_(1, tokens[:, None], by_logprobs[:, None])
     return gradient.mul_(slope).to(products.dtype)
 
 
@@ -296,7 +315,7 @@ _compiled_slope: Callable[..., Any] = torch.compile(_slope, dynamic=True)
 class _LinearHead(torch.autograd.Function):
     """Log-probabilities and entropies through a linear head, differentiated by hand.
 
-    With ``p`` the softmax of the logits ``z`` and ``H`` its entropy, ``d log p_said / dz = [said] - p`` and
+    With ``p`` the softmax of the logits ``z`` and ``H`` its entropy, ``d log p_token / dz = [token] - p`` and
     ``dH / dz = -p (log p + H)``.
     """
 
@@ -306,7 +325,7 @@ class _LinearHead(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        said: Tensor,
+        tokens: Tensor,
         head: Head,
         temperature: float,
         block: int,
@@ -319,14 +338,14 @@ class _LinearHead(torch.autograd.Function):
         weigh = _compiled_weigh if hidden.is_cuda else _weigh
         logprobs, entropy, tops = (hidden.new_empty(len(hidden), dtype=ctx.working) for _ in range(3))
         for part, _, products in _LinearHead.products(ctx, hidden, weight, bias):
-            tops[part], logprobs[part], entropy[part] = weigh(products, said[part], ctx.how)
-        ctx.save_for_backward(hidden, weight, bias, said, tops, entropy)
+            tops[part], logprobs[part], entropy[part] = weigh(products, tokens[part], ctx.how)
+        ctx.save_for_backward(hidden, weight, bias, tokens, tops, entropy)
         return logprobs, entropy
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         by_logprobs, by_entropy = gradients
-        hidden, weight, bias, said, tops, entropy = ctx.saved_tensors
+        hidden, weight, bias, tokens, tops, entropy = ctx.saved_tensors
         for_hidden, for_weight, for_bias = (
             torch.zeros_like(part, dtype=ctx.working) if wanted else None
             for part, wanted in zip((hidden, weight, bias), ctx.needs_input_grad, strict=False)
@@ -336,7 +355,7 @@ class _LinearHead(torch.autograd.Function):
         for part, states, products in _LinearHead.products(ctx, hidden, words, bias):
             about = tops[part], entropy[part]
             asked = [None if one is None else one[part] for one in (by_logprobs, by_entropy)]
-            gradient = slope(products, said[part], about, (asked[0], asked[1]), ctx.how)
+            gradient = slope(products, tokens[part], about, (asked[0], asked[1]), ctx.how)
             if for_hidden is not None:
                 for_hidden[part] = (gradient @ words).to(ctx.working)
             if for_weight is not None:

@@ -1,6 +1,6 @@
 """LoRA: a model whose own weights stay, and small matrices beside them that train; PEFT puts them there.
 
-The model remains of its class, so whatever reads it needs to know nothing of this. A folder of such a model is a plain
+The model remains of its class, so code that reads it needs to know nothing of this. A folder of such a model is a plain
 one: its weights are merged, and what it takes to go on training lies in a subfolder.
 """
 
@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tsr_gym.agents.models.lora_settings import LoraSettings
+from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.optional import require
 
@@ -27,7 +27,7 @@ ADAPTER_FILE, BASE_FILE = "adapter_model.safetensors", "base.safetensors"
 def add_lora(model: Any, settings: LoraSettings, *, base: str = "") -> None:
     """Freeze a model and put low-rank matrices in float32 beside some of its layers; they are then all that trains.
 
-    At first the model says what it said before. The generator of torch stays where it is.
+    At first the model computes what it computed before. The generator of torch stays where it is.
 
     Args:
         model: A Hugging Face causal language model on the CPU.
@@ -127,7 +127,7 @@ def restore_lora(model: Any, folder: Path) -> None:
 
 @contextmanager
 def without_lora(model: nn.Module) -> Iterator[None]:
-    """Let a model say what it would without its low-rank matrices."""
+    """Read a model without its low-rank matrices while inside."""
     layers = adapted_layers(model).values()
     for layer in layers:
         layer.enable_adapters(False)
@@ -151,7 +151,7 @@ class LoraReference(nn.Module):
         self.config = model.config
 
     def forward(self, **inputs: Any) -> Any:
-        """Return what the model says without its low-rank matrices."""
+        """Return the model's output without its low-rank matrices."""
         with without_lora(self.model):
             return self.model(**inputs)
 

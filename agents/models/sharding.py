@@ -31,7 +31,7 @@ def shard(model: Any, processes: Processes, where: device, *, offload: bool = Fa
     """
     if processes.size == 1 and not offload:
         return
-    # It is a view that nobody writes into.
+    # It is a view that is never written into.
     warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module \(FSDPValueHead\) returned a view")
     mesh = _mesh(processes, where)
     policy = CPUOffloadPolicy(pin_memory=where.type == "cuda") if offload else OffloadPolicy()
@@ -51,7 +51,7 @@ def settle(model: Any, where: device) -> None:
     """
     with torch.no_grad():
         model(input_ids=torch.ones(1, 2, dtype=torch.int64, device=where))
-    # Whoever asks for its parameters gets those that are spread.
+    # Its parameters are then those that are spread.
     model.reshard()
 
 

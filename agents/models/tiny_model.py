@@ -34,7 +34,7 @@ def tiny_tokenizer(texts: Iterable[str]) -> Any:
     Any other text falls apart into bytes, so nothing is unknown.
 
     Args:
-        texts: What the model will read and say.
+        texts: What the model will read and write.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Qwen2Tokenizer(

@@ -1,29 +1,32 @@
 """Raters by name, as a configuration writes them."""
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import parse_call
+from tsr_gym.keywords import choose
 from tsr_gym.tree import Rater
 
+if TYPE_CHECKING:
+    from tsr_gym.agents.policies.chat_policy import ChatPolicy
 
-def make_rater(text: str, *, chat: Any = None) -> Rater:
+
+def make_rater(text: str, *, chat: "ChatPolicy | None" = None) -> Rater:
     """Return the rater that a text names, such as ``"SelfConsistency()"``.
 
     Args:
-        text: A class, or function that makes a rater, with literal keywords; bare names are those of
-            `tsr_gym.agents.raters`. See `parse_call`.
-        chat: The model as a policy (`ChatPolicy`), given to raters that take an argument of this name.
+        text: A class, or a function that makes a rater, see `tsr_gym.keywords.choose`; bare names are those of
+            `tsr_gym.agents.raters`.
+        chat: The model as a policy, given to raters that take an argument of this name.
 
     Raises:
         ConfigError: There is no such rater, it does not take these keywords, or it needs a model and there is none.
     """
-    make, settings = parse_call(text, home="tsr_gym.agents.raters")
+    make = choose(
+        text, home="tsr_gym.agents.raters", what="rater", takes=0, offered={"chat": chat}, among=inspect.isclass
+    )
     try:
-        if "chat" in inspect.signature(make).parameters:
-            settings["chat"] = chat
-        rater: Rater = make(**settings)
+        rater: Rater = make()
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the rater {text!r} cannot be made: {error}") from error
     if not callable(rater):

@@ -1,4 +1,4 @@
-"""WeightedRater: a weighted sum of raters, each on its own scale or on a common one."""
+"""WeightedRater: a weighted sum of raters, each on its own scale or a common one, and OwnScore, a part of it."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
@@ -47,6 +47,14 @@ class WeightedRater:
             return scores
         trees = [id(tree) for tree, _ in grown]
         return {name: _standardised(values, trees) for name, values in scores.items()}
+
+
+class OwnScore:
+    """Score a node as it was when it grew: by the environment's scorer, or by the reward without one."""
+
+    def __call__(self, grown: Sequence[tuple[Tree, int]]) -> list[float]:
+        """Return the nodes' own scores."""
+        return [tree.nodes[node].score for tree, node in grown]
 
 
 def _standardised(values: Sequence[float], trees: Sequence[int]) -> list[float]:

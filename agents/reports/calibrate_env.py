@@ -1,21 +1,23 @@
 """Calibrate a score on an environment, both by their names, as the command line does."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import bars, held_out
 from tsr_gym.agents.episodes.intervals import Interval
-from tsr_gym.agents.episodes.played import Played, play
+from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.policies.legal_policy import LegalPolicy
+from tsr_gym.agents.episodes.settings import TaskConfig
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.policies.random_policy import legal_player
 from tsr_gym.agents.reports.calibration import (
     Drops,
-    RatedNodes,
+    Rated,
     SiblingRanking,
     TurnRanking,
     find_drops,
@@ -25,14 +27,23 @@ from tsr_gym.agents.reports.calibration import (
     siblings_walk,
     value_at,
 )
-from tsr_gym.agents.reports.search_settings import SearchSetting, search_settings
-from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
+from tsr_gym.agents.strategies import STRATEGIES, choose_strategy
 from tsr_gym.errors import ConfigError, TsrGymError
-from tsr_gym.keywords import parse_settings
+from tsr_gym.keywords import Call, fold, parse_call, parse_settings
 from tsr_gym.tree import Policy, Strategy
+
+if TYPE_CHECKING:
+    from tsr_gym.agents.episodes.model_player import ModelPlayer
 
 # Called with the name of a part of the work, how much of it is done, and how much there is.
 Watch = Callable[[str, int, int], None]
+# What strategies call the number that decides what they spend, in the order in which it is looked for.
+BUDGETS = ("branching", "n", "simulations", "expansions", "rollouts", "max_rollouts")
+_NO_ORACLE = (
+    "{} does not know the exact value of its states with these settings (best_value): no rank correlation, no shares "
+    "of winnable and dead prefixes, and no optimal bar"
+)
+_LEFT_OUT = "{}: {:,} of {:,} states were left out, because their value is not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +52,7 @@ class CalibrationConfig:
 
     env: str
     """Gymnasium id, or a short name such as sokoban."""
-    scorer: str = "reward"
+    score: str = "reward"
     """Guide of the search: reward, or a scorer such as FrozenLakeScore or "SokobanScore(potential='estimate')"."""
     search: str = "beam"
     """beam, greedy, lookahead, best_of_n, puct or another strategy, with numbers of its own as in puct(c=2.0), or
@@ -49,10 +60,10 @@ class CalibrationConfig:
     budgets: tuple[int, ...] = (1, 2, 4, 8)
     """What the search may spend, each a setting of its own: branching, or n, simulations, expansions or rollouts of a
     strategy that has these instead."""
-    widths: tuple[int, ...] = (1, 2)
-    """Beam: paths that are kept, each a setting of its own."""
-    depth: int = 2
-    """Lookahead: further turns per candidate."""
+    widths: tuple[int, ...] | None = None
+    """Beam: paths that are kept, each a setting of its own; None for 1 and 2."""
+    depth: int | None = None
+    """Short for the number of this name in the search's call."""
     noise: Literal["fresh", "common", "same"] = "fresh"
     """Dice of imagined turns; same is clairvoyant and is marked in the report."""
     repeats: int = 1
@@ -76,6 +87,22 @@ class CalibrationConfig:
     """Settings of the environment."""
     env_set: tuple[str, ...] = ()
     """More settings of the environment as KEY=VALUE, the value in JSON."""
+
+
+class SearchSetting(NamedTuple):
+    """A strategy with its numbers.
+
+    Attributes:
+        label: Both, as a configuration writes them.
+        width: Paths that are kept; None where the strategy has no width, or one that is fixed.
+        budget: What it may spend.
+        strategy: Ready to be searched with.
+    """
+
+    label: str
+    width: int | None
+    budget: int
+    strategy: Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,33 +183,41 @@ def calibrate_env(
     """
     _check(config)
     pool, policy = _set_up(config, note)
-    tasks, seeds = held_out(config.instances), range(config.seeds)
     budget, settings = search_settings(config.search, widths=config.widths, budgets=config.budgets, depth=config.depth)
+    tasks, seeds = held_out(config.instances), range(config.seeds)
     _check_scorer(config, pool, policy, tasks[0])
     optimal = _optimum(pool, tasks)
-    unknown = [] if optimal is not None else [_no_oracle(config)]
-    ranked = None
-    if optimal is not None:
-        strategy = partial(siblings_walk, branching=config.candidates)
-        ranked = _grow(config, pool, policy, strategy, "candidates", watch)
-        unknown += _left_out("the policy's play", ranked)
-    alone = _play(config, pool, policy, None, "policy alone", watch)
+    unknown = [] if optimal is not None else [_NO_ORACLE.format(config.env)]
+
+    def told(part: str) -> Callable[[int], None]:
+        return lambda done: watch(part, done, len(tasks) * len(seeds))
+
+    def rated(strategy: Strategy, part: str, where: str) -> list[Rated] | None:
+        if optimal is None:
+            return None
+        found = grow_rated(pool, policy, strategy, tasks=tasks, seeds=seeds, noise=config.noise, watch=told(part))
+        if found.num_unknown:
+            total = len(found.nodes) + found.num_unknown
+            unknown.append(_LEFT_OUT.format(where, found.num_unknown, total))
+        return found.nodes
+
+    def played(strategy: Strategy | None, part: str) -> PlayedEpisodes:
+        return play(pool, policy, strategy, tasks=tasks, seeds=seeds, noise=config.noise, watch=told(part))
+
+    walked = rated(partial(siblings_walk, branching=config.candidates), "candidates", "the policy's play")
+    alone = played(None, "policy alone")
     results = []
     for setting in settings:
-        grown = None
-        if optimal is not None:
-            grown = _grow(config, pool, policy, setting.strategy, f"{setting.label}: trees", watch)
-            unknown += _left_out(setting.label, grown)
-        played = _play(config, pool, policy, setting.strategy, f"{setting.label}: play", watch)
-        results.append(_result(setting, grown, played, alone))
+        grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
+        results.append(_result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone))
     return Calibration(
         config,
         budget,
-        [] if ranked is None else rank_turns(ranked.nodes),
-        None if ranked is None else rank_siblings(ranked.nodes),
+        [] if walked is None else rank_turns(walked),
+        None if walked is None else rank_siblings(walked),
         alone.success,
-        alone.spent.env_steps / alone.episodes,
-        alone.spent.sampled_tokens / alone.episodes,
+        alone.spent.env_steps / alone.num_episodes,
+        alone.spent.sampled_tokens / alone.num_episodes,
         _random_bar(config, pool, alone, tasks, seeds),
         optimal,
         results,
@@ -190,11 +225,43 @@ def calibrate_env(
     )
 
 
+def search_settings(
+    search: str, *, widths: Sequence[int] | None, budgets: Sequence[int], depth: int | None = None
+) -> tuple[str, list[SearchSetting]]:
+    """Return what the budgets are numbers of, and the settings.
+
+    Args:
+        search: A strategy, see `SearchConfig.search`; numbers that it is given are not varied.
+        widths: Of a strategy that has a width; None for 1 and 2 where it has one.
+        budgets: Its branching, or whatever it has of `BUDGETS`.
+        depth: Short for a number of that name in `search`.
+
+    Raises:
+        ConfigError: There is no such strategy, it has nothing to vary, or no such number.
+    """
+    call = parse_call(fold(search, {"depth": depth}, home=STRATEGIES, what="strategy"))
+    # Numbers that are varied need not be there yet.
+    found = inspect.signature(choose_strategy(str(call), **dict.fromkeys(BUDGETS, 1))).parameters
+    free = [name for name in found if name not in call.keywords]
+    budget_name = next((name for name in BUDGETS if name in free), None)
+    if budget_name is None:
+        raise ConfigError(f"the strategy {search!r} has no number to vary: wanted one of {list(BUDGETS)}")
+    if widths is not None and "width" not in free:
+        raise ConfigError(f"the strategy {search!r} has no width to vary, got widths {list(widths)}: leave them out")
+    settings = []
+    for width in (widths or (1, 2)) if "width" in free else (None,):
+        for budget in budgets:
+            numbers = ({} if width is None else {"width": width}) | {budget_name: budget} | call.keywords
+            label = str(Call(call.name, numbers))
+            settings.append(SearchSetting(label, width, budget, choose_strategy(label)))
+    return budget_name, settings
+
+
 def _check(config: CalibrationConfig) -> None:
     for name, numbers, least in (
-        ("widths", config.widths, 1),
+        ("widths", (1,) if config.widths is None else config.widths, 1),
         ("budgets", config.budgets, 1),
-        ("depth", (config.depth,), 0),
+        ("depth", (config.depth or 0,), 0),
         ("candidates", (config.candidates,), 2),
         ("instances", (config.instances,), 1),
         ("seeds", (config.seeds,), 1),
@@ -210,22 +277,31 @@ def _check(config: CalibrationConfig) -> None:
 
 def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
     """Return environments and who makes candidates in them."""
-    if config.model != "random":
-        return _with_model(config, note)
+    model = None if config.model == "random" else _model(config, note)
     settings: dict[str, Any] = {"preset": config.preset}
     settings |= {} if config.split is None else {"split": config.split}
+    settings |= {} if model is None else model.policy.card.env_settings
     settings |= parse_settings(config.env_set)
     pool = EnvPool(
-        config.env, settings, score=config.scorer, noise=config.noise, repeats=config.repeats, risk=config.risk
+        config.env,
+        settings,
+        score=config.score,
+        think=model is None or model.chat("", temperature=1.0).prompt.think,
+        noise=config.noise,
+        repeats=config.repeats,
+        risk=config.risk,
     )
-    return pool, LegalPolicy(pool.base)
+    if model is None:
+        return pool, legal_player(pool.base)
+    return pool, model.chat_about(pool.base, temperature=config.at_temperature)
 
 
-def _with_model(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
+def _model(config: CalibrationConfig, note: Callable[[str], None]) -> "ModelPlayer":
+    """Return the model that makes candidates."""
     # Random play needs none of these libraries.
     import torch
 
-    from tsr_gym.agents.episodes.assembly import Assembly
+    from tsr_gym.agents.episodes.model_player import ModelPlayer
     from tsr_gym.agents.models.language_model import load_policy, pick_device
     from tsr_gym.agents.runs.base_model import default_model
 
@@ -234,10 +310,7 @@ def _with_model(config: CalibrationConfig, note: Callable[[str], None]) -> tuple
     model = ModelConfig(model=config.model)
     torch.set_num_threads(model.threads)
     policy = load_policy(folder, device=pick_device(model.device))
-    task = TaskConfig(preset=config.preset, env_set=config.env_set, score=config.scorer)
-    assembly = Assembly(config.env, task, model, policy)
-    pool = assembly.pool(config.split, SearchConfig(noise=config.noise))
-    return pool, assembly.chat_about(pool.base, temperature=config.at_temperature)
+    return ModelPlayer(config.env, TaskConfig(preset=config.preset, env_set=config.env_set), model, policy)
 
 
 def _check_scorer(config: CalibrationConfig, pool: EnvPool, policy: Policy, task: int) -> None:
@@ -247,7 +320,7 @@ def _check_scorer(config: CalibrationConfig, pool: EnvPool, policy: Policy, task
     except TsrGymError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ConfigError(f"the scorer {config.scorer} cannot rate {config.env}: {error}") from error
+        raise ConfigError(f"the scorer {config.score} cannot rate {config.env}: {error}") from error
 
 
 def _optimum(pool: EnvPool, tasks: Sequence[int]) -> float | None:
@@ -261,66 +334,24 @@ def _optimum(pool: EnvPool, tasks: Sequence[int]) -> float | None:
     return fmean(values)
 
 
-def _no_oracle(config: CalibrationConfig) -> str:
-    return (
-        f"{config.env} does not know the exact value of its states with these settings (best_value): no rank "
-        "correlation, no shares of winnable and dead prefixes, and no optimal bar"
-    )
-
-
-def _left_out(where: str, rated: RatedNodes) -> list[str]:
-    if not rated.num_unknown:
-        return []
-    total = len(rated.nodes) + rated.num_unknown
-    return [f"{where}: {rated.num_unknown:,} of {total:,} states were left out, because their value is not known"]
-
-
-def _grow(
-    config: CalibrationConfig, pool: EnvPool, policy: Policy, strategy: Strategy, part: str, watch: Watch
-) -> RatedNodes:
-    total = config.instances * config.seeds
-    return grow_rated(
-        pool,
-        policy,
-        strategy,
-        tasks=held_out(config.instances),
-        seeds=range(config.seeds),
-        noise=config.noise,
-        watch=lambda done: watch(part, done, total),
-    )
-
-
-def _play(
-    config: CalibrationConfig, pool: EnvPool, policy: Policy, strategy: Strategy | None, part: str, watch: Watch
-) -> Played:
-    total = config.instances * config.seeds
-    return play(
-        pool,
-        policy,
-        strategy,
-        tasks=held_out(config.instances),
-        seeds=range(config.seeds),
-        noise=config.noise,
-        watch=lambda done: watch(part, done, total),
-    )
-
-
-def _result(setting: SearchSetting, grown: RatedNodes | None, played: Played, alone: Played) -> SettingResult:
+def _result(
+    setting: SearchSetting, grown: list[Rated] | None, played: PlayedEpisodes, alone: PlayedEpisodes
+) -> SettingResult:
     return SettingResult(
         setting.label,
         setting.width,
         setting.budget,
-        None if grown is None else rank_siblings(grown.nodes),
-        None if grown is None else find_drops(grown.nodes),
+        None if grown is None else rank_siblings(grown),
+        None if grown is None else find_drops(grown),
         played.success,
         played.gain_over(alone),
-        played.spent.env_steps / played.episodes,
-        played.spent.sampled_tokens / played.episodes,
+        played.spent.env_steps / played.num_episodes,
+        played.spent.sampled_tokens / played.num_episodes,
     )
 
 
 def _random_bar(
-    config: CalibrationConfig, pool: EnvPool, alone: Played, tasks: Sequence[int], seeds: Sequence[int]
+    config: CalibrationConfig, pool: EnvPool, alone: PlayedEpisodes, tasks: Sequence[int], seeds: Sequence[int]
 ) -> Interval:
     """Return the success of random play: exact where the environment knows it, else as it was played."""
     exact = bars(pool, tasks=tasks).random
@@ -328,4 +359,4 @@ def _random_bar(
         return Interval(exact, exact, exact)
     if config.model == "random":
         return alone.success
-    return play(pool, LegalPolicy(pool.base), None, tasks=tasks, seeds=seeds).success
+    return play(pool, legal_player(pool.base), None, tasks=tasks, seeds=seeds).success

@@ -7,22 +7,70 @@ played episodes is called success; what a search imagined is never counted.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import sqrt
 from statistics import fmean
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import Interval, pooled, pooled_mean
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.reports.rank_correlation import kendall, spearman
 from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import Noise
 from tsr_gym.state_env import episode_of
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Expand, Policy, Strategy, Tree
 
-# Values and scores that differ by less are equal.
+# Values and scores that differ by less are equal: digits behind the point that count, as in `Tree.best`.
+_DIGITS = 9
 _TIE = 1e-9
 _LAST = -1e12
+
+
+def ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    """Return ranks from 1 upwards; equal values share the mean of theirs.
+
+    >>> ranks([3.0, 1.0, 3.0]).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    _, place, counts = np.unique(np.round(values, _DIGITS), return_inverse=True, return_counts=True)
+    shared: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    return shared
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return Spearman's rank correlation, the correlation of the ranks; None where one side says nothing.
+
+    >>> spearman([1.0, 2.0, 3.0], [0.1, 0.3, 0.2])
+    0.5
+    """
+    mean = (len(first) + 1) / 2
+    one, two = ranks(first) - mean, ranks(second) - mean
+    spread = sqrt(float(one @ one) * float(two @ two))
+    return float(one @ two) / spread if spread else None
+
+
+def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return Kendall's tau-b: pairs in the same order minus pairs in the opposite one, corrected for ties.
+
+    ``(C - D) / sqrt((P - T1) (P - T2))``, where of P pairs C are concordant, D discordant, and T1 and T2 tied on the
+    one and on the other side (Kendall 1945, "The treatment of ties in ranking problems"). None where one side says
+    nothing.
+
+    >>> kendall([1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
+    0.3333333333333333
+    """
+    one, two = np.round(first, _DIGITS), np.round(second, _DIGITS)
+    order = untied_one = untied_two = 0
+    for start in range(1, len(one)):
+        # Each row of the triangle of pairs at once; the whole square would not fit into memory.
+        up_one, up_two = np.sign(one[start:] - one[start - 1]), np.sign(two[start:] - two[start - 1])
+        order += int(up_one @ up_two)
+        untied_one += int(np.count_nonzero(up_one))
+        untied_two += int(np.count_nonzero(up_two))
+    return order / sqrt(untied_one * untied_two) if untied_one and untied_two else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tsr_gym.agents.episodes.intervals import Interval
 from tsr_gym.agents.reports.calibrate_env import Calibration, SettingResult
 from tsr_gym.agents.reports.report import Table
@@ -27,7 +29,7 @@ def heading(found: Calibration) -> str:
     split = "" if config.split is None else f", split {config.split}"
     seen = " (clairvoyant)" if config.noise == "same" else ""
     return (
-        f"{config.scorer} on {config.env}, preset {config.preset}{split}, {config.instances} instances{times}; "
+        f"{config.score} on {config.env}, preset {config.preset}{split}, {config.instances} instances{times}; "
         f"candidates by {player}, noise {config.noise}{repeats}{seen}"
     )
 
@@ -36,14 +38,13 @@ def _ranking(found: Calibration) -> Table:
     siblings = found.siblings
     assert siblings is not None
     rows: list[tuple[str, ...]] = [
-        (f"turn {row.turn}", f"{row.states:,}", f"{row.value:.3f}", _number(row.spearman), _plain(row.kendall))
+        (f"turn {row.turn}", f"{row.states:,}", f"{row.value:.3f}", _number(row.spearman), _number(row.kendall))
         for row in found.turns
     ]
     rows.append(
         ("among candidates", f"{siblings.sets:,} sets", "", _number(siblings.spearman), _number(siblings.kendall))
     )
-    lost = _number(siblings.lost, digits=3)
-    chance = _number(siblings.lost_by_chance, digits=3)
+    lost, chance = (_number(one, digits=3) for one in (siblings.lost, siblings.lost_by_chance))
     return Table(
         "score against exact value, along the policy's own play",
         f"{found.config.candidates} candidates a place; {siblings.decided:,} further sets have equal values. The "
@@ -54,23 +55,20 @@ def _ranking(found: Calibration) -> Table:
 
 
 def _drops(found: Calibration) -> Table:
-    rows: list[tuple[str, ...]] = []
-    for setting in found.settings:
-        drops, siblings = setting.drops, setting.siblings
-        assert drops is not None
-        assert siblings is not None
-        rows.append(
-            (
-                setting.label,
-                _number(siblings.kendall),
-                f"{drops.dropped:,}",
-                _percent(drops.winnable_dropped),
-                _percent(drops.winnable),
-                f"{drops.kept:,}",
-                _percent(drops.dead_kept),
-                _number(drops.lost_a_turn, digits=3),
-            )
+    rows: list[tuple[str, ...]] = [
+        (
+            setting.label,
+            _number(setting.siblings.kendall),
+            f"{setting.drops.dropped:,}",
+            _percent(setting.drops.winnable_dropped),
+            _percent(setting.drops.winnable),
+            f"{setting.drops.kept:,}",
+            _percent(setting.drops.dead_kept),
+            _number(setting.drops.lost_a_turn, digits=3),
         )
+        for setting in found.settings
+        if setting.drops is not None and setting.siblings is not None
+    ]
     return Table(
         "what a search from the start drops and keeps",
         "A prefix is an episode that goes on. Winnable: its value is above 0; a search that drops at random drops as "
@@ -81,18 +79,10 @@ def _drops(found: Calibration) -> Table:
 
 
 def _gains(found: Calibration) -> Table:
+    alone = "policy alone", _percent(found.alone), "", *_price(found.alone_env_steps, found.alone_sampled_tokens)
     rows: list[tuple[str, ...]] = [
-        ("policy alone", _percent(found.alone), "", f"{found.alone_env_steps:.1f}", _tokens(found.alone_sampled_tokens))
-    ]
-    rows += [
-        (
-            setting.label,
-            _percent(setting.success),
-            _percent(setting.gain, signed=True),
-            f"{setting.env_steps:.1f}",
-            _tokens(setting.sampled_tokens),
-        )
-        for setting in found.settings
+        (one.label, _percent(one.success), _percent(one.gain, "+"), *_price(one.env_steps, one.sampled_tokens))
+        for one in found.settings
     ]
     optimal = "not known" if found.optimal is None else f"{100 * found.optimal:.1f} %"
     return Table(
@@ -100,32 +90,29 @@ def _gains(found: Calibration) -> Table:
         f"Random play: {_percent(found.random)} %; best possible on these instances: {optimal}. Intervals: 95 % over "
         "instances.",
         ("search", "success %", "above the policy", "steps an episode", "tokens"),
-        rows,
+        [alone, *rows],
     )
 
 
-def _tokens(number: float) -> str:
-    """Return a number of tokens; a policy without a model has none."""
-    return f"{number:,.0f}" if number else ""
+def _price(env_steps: float, tokens: float) -> tuple[str, str]:
+    """Return what an episode costs; a policy without a model has no tokens."""
+    return f"{env_steps:.1f}", f"{tokens:,.0f}" if tokens else ""
 
 
-def _number(estimate: Interval | None, digits: int = 2) -> str:
+def _number(estimate: Interval | float | None, digits: int = 2, sign: str = "-") -> str:
+    """Return an estimate with its interval, a dash for None."""
     if estimate is None:
         return "-"
-    return f"{estimate.mean:.{digits}f} [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
+    mean, *ends = [f"{number:{sign}.{digits}f}" for number in np.atleast_1d(estimate)]
+    return f"{mean} [{', '.join(ends)}]" if ends else mean
 
 
-def _plain(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _percent(estimate: Interval | None, *, signed: bool = False) -> str:
+def _percent(estimate: Interval | None, sign: str = "-") -> str:
+    """Return an estimate in percent, without its interval where it is exact."""
     if estimate is None:
         return "-"
-    mean, low, high = (100 * number for number in estimate)
-    if low == mean == high and not signed:
-        return f"{mean:.1f}"
-    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]" if signed else f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+    exact = estimate.low == estimate.mean == estimate.high and sign != "+"
+    return _number(100 * estimate.mean if exact else Interval(*(100 * end for end in estimate)), 1, sign)
 
 
 def save(found: Calibration, folder: Path) -> list[Path]:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 Record = Mapping[str, Any]
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """Something that a run shows.
 
     Attributes:

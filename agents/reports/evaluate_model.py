@@ -1,17 +1,20 @@
 """Evaluate a model or a run by its folder, as the command line does."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from tsr_gym.agents.episodes.assembly import Assembly
-from tsr_gym.agents.episodes.collect import pick_rater, pick_strategy
-from tsr_gym.agents.episodes.evaluate import Bars, Evaluation, bars, evaluate, held_out
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import Bars, Evaluation, bars, evaluate, held_out
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy, pick_device
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
-from tsr_gym.agents.runs.config import ModelConfig, RunConfig, SearchConfig, TaskConfig, TrainConfig
+from tsr_gym.agents.runs.config import RunConfig, TrainConfig
+from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
 
@@ -62,11 +65,11 @@ def evaluate_model(
     config = TrainConfig(
         env=env or "",
         task=task,
-        search=replace(search, trajectories=1, paths_per_search=1),
+        search=search,
         model=model,
         run=RunConfig(eval_instances=instances, eval_temperature=at_temperature),
     )
-    strategy = None if search.search == "naive" else pick_strategy(config.search)
+    strategy = None if search.name == "naive" else choose_strategy(search.search)
     folder = Path(source)
     if (folder / "config.json").is_file() and checkpoints(folder):
         config = TrainConfig.from_json((folder / "config.json").read_text(), source=str(folder / "config.json"))
@@ -81,19 +84,18 @@ def evaluate_model(
     env = env or policy.card.env
     if env is None:
         raise ConfigError(f"wanted --env: the model in {folder} was made for none")
-    assembly = Assembly(env, task, model, policy)
-    pool = assembly.pool(split, search)
-    chat = assembly.chat_about(pool.base, temperature=at_temperature)
+    player = ModelPlayer(env, task, model, policy)
+    pool = player.pool(split, search)
+    chat = player.chat_about(pool.base, temperature=at_temperature)
+    rater = None if search.rater is None else make_rater(search.rater, chat=chat)
     tasks = held_out(instances)
-    played = evaluate(
-        pool, chat, tasks=tasks, seed=seed, strategy=strategy, noise=search.noise, rater=pick_rater(search, chat)
-    )
+    played = evaluate(pool, chat, tasks=tasks, seed=seed, strategy=strategy, noise=search.noise, rater=rater)
     return ModelEvaluation(_words(env, split, task, search), played, bars(pool, tasks=tasks))
 
 
 def _words(env: str, split: str, task: TaskConfig, search: SearchConfig) -> str:
-    by = "no search" if search.search == "naive" else f"search {search.search}"
-    clairvoyant = " (clairvoyant)" if search.search != "naive" and search.noise == "same" else ""
+    by = "no search" if search.name == "naive" else f"search {search.search}"
+    clairvoyant = " (clairvoyant)" if search.name != "naive" and search.noise == "same" else ""
     return f"{env}, preset {task.preset}, split {split}, {by}{clairvoyant}"
 
 

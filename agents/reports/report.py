@@ -1,7 +1,7 @@
-"""Report: several runs held beside each other, over seeds, with intervals and with what they cost."""
+"""Report: several runs held beside each other, over seeds, with intervals, with what they cost and what they show."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
@@ -9,17 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from tsr_gym.agents.reports.diagnosis import Finding, diagnose
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.registration import env_id
 
-# Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom.
+# Two-sided 95 % quantiles of Student's t for 2 to 30 degrees of freedom.
 _T = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 PARTS = ("model", "env", "tree", "update")
+# Settings in which the runs of one method may differ.
+_NO_METHOD = (
+    *("env", "run.seed", "run.out", "run.label"),
+    *("run.checkpoint_every", "run.keep_checkpoints", "run.save_trees"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +33,14 @@ class Run:
     """One run, as its files tell it.
 
     Attributes:
-        label: The method.
+        folder: Where it lies.
+        label: What its method is called.
         config: All settings.
         updates: The lines of ``metrics.jsonl``.
         evaluations: The lines of ``evaluations.jsonl``.
     """
 
+    folder: Path
     label: str
     config: TrainConfig
     updates: list[dict[str, Any]]
@@ -41,13 +49,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of methods.
+    """A table.
 
     Attributes:
         title: What it shows.
         caption: How to read it.
-        columns: Their names; the first one is the method.
-        rows: One per method.
+        columns: Their names; the first one says what a row is about.
+        rows: As many cells as there are columns.
     """
 
     title: str
@@ -64,11 +72,15 @@ class Report:
         ends: Where each began and ended, and what it cost.
         by_updates: Success after some numbers of updates.
         by_tokens: Success after some numbers of sampled tokens.
+        runs: Which runs these are.
+        findings: Signs of collapse or of waste in runs, by folder; runs without any are left out.
     """
 
     ends: Table
     by_updates: Table
     by_tokens: Table
+    runs: Table
+    findings: dict[str, list[Finding]]
 
 
 def load_run(folder: Path) -> Run:
@@ -83,7 +95,7 @@ def load_run(folder: Path) -> Run:
     evaluations = JsonLines(folder / "evaluations.jsonl").read()
     if not evaluations:
         raise CheckpointError(f"{folder}: the run has not been evaluated yet")
-    return Run(label_of(config), config, JsonLines(folder / "metrics.jsonl").read(), evaluations)
+    return Run(folder, label_of(config), config, JsonLines(folder / "metrics.jsonl").read(), evaluations)
 
 
 def label_of(config: TrainConfig) -> str:
@@ -91,28 +103,25 @@ def label_of(config: TrainConfig) -> str:
     search = config.search
     if config.run.label:
         return config.run.label
-    numbers = {
-        "best_of_n": f"({search.n})",
-        "beam": f"({search.width}, {search.branching})",
-        "lookahead": f"({search.branching}, depth {search.depth})",
-    }
     score = "" if config.task.score == "reward" else f", {config.task.score}"
     matched = ", matched tokens" if search.match_tokens else ""
-    return f"{search.search}{numbers.get(search.search, '')}{score}{matched}"
+    return f"{search.search}{score}{matched}"
 
 
 def summarise_runs(folders: Sequence[Path]) -> Report:
     """Return the tables of some runs, methods in the order in which they come.
 
+    Runs with the same settings but for the seed are one method, which their label names. Where runs of one label have
+    other settings, these stand in the name.
+
     Raises:
         CheckpointError: A folder holds no evaluated run.
-        ConfigError: There is no folder, or the runs were evaluated on different instances.
+        ConfigError: There is no folder, two runs of a method have the same seed, or the runs were evaluated on
+            different instances.
     """
-    methods: dict[str, list[Run]] = {}
-    for run in _load_comparable(folders):
-        methods.setdefault(run.label, []).append(run)
-    first = next(iter(methods.values()))[0]
-    known = first.evaluations[0]
+    runs = _load_comparable(folders)
+    methods = _methods(runs)
+    first, known = runs[0], runs[0].evaluations[0]
     bars = ", ".join(f"{name} {100 * known[name]:.1f} %" for name in ("random", "optimal") if known[name] is not None)
     fewest = min(map(len, methods.values()))
     caption = f"On the same held-out instances: {bars or 'bars not known'}. Intervals: 95 % over seeds (Student's t)."
@@ -122,11 +131,66 @@ def summarise_runs(folders: Sequence[Path]) -> Report:
     title = f"{task}, {known['instances']} held-out instances, no search at test time"
     costs = ("tokens", "s/update", *[f"{part} %" for part in PARTS])
     columns = ("method", "per instance", "seeds", "base %", "final %", "gain", "worst gain", *costs)
+    findings = {str(run.folder): diagnose(run.updates) for run in runs}
     return Report(
-        Table(title, caption, columns, [_row(label, members) for label, members in methods.items()]),
+        Table(title, caption, columns, [_row(name, members) for name, members in methods.items()]),
         _over("step", "updates", methods),
         _over("sampled_tokens_total", "sampled tokens", methods),
+        _each(methods),
+        {folder: found for folder, found in findings.items() if found},
     )
+
+
+def _methods(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Return the runs of each method by its name.
+
+    Raises:
+        ConfigError: Two runs of a method have the same seed, so that one of them says nothing of its own.
+    """
+    found: dict[str, list[Run]] = {}
+    settings = [dict(_settings(asdict(run.config))) for run in runs]
+    for run, own in zip(runs, settings, strict=True):
+        alike = [other for twin, other in zip(runs, settings, strict=True) if twin.label == run.label]
+        differing = [name for name in own if any(other[name] != own[name] for other in alike)]
+        words = [f"{name.rpartition('.')[2]}={own[name]}" for name in differing]
+        found.setdefault(", ".join([run.label, *words]), []).append(run)
+    for name, members in found.items():
+        by_seed: dict[int, Run] = {}
+        for run in members:
+            twin = by_seed.setdefault(run.config.run.seed, run)
+            if twin is not run:
+                raise ConfigError(
+                    f"{twin.folder} and {run.folder} are both seed {run.config.run.seed} of {name}: report one of them"
+                )
+    return found
+
+
+def _settings(section: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the settings that make a method, by section and name."""
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{path}{name}.")
+        elif path + name == "search.match_tokens":
+            # Every seed has a run of its own to match.
+            yield "match_tokens", value is not None
+        elif path + name not in _NO_METHOD:
+            yield path + name, value
+
+
+def _each(methods: Mapping[str, Sequence[Run]]) -> Table:
+    rows: list[tuple[str, ...]] = [
+        (
+            str(run.folder),
+            name,
+            str(run.config.run.seed),
+            f"{run.evaluations[-1]['step']:,}",
+            *[f"{100 * run.evaluations[place]['success']:.1f}" for place in (0, -1)],
+        )
+        for name, members in methods.items()
+        for run in members
+    ]
+    caption = "Updates and success at the last evaluation."
+    return Table("each run", caption, ("run", "method", "seed", "updates", "base %", "final %"), rows)
 
 
 def _load_comparable(folders: Sequence[Path]) -> list[Run]:
@@ -173,7 +237,7 @@ def _row(label: str, runs: Sequence[Run]) -> tuple[str, ...]:
     seconds = [update["seconds"] for run in runs for update in run.updates]
     return (
         label,
-        runs[0].config.search.per_instance,
+        runs[0].updates[0].get("per_instance", "-") if runs[0].updates else "-",
         str(len(runs)),
         _interval(base),
         _interval(final),
@@ -194,9 +258,10 @@ def _times(seconds: Sequence[Mapping[str, float]]) -> list[str]:
 
 
 def _interval(values: Sequence[float]) -> str:
-    if len(values) < 2:
-        return f"{values[0]:.1f}"
-    quantile = _T[min(len(values) - 1, len(_T)) - 1]
+    # The interval of two is so wide that it says nothing.
+    if len(values) < 3:
+        return f"{fmean(values):.1f}"
+    quantile = _T[min(len(values) - 3, len(_T) - 1)]
     return f"{fmean(values):.1f} ± {quantile * stdev(values) / sqrt(len(values)):.1f}"
 
 
@@ -205,7 +270,7 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
 
     Raises:
         CheckpointError: A folder holds no evaluated run.
-        ConfigError: There is no folder, or the runs were evaluated on different instances.
+        ConfigError: As `summarise_runs` does.
     """
     import matplotlib
 
@@ -213,11 +278,10 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
     from matplotlib import pyplot
 
     runs = _load_comparable(folders)
-    labels = list(dict.fromkeys(run.label for run in runs))
+    methods = _methods(runs)
     figure, panels = pyplot.subplots(1, 2, figsize=(12, 4.5), sharey=True, layout="constrained")
     for panel, key, name in zip(panels, ("step", "sampled_tokens_total"), ("updates", "sampled tokens"), strict=True):
-        for number, label in enumerate(labels):
-            members = [run for run in runs if run.label == label]
+        for number, (label, members) in enumerate(methods.items()):
             for run in members:
                 panel.plot(*_curve(run, key), color=f"C{number}", alpha=0.25, linewidth=1)
             length = min(len(run.evaluations) for run in members)

@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.episodes.assembly import Assembly
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import bars, evaluate
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import bars, evaluate
+from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, ModelCard, save_policy
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import END, tiny_model, tiny_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.runs.config import ModelConfig, TaskConfig
 from tsr_gym.cache_home import cache_home
 from tsr_gym.codec import digest
 from tsr_gym.errors import ConfigError
@@ -132,25 +133,25 @@ def build_base_model(
         prompt="compact", history="markov", env=env_id(env), env_settings={"obs_type": "compact"}, max_tokens=16
     )
     task = TaskConfig(env_set=recipe.env_set)
-    blank = Assembly(env, task, ModelConfig(), LanguageModel(None, None, card))
+    blank = ModelPlayer(env, task, ModelConfig(), LanguageModel(None, None, card))
     pool = blank.pool("train")
     if bars(pool, tasks=[recipe.seed]).optimal is None:
         raise ConfigError(f"{env_id(env)} has no oracle with these settings: there is no good play to imitate")
     tokenizer = tiny_tokenizer(_texts(pool, recipe.seed))
     model = tiny_model(tokenizer, hidden=recipe.hidden, layers=recipe.layers, seed=recipe.seed)
-    assembly = replace(blank, policy=LanguageModel(model, tokenizer, card))
-    chat = assembly.chat("", temperature=1.0)
+    player = replace(blank, policy=LanguageModel(model, tokenizer, card))
+    chat = player.chat("", temperature=1.0)
     note("imitating mostly optimal play")
     skilled = _demonstrate(pool, chat, _Play(recipe.skill), _tasks(recipe, 1, recipe.instances), recipe.episodes)
     _imitate(model, skilled, recipe, steps=recipe.steps, lr=recipe.lr, final=0.1, warmup=50)
-    best = _success(assembly, recipe)
+    best = _success(player, recipe)
     note(f"plays with success {best:.3f}; imitating poor play until it is from {recipe.band[0]} to {recipe.band[1]}")
     play = _Play(recipe.poor_skill, malformed=recipe.malformed, one_action=0.8)
     poor = _demonstrate(pool, chat, play, _tasks(recipe, 2, max(1, recipe.instances // 5)))
-    success = _hide(assembly, poor, recipe, best, note)
+    success = _hide(player, poor, recipe, best, note)
     about = {"recipe": asdict(recipe), "success_skilled": best, "success": success, "version": __version__}
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_folder(out, partial(_save, assembly.policy, about))
+    write_folder(out, partial(_save, player.policy, about))
     return about
 
 
@@ -248,9 +249,9 @@ def _padded(examples: Sequence[_Example]) -> tuple[Tensor, Tensor]:
     return ids, labels
 
 
-def _hide(assembly: Assembly, examples: Sequence[_Example], recipe: BaseRecipe, success: float, note: Note) -> float:
+def _hide(player: ModelPlayer, examples: Sequence[_Example], recipe: BaseRecipe, success: float, note: Note) -> float:
     """Imitate poor play in short bursts until success is in the band; from the success before to the one after."""
-    model = assembly.policy.model
+    model = player.policy.model
     low, high = recipe.band
     lr = recipe.lr / 4
     for _ in range(recipe.poor_steps // 20):
@@ -258,7 +259,7 @@ def _hide(assembly: Assembly, examples: Sequence[_Example], recipe: BaseRecipe, 
             break
         before = {name: value.clone() for name, value in model.state_dict().items()}
         _imitate(model, examples, recipe, steps=20, lr=lr, final=1.0, warmup=1)
-        found = _success(assembly, recipe)
+        found = _success(player, recipe)
         note(f"success {found:.3f}")
         if found < low:
             # Too far: go back and take smaller steps.
@@ -271,8 +272,8 @@ def _hide(assembly: Assembly, examples: Sequence[_Example], recipe: BaseRecipe, 
     return success
 
 
-def _success(assembly: Assembly, recipe: BaseRecipe) -> float:
+def _success(player: ModelPlayer, recipe: BaseRecipe) -> float:
     """Return the success of a model on instances of the validation split."""
-    chat = assembly.chat("", temperature=0.5)
+    chat = player.chat("", temperature=0.5)
     tasks = [derive_seed(recipe.seed, "validate", number) for number in range(recipe.validations)]
-    return evaluate(assembly.pool("valid"), chat, tasks=tasks, seed=recipe.seed).success
+    return evaluate(player.pool("valid"), chat, tasks=tasks, seed=recipe.seed).success

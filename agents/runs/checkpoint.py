@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.learning.stability import GradientMemory
+from tsr_gym.agents.learning.spikes import GradientMemory
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
 from tsr_gym.agents.models.sharding import own_range, own_rows, whole_weights
 from tsr_gym.errors import CheckpointError, shown

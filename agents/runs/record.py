@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from statistics import fmean, pstdev
 from typing import Any
 
-from tsr_gym.agents.episodes.collect import Collected
-from tsr_gym.agents.episodes.evaluate import summarise
-from tsr_gym.agents.learning.stability import group_signs, tree_signs
+from tsr_gym.agents.episodes.collect import ChosenSearch, Collected
+from tsr_gym.agents.episodes.play import summarise
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.runs.checkpoint import Progress
-from tsr_gym.agents.runs.config import SearchConfig
+from tsr_gym.agents.runs.health import group_signs, tree_signs
 
 LEARNED = (
     *("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm", "spikes", "skipped"),
@@ -18,7 +17,7 @@ LEARNED = (
 
 
 def update_record(
-    search: SearchConfig,
+    search: ChosenSearch,
     progress: Progress,
     collected: Collected,
     groups: Filtered,
@@ -41,8 +40,8 @@ def update_record(
     spent = collected.spent
     return {
         "step": progress.update,
-        "search": search.search,
-        "per_instance": search.per_instance,
+        "search": search.name,
+        "per_instance": search.words,
         "success": summary.success,
         "reward_mean": fmean(rewards) if rewards else None,
         "reward_std": pstdev(rewards) if rewards else None,

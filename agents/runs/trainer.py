@@ -13,15 +13,14 @@ from typing import Any
 
 import torch
 
-from tsr_gym.agents.episodes.assembly import Assembly
-from tsr_gym.agents.episodes.collect import Collected, Collector, pick_rater, pick_strategy
-from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
+from tsr_gym.agents.episodes.collect import Collected, Collector, choose_search
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages.pick import pick_estimator
+from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.learning.stability import first_answers, prompt_information
-from tsr_gym.agents.lessons.lessons import pick_lessons
+from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.language_model import (
     LanguageModel,
@@ -35,8 +34,10 @@ from tsr_gym.agents.models.language_model import (
 )
 from tsr_gym.agents.models.logprobs import cross_logprobs
 from tsr_gym.agents.processes import ALONE, Processes
+from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import JsonLines, Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
@@ -80,14 +81,14 @@ class Trainer:
         if folder in model_dir.parents:
             # A checkpoint of this run: its model is merged, and its adapter goes on beside the weights it began with.
             restore_adapter(self.policy.model, model_dir)
-        assembly = Assembly(config.env, config.task, config.model, self.policy)
-        pool = assembly.pool(config.task.train_split, config.search)
-        self.eval_pool = assembly.pool(config.task.eval_split)
-        self.chat = assembly.chat_about(pool.base, temperature=config.model.temperature)
-        self.eval_chat = assembly.chat_about(pool.base, temperature=config.run.eval_temperature)
-        rater = pick_rater(config.search, self.chat)
+        player = ModelPlayer(config.env, config.task, config.model, self.policy)
+        pool = player.pool(config.task.train_split, config.search)
+        self.eval_pool = player.pool(config.task.eval_split)
+        self.chat = player.chat_about(pool.base, temperature=config.model.temperature)
+        self.eval_chat = player.chat_about(pool.base, temperature=config.run.eval_temperature)
+        rater = None if config.search.rater is None else make_rater(config.search.rater, chat=self.chat)
         self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
-        self.lessons = pick_lessons(config.search, config.learn.credit)
+        self.lessons = choose_groups(config.lessons)
         self.learner = Learner(
             self.policy.model,
             self._critic(model_dir),
@@ -186,7 +187,7 @@ class Trainer:
         )
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
-        record = update_record(self.config.search, self.progress, collected, groups, learned, seconds)
+        record = update_record(self.collector.search, self.progress, collected, groups, learned, seconds)
         return record | self._prompt_signs(collected.groups), collected
 
     def _collect(self) -> Collected:
@@ -259,10 +260,10 @@ def check_run(config: TrainConfig) -> None:
             f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
         )
     pick_device(config.model.device)
-    pick_strategy(config.search)
-    pick_lessons(config.search, config.learn.credit)
-    pick_estimator(config.learn.estimator, critic=config.learn.algorithm == "ppo")
-    any_model = Assembly(config.env, config.task, config.model, LanguageModel(None, None, ModelCard()))
+    choose_search(config.search)
+    choose_groups(config.lessons)
+    choose_estimator(config.learn.estimator, critic=config.learn.algorithm == "ppo")
+    any_model = ModelPlayer(config.env, config.task, config.model, LanguageModel(None, None, ModelCard()))
     for split in (config.task.train_split, config.task.eval_split):
         any_model.pool(split)
     _token_targets(config)

@@ -4,15 +4,19 @@ Each is ``strategy(tree, ...)``; bind its numbers with `functools.partial` and h
 where it does, are the ends of the paths that it chose, best first.
 """
 
+from functools import partial
+from typing import Any
+
 from tsr_gym.agents.strategies.adaptive import adaptive
-from tsr_gym.agents.strategies.beam import beam
+from tsr_gym.agents.strategies.beam import beam, greedy
 from tsr_gym.agents.strategies.best_first import best_first
 from tsr_gym.agents.strategies.best_of_n import best_of_n
-from tsr_gym.agents.strategies.greedy import greedy
 from tsr_gym.agents.strategies.lookahead import lookahead
 from tsr_gym.agents.strategies.naive import naive
 from tsr_gym.agents.strategies.puct import puct
 from tsr_gym.agents.strategies.random_branching import random_branching
+from tsr_gym.keywords import choose
+from tsr_gym.tree import Candidate, Node, Tree
 
 __all__ = [
     "adaptive",
@@ -25,3 +29,28 @@ __all__ = [
     "puct",
     "random_branching",
 ]
+
+STRATEGIES = "tsr_gym.agents.strategies"
+_OVER = Node(None, 0, Candidate(""), "", 0.0, 0.0, True, False, {}, None)
+
+
+def choose_strategy(text: str, **offered: Any) -> "partial[Any]":
+    """Return the strategy that a text such as ``"puct(simulations=64)"`` names, its numbers bound and checked.
+
+    Args:
+        text: One of these strategies, or ``package.module:name``, with its numbers.
+        offered: Numbers for a strategy that has them and whose call leaves them out.
+
+    Raises:
+        ConfigError: There is no such strategy, or it cannot have these numbers.
+    """
+    return choose(text, home=STRATEGIES, what="strategy", offered=offered, trial=_begin)
+
+
+def _begin(strategy: Any) -> None:
+    """Let a strategy of ours check its numbers, on a tree in which there is nothing to do."""
+    if not strategy.func.__module__.startswith(STRATEGIES):
+        return
+    tree = Tree()
+    tree.add(_OVER)
+    next(iter(strategy(tree)), None)

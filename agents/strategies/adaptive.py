@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
+from tsr_gym.agents.strategies.harvest import harvested
+from tsr_gym.agents.strategies.order import ranked
 from tsr_gym.agents.strategies.play_on import play_on
-from tsr_gym.agents.strategies.ranked import ranked
 from tsr_gym.tree import Tree, Wishes
 
 Outcome = Literal["success", "return"]
 
 
+@harvested("episodes")
 def adaptive(
     tree: Tree,
     *,
@@ -121,10 +123,7 @@ class _Outcomes:
         return {node: max(0.0, second - first * first) for node, (first, second) in helped.items()}, begun
 
     def _came_to(self, end: int) -> float:
-        node = self.tree.nodes[end]
-        if self.outcome == "return":
-            return self.tree.total(end, "reward")
-        return float(node.terminated and bool(node.info.get("success", False)))
+        return self.tree.total(end, "reward") if self.outcome == "return" else float(self.tree.nodes[end].solved)
 
 
 def _parent(tree: Tree, node: int) -> int:

@@ -1,10 +1,9 @@
-"""Beam search over turns (TSR Eq. 8)."""
+"""Beam search over turns (TSR Eq. 8), and greedy search, which is a beam of width 1."""
 
 from collections.abc import Callable
 from typing import Literal
 
-from tsr_gym.agents.strategies.merging import Merge, distinct
-from tsr_gym.agents.strategies.ranked import ranked
+from tsr_gym.agents.strategies.order import Merge, distinct, ranked
 from tsr_gym.tree import Expand, Tree, Wishes
 
 Rank = Literal["merit", "sum", "last"]
@@ -13,8 +12,8 @@ Rank = Literal["merit", "sum", "last"]
 def beam(
     tree: Tree,
     *,
-    width: int,
-    branching: int,
+    width: int = 2,
+    branching: int = 4,
     depth: int | None = None,
     rank: Rank = "merit",
     merge: Merge = None,
@@ -28,8 +27,8 @@ def beam(
 
     Args:
         tree: What has grown.
-        width: Paths that are kept, the paper's B (2).
-        branching: Candidates per path and turn, the paper's M (4).
+        width: Paths that are kept, the paper's B (paper: 2).
+        branching: Candidates per path and turn, the paper's M (paper: 4).
         depth: Turns to look ahead, None to the end of the episode.
         rank: How paths are rated: by `Tree.merit`, by the sum of their scores, or by the last score alone.
         merge: Of the members that stand in the same state after a turn, only the best is kept.
@@ -51,6 +50,17 @@ def beam(
         members = distinct(tree, ranked(tree, stopped + grown, worth), merge)[:width]
         turns += 1
     return [node for node in members if node != tree.root]
+
+
+def greedy(tree: Tree, *, branching: int = 4, depth: int | None = None) -> Wishes:
+    """Try some candidates at every turn and follow the best: a beam of width 1.
+
+    Args:
+        tree: What has grown.
+        branching: Candidates per turn (the default is beam's).
+        depth: Turns to look ahead, None to the end of the episode.
+    """
+    return (yield from beam(tree, width=1, branching=branching, depth=depth))
 
 
 def _worth(tree: Tree, rank: Rank) -> Callable[[int], float]:

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
 
-from tsr_gym.agents.strategies.merging import Merge, identity
-from tsr_gym.agents.strategies.ranked import ranked
+from tsr_gym.agents.strategies.order import Merge, identity, ranked
 from tsr_gym.tree import Expand, Tree, Wishes
 
 

@@ -1,10 +1,12 @@
 """Best-of-N: play N episodes and keep the best (TSR Eq. 7)."""
 
+from tsr_gym.agents.strategies.harvest import harvested
 from tsr_gym.agents.strategies.play_on import play_on
 from tsr_gym.tree import Tree, Wishes
 
 
-def best_of_n(tree: Tree, *, n: int, keep: int = 1) -> Wishes:
+@harvested(by="reward")
+def best_of_n(tree: Tree, *, n: int = 32, keep: int = 1) -> Wishes:
     """Play `n` independent episodes from the root and choose the best ones by reward.
 
     ``tau* = argmax_{i <= N} R(tau_i)`` (TSR, arXiv 2602.11767, Eq. 7). A path that a dead end stopped has no return and
@@ -12,8 +14,8 @@ def best_of_n(tree: Tree, *, n: int, keep: int = 1) -> Wishes:
 
     Args:
         tree: What has grown.
-        n: Episodes, 32 in the paper's setting.
-        keep: How many to choose, 16 in the paper's setting.
+        n: Episodes (paper: 32).
+        keep: How many to choose at most (paper: 16).
     """
     if n < 1 or keep < 1:
         raise ValueError(f"wanted n and keep >= 1, got {n} and {keep}")

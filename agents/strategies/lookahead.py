@@ -3,16 +3,16 @@
 from statistics import fmean
 from typing import Literal
 
+from tsr_gym.agents.strategies.order import ranked
 from tsr_gym.agents.strategies.play_on import play_on
-from tsr_gym.agents.strategies.ranked import ranked
 from tsr_gym.tree import Expand, Tree, Wishes
 
 
 def lookahead(
     tree: Tree,
     *,
-    branching: int,
-    depth: int,
+    branching: int = 4,
+    depth: int = 2,
     rollouts: int = 1,
     reduce: Literal["mean", "max"] = "mean",
     moves: int | None = None,
@@ -26,8 +26,8 @@ def lookahead(
 
     Args:
         tree: What has grown.
-        branching: Candidates per turn, the paper's M (4).
-        depth: Further turns per candidate, the paper's D (2); 0 chooses by the candidates' own scores.
+        branching: Candidates per turn, the paper's M (paper: 4).
+        depth: Further turns per candidate, the paper's D (paper: 2); 0 chooses by the candidates' own scores.
         rollouts: Rollouts per candidate.
         reduce: What the merits of a candidate's leaves come to.
         moves: Turns to decide, None to the end of the episode.

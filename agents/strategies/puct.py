@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator
 
-from tsr_gym.agents.strategies.merging import Merge
+from tsr_gym.agents.strategies.order import Merge
 from tsr_gym.agents.strategies.play_on import play_on
 from tsr_gym.agents.strategies.visits import Backup, Prior, Rules, Visits
 from tsr_gym.tree import Expand, Tree, Wishes

@@ -5,42 +5,13 @@ from itertools import chain
 
 import numpy as np
 
+from tsr_gym.agents.strategies.harvest import harvested
 from tsr_gym.agents.strategies.play_on import play_on
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Expand, Tree, Wishes
 
 # From the nodes at which continuations begin to the leaves at which they ended.
 Continue = Callable[[Sequence[int]], Generator[list[Expand], None, list[int]]]
-
-
-def random_branching(tree: Tree, *, trees: int = 2, nodes: int = 2, rounds: int = 1) -> Wishes:
-    """Grow M trees below the root: a chain each, which then forks L times at N nodes drawn at random.
-
-    In each of the L rounds, every tree draws N of its nodes, uniformly and with replacement, from the root and whatever
-    has children in it; from each the policy plays on to the end (Tree-GRPO, arXiv 2509.21240, with the draws of its
-    published code). All trees share the root, so a drawn root is a fresh chain of the tree that drew it;
-    `branching_trees` tells the trees apart. Nothing is chosen: all leaves are a group.
-
-    A drawn node is one at which the episode went on, so every draw adds exactly one leaf: ``M (L N + 1)`` in the end,
-    however long the episodes are.
-
-    For chains of T turns, a draw in a tree that is still a chain costs ``(T + 1) / 2`` turns in expectation, and so the
-    first round ``M N (T + 1) / 2``. Every continuation adds nodes that are deeper than the average, so that later
-    rounds cost less: ``M T + M L N (T + 1) / 2`` turns are the expectation for one round and an upper bound for more.
-    The published ``M B + L N B / 2``, with B the cost of a chain, counts N draws a round for all trees together and
-    half a chain for each: for M = 1 and one round it is right but for that half turn a draw, and where each of M trees
-    draws, as here and in its code, the draws are M times as many.
-
-    Args:
-        tree: What has grown.
-        trees: The paper's M (2).
-        nodes: Draws per tree and round, the paper's N (2).
-        rounds: The paper's L (1).
-    """
-    if trees < 1 or nodes < 1 or rounds < 0:
-        raise ValueError(f"wanted trees and nodes >= 1 and rounds >= 0, got {trees}, {nodes} and {rounds}")
-    yield from _forest(tree, lambda starts: play_on(tree, starts), trees, nodes, rounds)
-    return None
 
 
 def branching_trees(tree: Tree, *, trees: int, nodes: int, rounds: int) -> list[list[int]]:
@@ -79,6 +50,37 @@ def branching_trees(tree: Tree, *, trees: int, nodes: int, rounds: int) -> list[
         if sorted(chain.from_iterable(leaves)) == sorted(leaf for leaf in tree.leaves() if leaf != tree.root):
             return leaves
     raise ValueError(f"wanted a tree of random_branching with trees={trees}, nodes={nodes}, rounds={rounds}")
+
+
+@harvested("branches", branches=branching_trees)
+def random_branching(tree: Tree, *, trees: int = 2, nodes: int = 2, rounds: int = 1) -> Wishes:
+    """Grow M trees below the root: a chain each, which then forks L times at N nodes drawn at random.
+
+    In each of the L rounds, every tree draws N of its nodes, uniformly and with replacement, from the root and whatever
+    has children in it; from each the policy plays on to the end (Tree-GRPO, arXiv 2509.21240, with the draws of its
+    published code). All trees share the root, so a drawn root is a fresh chain of the tree that drew it;
+    `branching_trees` tells the trees apart. Nothing is chosen: all leaves are a group.
+
+    A drawn node is one at which the episode went on, so every draw adds exactly one leaf: ``M (L N + 1)`` in the end,
+    however long the episodes are.
+
+    For chains of T turns, a draw in a tree that is still a chain costs ``(T + 1) / 2`` turns in expectation, and so the
+    first round ``M N (T + 1) / 2``. Every continuation adds nodes that are deeper than the average, so that later
+    rounds cost less: ``M T + M L N (T + 1) / 2`` turns are the expectation for one round and an upper bound for more.
+    The published ``M B + L N B / 2``, with B the cost of a chain, counts N draws a round for all trees together and
+    half a chain for each: for M = 1 and one round it is right but for that half turn a draw, and where each of M trees
+    draws, as here and in its code, the draws are M times as many.
+
+    Args:
+        tree: What has grown.
+        trees: The paper's M (2).
+        nodes: Draws per tree and round, the paper's N (2).
+        rounds: The paper's L (1).
+    """
+    if trees < 1 or nodes < 1 or rounds < 0:
+        raise ValueError(f"wanted trees and nodes >= 1 and rounds >= 0, got {trees}, {nodes} and {rounds}")
+    yield from _forest(tree, lambda starts: play_on(tree, starts), trees, nodes, rounds)
+    return None
 
 
 def _forest(

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from math import exp, fsum, inf, log, sqrt
 from typing import Literal, NamedTuple
 
-from tsr_gym.agents.strategies.merging import Merge, identity
-from tsr_gym.agents.strategies.ranked import is_dead, ranked
+from tsr_gym.agents.strategies.order import Merge, identity, is_dead, ranked
 from tsr_gym.tree import Candidate, Tree
 
 Prior = Literal["sum", "mean", "uniform"]

@@ -12,8 +12,12 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from tests.conftest import ROOT
+from tsr_gym.agents.episodes.settings import SearchConfig
+from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.lessons.settings import LessonConfig
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.runs.checkpoint import checkpoints
-from tsr_gym.agents.runs.config import LearnConfig, ModelConfig, RunConfig, SearchConfig, TrainConfig
+from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.cli import main
@@ -39,7 +43,8 @@ def short_run(out, model_dir, **changes):
     """Return the configuration of a short run on Sokoban, the one that `FLAGS` spells; changes go by section."""
     config = TrainConfig(
         env="sokoban",
-        search=SearchConfig(groups=2, trajectories=3, filter="none"),
+        search=SearchConfig(groups=2, trajectories=3),
+        lessons=LessonConfig(filter="none"),
         model=ModelConfig(model=str(model_dir), max_tokens=6),
         learn=LearnConfig(lr=0.002, critic_lr=0.002, minibatch=3),
         run=RunConfig(out=out, updates=UPDATES, eval_every=2, eval_instances=4, checkpoint_every=2, save_trees=1),

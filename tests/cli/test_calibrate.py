@@ -14,7 +14,7 @@ FEW = ["--instances", "6", "--widths", "1", "--budgets", "1", "3", "--candidates
 
 def test_a_score_is_held_against_exact_values(capsys, tmp_path):
     out = tmp_path / "report"
-    assert calibrate.main(["frozenlake", "--scorer", "FrozenLakeScore", *FEW, "--out", str(out)]) == 0
+    assert calibrate.main(["frozenlake", "--score", "FrozenLakeScore", *FEW, "--out", str(out)]) == 0
     shown = capsys.readouterr()
     for text in (
         "FrozenLakeScore on frozenlake, preset paper, split test, 6 instances; candidates by random play, noise fresh",
@@ -30,6 +30,15 @@ def test_a_score_is_held_against_exact_values(capsys, tmp_path):
     assert (out / "calibration.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_score_is_also_called_the_scorer(capsys):
+    said = []
+    for words in (["--score", "FrozenLakeScore"], ["--scorer", "FrozenLakeScore"], ["--scorer=FrozenLakeScore"]):
+        assert calibrate.main(["frozenlake", *words, *FEW]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0].startswith("FrozenLakeScore on frozenlake")
+    assert said[0] == said[1] == said[2]
+
+
 def test_what_cannot_be_known_is_said(capsys):
     assert calibrate.main(["frozenlake", *FEW, "--env-set", "max_actions=null"]) == 0
     shown = capsys.readouterr().out
@@ -43,7 +52,7 @@ def test_it_explains_itself(capsys):
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert "tsr calibrate" in shown
-    for flag in ("--scorer", "--budgets", "--instances", "--seeds", "--model", "--out"):
+    for flag in ("--score", "--budgets", "--instances", "--seeds", "--model", "--out"):
         assert flag in shown
 
 
@@ -53,7 +62,7 @@ CALIBRATE = "import sys; from tsr_gym.cli.calibrate import main; sys.exit(main(s
 def test_random_play_on_the_grid_worlds_needs_no_extra(run):  # noqa: F811
     few = ("--instances", "2", "--widths", "1", "--budgets", "2")
     for name, scorer in (("sokoban", "SokobanScore(potential='oracle')"), ("frozenlake", "FrozenLakeScore")):
-        done = run("-c", CALIBRATE, name, "--scorer", scorer, *few)
+        done = run("-c", CALIBRATE, name, "--score", scorer, *few)
         assert done.returncode == 0, done.stderr
         assert "among candidates" in done.stdout
 

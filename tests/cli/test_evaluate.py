@@ -7,8 +7,9 @@ from dataclasses import asdict
 import pytest
 
 from tsr_gym import cli
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.reports.evaluate_model import evaluate_model
-from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
 
 FEW = ["--instances", "6"]
 
@@ -34,7 +35,7 @@ def test_success_stands_beside_its_interval_and_the_bars(capsys, base_model, tmp
 def test_a_run_is_played_with_its_own_settings_and_searched_where_wanted(capsys, undisturbed):
     assert cli.main(["eval", str(undisturbed), *FEW, "--split", "train", "--search", "beam", "--branching", "2"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("sokoban, preset paper, split train, search beam: success ")
+    assert shown.startswith("sokoban, preset paper, split train, search beam(branching=2): success ")
 
 
 def test_bars_that_are_not_known_are_said_to_be_not_known(capsys, chat_model):
@@ -50,7 +51,11 @@ def test_bars_that_are_not_known_are_said_to_be_not_known(capsys, chat_model):
         (["default"], 2, "wanted --env for the default model"),
         (["default", "--env", "nonsense"], 2, "nonsense cannot be made"),
         (["nowhere", "--instances", "0"], 2, "wanted eval_instances >= 1, got 0"),
-        (["nowhere", "--search", "dream"], 2, "wanted search adaptive, beam"),
+        (
+            ["nowhere", "--search", "dream"],
+            2,
+            "there is no strategy 'dream': did you mean beam? wanted one of adaptive, beam",
+        ),
     ],
     ids=str,
 )

@@ -1,5 +1,6 @@
 """`tsr report`: tables on the screen, curves in a file."""
 
+import json
 import shutil
 
 import pytest
@@ -7,10 +8,19 @@ import pytest
 from tsr_gym import cli
 
 
+def other_seed(run, folder, seed):
+    """Return a copy of a run that says that it had another seed."""
+    copy = shutil.copytree(run, folder)
+    config = json.loads((copy / "config.json").read_text())
+    config["run"]["seed"] = seed
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
 def test_runs_are_held_beside_each_other_and_drawn(capsys, undisturbed, tmp_path):
-    twin = shutil.copytree(undisturbed, tmp_path / "twin")
+    twins = [other_seed(undisturbed, tmp_path / f"twin{seed}", seed) for seed in (1, 2)]
     out = tmp_path / "curves.png"
-    assert cli.main(["report", str(undisturbed), str(twin), "--out", str(out)]) == 0
+    assert cli.main(["report", str(undisturbed), *map(str, twins), "--out", str(out)]) == 0
     shown = capsys.readouterr()
     assert out.read_bytes().startswith(b"\x89PNG")
     assert shown.out.endswith(f"curves: {out}\n")
@@ -20,13 +30,38 @@ def test_runs_are_held_beside_each_other_and_drawn(capsys, undisturbed, tmp_path
         "held-out success, %, after so many updates",
         "held-out success, %, after so many sampled tokens",
         "3 rollouts",
-        "2 seeds do not rank methods",
+        "3 seeds do not rank methods",
+        "each run",
+        "twin2",
     ):
         assert text in shown.out
-    # One row of two seeds; the same run twice has no spread.
+    # One row of three seeds; the same numbers three times have no spread.
     (row,) = [line.split("│")[1:-1] for line in shown.out.splitlines() if "3 rollouts" in line]
-    assert [cell.strip() for cell in row][:3] == ["naive", "3 rollouts", "2"]
+    assert [cell.strip() for cell in row][:3] == ["naive", "3 rollouts", "3"]
     assert row[4].strip().endswith("± 0.0")
+
+
+def test_the_same_run_twice_is_refused(capsys, undisturbed, tmp_path):
+    twin = shutil.copytree(undisturbed, tmp_path / "twin")
+    assert cli.main(["report", str(undisturbed), str(twin), "--out", str(tmp_path / "curves.png")]) == 2
+    assert "twin are both seed 0 of naive: report one of them" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_a_run_is_said_and_written(capsys, undisturbed, tmp_path):
+    sick = shutil.copytree(undisturbed, tmp_path / "sick")
+    record = json.loads((sick / "metrics.jsonl").read_text().splitlines()[0])
+    lines = [{**record, "step": step, "equal_groups": 1.0, "success": 0.0, "entropy": 1.0} for step in range(1, 21)]
+    (sick / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    curves, numbers = tmp_path / "curves.png", tmp_path / "report.json"
+    assert cli.main(["report", str(sick), "--out", str(curves), "--json", str(numbers)]) == 0
+    shown = capsys.readouterr().out
+    assert f"{sick}: nothing to learn: in most groups every trajectory earns the same (share 1 -> 1)\n" in shown
+    written = json.loads(numbers.read_text())
+    assert [finding["name"] for finding in written["findings"][str(sick)]] == ["nothing to learn"]
+    assert written["ends"]["columns"][0] == "method"
+    # Nothing is said of a run that shows nothing.
+    assert cli.main(["report", str(undisturbed), "--out", str(curves)]) == 0
+    assert f"{undisturbed}:" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`tsr retrieval`: a corpus becomes an index, and an index a server."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -68,6 +69,21 @@ def test_an_index_is_served_until_asked_to_stop(tmp_path, corpus):
         server.send_signal(signal.SIGINT)
         # Whoever runs the tests in the background may have the signal ignored, also in their children.
         assert server.wait(timeout=30) == (0 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else 130)
+
+
+@pytest.mark.parametrize("name", ["bm25/words", "passages.jsonl"])
+def test_a_damaged_index_is_not_served_even_where_its_files_look_as_before(tmp_path, corpus, name):
+    cli.main(["retrieval", "index", str(corpus), "--out", str(tmp_path / "index")])
+    BM25Retriever(tmp_path / "index")
+    file = tmp_path / "index" / name
+    data, stat = file.read_bytes(), file.stat()
+    file.write_bytes(data.replace(b"blue", b"glue") if name == "passages.jsonl" else bytes([data[0] ^ 1]) + data[1:])
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    command = ["-m", "tsr_gym.cli", "retrieval", "serve", "--index", str(tmp_path / "index"), "--port", "0"]
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "damaged" in done.stderr
+    assert str(file) in done.stderr
 
 
 @pytest.mark.parametrize(

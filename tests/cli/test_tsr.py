@@ -7,9 +7,12 @@ from importlib.metadata import entry_points
 import pytest
 
 from tsr_gym import CheckpointError, ConfigError, cli
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.runs.base_model import BaseRecipe
-from tsr_gym.agents.runs.config import LearnConfig, ModelConfig, RunConfig, SearchConfig, TaskConfig
+from tsr_gym.agents.runs.config import RunConfig
 from tsr_gym.version import __version__
 
 TRAIN = (TaskConfig, SearchConfig, ModelConfig, LearnConfig, Objective, RunConfig)

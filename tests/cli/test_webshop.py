@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.tsr_gym_envs.webshop.small_files import item, write_files
 from tsr_gym import cli
-from tsr_gym_envs.webshop.catalogue import open_catalogue
+from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
 
 
 def test_files_are_imported_and_the_progress_is_shown(capsys, tmp_path):

@@ -223,6 +223,15 @@ def test_a_node_is_open_unless_its_episode_ended_or_is_lost():
     assert not tree.nodes[lost].done
 
 
+def test_a_node_is_solved_where_the_task_ended_well():
+    tree = grown()
+    good, bad = {"success": True}, {"success": False}
+    ends = [tree.add(node(tree, 2, terminated=True, info=info)) for info in (good, bad, {})]
+    # A success that is told of a state, as an environment may do before the end, is none yet.
+    ends += [tree.add(node(tree, 2, info=good)), tree.add(node(tree, 2, truncated=True, info=good))]
+    assert [tree.nodes[end].solved for end in ends] == [True, False, False, False, False]
+
+
 def test_states_are_told_apart_by_their_key_and_by_the_turns_that_are_left():
     tree = Tree()
     tree.add(node(tree, None, state_key=b"a", info={"turns_left": 3, "actions_left": 5}))

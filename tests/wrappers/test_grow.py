@@ -155,6 +155,60 @@ def test_a_limit_counts_from_where_its_search_began():
     assert (env.tree.spent - before).model_calls == 2
 
 
+class Clock:
+    """A clock that only moves when somebody waits, in place of the one that the search reads."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        for module in ("grow", "tree_search", "imagine"):
+            monkeypatch.setattr(f"tsr_gym.wrappers.{module}.perf_counter", lambda: self.now)
+
+    def slow(self, answers, seconds):
+        """Return a policy or rater that takes a while."""
+
+        def waits(asked):
+            self.now += seconds
+            return answers(asked)
+
+        return waits
+
+
+def test_the_time_of_the_policy_and_of_the_rater_counts(monkeypatch):
+    clock = Clock(monkeypatch)
+    policy, rater = clock.slow(scripted, 0.25), clock.slow(lambda grown: [0.0] * len(grown), 0.5)
+    env = walk()
+    env.search(policy, three_rounds)
+    assert (env.tree.spent.seconds, env.tree.spent.env_seconds) == (0.75, 0.0)
+    env.reset(seed=3)
+    env.search(policy, three_rounds, rater=rater)
+    assert env.tree.spent.seconds == 3 * 0.75
+
+
+def test_a_limit_of_seconds_ends_a_search_that_waits_for_its_policy(monkeypatch):
+    policy = Clock(monkeypatch).slow(scripted, 0.25)
+    for seconds, rounds in ((0.2, 1), (0.5, 2), (0.6, 3)):
+        env = walk()
+        env.search(policy, three_rounds, limit=Budget(seconds=seconds))
+        assert (env.tree.spent.model_calls, env.tree.spent.seconds) == (rounds, 0.25 * rounds)
+
+
+@pytest.mark.parametrize("workers", [None, 1])
+def test_searches_pay_for_a_shared_call_by_the_candidates_that_they_wanted(monkeypatch, workers):
+    policy = Clock(monkeypatch).slow(scripted, 1.0)
+    envs = [walk(), walk()]
+    for number, env in enumerate(envs):
+        env.reset(seed=number)
+
+    def by_seed(tree):
+        yield [Expand(tree.root, 1 + 2 * tree.seed)]
+        if tree.seed:
+            yield [Expand(tree.root)]
+
+    grow(envs, policy, by_seed, workers=workers)
+    # The first call answered one candidate and three; the second one the second search alone.
+    assert [env.tree.spent.seconds for env in envs] == [0.25, 1.75]
+
+
 def test_what_a_strategy_returns_is_what_was_chosen_and_played():
     def second(tree):
         yield [Expand(tree.root, 2)]

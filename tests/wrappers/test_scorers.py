@@ -24,9 +24,10 @@ def test_a_scorer_is_named_as_a_configuration_names_it_or_given_as_it_is(lake):
 @pytest.mark.parametrize(
     ("scorer", "message"),
     [
-        ("NoSuchScore", "wanted Name"),
-        ("FrozenLakeScore(depth=1)", "cannot be made"),
-        ("AnswerFormat", "made a AnswerFormat"),
+        ("NoSuchScore", "there is no scorer 'NoSuchScore': .*wanted one of FrozenLakeScore"),
+        ("FrozenLakeScore(depth=1)", r"the scorer 'FrozenLakeScore' has no \['depth'\]; it has \['hole_penalty'\]"),
+        ("AnswerFormat", "there is no scorer 'AnswerFormat'"),
+        ("tsr_gym.wrappers:AnswerFormat", "made a AnswerFormat"),
     ],
 )
 def test_what_is_no_scorer_is_refused(lake, scorer, message):

@@ -1,5 +1,6 @@
 """`tsr calibrate`: hold a score against exact values, and a search against its budget."""
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,8 @@ def main(args: list[str]) -> int:
 
     chosen = tyro.cli(
         CalibrateArgs,
-        args=args,
+        # --scorer is an older name of the setting.
+        args=[re.sub(r"^--scorer(?=$|=)", "--score", arg) for arg in args],
         prog="tsr calibrate",
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs),
     )

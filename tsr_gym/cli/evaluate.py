@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from tsr_gym.cli.shortcuts import Shortcuts, fold_shortcuts
 from tsr_gym.optional import load, require
 
 
@@ -37,12 +38,13 @@ def main(args: list[str]) -> int:
         task: task_kind = field(default_factory=task_kind)
         search: search_kind = field(default_factory=search_kind)
         model: model_kind = field(default_factory=model_kind)
+        shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
-    chosen = tyro.cli(EvalArgs, args=args, prog="tsr eval", config=(tyro.conf.OmitArgPrefixes,))
+    chosen = tyro.cli(EvalArgs, args=fold_shortcuts(args), prog="tsr eval", config=(tyro.conf.OmitArgPrefixes,))
     require("torch", "agents")
     require("transformers", "agents")
     play: Any = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
-    result = play(**{name: value for name, value in vars(chosen).items() if name != "out"})
+    result = play(**{name: value for name, value in vars(chosen).items() if name not in ("out", "shortcuts")})
     low, high = result.evaluation.interval
     print(
         f"{result.instances_of}: success {result.evaluation.success:.3f} [{low:.3f}, {high:.3f}], 95 % over instances"

@@ -1,6 +1,7 @@
-"""`tsr report`: compare runs in a table and a picture."""
+"""`tsr report`: compare runs in tables and a picture, and say what is wrong with them."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,22 +13,30 @@ from tsr_gym.optional import load, require
 
 @dataclass(frozen=True, slots=True)
 class ReportArgs:
-    """Compare runs: a table of success on held-out instances, and curves over updates and over sampled tokens."""
+    """Compare runs: success on held-out instances in tables and as curves, and signs of collapse or waste in each."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of runs; those with the same label and other seeds count as one method."""
+    """Folders of runs; those with the same settings and other seeds count as one method."""
     out: Path = Path("report.png")
     """File for the curves."""
+    json: Path | None = None
+    """File for the tables and findings as JSON."""
 
 
 def main(args: list[str]) -> int:
-    """Print the table and draw the curves."""
+    """Print tables and findings, and draw the curves."""
     chosen = tyro.cli(ReportArgs, args=args, prog="tsr report")
     require("matplotlib", "agents")
     summarise: Any = load("tsr_gym.agents.reports.report:summarise_runs")
     draw: Any = load("tsr_gym.agents.reports.report:draw_curves")
     report = summarise(chosen.runs)
-    show_tables((report.ends, report.by_updates, report.by_tokens))
+    show_tables((report.ends, report.by_updates, report.by_tokens, report.runs))
+    for folder, findings in report.findings.items():
+        for finding in findings:
+            print(f"{folder}: {finding.name}: {finding.what}\n    {finding.advice}")
     draw(chosen.runs, chosen.out)
     print(f"curves: {chosen.out}")
+    if chosen.json is not None:
+        chosen.json.write_text(json.dumps(asdict(report), indent=2) + "\n")
+        print(f"tables: {chosen.json}")
     return 0

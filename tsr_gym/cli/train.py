@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -18,6 +18,7 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tsr_gym.cli.shortcuts import Shortcuts, fold_shortcuts
 from tsr_gym.optional import load, require
 
 
@@ -37,15 +38,7 @@ def main(args: list[str]) -> int:
         chosen: Any = tyro.cli(ResumeArgs, args=args, prog="tsr train")
         begin = partial(_resume, chosen)
     else:
-        kind: Any = load("tsr_gym.agents.runs.config:TrainConfig")
-        config = tyro.cli(
-            kind,
-            args=args,
-            prog="tsr train",
-            description="Train a language model on searched trajectories. Go on with a run: tsr train --resume FOLDER.",
-            config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs),
-        )
-        begin = partial(_start, config)
+        begin = partial(_start, _configured(args))
     _require_learning()
     joined: Any = load("tsr_gym.agents.processes:joined")
     with joined() as processes:
@@ -56,6 +49,26 @@ def main(args: list[str]) -> int:
             print(f"{trainer.folder}: {trainer.progress.update} of {trainer.config.run.updates} updates")
     # Of several processes perhaps only another one was asked to stop.
     return 0 if finished else signals.exit_status
+
+
+def _configured(args: list[str]) -> Any:
+    """Return the configuration of a new run."""
+    kind: Any = load("tsr_gym.agents.runs.config:TrainConfig")
+
+    @dataclass(frozen=True)
+    class TrainArgs:
+        """Train a language model on searched trajectories. Go on with a run: tsr train --resume FOLDER."""
+
+        config: kind
+        shortcuts: Shortcuts = field(default_factory=Shortcuts)
+
+    chosen = tyro.cli(
+        TrainArgs,
+        args=fold_shortcuts(args),
+        prog="tsr train",
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs),
+    )
+    return chosen.config
 
 
 def _start(config: Any, processes: Any) -> Any:

@@ -87,7 +87,7 @@ def main(args: list[str]) -> int:
 
 
 def _import(files: Any, chosen: ImportArgs) -> int:
-    import_catalogue: Any = load("tsr_gym_envs.webshop.catalogue:import_catalogue")
+    import_catalogue: Any = load("tsr_gym_envs.webshop.catalogue.opening:import_catalogue")
     with progress_bar() as watch:
         catalogue = import_catalogue(
             files, chosen.out, num_products=chosen.num_products, with_nouns=chosen.nouns, progress=watch
@@ -116,8 +116,8 @@ def _generate(chosen: GenerateArgs) -> int:
 def _serve(chosen: ServeArgs) -> int:
     require("starlette", "serve")
     require("uvicorn", "serve")
-    shop_site: Any = load("tsr_gym_envs.webshop.site:shop_site")
-    begin_trips: Any = load("tsr_gym_envs.webshop.trips:Trips")
+    shop_site: Any = load("tsr_gym_envs.webshop.site.app:shop_site")
+    begin_trips: Any = load("tsr_gym_envs.webshop.site.trips:Trips")
     serve: Any = load("tsr_gym_envs.serving:serve")
     catalogue = None if chosen.catalogue is None else str(chosen.catalogue)
     settings = {"catalogue": catalogue, "max_turns": None, **parse_settings(chosen.env_set)}

@@ -9,8 +9,7 @@ from tsr_gym import ConfigError, GenerationFailed
 from tsr_gym_envs.frozen_lake.maps import draw_ragen_map, gymnasium_map
 from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState, check_map
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings
-from tsr_gym_envs.split import in_split
-from tsr_gym_envs.symmetry import symmetries
+from tsr_gym_envs.split import in_split, symmetries
 
 MAX_DRAWS = 10_000
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tsr_gym_envs.frozen_lake.rules import FrozenLakeState
-from tsr_gym_envs.squares import square
+from tsr_gym_envs.tiles import square
 
 _GLYPHS = {"S": "_", "F": "_", "H": "O", "G": "G"}
 _PLAYER = {"S": "P", "F": "P", "H": "X", "G": "√"}

@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode
 
 from tsr_gym import ConfigError
 from tsr_gym_envs.batch_env import ALL, BatchEnv
-from tsr_gym_envs.columns import Column, Field
+from tsr_gym_envs.columns import BatchStep, Column, Field
 from tsr_gym_envs.frozen_lake.arrays import LETTER_CODES, TILES, tile_codes
 from tsr_gym_envs.frozen_lake.batch import neighbours, on_goal, slide_all, start_all
 from tsr_gym_envs.frozen_lake.discrete_env import check_fits, observation_space
@@ -17,7 +17,6 @@ from tsr_gym_envs.frozen_lake.lakes import Lakes
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS, grid
 from tsr_gym_envs.frozen_lake.rules import FrozenLakeState
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, make_settings
-from tsr_gym_envs.outcome import Outcome
 from tsr_gym_envs.tiles import ZOOM, as_array, picture
 
 
@@ -91,8 +90,8 @@ class FrozenLakeVectorEnv(BatchEnv):
         self._boards[env] = tile_codes(state).ravel()
         self._players[env] = state.position
 
-    def _play(self, actions: Column, resting: Column) -> Outcome:
-        outcome = Outcome.nothing(self.num_envs)
+    def _play(self, actions: Column, resting: Column) -> BatchStep:
+        outcome = BatchStep.nothing(self.num_envs)
         outcome.facts["prob"] = np.zeros(self.num_envs)
         slide_all(
             self._boards,

@@ -14,7 +14,7 @@ import numpy as np
 from tsr_gym.errors import InvalidCorpus
 from tsr_gym.files import in_place_of
 from tsr_gym_envs.lucene_bm25.identity import first_repeated
-from tsr_gym_envs.lucene_bm25.layout import DTYPES, FORMAT, VERSION, ArrayFile, Meta, is_index, write_meta
+from tsr_gym_envs.lucene_bm25.layout import DTYPES, FORMAT, VERSION, ArrayFile, IndexMeta, is_index, write_meta
 from tsr_gym_envs.lucene_bm25.lengths import inverse_norms, length_bytes
 from tsr_gym_envs.lucene_bm25.merge import merge_postings, merge_terms
 from tsr_gym_envs.lucene_bm25.runs import Run, write_run
@@ -67,7 +67,7 @@ def build_index(
         lengths = np.fromfile(folder / "lengths", np.uint8)
         num_blocks = merge_postings(read.runs, numbers, num_terms, lengths, inverse, files)
         shutil.rmtree(scratch)
-        meta: Meta = {
+        meta: IndexMeta = {
             "format": FORMAT,
             "version": VERSION,
             "digest": digest.hexdigest(),

@@ -43,11 +43,10 @@ class BM25Index:
         self.path = Path(path)
         meta = read_meta(self.path)
         self._arrays = map_arrays(self.path, meta)
+        check_files(self.path, meta, again=verify)
         self._postings = Postings(
             **{name: part for name, part in self._arrays._asdict().items() if name in Postings._fields}
         )
-        if verify:
-            check_files(self.path, meta)
         self.digest = meta["digest"]
         self._num_filled = meta["num_filled"]
         mean = mean_length(meta["num_tokens"], meta["num_filled"])
@@ -89,9 +88,12 @@ class BM25Index:
     def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> "BM25Index":
         """Open an index.
 
+        Every file is compared with its checksum when it is first opened, and when its size or time of change differs
+        from what was found sound.
+
         Args:
             path: The index's folder.
-            verify: Read every file and compare it with its checksum.
+            verify: Compare also what was found sound before.
 
         Raises:
             InvalidCorpus: The folder holds no index, or a damaged one.
@@ -160,8 +162,10 @@ class BM25Index:
         return InvalidCorpus(f"{self.path}: the index is damaged; build it anew")
 
     def _id(self, number: int) -> str:
-        ends = self._arrays.id_ends
+        start, end = self._arrays.id_ends[number : number + 2].tolist()
+        if not 0 <= start <= end <= self._arrays.id_bytes.size:
+            raise self._damaged()
         try:
-            return self._arrays.id_bytes[ends[number] : ends[number + 1]].tobytes().decode("utf-8", "surrogatepass")
+            return self._arrays.id_bytes[start:end].tobytes().decode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
             raise self._damaged() from error

@@ -5,14 +5,16 @@ Invariant: a folder that has a description is complete.
 
 import json
 import mmap
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym.errors import InvalidCorpus
+from tsr_gym_envs.verified import check_once
 
 FORMAT = "tsr-gym BM25 index"
 VERSION = 1
@@ -77,7 +79,7 @@ class Stored(TypedDict):
     checksum: str
 
 
-class Meta(TypedDict):
+class IndexMeta(TypedDict):
     """The description of an index; `digest` is that of the ids, texts and settings it was built from."""
 
     format: str
@@ -91,6 +93,7 @@ class Meta(TypedDict):
     num_terms: int
     num_blocks: int
     files: dict[str, Stored]
+    checksum: NotRequired[str]
 
 
 class ArrayFile:
@@ -114,9 +117,14 @@ class ArrayFile:
         return {"bytes": size, "checksum": self._sum.hexdigest()}
 
 
-def write_meta(folder: Path, meta: Meta) -> None:
+def write_meta(folder: Path, meta: IndexMeta) -> None:
     """Write the description; the folder is an index from now on."""
-    (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+    described = {**meta, "checksum": _checksum_of(meta)}
+    (folder / META).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+
+
+def _checksum_of(meta: Mapping[str, Any]) -> str:
+    return blake2b(json.dumps(meta, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def is_index(folder: Path) -> bool:
@@ -124,19 +132,23 @@ def is_index(folder: Path) -> bool:
     return (folder / META).is_file()
 
 
-def read_meta(folder: Path) -> Meta:
+def read_meta(folder: Path) -> IndexMeta:
     """Return the description of an index.
 
     Raises:
         InvalidCorpus: There is none, or it is damaged or of another format.
     """
     try:
-        meta: Meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        meta: IndexMeta = json.loads((folder / META).read_text(encoding="utf-8"))
         kind = (meta["format"], meta["version"])
         if kind != (FORMAT, VERSION):
             raise InvalidCorpus(f"{folder}: wanted a {FORMAT} of version {VERSION}, got {kind}; build it anew")
+        # Indexes that were built before descriptions had a checksum have none.
+        checksum = meta.pop("checksum", None)
+        if checksum not in (None, _checksum_of(meta)):
+            raise ValueError("it does not agree with its checksum")
         _check_types(meta)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InvalidCorpus):
             raise
         raise InvalidCorpus(
@@ -145,7 +157,12 @@ def read_meta(folder: Path) -> Meta:
     return meta
 
 
-def _check_types(meta: Meta) -> None:
+def _check_types(meta: IndexMeta) -> None:
+    if set(meta) != IndexMeta.__required_keys__ or set(meta["files"]) != set(DTYPES):
+        raise ValueError("a key is missing or unknown")
+    numbers = [meta["num_passages"], meta["num_filled"], meta["num_tokens"], meta["num_terms"], meta["num_blocks"]]
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError(f"wanted counts, got {numbers}")
     bytes.fromhex(meta["digest"])
     float(meta["k1"]), float(meta["b"])
     sizes = _sizes(meta)
@@ -155,7 +172,7 @@ def _check_types(meta: Meta) -> None:
             raise ValueError(f"{name} has {stored['bytes']} bytes")
 
 
-def _sizes(meta: Meta) -> dict[str, int]:
+def _sizes(meta: IndexMeta) -> dict[str, int]:
     passages, terms, blocks = meta["num_passages"], meta["num_terms"], meta["num_blocks"]
     return {
         "id_ends": passages + 1,
@@ -167,7 +184,7 @@ def _sizes(meta: Meta) -> dict[str, int]:
     }
 
 
-def map_arrays(folder: Path, meta: Meta) -> Arrays:
+def map_arrays(folder: Path, meta: IndexMeta) -> Arrays:
     """Map the arrays into memory, which all processes share.
 
     Raises:
@@ -189,12 +206,25 @@ def _map(path: Path, size: int, dtype: type[np.generic]) -> NDArray[Any]:
     return np.frombuffer(mapped, dtype, count=size // np.dtype(dtype).itemsize)
 
 
-def check_files(folder: Path, meta: Meta) -> None:
-    """Read every file and compare it with its checksum.
+def check_files(folder: Path, meta: IndexMeta, *, again: bool = False) -> None:
+    """Read every file and compare it with its checksum, unless it was found sound and has not changed.
+
+    Args:
+        folder: The index.
+        meta: Its description.
+        again: Read them also where they were found sound.
 
     Raises:
-        InvalidCorpus: A file is damaged.
+        InvalidCorpus: A file is missing or damaged.
     """
+    files = [folder / name for name in meta["files"]]
+    try:
+        check_once(folder / META, files, lambda: _compare(folder, meta), again=again)
+    except OSError as error:
+        raise InvalidCorpus(f"{folder}: a file of the index cannot be read ({error}); build it anew") from error
+
+
+def _compare(folder: Path, meta: IndexMeta) -> None:
     for name, stored in meta["files"].items():
         checksum = blake2b(digest_size=16)
         with open(folder / name, "rb") as file:

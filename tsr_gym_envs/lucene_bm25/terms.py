@@ -31,7 +31,7 @@ def _find(ends: NDArray[np.uint32], data: Bytes, term: Bytes) -> int:
         # Signed numbers: numba makes a float of an unsigned one and a signed one.
         start = 0 + ends[middle]
         size = 0 + ends[middle + 1] - start
-        if start + size > data.size:
+        if size < 0 or start + size > data.size:
             return -2
         place, most = 0, min(size, term.size)
         while place < most and data[start + place] == term[place]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tsr_gym.errors import InvalidCorpus
 from tsr_gym.files import cached
-from tsr_gym_envs.lucene_bm25 import BM25Index
+from tsr_gym_envs.lucene_bm25 import BM25Index, Hit
 from tsr_gym_envs.lucene_bm25.layout import VERSION
 from tsr_gym_envs.retrieval_qa.corpus import BM25, MANIFEST, open_corpus, write_index
 from tsr_gym_envs.retrieval_qa.passage import Passage
@@ -23,18 +23,20 @@ class BM25Retriever:
     Args:
         path: An index folder, or a jsonl file of passages, which is indexed at first use into
             ``cache_home()/retrieval``; the file must then stay where it is.
+        verify: Read corpus and index whole and compare them with their digests, also where they were found sound and
+            have not changed since.
 
     Raises:
         InvalidCorpus: The corpus or its index is missing, malformed or damaged.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, verify: bool = False) -> None:
         path = Path(path)
         if path.is_file():
             path = _indexed(path)
         self._folder = path
-        self._corpus = open_corpus(path)
-        self._index = BM25Index.open(path / BM25)
+        self._corpus = open_corpus(path, verify=verify)
+        self._index = BM25Index.open(path / BM25, verify=verify)
         if len(self._index) != len(self._corpus):
             raise InvalidCorpus(
                 f"{path}: {len(self._corpus)} passages but an index of {len(self._index)}; index the corpus again"
@@ -45,9 +47,21 @@ class BM25Retriever:
         return BM25Retriever, (self._folder,)
 
     def retrieve(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Return the best `k` passages of each query, best first."""
+        """Return the best `k` passages of each query, best first.
+
+        Raises:
+            InvalidCorpus: The files were damaged after they were opened.
+        """
         found = self._index.search(list(queries), k)
-        return [[self._corpus.passage(hit.number, hit.score) for hit in hits] for hits in found]
+        return [[self._passage(hit) for hit in hits] for hits in found]
+
+    def _passage(self, hit: Hit) -> Passage:
+        passage = self._corpus.passage(hit.number, hit.score)
+        if passage.id != hit.id:
+            raise InvalidCorpus(
+                f"{self._folder}: passage {hit.number} is {passage.id!r}, in the index {hit.id!r}; index it again"
+            )
+        return passage
 
 
 def _indexed(corpus: Path) -> Path:

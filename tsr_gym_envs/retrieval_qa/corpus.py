@@ -9,7 +9,7 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from hashlib import blake2b, sha256
+from hashlib import blake2b, file_digest, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -20,10 +20,12 @@ from tsr_gym.errors import InvalidCorpus
 from tsr_gym.files import cached, write_whole
 from tsr_gym.state_env import new_tuple
 from tsr_gym_envs.retrieval_qa.passage import Passage
+from tsr_gym_envs.verified import check_once
 
 MANIFEST = "corpus.json"
 FORMAT = 1
 TEXT = "passages.jsonl"
+TABLES = ("offsets.npy", "ids.npy")
 BM25 = "bm25"
 WANTED = 'wanted a JSON object with "id" and "contents", or with "id", "title" and "text", all of them text'
 # Told every so many rows, so that a watcher costs nothing.
@@ -31,7 +33,7 @@ NEWS_EVERY = 4096
 Progress = Callable[[str, int, int], None]
 
 
-class Row(NamedTuple):
+class CorpusRow(NamedTuple):
     r"""One row of a corpus.
 
     Attributes:
@@ -67,7 +69,7 @@ class Corpus:
     def __reduce__(self) -> tuple[Any, ...]:
         return open_corpus, (self.folder,)
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> CorpusRow:
         """Return a row by its number, from 0 in the order of the file."""
         if not 0 <= number < len(self):
             raise IndexError(f"wanted a passage from 0 to {len(self) - 1}, got {number}")
@@ -91,17 +93,40 @@ class Corpus:
         place = int(np.searchsorted(keys, key))
         while place < len(self) and keys[place] == key:
             number = int(numbers[place])
+            if number >= len(self):
+                raise InvalidCorpus(f"{self.folder}: the table of ids is damaged; index the corpus again")
             if self.row(number).id == name:
                 return number
             place += 1
         return None
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CorpusRow]:
         """Yield all rows in order, reading the file from front to back."""
         with open(self.text, "rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.isspace():
                     yield parse_row(line, f"{self.text}:{number}")
+
+    def check(self, about: dict[str, Any], *, again: bool = False) -> None:
+        """Compare text and tables with their digests, unless they were found sound and have not changed.
+
+        Args:
+            about: The folder's manifest.
+            again: Compare also what was found sound.
+
+        Raises:
+            InvalidCorpus: A file is damaged.
+        """
+        digests = {self.text: self.digest}
+        # Corpora that were made before tables had digests have none.
+        digests |= {self.folder / name: digest for name, digest in about.get("tables", {}).items()}
+
+        def compare() -> None:
+            for path, digest in digests.items():
+                if _digest_of(path) != digest:
+                    raise InvalidCorpus(f"{path}: damaged; index the corpus again")
+
+        check_once(self.folder / MANIFEST, list(digests), compare, again=again)
 
     def _check_text(self, about: dict[str, Any]) -> None:
         try:
@@ -113,10 +138,15 @@ class Corpus:
             raise InvalidCorpus(f"{self.text}: changed since {self.folder} was made of it; index the corpus again")
 
 
-def open_corpus(path: str | Path) -> Corpus:
+def open_corpus(path: str | Path, *, verify: bool = False) -> Corpus:
     """Open a jsonl file of passages, or an index folder.
 
-    The tables of a jsonl file are made at first use and kept in ``cache_home()/retrieval``.
+    The tables of a jsonl file are made at first use and kept in ``cache_home()/retrieval``. Text and tables are
+    compared with their digests when they are first opened, and when a size or time of change differs.
+
+    Args:
+        path: The file or folder.
+        verify: Compare also what was found sound before.
 
     Raises:
         InvalidCorpus: The file or folder is missing or damaged, or a row is malformed; file and line are named.
@@ -126,7 +156,10 @@ def open_corpus(path: str | Path) -> Corpus:
         path = cached(path, "retrieval/corpora", MANIFEST, partial(write_corpus, path, link=True))
     if not (path / MANIFEST).is_file():
         raise InvalidCorpus(f"{path}: wanted a jsonl file of passages or a folder with {MANIFEST}, found neither")
-    return Corpus(path, _manifest(path / MANIFEST))
+    about = _manifest(path / MANIFEST)
+    corpus = Corpus(path, about)
+    corpus.check(about, again=verify)
+    return corpus
 
 
 def build_index(
@@ -194,11 +227,12 @@ def write_corpus(source: Path, folder: Path, *, link: bool, progress: Progress |
         "text": str(source.resolve()) if link else TEXT,
         "bytes": start,
         "mtime_ns": stat.st_mtime_ns if link else None,
+        "tables": {name: _digest_of(folder / name) for name in TABLES},
     }
     (folder / MANIFEST).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
 
-def parse_row(line: bytes, where: str) -> Row:
+def parse_row(line: bytes, where: str) -> CorpusRow:
     """Return the row that a line of JSON holds.
 
     Args:
@@ -214,7 +248,7 @@ def parse_row(line: bytes, where: str) -> Row:
         raise InvalidCorpus(f"{where}: {error}; got {line[:200]!r}") from error
 
 
-def row_of(document: object) -> Row:
+def row_of(document: object) -> CorpusRow:
     """Return the row of a document as JSON holds it; an id may be a whole number, and other keys are let alone.
 
     Raises:
@@ -229,11 +263,11 @@ def row_of(document: object) -> Row:
         if type(name) is int:
             name = str(name)
         if name and isinstance(name, str) and isinstance(contents, str):
-            return new_tuple(Row, (name, contents))
+            return new_tuple(CorpusRow, (name, contents))
     raise ValueError(WANTED)
 
 
-def whole(row: Row) -> Row:
+def whole(row: CorpusRow) -> CorpusRow:
     """Return the row itself.
 
     Raises:
@@ -280,6 +314,11 @@ def _refuse_twins(source: Path, offsets: Sequence[int], hashes: NDArray[np.uint6
             seen[name] = number
 
 
+def _digest_of(path: Path) -> str:
+    with open(path, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
 def _line_at(file: BinaryIO, offset: int) -> int:
     file.seek(0)
     number = 1
@@ -297,6 +336,8 @@ def _manifest(path: Path) -> dict[str, Any]:
         kinds = {"passages": int, "digest": str, "text": str, "bytes": int, "mtime_ns": int | None}
         if not all(isinstance(about[key], kind) for key, kind in kinds.items()):
             raise TypeError("a value is of the wrong kind")
+        if "tables" in about and set(about["tables"]) != set(TABLES):
+            raise ValueError(f"wanted digests of {TABLES}")
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidCorpus(f"{path}: damaged ({type(error).__name__}: {error}); index the corpus again") from error
     return dict(about)

@@ -21,7 +21,7 @@ from tsr_gym_envs.retrieval_qa.retriever import Retriever
 from tsr_gym_envs.retrieval_qa.reward import Reward, Transcript, grade, make_reward
 from tsr_gym_envs.retrieval_qa.searches import Searches
 from tsr_gym_envs.retrieval_qa.settings import AnswerMatch, History, RetrievalSettings
-from tsr_gym_envs.retrieval_qa.state import RetrievalState, Turn
+from tsr_gym_envs.retrieval_qa.state import RetrievalState, RetrievalTurn
 from tsr_gym_envs.retrieval_qa.world import default_world
 
 _INVALID = {"action_is_valid": False}
@@ -169,7 +169,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
             return new_tuple(Step, (self._search(state, text, action.queries), 0.0, False, _VALID))
         kind: Any = "late" if action.kind == "search" else action.kind
         after = state._replace(
-            turns=(*state.turns, Turn(text, kind, action.queries)),
+            turns=(*state.turns, RetrievalTurn(text, kind, action.queries)),
             answer=action.answer if kind == "answer" else None,
         )
         ended = kind == "answer" or (kind == "invalid" and protocol.ends_on_invalid)
@@ -184,7 +184,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
             found = tuple(name for name in question.supporting if name in ids or name in found)
         if answer_turn is None and self._answers(question, queries, ids):
             answer_turn = len(state.turns) + 1
-        turns = (*state.turns, new_tuple(Turn, (text, "search", queries, ids)))
+        turns = (*state.turns, new_tuple(RetrievalTurn, (text, "search", queries, ids)))
         return new_tuple(RetrievalState, (state.question, turns, None, answer_turn, found))
 
     def _answers(self, question: Question, queries: tuple[str, ...], ids: tuple[str, ...]) -> bool:
@@ -222,7 +222,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
             return self._shown(state.turns[-1])
         return self._transcript(state)
 
-    def _shown(self, turn: Turn) -> str:
+    def _shown(self, turn: RetrievalTurn) -> str:
         if turn.kind == "search":
             return self.searches.find(turn.queries).observation
         return self.settings.protocol.invalid if turn.kind == "invalid" else ""

@@ -16,7 +16,7 @@ from tsr_gym_envs.retrieval_qa.shorten import length_of, shorten
 MAX_QUERIES = 8
 
 
-class Action(NamedTuple):
+class RetrievalAction(NamedTuple):
     """What a turn's text asks for: queries of a search, an answer, or nothing."""
 
     kind: Literal["search", "answer", "invalid"]
@@ -24,7 +24,7 @@ class Action(NamedTuple):
     answer: str = ""
 
 
-INVALID = Action("invalid")
+INVALID = RetrievalAction("invalid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def cut_turn(text: str, protocol: Protocol) -> str:
     return text[: ends[0] if protocol.cut == "search" else min(ends)]
 
 
-def parse(text: str, protocol: Protocol) -> Action:
+def parse(text: str, protocol: Protocol) -> RetrievalAction:
     """Return what a turn's text, already cut, asks for."""
     searches = list(inside(text, protocol.search_tag))
     answers = list(inside(text, protocol.answer_tag))
@@ -143,13 +143,13 @@ def parse(text: str, protocol: Protocol) -> Action:
     else:
         wants_answer = not searches or (bool(answers) and protocol.both == "answer")
     if wants_answer:
-        return Action("answer", (), answers[0 if protocol.both == "first" else -1][1].strip())
+        return RetrievalAction("answer", (), answers[0 if protocol.both == "first" else -1][1].strip())
     return _search(searches[0][1], protocol)
 
 
-def _search(content: str, protocol: Protocol) -> Action:
+def _search(content: str, protocol: Protocol) -> RetrievalAction:
     if not protocol.tool:
-        return Action("search", (content.strip(),))
+        return RetrievalAction("search", (content.strip(),))
     try:
         call = json.loads(content)
     # Deeply nested brackets exhaust the reader's recursion.
@@ -159,7 +159,7 @@ def _search(content: str, protocol: Protocol) -> Action:
     queries = arguments.get("query_list") if isinstance(arguments, dict) else None
     if not isinstance(queries, list) or not queries or not all(isinstance(query, str) for query in queries):
         return INVALID
-    return Action("search", tuple(query.strip() for query in queries[:MAX_QUERIES]))
+    return RetrievalAction("search", tuple(query.strip() for query in queries[:MAX_QUERIES]))
 
 
 def write_search(query: str, protocol: Protocol) -> str:

@@ -34,7 +34,7 @@ class Player(Protocol):
         ...
 
 
-class Played(NamedTuple):
+class QuestionResult(NamedTuple):
     """How an episode ended.
 
     Attributes:
@@ -167,7 +167,7 @@ def best_searches(
     return tuple(candidates[place] for place in best)
 
 
-def play(env: gym.Env[Any, Any], question: Question, player: Player) -> Played:
+def play(env: gym.Env[Any, Any], question: Question, player: Player) -> QuestionResult:
     """Return how a player's episode of a question ended."""
     options = {"question_id": question.id, "data_source": question.data_source}
     observation, info = env.reset(seed=0, options=options)
@@ -175,7 +175,7 @@ def play(env: gym.Env[Any, Any], question: Question, player: Player) -> Played:
     while not ended:
         observation, _, terminated, truncated, info = env.step(player.act(observation, info))
         ended = terminated or truncated
-    return Played(
+    return QuestionResult(
         bool(info["exact_match"]), info["answer_turn"] is not None, info["supporting_recall"], int(info["searches"])
     )
 

@@ -69,10 +69,10 @@ class Wish(NamedTuple):
 
 
 def open_retriever(index: Path) -> Retriever:
-    """Open an index folder of either kind, dense or BM25."""
+    """Open an index folder of either kind, dense or BM25, and compare what a BM25 index holds with its digests."""
     from tsr_gym_envs.retrieval_qa.dense_retriever import DENSE, DenseRetriever
 
-    return DenseRetriever(index) if (index / DENSE).exists() else BM25Retriever(index)
+    return DenseRetriever(index) if (index / DENSE).exists() else BM25Retriever(index, verify=True)
 
 
 def retrieval_app(retriever: Retriever, *, limits: Limits = Limits(), threads: int = 2) -> Starlette:

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 
-class Turn(NamedTuple):
+class RetrievalTurn(NamedTuple):
     """One turn of an episode.
 
     Attributes:
@@ -32,7 +32,7 @@ class RetrievalState(NamedTuple):
     """
 
     question: int
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[RetrievalTurn, ...] = ()
     answer: str | None = None
     answer_turn: int | None = None
     found: tuple[str, ...] = ()

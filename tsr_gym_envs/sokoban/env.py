@@ -8,7 +8,7 @@ from gymnasium.core import RenderFrame
 
 from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.state_env import new_tuple
-from tsr_gym_envs.actions_within import actions_within
+from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.sokoban import oracle
 from tsr_gym_envs.sokoban.arrays import TILES, tile_codes
 from tsr_gym_envs.sokoban.discrete_env import SokobanDiscreteEnv

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, paint
-from tsr_gym_envs.squares import square
+from tsr_gym_envs.tiles import square
 
 # RAGEN's glyphs for wall, floor, goal, box, box on goal, player, player on goal.
 GLYPHS = "#_OX√PS"

@@ -1,7 +1,7 @@
 """One name for all rooms that differ only by rotation, reflection or translation."""
 
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, boards_of, cells, draw, reachable
-from tsr_gym_envs.symmetry import symmetries
+from tsr_gym_envs.split import symmetries
 
 
 def canonical_form(state: SokobanState, *, player_region: bool = False) -> SokobanState:

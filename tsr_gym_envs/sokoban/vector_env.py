@@ -9,8 +9,7 @@ from gymnasium.vector import AutoresetMode
 
 from tsr_gym import ConfigError
 from tsr_gym_envs.batch_env import ALL, BatchEnv
-from tsr_gym_envs.columns import Column, Field
-from tsr_gym_envs.outcome import Outcome
+from tsr_gym_envs.columns import BatchStep, Column, Field
 from tsr_gym_envs.sokoban.arrays import BOX, BOX_ON_GOAL, GOAL, PLAYER_ON_GOAL, TILES, WALL, tile_codes
 from tsr_gym_envs.sokoban.batch import push_all, start_all
 from tsr_gym_envs.sokoban.discrete_env import board_shape, check_fits
@@ -100,8 +99,8 @@ class SokobanVectorEnv(BatchEnv):
         state = self._rooms.start(rng, self._rooms.options_of(seed, options))
         self._boards[env], self._places[env] = self._packed(state)
 
-    def _play(self, actions: Column, resting: Column) -> Outcome:
-        outcome = Outcome.nothing(self.num_envs)
+    def _play(self, actions: Column, resting: Column) -> BatchStep:
+        outcome = BatchStep.nothing(self.num_envs)
         push_all(
             self._boards,
             self._places,

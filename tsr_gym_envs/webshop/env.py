@@ -12,17 +12,16 @@ from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
 from tsr_gym.spaces import FreeText
 from tsr_gym.state_env import new_tuple
-from tsr_gym_envs.actions_within import actions_within
-from tsr_gym_envs.webshop.observation import MODES, SEPARATOR
-from tsr_gym_envs.webshop.opening import open_shop
+from tsr_gym_envs.settings import actions_within
+from tsr_gym_envs.webshop.observation import page_of, page_text, url
 from tsr_gym_envs.webshop.oracle import best_plan
-from tsr_gym_envs.webshop.pages import page_of, page_text, url
-from tsr_gym_envs.webshop.queries import suggest_queries
+from tsr_gym_envs.webshop.pages.text import MODES, SEPARATOR
 from tsr_gym_envs.webshop.reward import NounFn
 from tsr_gym_envs.webshop.rules import follow
+from tsr_gym_envs.webshop.search.queries import suggest_queries
 from tsr_gym_envs.webshop.sessions import Stream, begin, begin_as_original, stream_from
 from tsr_gym_envs.webshop.settings import WebShopSettings, make_settings
-from tsr_gym_envs.webshop.shop import Shop
+from tsr_gym_envs.webshop.shop import Shop, open_shop
 from tsr_gym_envs.webshop.state import ShopState
 
 # A description in a catalogue may be as long as a book.
@@ -80,7 +79,7 @@ class WebShopEnv(TextEnv[ShopState]):
     | `observation_mode` | ``text_options`` |
     | `max_turns`, `max_actions_per_turn`, `max_actions` | 15, 1, None; several actions are joined by ``||`` |
     | `human_goals` | False: generated instructions; True: those that people wrote |
-    | `noun_fn` | None: see `tsr_gym_envs.webshop.nouns`; else a function from a title to its nouns |
+    | `noun_fn` | None: see `tsr_gym_envs.webshop.catalogue.nouns`; else a function from a title to its nouns |
     | `catalogue_seed` | 0: the seed of the original's random prices; means nothing where prices are stored |
     | `num_products` | None: all; else how many of the catalogue's first |
     | `limit_goals` | None: all; else how many, drawn by weight |
@@ -193,7 +192,7 @@ class WebShopEnv(TextEnv[ShopState]):
         if mode == "url":
             return url(self.shop, state)
         # Templates and their parser are loaded by those who want them.
-        from tsr_gym_envs.webshop.html import page_html
+        from tsr_gym_envs.webshop.html.page import page_html
 
         return page_html(self.shop, state)
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tsr_gym_envs.webshop.actions import BUTTONS, option_labels
-from tsr_gym_envs.webshop.pages import page_name, page_of
+from tsr_gym_envs.webshop.observation import page_name, page_of
 from tsr_gym_envs.webshop.reward import count_attributes, meets, rate_kind, total, wanted_options
 from tsr_gym_envs.webshop.shop import NUM_RESULTS, PAGE_SIZE, Shop
 from tsr_gym_envs.webshop.state import ShopState
@@ -39,7 +39,7 @@ class Purchase(NamedTuple):
     clicks: tuple[str, ...]
 
 
-class Plan(NamedTuple):
+class PurchasePlan(NamedTuple):
     """What the best purchase from a state earns, and a way to it; no actions where nothing can be bought."""
 
     reward: float
@@ -138,7 +138,7 @@ def _can_be_clicked(shop: Shop, label: str) -> bool:
     return label not in BUTTONS and shop.parse(f"click[{label}]") == ("click", label)
 
 
-def best_plan(shop: Shop, state: ShopState, actions_left: int | None) -> Plan:
+def best_plan(shop: Shop, state: ShopState, actions_left: int | None) -> PurchasePlan:
     """Return the best purchase that can be reached from a state, and how.
 
     A plan opens one product, chooses options and buys: the product that is open, one of the results at hand, or any
@@ -151,27 +151,29 @@ def best_plan(shop: Shop, state: ShopState, actions_left: int | None) -> Plan:
         actions_left: Actions that may still be taken; None for any number.
     """
     if state.page == "done":
-        return Plan(float(shop.purchase(state)["reward"]), ())
+        return PurchasePlan(float(shop.purchase(state)["reward"]), ())
     left = _ALWAYS if actions_left is None else actions_left
-    best = Plan(0.0, ())
+    best = PurchasePlan(0.0, ())
     for way in _ways_at_hand(shop, state):
         best = _better(best, _finish(shop, state.goal, way, left))
     # Searching, opening and buying takes three actions.
     return best if left < 3 else _best_by_search(shop, state.goal, left, best)
 
 
-def _better(first: Plan, second: Plan) -> Plan:
+def _better(first: PurchasePlan, second: PurchasePlan) -> PurchasePlan:
     """Return the plan with the higher reward, of equal ones the shorter; one without actions is none."""
     return max(first, second, key=lambda plan: (plan.reward, bool(plan.actions), -len(plan.actions)))
 
 
-def _finish(shop: Shop, goal: int, way: _Way, left: int) -> Plan:
+def _finish(shop: Shop, goal: int, way: _Way, left: int) -> PurchasePlan:
     """Return the plan that goes a way and buys there."""
     max_clicks = left - len(way.actions) - 1
     if max_clicks < 0:
-        return Plan(0.0, ())
+        return PurchasePlan(0.0, ())
     bought = best_purchase(shop, goal, way.row, way.options, max_clicks)
-    return Plan(bought.reward, (*way.actions, *(f"click[{label}]" for label in bought.clicks), "click[buy now]"))
+    return PurchasePlan(
+        bought.reward, (*way.actions, *(f"click[{label}]" for label in bought.clicks), "click[buy now]")
+    )
 
 
 def _ways_at_hand(shop: Shop, state: ShopState) -> Iterator[_Way]:
@@ -193,11 +195,11 @@ def _opening(shop: Shop, row: int) -> str:
     return f"click[{shop.product(row).asin.lower()}]"
 
 
-def _best_by_search(shop: Shop, goal: int, left: int, best: Plan) -> Plan:
+def _best_by_search(shop: Shop, goal: int, left: int, best: PurchasePlan) -> PurchasePlan:
     """Return the better of a plan and the best that begins with a search."""
     max_clicks = left - 3
 
-    def improved(best: Plan, row: int) -> Plan:
+    def improved(best: PurchasePlan, row: int) -> PurchasePlan:
         way = _way_by_search(shop, row)
         return best if way is None else _better(best, _finish(shop, goal, way, left))
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tsr_gym import ConfigError
+from tsr_gym_envs.webshop.catalogue.product import GoalOption
 from tsr_gym_envs.webshop.matching import close, fits_best, normalize_color, same_value
-from tsr_gym_envs.webshop.product import GoalOption
 from tsr_gym_envs.webshop.repairs import Repairs, repairs_of
 
 # Title to nouns in lower case, repetitions included.
 NounFn = Callable[[str], Sequence[str]]
 
 
-class Kind(NamedTuple):
+class KindRating(NamedTuple):
     """Whether a product is of the kind that was asked for.
 
     Attributes:
@@ -50,7 +50,7 @@ def score_purchase(
         options: The chosen values by the names of their groups.
         price: What the product costs, in dollars.
         rules: ``"fixed"``, ``"original"``, or single repairs.
-        noun_fn: The nouns of a title, such as `tsr_gym_envs.webshop.nouns.open_nouns` returns.
+        noun_fn: The nouns of a title, such as `tsr_gym_envs.webshop.catalogue.nouns.open_nouns` returns.
 
     Returns:
         The original's keys ``reward``, ``r_type``, ``r_att``, ``w_att``, ``query_match``, ``category_match``,
@@ -103,7 +103,7 @@ def wanted_options(goal: Mapping[str, Any]) -> tuple[GoalOption, ...]:
     return tuple(wanted.items() if isinstance(wanted, Mapping) else wanted)
 
 
-def rate_kind(goal: Mapping[str, Any], product: Mapping[str, Any], noun_fn: NounFn, *, symmetric: bool) -> Kind:
+def rate_kind(goal: Mapping[str, Any], product: Mapping[str, Any], noun_fn: NounFn, *, symmetric: bool) -> KindRating:
     """Return whether a product is of the kind that a goal asks for.
 
     Args:
@@ -124,7 +124,7 @@ def rate_kind(goal: Mapping[str, Any], product: Mapping[str, Any], noun_fn: Noun
         r_type = 0.1 if title_score else 0.0
     else:
         r_type = 1.0 if query_match or category_match or title_score > 0.2 else 0.5
-    return Kind(r_type, query_match, category_match, title_score)
+    return KindRating(r_type, query_match, category_match, title_score)
 
 
 def _categories(fields: Mapping[str, Any]) -> set[str]:

@@ -1,16 +1,16 @@
 """The rules of the shop: from a state and an action to the next state, without text and without rewards."""
 
-from tsr_gym_envs.webshop.actions import Action
-from tsr_gym_envs.webshop.layout import SUB_PAGES
-from tsr_gym_envs.webshop.original_random import draw_rows, generator_of
-from tsr_gym_envs.webshop.pages import page_name, page_of
+from tsr_gym_envs.webshop.actions import ShopAction
+from tsr_gym_envs.webshop.catalogue.original_random import draw_rows, generator_of
+from tsr_gym_envs.webshop.observation import page_name, page_of
+from tsr_gym_envs.webshop.pages.layout import SUB_PAGES
 from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopState
 
 _SUB_PAGES = {name.lower(): name for name in SUB_PAGES}
 
 
-def follow(shop: Shop, state: ShopState, action: Action) -> ShopState | None:
+def follow(shop: Shop, state: ShopState, action: ShopAction) -> ShopState | None:
     """Return where an action leads; None where it means nothing.
 
     One can search from every page, and click what the page shows; capitals do not matter in arguments. A purchase is

@@ -7,10 +7,10 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from tsr_gym_envs.webshop.layout import sub_texts
-from tsr_gym_envs.webshop.nouns import FUNCTION_WORDS
-from tsr_gym_envs.webshop.pages import page_of
-from tsr_gym_envs.webshop.product import OptionGroup, Product
+from tsr_gym_envs.webshop.catalogue.nouns import FUNCTION_WORDS
+from tsr_gym_envs.webshop.catalogue.product import OptionGroup, Product
+from tsr_gym_envs.webshop.observation import page_of
+from tsr_gym_envs.webshop.pages.layout import sub_texts
 from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopState
 

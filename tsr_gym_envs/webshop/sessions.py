@@ -7,8 +7,8 @@ import numpy as np
 
 from tsr_gym import ConfigError
 from tsr_gym.seeds import derive_seed
-from tsr_gym_envs.webshop.goals import Goals
-from tsr_gym_envs.webshop.original_random import Dice, draw_name, generator_of
+from tsr_gym_envs.webshop.catalogue.goals import Goals
+from tsr_gym_envs.webshop.catalogue.original_random import Dice, draw_name, generator_of
 from tsr_gym_envs.webshop.settings import WebShopSettings
 from tsr_gym_envs.webshop.state import ShopState
 

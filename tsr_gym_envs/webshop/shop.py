@@ -2,17 +2,22 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
-from tsr_gym_envs.webshop.actions import Action, parse_kindly
-from tsr_gym_envs.webshop.goals import Goals
-from tsr_gym_envs.webshop.layout import Layout, Page, lay_out
-from tsr_gym_envs.webshop.observation import MODES, Text
-from tsr_gym_envs.webshop.product import Goal, Product
+from tsr_gym_envs.webshop.actions import ShopAction, parse, parse_kindly
+from tsr_gym_envs.webshop.catalogue.goals import Goals, make_goals
+from tsr_gym_envs.webshop.catalogue.nouns import open_nouns
+from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
+from tsr_gym_envs.webshop.catalogue.product import Goal, Product
+from tsr_gym_envs.webshop.catalogue.store import Catalogue
+from tsr_gym_envs.webshop.pages.layout import Layout, Page, lay_out
+from tsr_gym_envs.webshop.pages.text import MODES, Text
 from tsr_gym_envs.webshop.repairs import Repairs
 from tsr_gym_envs.webshop.reward import NounFn, score_purchase
+from tsr_gym_envs.webshop.search.engine import open_index
+from tsr_gym_envs.webshop.settings import WebShopSettings
 from tsr_gym_envs.webshop.state import ShopState
-from tsr_gym_envs.webshop.store import Catalogue
 
 # How many products a query finds at most, and how many of them a page shows.
 NUM_RESULTS, PAGE_SIZE = 50, 10
@@ -53,7 +58,7 @@ class Shop:
         noun_fn: NounFn,
         noun_source: str,
         show_attrs: bool = False,
-        parse: Callable[[str], Action] = parse_kindly,
+        parse: Callable[[str], ShopAction] = parse_kindly,
     ) -> None:
         self.catalogue = catalogue
         self.goals = goals
@@ -115,3 +120,53 @@ class Shop:
 
     def _text(self, mode: str, page: Page) -> Text:
         return MODES[mode][0](self.layout(page).nodes)
+
+
+def open_shop(settings: WebShopSettings, noun_fn: NounFn | None = None) -> Shop:
+    """Return the shop that settings stand for.
+
+    Args:
+        settings: The settings.
+        noun_fn: The nouns of a title; None finds the best source there is.
+
+    Raises:
+        InvalidCatalogue: The catalogue is missing or damaged.
+        MissingExtra: A library is not installed.
+    """
+    where = None if settings.catalogue is None else Path(settings.catalogue)
+    return _shop(
+        open_catalogue(where, num_products=settings.num_products),
+        settings.chosen_repairs,
+        settings.human_goals,
+        settings.catalogue_seed,
+        settings.limit_goals,
+        settings.engine,
+        settings.show_attrs,
+        settings.is_original,
+        noun_fn,
+    )
+
+
+@lru_cache(maxsize=8)
+def _shop(
+    catalogue: Catalogue,
+    repairs: Repairs,
+    human_goals: bool,
+    seed: int,
+    limit_goals: int | None,
+    engine: str,
+    show_attrs: bool,
+    is_original: bool,
+    noun_fn: NounFn | None,
+) -> Shop:
+    nouns, source = open_nouns(noun_fn, catalogue)
+    return Shop(
+        catalogue,
+        make_goals(catalogue, repairs, human=human_goals, seed=seed, limit=limit_goals),
+        open_index(catalogue, engine=engine),
+        repairs,
+        noun_fn=nouns,
+        noun_source=source,
+        show_attrs=show_attrs,
+        parse=parse if is_original else parse_kindly,
+    )

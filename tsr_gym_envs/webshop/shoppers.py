@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from tsr_gym_envs.webshop.env import WebShopEnv
+from tsr_gym_envs.webshop.observation import page_of
 from tsr_gym_envs.webshop.oracle import as_query, best_action
-from tsr_gym_envs.webshop.pages import page_of
 
 
 class Shopper(Protocol):
@@ -17,7 +17,7 @@ class Shopper(Protocol):
         """Return the next action in the running episode."""
 
 
-class Played(NamedTuple):
+class ShoppingResult(NamedTuple):
     """How an episode went."""
 
     goal: int
@@ -98,7 +98,7 @@ class RandomShopper:
         return actions[self.rng.integers(len(actions))]
 
 
-def play(env: WebShopEnv, shopper: Shopper, goals: Iterable[int]) -> list[Played]:
+def play(env: WebShopEnv, shopper: Shopper, goals: Iterable[int]) -> list[ShoppingResult]:
     """Play one episode for each goal, to the end."""
     records = []
     for goal in goals:
@@ -107,5 +107,5 @@ def play(env: WebShopEnv, shopper: Shopper, goals: Iterable[int]) -> list[Played
         while not ended:
             _, reward, terminated, truncated, info = env.step(shopper.act(env))
             total, turns, ended = total + reward, turns + 1, terminated or truncated
-        records.append(Played(goal, total, info["success"], info["purchased"], turns))
+        records.append(ShoppingResult(goal, total, info["success"], info["purchased"], turns))
     return records

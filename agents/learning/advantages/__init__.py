@@ -1,29 +1,21 @@
-"""Estimators: from a batch to advantages ``[B, T]``, zero where nothing was sampled; one file each.
+"""Estimators: from a batch to advantages `[B, T]`, zero where nothing was sampled.
 
 Those that compare trajectories, turns or nodes with one another are choices of one mechanism, `estimate`, whose
 vocabulary is `Contrast` and `Backup`; `gae`, `turn_gae` and `bi_level_gae` compare with a critic.
 """
 
-from tsr_gym.agents.learning.advantages.bi_level_gae import bi_level_gae
-from tsr_gym.agents.learning.advantages.dr_grpo import dr_grpo
-from tsr_gym.agents.learning.advantages.gae import gae, value_targets
-from tsr_gym.agents.learning.advantages.gigpo import gigpo
-from tsr_gym.agents.learning.advantages.grpo import grpo
+from tsr_gym.agents.learning.advantages.gae import bi_level_gae, gae, turn_gae, turn_value_targets, value_targets
+from tsr_gym.agents.learning.advantages.grpo import dr_grpo, grpo, reinforce_pp, rloo
 from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Contrast
-from tsr_gym.agents.learning.advantages.mt_grpo import mt_grpo
-from tsr_gym.agents.learning.advantages.reinforce_pp import reinforce_pp
-from tsr_gym.agents.learning.advantages.rloo import rloo
-from tsr_gym.agents.learning.advantages.tree_backup import tree_backup
-from tsr_gym.agents.learning.advantages.tree_grpo import tree_grpo
-from tsr_gym.agents.learning.advantages.treepo import treepo
-from tsr_gym.agents.learning.advantages.treerl import treerl
-from tsr_gym.agents.learning.advantages.tspo import tspo
-from tsr_gym.agents.learning.advantages.turn_gae import turn_gae, turn_value_targets
+from tsr_gym.agents.learning.advantages.needs import Needs, needs_of
+from tsr_gym.agents.learning.advantages.trees import tree_backup, tree_grpo, treepo, treerl
+from tsr_gym.agents.learning.advantages.turns import gigpo, mt_grpo, tspo
 
 __all__ = [
     "Backup",
     "Contrast",
+    "Needs",
     "bi_level_gae",
     "dr_grpo",
     "estimate",
@@ -31,6 +23,7 @@ __all__ = [
     "gigpo",
     "grpo",
     "mt_grpo",
+    "needs_of",
     "reinforce_pp",
     "rloo",
     "tree_backup",

@@ -2,11 +2,9 @@
 
 from tsr_gym.agents.learning.batch import LayoutChoice
 from tsr_gym.agents.learning.layouts.attention import Kernel, attending, attention_of
-from tsr_gym.agents.learning.layouts.forest import TokenForest, grow_forest
-from tsr_gym.agents.learning.layouts.layout import Forested, Layout, LayoutName, Padded, lay_out
-from tsr_gym.agents.learning.layouts.plan import Plan, plan_rows
-from tsr_gym.agents.learning.layouts.seeing import sees
-from tsr_gym.agents.learning.layouts.support import why_only_padded
+from tsr_gym.agents.learning.layouts.forest import TokenForest, grow_forest, sees
+from tsr_gym.agents.learning.layouts.layout import Forested, Layout, LayoutName, Padded, lay_out, why_only_padded
+from tsr_gym.agents.learning.layouts.plan import RowPlan, plan_rows
 
 __all__ = [
     "Forested",
@@ -15,7 +13,7 @@ __all__ = [
     "LayoutChoice",
     "LayoutName",
     "Padded",
-    "Plan",
+    "RowPlan",
     "TokenForest",
     "attending",
     "attention_of",

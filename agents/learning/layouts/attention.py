@@ -6,7 +6,7 @@ are computed once for all rows that it stands in, and their gradients add up.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from torch import Tensor
 from transformers import AttentionInterface
@@ -14,12 +14,27 @@ from transformers import AttentionInterface
 from tsr_gym.agents.learning.layouts.blocks import ByBlocks, ByMask
 from tsr_gym.agents.learning.layouts.forest import TokenForest
 from tsr_gym.agents.learning.layouts.runs import ByRuns
-from tsr_gym.agents.learning.layouts.seeing import Attention
 from tsr_gym.errors import ConfigError
 
 NAME = "tsr_gym_forest"
 
 Kernel = Literal["runs", "mask", "flex"]
+
+
+class Attention(Protocol):
+    """Attention over the tokens of one forest."""
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None, window: int | None) -> Tensor:
+        """Return the attention of each token to the tokens that it sees, `[1, H, U, D]`.
+
+        Args:
+            query: `[1, H, U, D]`.
+            key: `[1, K, U, D]`; each of the K heads serves H / K heads of the query.
+            value: `[1, K, U, D]`.
+            scale: Factor of the scores; None for ``D ** -0.5``.
+            window: How many tokens back a token sees, itself included; None for all.
+        """
+        ...
 
 
 def attention_of(forest: TokenForest, kernel: Kernel | None = None) -> Attention:
@@ -49,7 +64,7 @@ def _attend(
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
     forest_attention: Attention | None = None,
-    **unused: Any,  # Transformers hands its attention whatever a layer was given.
+    **unused: Any,  # Transformers hands its attention all arguments of a layer.
 ) -> tuple[Tensor, None]:
     """Attend to a forest, in the form in which transformers calls an attention."""
     if forest_attention is None:

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from tsr_gym.agents.learning.layouts.forest import Line, TokenForest
-from tsr_gym.agents.learning.layouts.seeing import sees
+from tsr_gym.agents.learning.layouts.forest import Line, TokenForest, sees
 
 # Tokens and keys of a block.
 SIDE = 128
@@ -67,7 +66,7 @@ class ByBlocks:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def block_mask(forest: TokenForest, window: int | None = None) -> BlockMask:
-    """Return which blocks of 128 tokens see something, or everything, of which blocks of 128 keys.
+    """Return the mask of which blocks of 128 tokens see some, or all, of which blocks of 128 keys.
 
     It is what `create_block_mask` returns for `sees`, without a look at every pair: of 32,000 tokens that would be a
     thousand million.
@@ -90,7 +89,7 @@ def block_mask(forest: TokenForest, window: int | None = None) -> BlockMask:
 
 
 def _blocks(line: Line, window: int | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return where some pair of a block sees each other and where all do, both `[blocks, blocks]`."""
+    """Return masks of the blocks in which some token sees some key, and in which all see all, `[blocks, blocks]`."""
     total = len(line.end)
     number = np.arange(-(-total // SIDE))
 
@@ -111,7 +110,7 @@ def _blocks(line: Line, window: int | None) -> tuple[NDArray[np.bool_], NDArray[
 
 
 def _listed(blocks: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
-    """Return how many blocks each row has, `[1, 1, rows]`, and their numbers first, `[1, 1, rows, blocks]`."""
+    """Return the count of each row's blocks, `[1, 1, rows]`, and all numbers, its own first, `[1, 1, rows, blocks]`."""
     order = np.argsort(~blocks, axis=1, kind="stable")
     counts = blocks.sum(axis=1)
     numbers = [torch.from_numpy(part.astype(np.int32))[None, None] for part in (counts, order)]

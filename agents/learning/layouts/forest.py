@@ -1,9 +1,9 @@
 """TokenForest: the tokens of some rows in one line, what rows share written once where that is wanted."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,10 +13,11 @@ from torch import Tensor
 from tsr_gym.agents.learning.batch import Batch
 
 Ids = NDArray[np.int64]
+Sees = Callable[[Any, Any, Tensor, Tensor], Tensor]
 
 
 class Line(NamedTuple):
-    """How tokens hang together, each `[U]` int64, on the host; see `TokenForest`."""
+    """Depth, parent and end of every token, each `[U]` int64, on the host; see `TokenForest`."""
 
     depth: Ids
     before: Ids
@@ -52,7 +53,7 @@ def row_ids(batch: Batch) -> list[Ids]:
 
 
 def num_shared(one: Ids, other: Ids) -> int:
-    """Return how many tokens two rows have in common from their beginnings."""
+    """Return the number of tokens that two rows have in common from their beginnings."""
     length = min(len(one), len(other))
     different = one[:length] != other[:length]
     first = int(different.argmax()) if length else 0
@@ -90,8 +91,32 @@ def grow_forest(batch: Batch, *, share: bool) -> TokenForest:
     return TokenForest(sent, hung[0], hung[1], hung[2], torch.from_numpy(place).to(device), line)
 
 
+def sees(forest: TokenForest, window: int | None = None) -> Sees:
+    """Return the predicate of which token sees which: the one definition, for dense masks and for FlexAttention.
+
+    Args:
+        forest: Tokens.
+        window: How many tokens back a token sees, itself included; None for all.
+
+    Returns:
+        A function of batch, head, and the numbers of the token that sees and of the one that is seen, to bool.
+    """
+    end, depth = forest.end, forest.depth
+
+    def above(batch: Any, head: Any, seeing: Tensor, seen: Tensor) -> Tensor:
+        return (seen <= seeing) & (seeing < end[seen])
+
+    if window is None:
+        return above
+
+    def near(batch: Any, head: Any, seeing: Tensor, seen: Tensor) -> Tensor:
+        return above(batch, head, seeing, seen) & (depth[seeing] - depth[seen] < window)
+
+    return near
+
+
 def _line(runs: Sequence[tuple[int, int, int]], order: Sequence[int], place: Ids) -> Line:
-    """Return how tokens hang together, given what each row adds: from which depth, and where in the line."""
+    """Return depth, parent and end of every token, given the depth at which each row adds tokens, and their places."""
     total = runs[-1][2]
     depth, before, end = np.empty(total, dtype=np.int64), np.arange(total) - 1, np.full(total, total)
     # Later runs that end tokens before them, the nearest last: at which depth, and where.

@@ -5,17 +5,21 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
+from tsr_gym.agents.learning.batch import Batch, collate
 from tsr_gym.agents.learning.layouts.attention import Kernel, attending, attention_of
 from tsr_gym.agents.learning.layouts.forest import TokenForest, grow_forest
 from tsr_gym.agents.models.critic import Critic
-from tsr_gym.agents.models.logprobs import Head, _caught, _only, chunked_logprobs, token_logprobs
+from tsr_gym.agents.models.logprobs import Head, read_logprobs, token_logprobs
+from tsr_gym.errors import ConfigError
 
 LayoutName = Literal["padded", "packed", "shared"]
+# Kinds of layers whose attention sees all tokens before, or so many of them.
+KNOWN = {"full_attention", "sliding_attention"}
 
 
 class Layout(Protocol):
-    """Rows of a batch, laid out for models; what models say of them comes back in the shape of the batch."""
+    """Rows of a batch, laid out for models; what models make of them comes back in the shape of the batch."""
 
     def logprobs(self, model: Any, *, temperature: float = 1.0, head: Head | None = None) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each sampled token and the entropy of the choice it was.
@@ -91,8 +95,8 @@ class Forested:
         self.forest = forest
         # Numbers of the sampled places, so that nothing has to be counted between one pass and the next.
         self._sampled = batch.sampled.flatten().nonzero()[:, 0]
-        said, self._where = torch.unique(forest.place.flatten()[self._sampled], return_inverse=True)
-        self._said, self._before = forest.ids[said], forest.before[said]
+        different, self._where = torch.unique(forest.place.flatten()[self._sampled], return_inverse=True)
+        self._tokens, self._before = forest.ids[different], forest.before[different]
         if (self._before < 0).any():
             raise ValueError("wanted a prompt before every sampled token, a row begins with one")
         self._inputs = {
@@ -104,16 +108,12 @@ class Forested:
 
     def logprobs(self, model: Any, *, temperature: float = 1.0, head: Head | None = None) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and entropies, see `Layout`."""
+        inputs = self._inputs | {"logits_to_keep": self._before}
         with attending(model):
-            if head is None:
-                logits = model(**self._inputs, logits_to_keep=self._before).logits[0].float() / temperature
-                chosen = torch.log_softmax(logits, dim=-1)
-                found = chosen.gather(1, self._said[:, None])[:, 0], -(chosen.exp() * chosen).sum(dim=-1)
-            else:
-                with _caught(head.module) as caught:
-                    model(**self._inputs, logits_to_keep=self._before)
-                found = chunked_logprobs(_only(caught)[0], self._said, head, temperature=temperature)
-        return self._in_rows(found[0]), self._in_rows(found[1])
+            logprobs, entropy = read_logprobs(
+                model, inputs, lambda read: read[0], self._tokens, temperature=temperature, head=head
+            )
+        return self._in_rows(logprobs), self._in_rows(entropy)
 
     def values(self, critic: Critic) -> Tensor:
         """Return values, see `Layout`."""
@@ -125,3 +125,35 @@ class Forested:
         """Return numbers of different sampled tokens, each in all rows that have it."""
         rows = found.new_zeros(self.shape.numel()).index_copy(0, self._sampled, found[self._where])
         return rows.reshape(self.shape)
+
+
+def why_only_padded(model: Any) -> str | None:
+    """Return the reason why a model can only read padded rows; None where it reads forests as well.
+
+    A model that mixes its tokens by anything but the attention that transformers hands it, such as a recurrence, would
+    read a forest as one long row, without a word. So a small forest and its padded rows are compared.
+
+    Args:
+        model: A Hugging Face causal language model; all processes of a sharded one have to ask.
+    """
+    kinds = set(model.config.to_dict().get("layer_types") or ()) - KNOWN
+    if kinds:
+        return f"it has layers of the kind {', '.join(sorted(kinds))}"
+    batch = _small_batch().to(next(model.parameters()).device)
+    try:
+        with torch.no_grad():
+            padded, shared = (lay_out(batch, name).logprobs(model)[0][batch.sampled] for name in ("padded", "shared"))
+    except (ConfigError, TypeError, ValueError, KeyError, AttributeError) as error:
+        return f"it does not take a forest ({error})"
+    spread = float((padded - padded.mean()).norm())
+    rounding = torch.finfo(next(model.parameters()).dtype).eps ** 0.5
+    if not float((shared - padded).norm()) <= rounding * spread:
+        return "it reads a forest otherwise than its rows"
+    return None
+
+
+def _small_batch() -> Batch:
+    """Return three rows that share a beginning, of different lengths, in which nearly all tokens are sampled."""
+    rows = [(1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 3, 9, 8, 7), (1, 2, 3, 4, 6, 8, 2, 4, 1, 5)]
+    turns = [Turn(row[:1], row[1:], (0.0,) * len(row[1:]), 0.0, True, 1) for row in rows]
+    return collate([Group(0, tuple(Trajectory((turn,), False, 0.0, "naive") for turn in turns))])

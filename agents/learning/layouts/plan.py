@@ -1,4 +1,4 @@
-"""Plan: which rows go through a model together, and in which layout, by what each would cost."""
+"""RowPlan: which rows go through a model together, and in which layout, by what each would cost."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -11,13 +11,13 @@ from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts.forest import Ids, in_trie_order, num_shared, row_ids
 from tsr_gym.agents.learning.layouts.layout import LayoutName
 
-# What a row costs beside its tokens where it is part of a forest, in tokens: little, so that whatever is shared or not
+# What a row costs beside its tokens where it is part of a forest, in tokens: little, so that what is shared or not
 # padded decides, and enough that rows that have neither stay as they are.
 RUN_COST = 5
 
 
-class Plan(NamedTuple):
-    """How some rows go through a model.
+class RowPlan(NamedTuple):
+    """A layout and micro-batches by which some rows go through a model.
 
     Attributes:
         layout: In which layout.
@@ -33,16 +33,16 @@ class Plan(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """What a pass over all rows takes, in tokens."""
+        """Cost of a pass over all rows, in tokens."""
         return self.tokens + RUN_COST * self.runs
 
 
-def plan_rows(batch: Batch, *, layout: LayoutChoice = "padded", microbatch: int = 8, whole: bool = False) -> Plan:
-    """Return how rows go through a model.
+def plan_rows(batch: Batch, *, layout: LayoutChoice = "padded", microbatch: int = 8, whole: bool = False) -> RowPlan:
+    """Return the plan by which rows go through a model.
 
     A padded micro-batch has up to `microbatch` rows of similar length; a packed or shared one as many as have together
     no more tokens than `microbatch` of the longest rows, so that all take about the same memory. ``"auto"`` is the
-    layout that costs least, see `Plan.cost`: shared where rows have beginnings in common, packed where their lengths
+    layout that costs least, see `RowPlan.cost`: shared where rows have beginnings in common, packed where their lengths
     differ, padded where neither makes up for the calls of attention.
 
     Args:
@@ -64,12 +64,12 @@ class _Part(NamedTuple):
     tokens: int
 
 
-def _plan(layout: LayoutName, ids: Sequence[Ids], batch: Batch, microbatch: int, whole: bool) -> Plan:
+def _plan(layout: LayoutName, ids: Sequence[Ids], batch: Batch, microbatch: int, whole: bool) -> RowPlan:
     units = _units(layout, ids, batch, whole)
     longest = max(len(ids[row]) for unit in units for row in unit)
     parts = list(_filled(layout, ids, units, microbatch, microbatch * longest))
     numbers = [torch.tensor(part.rows, device=batch.ids.device) for part in parts]
-    return Plan(layout, numbers, sum(part.tokens for part in parts), 0 if layout == "padded" else len(ids))
+    return RowPlan(layout, numbers, sum(part.tokens for part in parts), 0 if layout == "padded" else len(ids))
 
 
 def _units(layout: LayoutName, ids: Sequence[Ids], batch: Batch, whole: bool) -> list[list[int]]:

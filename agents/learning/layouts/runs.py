@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from tsr_gym.agents.learning.layouts.forest import Line, TokenForest
-from tsr_gym.agents.learning.layouts.seeing import sees
+from tsr_gym.agents.learning.layouts.forest import Line, TokenForest, sees
 from tsr_gym.agents.learning.layouts.stretches import Stretch, cut_line
 
 # Masks of so many elements are kept in the form in which they are added to scores.
@@ -46,7 +45,7 @@ class ByRuns:
         return torch.cat(found, dim=2)
 
     def _mask(self, stretch: Stretch, window: int | None, dtype: torch.dtype) -> Tensor:
-        """Return what the tokens of a stretch see of its keys; the same for all rows that go straight on."""
+        """Return the mask of the keys that the tokens of a stretch see; the same for all rows that go straight on."""
         tokens, keys = stretch.stop - stretch.start, len(stretch.keys)
         straight = keys == int(self.forest.line.depth[stretch.stop - 1]) + 1
         about = (tokens, keys if straight else None, None if straight else stretch.start, window, dtype)
@@ -63,7 +62,7 @@ class ByRuns:
 
 
 class _Calls(NamedTuple):
-    """Which tokens attend together: pieces of the line between all its cuts, and for each call, which are its keys."""
+    """Calls of attention: pieces of the line between all its cuts, and for each call, its tokens and its keys."""
 
     pieces: list[int]
     lengths: list[int]

@@ -1,6 +1,6 @@
 """Stretches: a forest's line cut into a few calls of attention, so that together they cost least.
 
-A stretch is a part of the line. Whatever its tokens see stands in the stretch itself or is seen by its first token,
+A stretch is a part of the line. What its tokens see stands in the stretch itself or is seen by its first token,
 because the line is in depth-first order. Few long stretches compute many pairs in vain, many short ones take many
 calls.
 """
@@ -19,7 +19,7 @@ GRAIN = 64
 
 
 class Prices(NamedTuple):
-    """What a call of attention costs, there and back, in nanoseconds.
+    """The costs of a call of attention, there and back, in nanoseconds.
 
     Attributes:
         call: Itself.
@@ -75,7 +75,7 @@ def cut_line(line: Line, *, heads: int, size: int, prices: Prices = PRICES) -> l
 
 
 def _places(line: Line) -> list[int]:
-    """Return where the line may be cut, its ends included: before each run, and now and then within."""
+    """Return the places where the line may be cut, its ends included: before each run, and every few tokens within."""
     total = len(line.depth)
     firsts = np.flatnonzero(line.before != np.arange(total) - 1)
     starts = np.union1d(firsts, [0]).tolist()
@@ -84,7 +84,7 @@ def _places(line: Line) -> list[int]:
 
 
 def _cheapest(count: int, price: Callable[[int, int], float]) -> list[tuple[int, int]]:
-    """Return how to group neighbours at least cost; groups that cost more than their members apart are not grown."""
+    """Return the bounds of the cheapest groups of neighbours; no group costs more than its members apart."""
     apart = [0.0, *accumulate(price(one, one + 1) for one in range(count))]
     least, since = [0.0] + [inf] * count, [0] * (count + 1)
     for one in range(count):

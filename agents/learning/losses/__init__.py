@@ -1,15 +1,11 @@
-"""Losses as pure functions of tensors, one idea a file; `policy_loss` puts an objective's together."""
+"""Losses as pure functions of tensors, `policy_loss` puts an objective's together."""
 
-from tsr_gym.agents.learning.losses.best_rejected import best_rejected_baseline
-from tsr_gym.agents.learning.losses.clipped_value_loss import clipped_value_loss, whiten
-from tsr_gym.agents.learning.losses.dpo_loss import PairBatch, PreferenceLoss, collate_pairs, dpo_loss
-from tsr_gym.agents.learning.losses.importance_ratio import log_ratios
-from tsr_gym.agents.learning.losses.kl_penalty import kl_estimate, kl_rewards
-from tsr_gym.agents.learning.losses.mismatch import Correction, mismatch_weights
+from tsr_gym.agents.learning.losses.clipping import cispo_gains, clipped_value_loss, ppo_gains, whiten
 from tsr_gym.agents.learning.losses.policy_loss import Given, ObjectiveLoss, policy_loss
-from tsr_gym.agents.learning.losses.surrogates import PolicyLoss, cispo_gains, clipped_policy_loss, ppo_gains
+from tsr_gym.agents.learning.losses.ratios import Correction, kl_estimate, log_ratios, mismatch_weights
 from tsr_gym.agents.learning.losses.token_weights import (
     StepWeights,
+    policy_counts,
     sequence_units,
     step_weights,
     token_weights,
@@ -23,20 +19,13 @@ __all__ = [
     "Given",
     "Objective",
     "ObjectiveLoss",
-    "PairBatch",
-    "PolicyLoss",
-    "PreferenceLoss",
     "StepWeights",
-    "best_rejected_baseline",
     "cispo_gains",
-    "clipped_policy_loss",
     "clipped_value_loss",
-    "collate_pairs",
-    "dpo_loss",
     "kl_estimate",
-    "kl_rewards",
     "log_ratios",
     "mismatch_weights",
+    "policy_counts",
     "policy_loss",
     "ppo_gains",
     "sequence_units",

@@ -1,4 +1,4 @@
-"""The loss of an objective: one call for whatever was chosen, in any layout of the tokens."""
+"""The loss of an objective: one call for all of its terms, in any layout of the tokens."""
 
 from typing import NamedTuple
 
@@ -6,24 +6,28 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.learning.batch import Batch
-from tsr_gym.agents.learning.losses.importance_ratio import log_ratios, per_token_gradient
-from tsr_gym.agents.learning.losses.kl_penalty import kl_estimate
-from tsr_gym.agents.learning.losses.mismatch import Correction, mismatch_weights
-from tsr_gym.agents.learning.losses.surrogates import Gains, cispo_gains, ppo_gains
+from tsr_gym.agents.learning.losses.clipping import Gains, cispo_gains, ppo_gains
+from tsr_gym.agents.learning.losses.ratios import (
+    Correction,
+    kl_estimate,
+    log_ratios,
+    mismatch_weights,
+    per_token_gradient,
+)
 from tsr_gym.agents.learning.losses.token_weights import StepWeights, sequence_units, turn_units
 from tsr_gym.agents.learning.objective import Objective
 
 
 class Given(NamedTuple):
-    """What a loss needs beside what the policy says now; tensors of one shape, `[B, T]` or any other.
+    """The tensors that a loss takes beside the policy's log-probabilities; all of one shape, `[B, T]` or any other.
 
     Attributes:
         old_logprobs: Log-probabilities before the update.
-        advantages: What each token is worth beside others.
-        weights: What it counts; over all micro-batches of a step these are the `StepWeights`.
+        advantages: A_t of each token.
+        weights: w_t of each token; over all micro-batches of a step these are the `StepWeights`.
         turn: int64, equal for tokens of one turn of one trajectory; -1 where nothing was sampled.
         sequence: int64, equal for tokens of one trajectory; -1 where nothing was sampled.
-        imitation: What it counts in the imitation loss; None for no imitation.
+        imitation: u_t, the weight in the imitation loss; None for no imitation.
         sampler_logprobs: Log-probabilities of the engine that sampled, where `old_logprobs` are the learner's own.
         reference_logprobs: Log-probabilities under the reference policy; None for no divergence.
     """
@@ -47,7 +51,7 @@ class Given(NamedTuple):
         sampler_logprobs: Tensor | None = None,
         reference_logprobs: Tensor | None = None,
     ) -> "Given":
-        """Return what is given with the rows of a micro-batch; every tensor `[B, T]` of its shape."""
+        """Return the tensors of the rows of a micro-batch, all `[B, T]`."""
         units = turn_units(part), sequence_units(part)
         return cls(
             part.old_logprobs,
@@ -61,7 +65,7 @@ class Given(NamedTuple):
 
 
 class ObjectiveLoss(NamedTuple):
-    """What to descend, and its parts.
+    """A loss and its parts.
 
     Attributes:
         loss: Scalar, with gradient.
@@ -75,13 +79,21 @@ class ObjectiveLoss(NamedTuple):
 
 
 def policy_loss(objective: Objective, logprobs: Tensor, entropy: Tensor, given: Given) -> ObjectiveLoss:
-    """Return the loss of an objective: surrogate, minus entropy bonus, plus divergence, plus imitation.
+    """Return the loss of an objective and its parts: surrogate, entropy bonus, divergence and imitation.
+
+    With rho_t the importance ratio of token t's unit (`log_ratios`), c_t the weight for another sampler (1 without),
+    H_t the entropy, k_t the estimate of the divergence and sums over sampled tokens:
+
+        loss = policy_loss - entropy * H + kl_weight * KL + imitation * I
+        policy_loss = -sum_t w_t c_t min(rho_t A_t, clip(rho_t, 1 - low, 1 + high) A_t)    ppo; for cispo, with sg for
+                      -sum_t w_t c_t sg[clip(rho_t, 1 - low, 1 + high)] A_t log pi_t       stopped gradients
+        H = sum_t w_t H_t    KL = sum_t w_t k_t, or w_t rho_t k_t with kl_corrected    I = -sum_t u_t log pi_t
 
     Args:
         objective: Which terms, with which weights.
         logprobs: Log-probabilities of the sampled tokens under the parameters that are trained.
-        entropy: Entropies of the choices they were.
-        given: The rest.
+        entropy: Entropies of the distributions that they were sampled from.
+        given: The other tensors.
 
     Raises:
         ValueError: A term is wanted for which something is not given.

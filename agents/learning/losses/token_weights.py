@@ -1,4 +1,4 @@
-"""What each sampled token counts in a loss; decided once for all rows of an optimizer step."""
+"""Token weights: how much each sampled token counts in a loss, decided once for all rows of an optimizer step."""
 
 from typing import NamedTuple
 
@@ -12,21 +12,27 @@ from tsr_gym.agents.learning.objective import Aggregation, Objective
 def token_weights(
     batch: Batch, aggregation: Aggregation, *, counts: Tensor | None = None, longest: int | None = None
 ) -> Tensor:
-    """Return what each sampled token counts in a mean over the batch; the weights sum to 1, except for ``"constant"``.
+    """Return the weight of each sampled token in a mean over the batch, `[B, T]`, 0 elsewhere.
+
+    Trajectory i has the count c_i, T_i tokens in K_i turns, T_ik of them in turn k; C is the sum of the counts and G
+    the number of trajectories with a count above 0. Beside each, the weights where all count 1 and trajectory a has
+    turns of two tokens and of one, b one turn of one token:
+
+        aggregation  weight                               a        b
+        sequence     c_i / (C T_i)                1/6 1/6 1/6    1/2     TSR Eq. 13 over tokens
+        turn         c_i / (C K_i T_ik)           1/8 1/8 1/4    1/2     TSR Eq. 13 over turns
+        token        c_i / sum_j c_j T_j          1/4 1/4 1/4    1/4     RAGEN; DAPO, arXiv 2503.14476
+        constant     c_i / (G longest)        1 / (2 longest) each       Dr. GRPO, arXiv 2503.20783
+
+    They sum to 1, except for ``"constant"``, which favours neither short nor long trajectories, and where nothing
+    counts.
 
     Args:
         batch: All trajectories of one optimizer step.
-        aggregation: ``"sequence"``: every trajectory counts the same, ``(1/G) sum_i (1/T_i) sum_t`` (TSR Eq. 13 over
-            tokens). ``"turn"``: every trajectory, and in it every turn, counts the same (Eq. 13 over turns).
-            ``"token"``: every token counts the same (RAGEN; DAPO, arXiv 2503.14476). ``"constant"``: every token counts
-            ``1 / (G longest)``, so that neither short nor long trajectories are favoured (Dr. GRPO, arXiv
-            2503.20783).
-        counts: `[B]`, how much the trajectory of each row counts beside others, equal for rows of one trajectory; None
-            for 1 each. Trajectories that count 0 are as if they were not there.
+        aggregation: What counts the same: trajectories, turns within them, tokens, or tokens with a constant divisor.
+        counts: `[B]`, c_i of each row's trajectory, equal for rows of one trajectory; None for 1 each. Trajectories
+            that count 0 are as if they were not there.
         longest: Tokens of the longest trajectory there can be, for ``"constant"``.
-
-    Returns:
-        `[B, T]`; 0 everywhere where nothing counts.
     """
     sampled = batch.sampled.float()
     counted = sampled if counts is None else sampled * counts[:, None]
@@ -46,7 +52,7 @@ def token_weights(
 
 
 class StepWeights(NamedTuple):
-    """What the tokens of an optimizer step count.
+    """The weights of the tokens of an optimizer step.
 
     Attributes:
         policy: `[B, T]`, in the surrogate, the entropy bonus and the divergence.
@@ -57,17 +63,23 @@ class StepWeights(NamedTuple):
     imitation: Tensor | None = None
 
 
-def step_weights(objective: Objective, batch: Batch) -> StepWeights:
-    """Return the weights that an objective gives to the tokens of one optimizer step.
+def policy_counts(objective: Objective, batch: Batch) -> Tensor:
+    """Return the count of each row's trajectory in the policy gradient, `[B]`; 0 where it carries none.
 
-    A trajectory counts `Batch.counts`, times `Objective.searched_weight` where a search has chosen it.
+    `Batch.counts`, times `Objective.searched_weight` where a search has chosen the trajectory.
+    """
+    return torch.where(batch.searched, objective.searched_weight, 1.0) * batch.counts
+
+
+def step_weights(objective: Objective, batch: Batch) -> StepWeights:
+    """Return the weights that an objective gives to the tokens of one optimizer step, see `policy_counts`.
 
     Args:
-        objective: Says what counts the same, what searched trajectories count, and whether some are imitated.
+        objective: Its aggregation, its weight of searched trajectories and its weight of imitation.
         batch: All trajectories of the step.
     """
-    chosen = torch.where(batch.searched, objective.searched_weight, 1.0)
-    policy = token_weights(batch, objective.aggregation, counts=chosen * batch.counts, longest=objective.longest)
+    counts = policy_counts(objective, batch)
+    policy = token_weights(batch, objective.aggregation, counts=counts, longest=objective.longest)
     if objective.imitation == 0:
         return StepWeights(policy)
     imitated = (batch.searched & batch.solved).float()
@@ -84,7 +96,7 @@ def _by_trajectory(batch: Batch, values: Tensor) -> Tensor:
 
 
 def _in_turn(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return how many tokens each token's turn has, `[B, T]` (1 where nothing was sampled), and turns by trajectory."""
+    """Return the tokens in each token's turn, `[B, T]`, 1 where nothing was sampled, and turns by trajectory, `[N]`."""
     number = turn_units(batch)[batch.sampled]
     units, where, tokens = torch.unique(number, return_inverse=True, return_counts=True)
     inside = torch.ones_like(batch.old_logprobs)

@@ -7,13 +7,15 @@ import pytest
 
 from tests.agents.worlds import WALKER
 from tsr_gym import Budget, Candidate, ConfigError, Expand
-from tsr_gym.agents.episodes.collect import Collector, pick_strategy
+from tsr_gym.agents.episodes.collect import Collector, choose_search
 from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.trajectory import harvest_all
-from tsr_gym.agents.lessons.lessons import pick_lessons
+from tsr_gym.agents.lessons.groups import choose_groups
+from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.policies.random_policy import RandomPolicy
-from tsr_gym.agents.runs.config import SearchConfig
 from tsr_gym.agents.strategies import beam, best_of_n, lookahead, naive
+from tsr_gym.agents.strategies.harvest import harvested
 
 WORLDS = {
     "FrozenLake": (("frozen_lake", {}), WALKER),
@@ -34,11 +36,11 @@ def halves(tree, *, branching, luck=3):
 
 SEARCHES = {
     "naive": {"search": "naive"},
-    "best_of_n": {"search": "best_of_n", "n": 9},
+    "best_of_n": {"search": "best_of_n(n=9)"},
     "beam": {"search": "beam"},
     "beam, two paths of each": {"search": "beam", "paths_per_search": 2},
-    "lookahead": {"search": "lookahead", "branching": 2, "depth": 1},
-    "one's own": {"search": "tests.agents.episodes.test_collect:halves"},
+    "lookahead": {"search": "lookahead(branching=2, depth=1)"},
+    "one's own": {"search": "tests.agents.episodes.test_collect:halves(branching=4)"},
 }
 
 
@@ -49,12 +51,12 @@ def test_every_search_yields_the_same_number_of_trajectories_per_instance(world,
     found = collector(config, world).collect(0, 5)
     assert [len(group.trajectories) for group in found.groups] == [4] * 5
     assert len({group.task for group in found.groups}) == 5
-    plain = config.search in ("naive", "best_of_n")
+    plain = config.name in ("naive", "best_of_n")
     assert [len(trees) for trees in found.trees] == [1 if plain else 4 // config.paths_per_search] * 5
     if name == "beam, two paths of each":
         assert any(a.turns != b.turns for a, b, *_ in (group.trajectories for group in found.groups))
     labels = {trajectory.selected_by for group in found.groups for trajectory in group.trajectories}
-    assert labels == {config.search}
+    assert labels == {config.name}
 
 
 def test_random_branching_yields_all_that_it_played_tree_by_tree():
@@ -76,7 +78,7 @@ def test_adaptive_sampling_yields_more_where_outcomes_differ():
 
 def test_best_of_n_keeps_the_best_by_return_of_the_very_rollouts_that_naive_would_play():
     pool, policy = EnvPool("sokoban", {}), WORLDS["Sokoban"][1]
-    best = Collector(SearchConfig(search="best_of_n", trajectories=3, n=10), pool, policy, seed=0).collect(0, 6)
+    best = Collector(SearchConfig(search="best_of_n(n=10)", trajectories=3), pool, policy, seed=0).collect(0, 6)
     every = Collector(SearchConfig(search="naive", trajectories=10), pool, policy, seed=0).collect(0, 6)
     for few, many in zip(best.groups, every.groups, strict=True):
         returns = sorted((trajectory.total_reward for trajectory in many.trajectories), reverse=True)
@@ -88,7 +90,7 @@ def test_best_of_n_keeps_the_best_by_return_of_the_very_rollouts_that_naive_woul
 def test_best_of_n_goes_by_reward_even_where_a_score_says_otherwise():
     pool = EnvPool("sokoban", {}, score="tests.agents.episodes.test_collect:Contrary")
     policy = WORLDS["Sokoban"][1]
-    found = Collector(SearchConfig(search="best_of_n", trajectories=1, n=12), pool, policy, seed=0).collect(0, 4)
+    found = Collector(SearchConfig(search="best_of_n(n=12)", trajectories=1), pool, policy, seed=0).collect(0, 4)
     for group, (tree,) in zip(found.groups, found.trees, strict=True):
         best = max(trajectory.total_reward for trajectory in harvest_all(tree))
         assert group.trajectories[0].total_reward == pytest.approx(best)
@@ -102,7 +104,7 @@ def test_trajectories_know_what_their_search_went_by():
         return [(one.selected_by, one.selected_for) for one in found.groups[0].trajectories]
 
     assert told(search="beam", naive=1) == [("beam", "SokobanScore(potential='estimate')"), ("naive", "")]
-    assert told(search="best_of_n", n=2) == [("best_of_n", "reward")]
+    assert told(search="best_of_n(n=2)") == [("best_of_n", "reward")]
 
 
 def test_other_searches_go_by_the_score():
@@ -190,23 +192,24 @@ def test_the_dice_are_those_of_the_configuration():
     assert trees[0].about["clairvoyant"]
 
 
-NUMBERS = SearchConfig(trajectories=6, n=7, width=3, branching=5, depth=2)
+NUMBERS = "no strategy"
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("naive", partial(naive, rollouts=6)),
-        ("best_of_n", partial(best_of_n, n=7)),
-        # What has a default keeps it: a beam goes to the end of the episode.
-        ("beam", partial(beam, width=3, branching=5)),
-        ("beam(width=9, depth=1)", partial(beam, branching=5, width=9, depth=1)),
-        ("lookahead", partial(lookahead, branching=5, depth=2)),
-        ("tests.agents.episodes.test_collect:halves", partial(halves, branching=5)),
+        # One search selects all trajectories of an instance, unless its call says how many.
+        ("best_of_n(n=7)", partial(best_of_n, n=7, keep=6)),
+        ("best_of_n(keep=2)", partial(best_of_n, keep=2)),
+        ("beam", partial(beam)),
+        ("beam(width=9, depth=1)", partial(beam, width=9, depth=1)),
+        ("lookahead", partial(lookahead)),
+        ("tests.agents.episodes.test_collect:halves(branching=5)", partial(halves, branching=5)),
     ],
 )
 def test_a_strategy_gets_the_numbers_that_it_names(name, expected):
-    found = pick_strategy(replace(NUMBERS, search=name))
+    found = choose_search(SearchConfig(trajectories=6, search=name)).strategy
     assert (found.func, found.keywords) == (expected.func, expected.keywords)
 
 
@@ -217,24 +220,27 @@ def greedy(tree, *, appetite):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("dream", r"wanted search .*beam.* or package.module:name, got 'dream'"),
+        ("dream", r"there is no strategy 'dream': .*wanted one of adaptive, beam.* or package.module:name"),
         (
             "tests.agents.episodes.test_collect:nothing",
-            "wanted search .*got 'tests.agents.episodes.test_collect:nothing'",
+            "there is no strategy 'tests.agents.episodes.test_collect:nothing'",
         ),
-        ("no.such.module:x", "wanted search .*got 'no.such.module:x'"),
-        ("tests.agents.episodes.test_collect:NUMBERS", "wanted search .*not a callable"),
+        ("no.such.module:x", "there is no strategy 'no.such.module:x' .*No module named"),
+        (
+            "tests.agents.episodes.test_collect:NUMBERS",
+            "wanted the strategy as something that can be called",
+        ),
         (
             "tests.agents.episodes.test_collect:greedy",
             r"needs \['appetite'\]: write tests.agents.episodes.test_collect:greedy\(appetite=...\)",
         ),
         ("beam(breadth=3)", r"has no \['breadth'\]; it has \['branching'"),
-        ("beam(3)", "wanted search .*wanted keywords only"),
+        ("beam(3)", "wanted the strategy as name, .*wanted keywords only"),
     ],
 )
 def test_a_search_that_does_not_exist_is_told(name, message):
     with pytest.raises(ConfigError, match=message):
-        pick_strategy(replace(NUMBERS, search=name))
+        choose_search(SearchConfig(search=name))
 
 
 def test_plain_play_joins_the_searched_trajectories_of_each_instance():
@@ -277,4 +283,67 @@ def test_a_policy_that_says_nothing_understandable_still_gives_whole_groups():
     assert [len(group.trajectories) for group in found.groups] == [3, 3]
     # Five turns without the form, at 0.1 each.
     assert {round(t.total_reward, 9) for group in found.groups for t in group.trajectories} == {-0.5}
-    assert pick_lessons(SearchConfig())(found) == []
+    assert choose_groups(LessonConfig())(found) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"search": "naive", "trajectories": 8}, "8 rollouts"),
+        ({"search": "naive(rollouts=8)", "trajectories": 8}, "8 rollouts"),
+        ({"search": "best_of_n(n=12)", "trajectories": 8}, "1 search x 8"),
+        ({"search": "best_of_n(n=12, keep=2)", "trajectories": 8}, "4 searches x 2"),
+        ({"search": "beam", "trajectories": 8}, "8 searches x 1"),
+        ({"search": "lookahead", "trajectories": 8, "paths_per_search": 4}, "2 searches x 4"),
+        ({"search": "beam", "trajectories": 8, "learn_from": "leaves"}, "8 searches, all leaves"),
+        ({"search": "adaptive", "trajectories": 8}, "all episodes of adaptive"),
+        ({"search": "beam", "trajectories": 8, "learn_from": "episodes"}, "all episodes of beam"),
+    ],
+)
+def test_results_say_how_the_trajectories_of_an_instance_came_to_be(settings, words):
+    assert choose_search(SearchConfig(**settings)).words == words
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"search": "naive(rollouts=3)"}, r"plays 3 episodes per instance and trajectories is 16"),
+        ({"search": "best_of_n(n=8)"}, r"may select fewer than the 16 paths .*: raise n"),
+        ({"search": "tsr_gym.agents.strategies:best_of_n(n=8)"}, r"may select fewer than the 16 paths .*: raise n"),
+        ({"search": "best_of_n(keep=3)"}, r"multiple of the paths of a search, got trajectories=16 and 3"),
+        ({"search": "best_of_n", "paths_per_search": 2}, r"write best_of_n\(keep=2\), and leave out paths_per_search"),
+        ({"search": "beam(width=2)", "paths_per_search": 4}, r"may select fewer than the 4 paths .*: raise width"),
+        ({"search": "beam(width=5)", "paths_per_search": 8}, r"may select fewer than the 8 paths .*: raise width"),
+        ({"trajectories": 16, "search": "beam(width=9)", "paths_per_search": 3}, r"trajectories=16 and 3"),
+        ({"search": "beam(width=0)"}, r"'beam\(width=0\)' cannot be used: wanted width and branching >= 1"),
+    ],
+)
+def test_trajectories_that_do_not_come_out_of_the_searches_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        choose_search(SearchConfig(**settings))
+
+
+def test_a_strategy_is_the_same_under_its_long_name():
+    def found(name):
+        return collector(SearchConfig(search=f"{name}(n=9)", trajectories=4), "FrozenLake").collect(0, 2)
+
+    short, long = found("best_of_n"), found("tsr_gym.agents.strategies:best_of_n")
+    assert pictures(short) == pictures(long)
+    assert len(short.trees[0]) == len(long.trees[0]) == 1
+
+
+@harvested("episodes")
+def everything(tree):
+    yield from naive(tree, rollouts=3)
+
+
+def test_a_strategy_of_ones_own_says_how_its_trees_are_harvested_and_a_setting_overrules_it():
+    name = "tests.agents.episodes.test_collect:everything"
+    (group,) = collector(SearchConfig(search=name, trajectories=4), "FrozenLake").collect(0, 1).groups
+    assert len(group.trajectories) == 3
+    found = collector(SearchConfig(search=name, trajectories=2, learn_from="selected"), "FrozenLake").collect(0, 1)
+    assert [len(found.trees[0]), len(found.groups[0].trajectories)] == [2, 2]
+    halved = "tests.agents.episodes.test_collect:halves(branching=3)"
+    (group,) = collector(SearchConfig(search=halved, learn_from="branches"), "FrozenLake").collect(0, 1).groups
+    # Each branch below the root is a tree of its own.
+    assert {one.tree for one in group.trajectories} == {0, 1, 2}

@@ -14,6 +14,7 @@ from tsr_gym.agents.episodes.trajectory import (
     success_rate,
     trajectory_to,
 )
+from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.strategies import naive
 
 
@@ -147,6 +148,14 @@ def test_every_harvest_says_which_tree_it_comes_from():
     assert {one.tree for one in harvest(tree, 5, number=4)} == {4}
     assert {one.tree for one in harvest_all(tree, number=5)} == {5}
     assert {one.tree for one in harvest_all(tree)} == {0}
+
+
+def test_leaves_that_are_no_samples_of_the_policy_bear_the_name_of_their_strategy():
+    found = harvest_all(tree_of_four(), selected_by="random_branching")
+    assert {one.selected_by for one in found} == {"random_branching"}
+    # Whatever reads which trajectories are plain play leaves them out.
+    assert collate([Group(0, tuple(found))]).searched.all()
+    assert not collate([Group(0, tuple(harvest_all(tree_of_four())))]).searched.any()
 
 
 def test_harvest_of_everything_keeps_the_order_of_the_branches():

@@ -18,8 +18,8 @@ from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner, token_logprobs
 from tsr_gym.agents.learning.losses import whiten
 from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.models.critic import Critic
-from tsr_gym.agents.runs.config import LearnConfig
 
 TEMPERATURE = 0.7
 
@@ -559,3 +559,40 @@ def test_a_turns_critic_learns_what_turns_are_worth(model, critic):
     batch, raw = material.batch, turn_gae(material.batch, lam=0.9)
     torch.testing.assert_close(material.targets, turn_value_targets(batch, raw))
     torch.testing.assert_close(material.advantages, whiten(raw, batch.sampled))
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+@pytest.mark.parametrize("by", ["searched_weight", "counts"])
+def test_trajectories_without_policy_gradient_take_no_part_in_the_baseline_of_others(algorithm, by):
+    """Searched trajectories that earn 5 more and count 0 leave an update as if they were not there."""
+    whole = rows.batch_of(rows.random_groups(0), random_model("qwen2"))
+    searched = whole.trajectory % 3 == 0
+    ends = torch.zeros(whole.ids.shape, dtype=torch.float64)
+    ends[searched, whole.present.sum(dim=1)[searched] - 1] = 5.0
+    whole = replace(whole, rewards=whole.rewards + ends, searched=searched)
+    if by == "counts":
+        whole = replace(whole, counts=1.0 - searched.float(), searched=torch.zeros_like(searched))
+
+    def updated(batch):
+        policy, judge = random_model("qwen2"), None
+        if algorithm == "ppo":
+            judge = Critic(random_model("qwen2", seed=2).model)
+            torch.nn.init.constant_(judge.head.weight, 0.05)
+        config = replace(CONFIG, algorithm=algorithm, objective=Objective(entropy=0.0, searched_weight=0.0))
+        told = plain(Learner(policy, judge, config)).update(batch)
+        return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()]), told
+
+    (found, told), (wanted, also_told) = updated(whole), updated(whole.rows((~searched).nonzero()[:, 0]))
+    assert told == pytest.approx(also_told, abs=1e-6)
+    assert (found - wanted).norm() <= 1e-5 * wanted.norm()
+
+
+def test_where_no_trajectory_has_a_policy_gradient_imitation_still_learns(model, critic):
+    objective = Objective(entropy=0.0, searched_weight=0.0, imitation=0.1)
+    batch = make_batch(model)
+    batch = replace(batch, searched=torch.ones_like(batch.searched), solved=torch.ones_like(batch.solved))
+    for algorithm, judge in (("grpo", None), ("ppo", critic)):
+        learner = Learner(copy.deepcopy(model), judge, replace(CONFIG, algorithm=algorithm, objective=objective))
+        found = learner.update(batch)
+        assert found["policy_loss"] == 0.0
+        assert found["grad_norm"] > 0

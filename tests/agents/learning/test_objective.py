@@ -52,8 +52,8 @@ def test_what_is_impossible_is_refused(settings, message):
 def test_settings_do_not_need_torch():
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import tsr_gym.agents.learning.objective, tsr_gym.agents.lessons.filters, tsr_gym.agents.lessons.preferences\n"
-        "import tsr_gym.agents.learning.stability, tsr_gym.agents.reports.diagnosis\n"
+        "import tsr_gym.agents.learning.objective, tsr_gym.agents.lessons.filters, tsr_gym.agents.bridges.preferences\n"
+        "import tsr_gym.agents.learning.spikes, tsr_gym.agents.runs.health, tsr_gym.agents.reports.diagnosis\n"
         "print('torch-free')"
     )
     assert run_python(code).strip() == "torch-free"

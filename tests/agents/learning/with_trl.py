@@ -20,7 +20,8 @@ from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages import grpo
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import token_logprobs
-from tsr_gym.agents.learning.losses import clipped_policy_loss, token_weights
+from tsr_gym.agents.learning.losses import Given, StepWeights, policy_loss, token_weights
+from tsr_gym.agents.learning.objective import Objective
 
 TEMPERATURE = 0.7
 # Two turns in one row, with two tokens of the environment between them; answers of one, two and four tokens.
@@ -96,10 +97,10 @@ def batch_of(groups, model):
     return replace(batch, old_logprobs=now + 0.5 * noise * batch.sampled)
 
 
-def our_loss(model, batch, aggregation):
-    logprobs, _ = token_logprobs(model, batch.ids, batch.present, batch.sampled, temperature=TEMPERATURE)
-    weights = token_weights(batch, aggregation)
-    return clipped_policy_loss(logprobs, batch.old_logprobs, grpo(batch), weights, clip_low=0.2, clip_high=0.28)
+def our_loss(model, batch, weights):
+    read = token_logprobs(model, batch.ids, batch.present, batch.sampled, temperature=TEMPERATURE)
+    objective = Objective(entropy=0.0, clip_low=0.2, clip_high=0.28)
+    return policy_loss(objective, *read, Given.of(batch, grpo(batch), StepWeights(weights)))
 
 
 def gradients(model, loss):
@@ -110,7 +111,7 @@ def gradients(model, loss):
 
 def check_equal(model, make_trainer, batch, aggregation, loss_type):
     """Compare losses, gradients and how much was clipped."""
-    ours = our_loss(model, batch, aggregation)
+    ours = our_loss(model, batch, token_weights(batch, aggregation))
     trainer = make_trainer(model, loss_type)
     theirs = trainer.compute_loss(trainer.model, trl_inputs(batch, grpo(batch)))
     assert ours.loss.item() == pytest.approx(theirs.item(), abs=1e-6)
@@ -129,7 +130,7 @@ def test_a_loss_over_tokens_is_trls_bnpo_and_as_much_is_clipped(model, make_trai
     ours, trainer = check_equal(model, make_trainer, batch_of(groups, model), "token", "bnpo")
     # TRL's log entry of this name is a mean over tokens too.
     (clipped,) = trainer._metrics["eval"]["clip_ratio/region_mean"]
-    assert ours.clip_fraction.item() == pytest.approx(clipped)
+    assert ours.parts["clip_fraction"].item() == pytest.approx(clipped)
     assert 0 < clipped < 1
 
 
@@ -137,9 +138,7 @@ def test_with_a_row_per_turn_trls_grpo_counts_each_turn_as_a_trajectory(model, m
     batch = batch_of(ROW_PER_TURN, model)
     trainer = make_trainer(model, "grpo")
     theirs = trainer.compute_loss(trainer.model, trl_inputs(batch, grpo(batch))).item()
-    assert our_loss(model, batch, "sequence").loss.item() != pytest.approx(theirs, abs=1e-2)
+    assert our_loss(model, batch, token_weights(batch, "sequence")).loss.item() != pytest.approx(theirs, abs=1e-2)
     # Our advantages, but the weights of a batch in which every row is a trajectory.
-    logprobs, _ = token_logprobs(model, batch.ids, batch.present, batch.sampled, temperature=TEMPERATURE)
     weights = token_weights(replace(batch, trajectory=torch.arange(len(batch.ids))), "sequence")
-    rowwise = clipped_policy_loss(logprobs, batch.old_logprobs, grpo(batch), weights).loss.item()
-    assert rowwise == pytest.approx(theirs, abs=1e-6)
+    assert our_loss(model, batch, weights).loss.item() == pytest.approx(theirs, abs=1e-6)

@@ -1,13 +1,12 @@
 """What TRL makes of given log-probabilities; `make test-trl` runs this where TRL is installed.
 
-The numbers are recorded in ``golden_losses/trl.json``, so that the ordinary tests compare with them without TRL. Run as
+The numbers are recorded in ``losses/golden/trl.json``, so that the ordinary tests compare with them without TRL. Run as
 a script, this file records them anew.
 """
 
 import json
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -32,7 +31,6 @@ CASES = {
 }
 BOUNDS = {"vllm_importance_sampling_clip_min": 0.8, "vllm_importance_sampling_clip_max": 1.2}
 MISMATCHES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
-PREFERENCES = ("sigmoid", "sigmoid_norm")
 
 
 def shared_inputs():
@@ -137,39 +135,6 @@ def mismatch_numbers(folder, inputs, mode):
     return {"settings": {"mode": mode, **BOUNDS}, "weights": made["importance_sampling_ratio"].tolist()}
 
 
-def preference_numbers(folder, inputs, loss_type):
-    """Return TRL's DPO loss with rows 0 and 1 chosen over rows 2 and 3, and its gradient."""
-    from datasets import Dataset
-    from trl import DPOConfig, DPOTrainer
-
-    given = {name: torch.tensor(values) for name, values in inputs.items()}
-    config = DPOConfig(str(folder), loss_type=[loss_type], beta=0.4, use_cpu=True, bf16=False, report_to="none")
-    pair = {"prompt": ["a"], "chosen": ["b"], "rejected": ["c"]}
-    trainer = DPOTrainer(
-        random_qwen2(chatml_tokenizer(), context=64),
-        ref_model=random_qwen2(chatml_tokenizer(), context=64),
-        args=config,
-        train_dataset=Dataset.from_dict(pair),
-        processing_class=chatml_tokenizer(),
-    )
-    now = given["now"].clone().requires_grad_()
-    # One token of prompt, then the row; a fused head gives 0 for the log-probability of what is not to be predicted.
-    mask = torch.cat([torch.zeros(4, 1, dtype=torch.int64), given["present"]], dim=1)
-
-    def model(values):
-        zeros = torch.zeros(4, 7)
-        return lambda **inputs: SimpleNamespace(
-            log_probs=values * given["present"], entropy=zeros, mean_logits=zeros, is_top1=zeros > 0
-        )
-
-    trainer.ref_model = model(given["reference"])
-    trainer.model.eval()
-    inputs = {"input_ids": torch.ones(4, 8, dtype=torch.int64), "attention_mask": mask, "completion_mask": mask}
-    loss = trainer._compute_loss(model(now), inputs, False)
-    loss.backward()
-    return {"settings": {"loss_type": loss_type, "beta": 0.4}, "loss": loss.item(), "gradient": now.grad.tolist()}
-
-
 def record(folder):
     inputs = shared_inputs()
     return {
@@ -178,11 +143,10 @@ def record(folder):
         "inputs": inputs,
         "losses": {name: grpo_numbers(folder, inputs, **settings) for name, settings in CASES.items()},
         "mismatch": {mode: mismatch_numbers(folder, inputs, mode) for mode in MISMATCHES},
-        "preferences": {name: preference_numbers(folder, inputs, name) for name in PREFERENCES},
     }
 
 
-@pytest.mark.parametrize("part", ["inputs", "losses", "mismatch", "preferences"])
+@pytest.mark.parametrize("part", ["inputs", "losses", "mismatch"])
 def test_trl_says_what_was_recorded(part, tmp_path):
     recorded, found = json.loads(RECORDED.read_text())[part], record(tmp_path)[part]
     assert found.keys() == recorded.keys()

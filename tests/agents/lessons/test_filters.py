@@ -9,7 +9,6 @@ from tsr_gym import TrainingDiverged
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.lessons.filters import (
     has_equal_returns,
-    in_turn,
     keep_all,
     keep_best,
     keep_concise,
@@ -115,14 +114,6 @@ def test_what_was_left_out_is_counted_by_reason():
         "group_less_uncertain": 1,
     }
     assert reasons(keep_all(FIVE)) == {}
-
-
-def test_filters_stand_in_a_row_and_their_counts_add_up():
-    row = in_turn(keep_varied, lambda groups: [group for group in groups if group is not SOME[0]], keep_mixed_success)
-    kept = row([*SOME, FIVE[2]])
-    assert kept == [SOME[1], SOME[2], SOME[4]]
-    # A filter of one's own that returns a plain list says nothing of what it left out.
-    assert reasons(kept) == {"group_equal_returns": 1, "group_all_solved": 1, "group_all_failed": 1}
 
 
 def rewarded(*rewards, success=False):

@@ -10,10 +10,10 @@ from tests.agents.learning.layouts.rows import batch_of, random_groups, random_m
 from tests.agents.tiny import random_qwen2
 from tsr_gym.agents.learning.layouts import lay_out
 from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.lora import adapted_layers, add_lora, merged_weights
-from tsr_gym.agents.models.lora_settings import LoraSettings
-from tsr_gym.agents.runs.config import LearnConfig
+from tsr_gym.agents.models.settings import LoraSettings
 
 
 @pytest.fixture(scope="module")

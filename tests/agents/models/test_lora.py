@@ -17,6 +17,7 @@ from tsr_gym import CheckpointError, ConfigError, MissingExtra, TrainingDiverged
 from tsr_gym.agents.learning.layouts import attending, lay_out
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.models.language_model import (
     LanguageModel,
     ModelCard,
@@ -25,12 +26,11 @@ from tsr_gym.agents.models.language_model import (
     restore_adapter,
     save_policy,
 )
+from tsr_gym.agents.models.layers import recompute_activations
 from tsr_gym.agents.models.logprobs import read_head
 from tsr_gym.agents.models.lora import adapted_layers, add_lora, merged_weights, without_lora
-from tsr_gym.agents.models.lora_settings import LoraSettings
-from tsr_gym.agents.models.recomputing import recomputing
+from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
-from tsr_gym.agents.runs.config import LearnConfig
 
 CPU = torch.device("cpu")
 SMALL = LoraSettings(rank=3, alpha=5.0)
@@ -173,7 +173,7 @@ def test_log_probabilities_and_gradients_are_those_of_the_merged_model(families,
     head = read_head(model) if parts else None
     with (
         attending(*([] if layout == "padded" else [model])),
-        recomputing(model) if recompute else nullcontext(),
+        recompute_activations(model) if recompute else nullcontext(),
     ):
         found = lay_out(batch, layout).logprobs(model, head=head)
         descend(*found)

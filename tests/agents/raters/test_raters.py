@@ -152,8 +152,8 @@ def test_a_rater_that_needs_the_model_gets_it():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: make_rater("NoSuchRater"), "wanted Name"),
-        (lambda: make_rater("OwnScore(depth=3)"), "cannot be made"),
+        (lambda: make_rater("NoSuchRater"), "there is no rater 'NoSuchRater': wanted one of CriticValue"),
+        (lambda: make_rater("OwnScore(depth=3)"), r"the rater 'OwnScore' has no \['depth'\]"),
         (lambda: make_rater("tsr_gym.seeds:derive_seed"), "made a int"),
         (lambda: make_rater("CriticValue(critic='runs/none')"), "wanted a ChatPolicy"),
         (lambda: WeightedRater({}), "at least one part"),

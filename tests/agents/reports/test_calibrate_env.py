@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.agents.conftest import SMALL
+from tests.agents.worlds import Script, letters
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.evaluate import bars, held_out
-from tsr_gym.agents.reports.calibrate_env import CalibrationConfig, calibrate_env
+from tsr_gym.agents.episodes.play import bars, held_out
+from tsr_gym.agents.reports.calibrate_env import CalibrationConfig, calibrate_env, search_settings
+from tsr_gym.agents.runs.base_model import build_base_model
 from tsr_gym.errors import ConfigError
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
 
@@ -15,7 +18,7 @@ FEW = CalibrationConfig(env="frozenlake", instances=8, widths=(2,), budgets=(1, 
 
 @pytest.fixture(scope="module")
 def lake():
-    return calibrate_env(replace(FEW, scorer="FrozenLakeScore"))
+    return calibrate_env(replace(FEW, score="FrozenLakeScore"))
 
 
 def test_a_report_holds_ranks_drops_gains_and_bars(lake):
@@ -43,7 +46,7 @@ def test_the_bars_are_those_of_the_same_instances(lake):
 
 
 def test_every_scorer_is_rated_on_the_same_states(lake):
-    reward = calibrate_env(replace(FEW, scorer="reward", budgets=(1,)))
+    reward = calibrate_env(replace(FEW, score="reward", budgets=(1,)))
     assert [(row.states, row.value) for row in reward.turns] == [(row.states, row.value) for row in lake.turns]
     assert reward.siblings.lost_by_chance == lake.siblings.lost_by_chance
     # The reward says nothing before the goal.
@@ -53,7 +56,7 @@ def test_every_scorer_is_rated_on_the_same_states(lake):
 
 def test_a_report_repeats_and_tells_how_far_it_is(lake):
     told = []
-    again = calibrate_env(replace(FEW, scorer="FrozenLakeScore"), watch=lambda *step: told.append(step))
+    again = calibrate_env(replace(FEW, score="FrozenLakeScore"), watch=lambda *step: told.append(step))
     assert again == lake
     assert told == [
         ("candidates", 8, 8),
@@ -66,10 +69,10 @@ def test_a_report_repeats_and_tells_how_far_it_is(lake):
 
 
 def test_sokoban_and_the_shop_have_exact_values_too():
-    rooms = calibrate_env(replace(FEW, env="sokoban", scorer="SokobanScore(potential='oracle')", budgets=(4,)))
+    rooms = calibrate_env(replace(FEW, env="sokoban", score="SokobanScore(potential='oracle')", budgets=(4,)))
     assert rooms.optimal == 1.0
     assert rooms.siblings.kendall.mean > 0.4
-    shop = calibrate_env(replace(FEW, env="webshop", scorer="WebShopScore", instances=4, budgets=(2,)))
+    shop = calibrate_env(replace(FEW, env="webshop", score="WebShopScore", instances=4, budgets=(2,)))
     assert shop.optimal == 1.0
     assert shop.settings[0].drops.winnable.mean > 0
     # Nobody knows the bar of random play there, so it was played.
@@ -101,7 +104,7 @@ def test_states_that_nobody_knows_are_named_by_their_number(monkeypatch):
 
 
 def test_more_draws_cost_more_steps(lake):
-    again = calibrate_env(replace(FEW, scorer="FrozenLakeScore", budgets=(4,), repeats=3))
+    again = calibrate_env(replace(FEW, score="FrozenLakeScore", budgets=(4,), repeats=3))
     assert again.settings[0].env_steps > 2 * lake.settings[1].env_steps
 
 
@@ -114,15 +117,32 @@ def test_a_model_makes_candidates(base_model):
         calibrate_env(replace(config, env="frozenlake"))
 
 
+@pytest.fixture(scope="module")
+def lake_model(tmp_path_factory):
+    """An embedded model of FrozenLake, hardly trained."""
+    folder = tmp_path_factory.mktemp("models") / "lake"
+    build_base_model("frozen_lake", folder, SMALL)
+    return folder
+
+
+def test_draws_and_risk_reach_the_environments_of_a_model_too(lake_model):
+    config = replace(FEW, model=str(lake_model), score="FrozenLakeScore", instances=6, budgets=(2,), candidates=2)
+    once, mean = calibrate_env(config), calibrate_env(replace(config, repeats=8))
+    cautious = calibrate_env(replace(config, repeats=8, risk=0.0))
+    # Played turns take a step whatever the draws, imagined ones take eight where they move.
+    assert mean.settings[0].env_steps > 4 * once.settings[0].env_steps
+    assert cautious.settings[0].siblings != mean.settings[0].siblings
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"env": "nonsense"}, "nonsense cannot be made"),
-        ({"scorer": "Nonsense"}, r"wanted Name, Name\(key='value'\)"),
-        ({"scorer": "FrozenLakeScore(height=2)"}, "the scorer cannot be made"),
-        ({"scorer": "SokobanScore(potential='estimate')"}, "cannot rate frozenlake"),
-        ({"env": "sokoban", "scorer": "FrozenLakeScore"}, "the scorer FrozenLakeScore cannot rate sokoban"),
-        ({"search": "dream"}, "wanted search"),
+        ({"score": "Nonsense"}, "there is no scorer 'Nonsense'"),
+        ({"score": "FrozenLakeScore(height=2)"}, r"the scorer 'FrozenLakeScore' has no \['height'\]"),
+        ({"score": "SokobanScore(potential='estimate')"}, "cannot rate frozenlake"),
+        ({"env": "sokoban", "score": "FrozenLakeScore"}, "the scorer FrozenLakeScore cannot rate sokoban"),
+        ({"search": "dream"}, "there is no strategy 'dream'"),
         ({"split": "tset"}, "wanted split of"),
         ({"budgets": ()}, "wanted budgets >= 1, got none"),
         ({"budgets": (2, 0)}, "wanted budgets >= 1, got 2, 0"),
@@ -140,3 +160,73 @@ def test_a_model_makes_candidates(base_model):
 def test_what_does_not_fit_together_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         calibrate_env(replace(FEW, **changes))
+
+
+def shown(search, **more):
+    name, settings = search_settings(search, **{"widths": None, "budgets": (2, 4), **more})
+    return name, [(setting.label, setting.width, setting.budget) for setting in settings]
+
+
+def test_every_width_comes_with_every_budget():
+    assert shown("beam") == (
+        "branching",
+        [
+            ("beam(width=1, branching=2)", 1, 2),
+            ("beam(width=1, branching=4)", 1, 4),
+            ("beam(width=2, branching=2)", 2, 2),
+            ("beam(width=2, branching=4)", 2, 4),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("search", "name", "label"),
+    [
+        ("greedy", "branching", "greedy(branching=2)"),
+        ("lookahead", "branching", "lookahead(branching=2)"),
+        ("best_of_n", "n", "best_of_n(n=2)"),
+        ("naive", "rollouts", "naive(rollouts=2)"),
+        ("puct", "simulations", "puct(simulations=2)"),
+        ("tsr_gym.agents.strategies:greedy", "branching", "tsr_gym.agents.strategies:greedy(branching=2)"),
+    ],
+)
+def test_a_strategy_without_a_width_varies_what_it_spends(search, name, label):
+    found, settings = shown(search)
+    assert found == name
+    assert [(settings[0]), len(settings)] == [(label, None, 2), 2]
+
+
+def test_numbers_that_are_given_stay():
+    assert shown("beam(width=3, rank='last')")[1][0] == ("beam(branching=2, width=3, rank='last')", None, 2)
+    # With its candidates given, a lookahead varies its rollouts.
+    assert shown("lookahead(branching=4)")[0] == "rollouts"
+
+
+def test_the_strategies_do_what_their_labels_say():
+    _, settings = search_settings("beam", widths=(2,), budgets=(3,))
+    env = letters({"a": 1.0, "b": 2.0, "c": 0.0}, turns=2)
+    tree = env.search(Script({"": "abc", "a": "abc", "b": "abc"}), settings[0].strategy)
+    assert [len(tree.children(node)) for node in range(4)] == [3, 3, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ("dream", "there is no strategy 'dream'"),
+        ("beam(hight=3)", "has no"),
+        ("naive(rollouts=2)", "the strategy 'naive.rollouts=2.' has no number to vary"),
+    ],
+)
+def test_what_is_no_strategy_or_has_nothing_to_vary_is_refused(search, message):
+    with pytest.raises(ConfigError, match=message):
+        shown(search)
+
+
+def test_a_number_that_the_strategy_has_not_or_that_stands_in_both_is_refused():
+    assert shown("lookahead", depth=1)[1][0][0] == "lookahead(branching=2, depth=1)"
+    with pytest.raises(ConfigError, match="the strategy 'puct' has no depth, got depth=1"):
+        shown("puct", depth=1)
+    with pytest.raises(ConfigError, match=r"depth stands in .* and again as depth=1"):
+        shown("lookahead(depth=3)", depth=1)
+    with pytest.raises(ConfigError, match=r"has no width to vary, got widths \[1, 2\]"):
+        shown("greedy", widths=(1, 2))

@@ -1,22 +1,32 @@
-"""Calibration on trees that are drawn by hand, so that every number can be counted."""
+"""Calibration on trees that are drawn by hand, so that every number can be counted.
+
+Rank correlations are held against numbers worked out by hand, and against their definitions pair by pair.
+"""
 
 from functools import partial
+from math import sqrt
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.agents.worlds import Letters, Script, letters
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.policies.legal_policy import LegalPolicy
+from tsr_gym.agents.policies.random_policy import legal_player
 from tsr_gym.agents.reports.calibration import (
     Drops,
     Rated,
     find_drops,
     grow_rated,
+    kendall,
     lost,
     rank_siblings,
     rank_turns,
+    ranks,
     rate,
     siblings_walk,
+    spearman,
     value_at,
 )
 from tsr_gym.agents.strategies import beam
@@ -213,7 +223,7 @@ def test_what_a_scorer_has_proved_lost_is_ranked_last():
 
 def test_trees_of_a_stage_do_not_depend_on_how_many_are_grown_together():
     pool = EnvPool("frozen_lake", {}, score="FrozenLakeScore")
-    policy, strategy = LegalPolicy(pool.base), partial(beam, width=2, branching=3)
+    policy, strategy = legal_player(pool.base), partial(beam, width=2, branching=3)
     work = {"tasks": range(4), "seeds": range(2)}
     seen = []
     whole = grow_rated(pool, policy, strategy, **work, watch=seen.append)
@@ -228,9 +238,72 @@ def test_trees_of_a_stage_do_not_depend_on_how_many_are_grown_together():
 
 def test_a_score_from_the_oracle_loses_little():
     pool = EnvPool("sokoban", {}, score="SokobanScore(potential='oracle')")
-    rated = grow_rated(pool, LegalPolicy(pool.base), partial(siblings_walk, branching=6), tasks=range(25), seeds=(0,))
+    rated = grow_rated(pool, legal_player(pool.base), partial(siblings_walk, branching=6), tasks=range(25), seeds=(0,))
     found = rank_siblings(rated.nodes)
     assert found.sets > 10
     # The shorter the way, the likelier it fits, up to the actions that candidates spend on it.
     assert found.kendall.mean > 0.6
     assert found.lost.mean < 0.2 * found.lost_by_chance.mean
+
+
+def test_equal_values_share_the_mean_of_their_ranks():
+    assert ranks([10.0, 20.0, 10.0, 5.0]).tolist() == [2.5, 4.0, 2.5, 1.0]
+    # Sums of the same rewards in another order differ in the last digits.
+    assert ranks([0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, 0.0]).tolist() == [2.5, 2.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rho", "tau"),
+    [
+        ([1, 2, 3, 4], [10, 20, 30, 40], 1.0, 1.0),
+        ([1, 2, 3, 4], [4, 3, 2, 1], -1.0, -1.0),
+        # Rank differences 1, -1, 0, 0: 1 - 6 * 2 / (4 * 15); of six pairs one is turned round.
+        ([1, 2, 3, 4], [2, 1, 3, 4], 0.8, 4 / 6),
+        # Ranks 1.5 1.5 3.5 3.5 and 1 2 3 4: covariance 4, variances 4 and 5. Four pairs untied on the left, all agree.
+        ([0, 0, 1, 1], [1, 2, 3, 4], 4 / sqrt(4 * 5), 4 / sqrt(4 * 6)),
+        # Ties on both sides: ranks 1.5 1.5 3 and 1 2.5 2.5, deviations -.5 -.5 1 and -1 .5 .5: 0.75 of 1.5; pairs
+        # 12 tied on the left, 23 tied on the right, 13 agrees.
+        ([5, 5, 7], [1, 4, 4], 0.5, 1 / 2),
+        # The nine pairs of two threes, half of them untied.
+        ([1, 1, 1, 2, 2, 2], [1, 1, 2, 1, 2, 2], 1 / 3, (4 - 1) / 9),
+    ],
+)
+def test_hand_worked_correlations(first, second, rho, tau):
+    assert spearman(first, second) == pytest.approx(rho)
+    assert kendall(first, second) == pytest.approx(tau)
+    assert spearman(second, first) == pytest.approx(rho)
+    assert kendall(second, first) == pytest.approx(tau)
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0]])
+def test_where_one_side_says_nothing_there_is_no_correlation(values):
+    other = list(range(len(values)))
+    for correlate in (spearman, kendall):
+        assert correlate(values, other) is None
+        assert correlate(other, values) is None
+
+
+def pair_by_pair(first, second):
+    """Return tau-b by its definition."""
+    pairs = [(i, j) for i in range(len(first)) for j in range(i)]
+    concordant = sum((first[i] - first[j]) * (second[i] - second[j]) > 0 for i, j in pairs)
+    discordant = sum((first[i] - first[j]) * (second[i] - second[j]) < 0 for i, j in pairs)
+    left = sum(first[i] != first[j] for i, j in pairs)
+    right = sum(second[i] != second[j] for i, j in pairs)
+    return (concordant - discordant) / sqrt(left * right) if left and right else None
+
+
+def ranked(values):
+    return [(sum(v < w for v in values) + sum(v <= w for v in values) + 1) / 2 for w in values]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14))
+def test_correlations_are_their_definitions(pairs):
+    first, second = [one for one, _ in pairs], [two for _, two in pairs]
+    tau = pair_by_pair(first, second)
+    if tau is None:
+        assert kendall(first, second) is None
+        assert spearman(first, second) is None
+        return
+    assert kendall(first, second) == pytest.approx(tau)
+    assert spearman(first, second) == pytest.approx(np.corrcoef(ranked(first), ranked(second))[0, 1])

@@ -24,7 +24,7 @@ def setting(budget, siblings=SIBLINGS, drops=DROPS, width=2, tokens=0.0):
 
 def found(**changes):
     fields = {
-        "config": CalibrationConfig(env="frozenlake", scorer="FrozenLakeScore", budgets=(1, 4)),
+        "config": CalibrationConfig(env="frozenlake", score="FrozenLakeScore", budgets=(1, 4)),
         "budget": "branching",
         "turns": [
             TurnRanking(1, 1024, 0.375, Interval(0.9, 0.8, 0.95), 0.8),
@@ -95,7 +95,7 @@ def test_without_exact_values_only_play_is_reported():
     ids=str,
 )
 def test_the_heading_says_what_was_calibrated(changes, wanted):
-    config = CalibrationConfig(env="frozenlake", **{"scorer": "FrozenLakeScore", **changes})
+    config = CalibrationConfig(env="frozenlake", **{"score": "FrozenLakeScore", **changes})
     assert wanted in heading(found(config=config))
 
 

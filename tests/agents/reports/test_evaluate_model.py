@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from tsr_gym import CheckpointError, ConfigError
-from tsr_gym.agents.episodes.assembly import Assembly
-from tsr_gym.agents.episodes.evaluate import bars, evaluate, held_out
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import bars, evaluate, held_out
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.reports import evaluate_model as module
 from tsr_gym.agents.reports.evaluate_model import evaluate_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
-from tsr_gym.agents.runs.config import ModelConfig, SearchConfig, TaskConfig
 from tsr_gym.agents.strategies import beam
 
 TASK, NAIVE, MODEL = TaskConfig(), SearchConfig(), ModelConfig(max_tokens=6)
@@ -37,9 +38,9 @@ def played(
 def by_hand(folder, *, env="sokoban", split="test", temperature=0.5, seed=0, instances=8, **settings):
     """Play what stands in a model's folder without asking evaluate_model."""
     policy = load_policy(folder, device=torch.device("cpu"))
-    assembly = Assembly(env, TASK, MODEL, policy)
-    pool = assembly.pool(split)
-    chat = assembly.chat(pool.base.instructions, temperature=temperature)
+    player = ModelPlayer(env, TASK, MODEL, policy)
+    pool = player.pool(split)
+    chat = player.chat(pool.base.instructions, temperature=temperature)
     tasks = held_out(instances)
     return evaluate(pool, chat, tasks=tasks, seed=seed, **settings), bars(pool, tasks=tasks)
 
@@ -70,11 +71,11 @@ def test_a_run_brings_its_environment_its_settings_and_its_latest_model(undistur
 
 
 def test_with_a_search_every_turn_is_searched_and_then_played(base_model):
-    search = SearchConfig(search="beam", width=1, branching=4)
+    search = SearchConfig(search="beam(width=1, branching=4)")
     found = played(base_model, search=search, instances=4)
     strategy = partial(beam, width=1, branching=4, depth=None)
     assert found.evaluation == by_hand(base_model, strategy=strategy, instances=4)[0]
-    assert found.instances_of.endswith("split test, search beam")
+    assert found.instances_of.endswith("split test, search beam(width=1, branching=4)")
 
 
 @pytest.mark.parametrize("noise", ["fresh", "same"])
@@ -108,7 +109,7 @@ def test_a_model_that_was_made_for_no_environment_needs_one(chat_model):
         ({"instances": 0}, "wanted eval_instances >= 1, got 0"),
         ({"temperature": -1.0}, "wanted eval_temperature >= 0, got -1"),
         ({"split": "exam"}, "wanted split of"),
-        ({"search": SearchConfig(search="dream")}, "wanted search .*naive"),
+        ({"search": SearchConfig(search="dream")}, "there is no strategy 'dream'.*naive"),
         ({"model": ModelConfig(device="cuda:99")}, "wanted device cuda:99"),
         ({"env": "frozen_lake"}, "made for tsr/Sokoban-v0, wanted is tsr/FrozenLake-v0"),
     ],

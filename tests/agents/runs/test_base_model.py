@@ -162,17 +162,17 @@ def test_poor_play_is_imitated_until_success_is_in_the_band_and_never_below_it(m
     # By the model's weight: two steps down, the third one too far; smaller, it lands in the band.
     successes = iter([0.6, 0.4, 0.01, 0.1])
     monkeypatch.setattr(module, "_imitate", imitate)
-    monkeypatch.setattr(module, "_success", lambda assembly, recipe: next(successes))
+    monkeypatch.setattr(module, "_success", lambda player, recipe: next(successes))
     recipe = replace(SMALL, band=(0.05, 0.2), poor_steps=200, lr=0.4)
-    assembly = SimpleNamespace(policy=SimpleNamespace(model=model))
-    assert module._hide(assembly, [], recipe, 0.8, notes.append) == 0.1
+    player = SimpleNamespace(policy=SimpleNamespace(model=model))
+    assert module._hide(player, [], recipe, 0.8, notes.append) == 0.1
     assert rates == pytest.approx([0.1, 0.1, 0.1, 0.05])
     # The step that went too far was taken back.
     assert model.weight == 3
-    assert module._hide(assembly, [], recipe, 0.15, notes.append) == 0.15
+    assert module._hide(player, [], recipe, 0.15, notes.append) == 0.15
     assert len(rates) == 4
     successes = iter([0.6, 0.5])
-    assert module._hide(assembly, [], replace(recipe, poor_steps=40), 0.8, notes.append) == 0.5
+    assert module._hide(player, [], replace(recipe, poor_steps=40), 0.8, notes.append) == 0.5
     assert "still above 0.2" in notes[-1]
 
 

@@ -8,45 +8,41 @@ import pytest
 
 from tests.tsr_gym.own_process import run_python
 from tsr_gym import ConfigError
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.models.lora_settings import LoraSettings
-from tsr_gym.agents.runs.config import (
-    LearnConfig,
-    ModelConfig,
-    RunConfig,
-    SearchConfig,
-    TaskConfig,
-    TrainConfig,
-)
+from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.lessons.settings import LessonConfig
+from tsr_gym.agents.models.settings import LoraSettings, ModelConfig
+from tsr_gym.agents.runs.config import RunConfig, TrainConfig
+from tsr_gym.keywords import parse_call
 
-SECTIONS = {"task": TaskConfig, "search": SearchConfig, "model": ModelConfig, "learn": LearnConfig, "run": RunConfig}
+SECTIONS = {
+    "task": TaskConfig,
+    "search": SearchConfig,
+    "lessons": LessonConfig,
+    "model": ModelConfig,
+    "learn": LearnConfig,
+    "run": RunConfig,
+}
 NAN, INF = float("nan"), float("inf")
 
 IMPOSSIBLE = [
-    ("search", name, value)
-    for name in ("groups", "trajectories", "n", "width", "branching", "paths_per_search")
-    for value in (0, -1)
+    ("search", name, value) for name in ("groups", "trajectories", "paths_per_search", "repeats") for value in (0, -1)
 ]
 IMPOSSIBLE += [("model", name, 0) for name in ("max_tokens", "threads", "max_batch")]
 IMPOSSIBLE += [("learn", name, 0) for name in ("epochs", "minibatch", "microbatch")]
 IMPOSSIBLE += [("run", name, 0) for name in ("eval_instances", "checkpoint_every", "keep_checkpoints")]
 IMPOSSIBLE += [("run", name, -1) for name in ("updates", "eval_every", "save_trees", "eval_temperature")]
-IMPOSSIBLE += [
-    ("learn", name, value) for name in ("lr", "critic_lr", "grad_clip", "value_clip") for value in (0.0, -1.0, NAN, INF)
-]
+IMPOSSIBLE += [("learn", name, value) for name in ("grad_clip", "value_clip") for value in (0.0, -1.0, NAN, INF)]
 IMPOSSIBLE += [("learn", name, value) for name in ("gamma", "lam") for value in (-0.1, 1.1, NAN)]
-IMPOSSIBLE += [("learn", "weight_decay", value) for value in (-0.1, NAN, INF)]
+IMPOSSIBLE += [("learn", name, value) for name in ("lr", "critic_lr", "weight_decay") for value in (-0.1, NAN, INF)]
 IMPOSSIBLE += [
     ("task", "penalty", -0.1),
     ("task", "penalty", NAN),
-    ("search", "depth", -1),
-    ("search", "keep", 0.0),
-    ("search", "keep", 1.5),
-    ("search", "keep", NAN),
     ("search", "noise", "loud"),
     ("search", "naive", -1),
     ("search", "learn_from", "luck"),
-    ("search", "filter_when", "during"),
+    ("lessons", "filter_when", "during"),
     ("model", "temperature", 0.0),
     ("model", "temperature", NAN),
     ("model", "prompt", "short"),
@@ -75,13 +71,8 @@ def test_an_impossible_setting_is_refused_by_its_name(section, name, value):
 @pytest.mark.parametrize(
     ("section", "settings", "message"),
     [
-        ("search", {"search": "best_of_n", "n": 8, "trajectories": 16}, r"keeps 16 trajectories of n=8"),
-        ("search", {"trajectories": 16, "paths_per_search": 3}, r"multiple of paths_per_search, got 16 and 3"),
-        (
-            "search",
-            {"search": "beam", "width": 2, "branching": 4, "paths_per_search": 4},
-            r"beam of width 2 and branching 4 .* paths_per_search=4",
-        ),
+        ("search", {"search": "beam(2)"}, "wanted the strategy as name"),
+        ("lessons", {"filter": "top_p(.5)"}, "wanted the filter or credit rule as name"),
         ("learn", {"objective": Objective(mismatch="truncate")}, r"wanted old_logprobs=learner, got sampler"),
         ("model", {"history": "window"}, r"wanted a history of full, markov or window\(k\), got 'window'"),
     ],
@@ -100,7 +91,7 @@ def test_grpo_needs_something_to_compare_with():
 def test_the_extremes_that_make_sense_are_allowed():
     TrainConfig(
         env="sokoban",
-        search=SearchConfig(keep=1.0, depth=0, trajectories=4, paths_per_search=4),
+        search=SearchConfig(trajectories=4, paths_per_search=4),
         learn=LearnConfig(
             objective=Objective(entropy=0.0, clip_low=1.0), gamma=0.0, lam=0.0, weight_decay=0.0, betas=(0.0, 0.0)
         ),
@@ -121,13 +112,9 @@ CHANGED = TrainConfig(
         eval_split="valid",
     ),
     search=SearchConfig(
-        search="beam",
+        search="beam(width=3, branching=5)",
         groups=3,
         trajectories=6,
-        n=7,
-        width=3,
-        branching=5,
-        depth=1,
         paths_per_search=2,
         noise="common",
         repeats=3,
@@ -136,10 +123,12 @@ CHANGED = TrainConfig(
         rater="SelfConsistency()",
         naive=2,
         learn_from="leaves",
-        filter="mixed_success",
-        keep=0.5,
-        filter_when="before",
         match_tokens=Path("runs/other"),
+    ),
+    lessons=LessonConfig(
+        filter="mixed_success(ratio=0.5)",
+        filter_when="before",
+        credit=("format_penalty(penalty=0.2)", "length_penalty()"),
     ),
     model=ModelConfig(
         model="models/x",
@@ -164,7 +153,6 @@ CHANGED = TrainConfig(
         weight_decay=0.0,
         betas=(0.8, 0.99),
         estimator="tree_grpo",
-        credit=("format_penalty(penalty=0.2)", "length_penalty()"),
         objective=Objective(clip_low=0.1, clip_high=0.3, entropy=0.01, aggregation="token"),
         value_clip=0.2,
         gamma=0.99,
@@ -222,7 +210,7 @@ def damaged(change):
         (damaged(lambda data: data.pop("env")), "x.json: not the configuration of a run"),
         (damaged(lambda data: data.pop("learn")), "x.json: not the configuration of a run .*learn"),
         (damaged(lambda data: data["learn"].update(speed=3)), r"x.json: learn: unknown settings \['speed'\]; known:"),
-        (damaged(lambda data: data.update(speed=3)), "x.json: not the configuration of a run .*speed"),
+        (damaged(lambda data: data.update(speed=3)), r"x.json: unknown settings \['speed'\]"),
         (damaged(lambda data: data["learn"]["objective"].update(clip=1)), r"objective: unknown settings \['clip'\]"),
         (damaged(lambda data: data["learn"].update(lr="fast")), "x.json: not the configuration of a run"),
         (damaged(lambda data: data["search"].update(groups=0)), "wanted groups >= 1, got 0"),
@@ -240,24 +228,10 @@ def test_a_run_without_a_folder_is_named_after_what_it_does():
     assert CHANGED.folder == Path("runs/x")
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"search": "naive", "trajectories": 8}, "8 rollouts"),
-        ({"search": "best_of_n", "trajectories": 8, "n": 12}, "best 8 of 12"),
-        ({"search": "beam", "trajectories": 8}, "8 searches x 1"),
-        ({"search": "lookahead", "trajectories": 8, "paths_per_search": 4}, "2 searches x 4"),
-    ],
-)
-def test_results_say_how_the_trajectories_of_an_instance_came_to_be(settings, words):
-    assert SearchConfig(**settings).per_instance == words
-
-
 def test_the_papers_numbers_are_the_defaults():
     config = TrainConfig(env="sokoban")
     search, learn, run = config.search, config.learn, config.run
-    assert (search.groups, search.trajectories, search.keep, search.n) == (8, 16, 0.25, 32)
-    assert (search.branching, search.width, search.depth, search.noise) == (4, 2, 2, "fresh")
+    assert (search.groups, search.trajectories, search.paths_per_search, search.noise) == (8, 16, 1, "fresh")
     objective = learn.objective
     assert (objective.clip_low, objective.clip_high, learn.gamma, learn.lam) == (0.2, 0.28, 1.0, 1.0)
     assert (objective.entropy, objective.aggregation, objective.kl_weight) == (0.001, "sequence", 0.0)
@@ -279,7 +253,7 @@ def test_a_changed_setting_is_checked_again():
     ("settings", "message"),
     [
         ({"repeats": 0}, "wanted repeats >= 1, got 0"),
-        ({"risk": 1.5}, "wanted risk from 0 to 1 or None, got 1.5"),
+        ({"risk": 1.5}, "wanted risk >= 0 and <= 1, got 1.5"),
         ({"repeats": 2, "noise": "same"}, "needs draws that differ"),
     ],
 )
@@ -292,3 +266,53 @@ def test_low_rank_matrices_are_those_of_the_settings_or_none():
     assert TrainConfig(env="sokoban").lora is None
     assert CHANGED.lora == LoraSettings(rank=4, alpha=8.0, targets=("q_proj", "v_proj"), seed=9)
     assert replace(CHANGED, learn=LearnConfig(lora_rank=2)).lora.targets == "all-linear"
+
+
+# What the version before wrote: numbers of strategy and filter beside their calls.
+BEFORE = {
+    **{"search": "beam", "groups": 8, "trajectories": 16, "n": 32, "width": 3, "branching": 5, "depth": 2},
+    **{"paths_per_search": 1, "noise": "fresh", "repeats": 1, "risk": None, "dead_ends": "off", "rater": None},
+    **{"naive": 0, "learn_from": "selected", "filter": "mixed_success", "keep": 0.5, "filter_when": "after"},
+    "match_tokens": None,
+}
+
+
+def read_before(**search):
+    data = json.loads(CHANGED.to_json())
+    data["learn"]["credit"] = data.pop("lessons")["credit"]
+    data["search"] = BEFORE | search
+    return TrainConfig.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("written", "call"),
+    [
+        ({"search": "beam"}, "beam(width=3, branching=5)"),
+        # What stood in the call was what counted.
+        ({"search": "beam(width=2)"}, "beam(width=2, branching=5)"),
+        ({"search": "best_of_n"}, "best_of_n(n=32)"),
+        ({"search": "greedy"}, "greedy(branching=5)"),
+        ({"search": "lookahead(depth=1)"}, "lookahead(branching=5, depth=1)"),
+        ({"search": "puct(simulations=4)"}, "puct(simulations=4)"),
+        ({"search": "naive"}, "naive"),
+    ],
+)
+def test_numbers_that_an_older_configuration_has_beside_its_strategy_are_read_into_the_call(written, call):
+    found = read_before(**written).search
+    assert parse_call(found.search) == parse_call(call)
+    assert found.learn_from == "auto"
+
+
+@pytest.mark.parametrize(
+    ("written", "call"),
+    [
+        ({"filter": "uncertainty"}, "uncertainty(ratio=0.5)"),
+        ({"filter": "top_p"}, "top_p(p=0.5)"),
+        ({"filter": "varied"}, "varied"),
+        ({"filter": "keep_concise(keep=4)"}, "keep_concise(keep=4)"),
+    ],
+)
+def test_so_is_the_share_that_its_filter_keeps(written, call):
+    lessons = read_before(**written).lessons
+    assert parse_call(lessons.filter) == parse_call(call)
+    assert lessons.credit == CHANGED.lessons.credit

@@ -15,13 +15,13 @@ from tests.agents.together import together
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.language_model import frozen_reference, load_critic, load_policy, restore_adapter
-from tsr_gym.agents.models.lora_settings import LoraSettings
+from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.agents.models.sharding import whole_tensor
 from tsr_gym.agents.processes import ALONE
 from tsr_gym.agents.runs.checkpoint import Progress, load_checkpoint, save_checkpoint
-from tsr_gym.agents.runs.config import LearnConfig
 
 CPU = torch.device("cpu")
 STEPS, STOP = 5, 2

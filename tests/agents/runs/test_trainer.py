@@ -369,7 +369,8 @@ def test_a_model_that_nobody_understands_is_trained_without_an_error(chat_model,
         tmp_path / "run",
         chat_model,
         run={"updates": 2, "eval_instances": 2},
-        search={"trajectories": 2, "filter": "uncertainty"},
+        search={"trajectories": 2},
+        lessons={"filter": "uncertainty"},
     )
     for line in records(run):
         # Five turns at the price of a missing form; alike everywhere, so that there is nothing to learn.
@@ -420,7 +421,7 @@ def test_where_only_training_outgrows_the_model_what_came_before_is_kept(base_mo
 
 
 def test_a_run_can_match_the_tokens_of_another(base_model, tmp_path):
-    beam = trained(tmp_path / "beam", base_model, search={"search": "beam", "width": 1}, run={"updates": 2})
+    beam = trained(tmp_path / "beam", base_model, search={"search": "beam(width=1)"}, run={"updates": 2})
     matched = trained(tmp_path / "matched", base_model, search={"match_tokens": beam}, run={"updates": 2})
     theirs, ours = records(beam), records(matched)
     assert [line["groups"] for line in theirs] == [2, 2]
@@ -453,11 +454,11 @@ def test_a_run_that_is_too_short_or_none_cannot_be_matched(undisturbed, base_mod
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"search": {"search": "dream"}}, "wanted search .*naive"),
+        ({"search": {"search": "dream"}}, "there is no strategy 'dream'.*naive"),
         ({"model": {"device": "cuda:99"}}, "wanted device cuda:99"),
         ({"task": {"env_set": ("num_boxes=99",)}}, "wanted 1 to 8 boxes"),
         ({"task": {"eval_split": "exam"}}, "wanted split of"),
-        ({"task": {"score": "Nothing"}}, "got 'Nothing'"),
+        ({"task": {"score": "Nothing"}}, "there is no scorer 'Nothing'"),
         ({}, "nonsense cannot be made"),
     ],
 )
@@ -503,7 +504,7 @@ def test_a_run_of_no_updates_only_evaluates(base_model, tmp_path):
 
 @pytest.mark.parametrize(
     "search",
-    [{"search": "beam"}, {"search": "lookahead", "branching": 2, "depth": 1}, {"search": "best_of_n", "n": 5}],
+    [{"search": "beam"}, {"search": "lookahead(branching=2, depth=1)"}, {"search": "best_of_n(n=5)"}],
     ids=str,
 )
 def test_every_search_trains_and_repeats(base_model, tmp_path, search):

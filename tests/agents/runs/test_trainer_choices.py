@@ -18,12 +18,12 @@ CASES = {
         },
     },
     "the best of six beside plain play, each by its chance": {
-        "search": {"search": "best_of_n", "n": 6, "naive": 2},
+        "search": {"search": "best_of_n(n=6)", "naive": 2},
         "learn": {
             "algorithm": "grpo",
             "estimator": "grpo(baseline='naive')",
-            "credit": ("undo_selection(samples=6, kept=3)", "format_penalty(penalty=0.05)"),
         },
+        "lessons": {"credit": ("undo_selection(samples=6, kept=3)", "format_penalty(penalty=0.05)")},
     },
     "turn-level PPO": {
         "learn": {
@@ -33,11 +33,11 @@ CASES = {
         }
     },
     "turns rewarded by evidence": {
-        "search": {"filter": "learnable", "trajectories": 4},
+        "search": {"trajectories": 4},
+        "lessons": {"filter": "learnable", "credit": ("first_occurrence(found='score')",)},
         "learn": {
             "algorithm": "grpo",
-            "estimator": "tspo(outcome_groups='trajectory')",
-            "credit": ("first_occurrence(found='score')",),
+            "estimator": "tspo",
         },
         "task": {"score": "SokobanScore"},
     },
@@ -56,13 +56,13 @@ def test_a_run_with_other_choices_learns_and_repeats(name, base_model, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("learn", "message"),
+    ("changes", "message"),
     [
-        ({"estimator": "grpo"}, "has no use for a critic"),
-        ({"algorithm": "grpo", "estimator": "gae"}, "needs a critic"),
-        ({"credit": ("praise",)}, "wanted Name"),
+        ({"learn": {"estimator": "grpo"}}, "has no use for a critic"),
+        ({"learn": {"algorithm": "grpo", "estimator": "gae"}}, "needs a critic"),
+        ({"lessons": {"credit": ("praise",)}}, "there is no credit rule 'praise'"),
     ],
 )
-def test_choices_that_do_not_go_together_are_refused_before_the_run(learn, message, base_model, tmp_path):
+def test_choices_that_do_not_go_together_are_refused_before_the_run(changes, message, base_model, tmp_path):
     with pytest.raises(ConfigError, match=message):
-        check_run(short_run(tmp_path / "run", base_model, learn=learn))
+        check_run(short_run(tmp_path / "run", base_model, **changes))

@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -72,12 +73,40 @@ def test_a_changed_byte_is_noticed_by_verification(folder, name):
 
 
 @pytest.mark.parametrize("name", DTYPES)
+def test_a_changed_file_is_compared_with_its_checksum_when_the_index_is_opened_next(folder, name):
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    with pytest.raises(InvalidCorpus, match=f"{name}: is damaged"):
+        BM25Index.open(folder)
+    (folder / name).write_bytes(data)
+    assert len(BM25Index.open(folder)) == 300
+
+
+def test_every_number_of_the_description_is_guarded_by_its_checksum(folder):
+    for name, value in {"k1": 0.8, "b": 0.5, "num_filled": 299, "num_tokens": 7, "digest": "00" * 16}.items():
+        sound = (folder / META).read_text()
+        change(folder, **{name: value})
+        with pytest.raises(InvalidCorpus, match="checksum"):
+            BM25Index.open(folder)
+        (folder / META).write_text(sound)
+
+
+def test_a_description_of_an_earlier_version_without_a_checksum_is_read(folder):
+    meta = json.loads((folder / META).read_text())
+    del meta["checksum"]
+    (folder / META).write_text(json.dumps(meta))
+    assert len(BM25Index.open(folder)) == 300
+
+
+@pytest.mark.parametrize("name", DTYPES)
 def test_searching_a_garbled_index_ends_in_hits_or_an_error(folder, name):
     rng = np.random.default_rng(0)
-    size = (folder / name).stat().st_size
+    stat = (folder / name).stat()
     queries = [f"words passage {number} filler" for number in range(0, 300, 20)]
     for _ in range(20):
-        (folder / name).write_bytes(rng.bytes(size))
+        (folder / name).write_bytes(rng.bytes(stat.st_size))
+        # As it was when it was verified, as far as anybody can see.
+        os.utime(folder / name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         index = BM25Index.open(folder)
         try:
             found = index.search(queries, 10)

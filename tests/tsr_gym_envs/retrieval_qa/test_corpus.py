@@ -1,6 +1,7 @@
 """Corpora: rows by number and by id, exactly as the file has them, and errors that name file and line."""
 
 import json
+import os
 import pickle
 import shutil
 
@@ -265,10 +266,32 @@ def test_a_corpus_may_be_pickled(tmp_path):
     assert pickle.loads(pickle.dumps(corpus)).passage(1) == WANTED[1]
 
 
-def test_a_passage_that_was_damaged_in_place_is_an_error(tmp_path):
+def test_a_passage_that_was_damaged_in_place_is_an_error_also_where_nobody_noticed(tmp_path):
     folder = build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "index")
-    text = (folder / "passages.jsonl").read_bytes()
+    assert len(open_corpus(folder)) == len(ROWS)
+    text, stat = (folder / "passages.jsonl").read_bytes(), (folder / "passages.jsonl").stat()
     for harm in (text.replace(b'"id": 7', b'"ID": 7'), text.replace(b'"No', b"'No"), text.replace(b"No t", b"No \xff")):
         (folder / "passages.jsonl").write_bytes(harm)
+        os.utime(folder / "passages.jsonl", ns=(stat.st_atime_ns, stat.st_mtime_ns))
         with pytest.raises(InvalidCorpus, match="passage 2 is damaged"):
             open_corpus(folder).passage(2)
+
+
+@pytest.mark.parametrize("name", ["passages.jsonl", "offsets.npy", "ids.npy"])
+def test_a_changed_byte_is_refused_when_the_corpus_is_opened_next(tmp_path, name):
+    folder = build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "index")
+    assert len(open_corpus(folder)) == len(ROWS)
+    data = bytearray((folder / name).read_bytes())
+    # A letter of a text, which stays JSON, and a number of a table.
+    data[data.index(b"Norway") if name == "passages.jsonl" else -8] ^= 1
+    (folder / name).write_bytes(data)
+    with pytest.raises(InvalidCorpus, match=f"{name}: damaged"):
+        open_corpus(folder)
+
+
+def test_a_corpus_that_was_made_before_tables_had_digests_is_read(tmp_path):
+    folder = build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "index")
+    about = json.loads((folder / "corpus.json").read_text())
+    del about["tables"]
+    (folder / "corpus.json").write_text(json.dumps(about))
+    assert [open_corpus(folder).passage(number) for number in range(len(ROWS))] == WANTED

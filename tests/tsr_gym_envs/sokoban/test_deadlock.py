@@ -15,7 +15,7 @@ from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.oracle import retrograde
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, push, reachable
 from tsr_gym_envs.sokoban.solver import solve
-from tsr_gym_envs.symmetry import symmetries
+from tsr_gym_envs.split import symmetries
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "sokoban"
 

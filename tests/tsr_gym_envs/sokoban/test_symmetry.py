@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.tsr_gym_envs.sokoban.boards import boards, state_of
 from tsr_gym_envs.sokoban.rules import cells, reachable
 from tsr_gym_envs.sokoban.symmetry import canonical_form
-from tsr_gym_envs.symmetry import symmetries
+from tsr_gym_envs.split import symmetries
 
 
 def turned(rows, turns, mirrored):

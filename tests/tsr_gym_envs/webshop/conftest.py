@@ -2,7 +2,7 @@
 
 import pytest
 
-from tsr_gym_envs.webshop.catalogue import import_catalogue
+from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import gymnasium as gym
 
 from tests.tsr_gym_envs.webshop.small_files import item, write_files
 from tsr_gym.wrappers import TreeSearchWrapper
-from tsr_gym_envs.webshop.catalogue import import_catalogue
+from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 
 EVIL = "<script>document.title='run'</script><img src=x onerror=\"alert('run')\">\"'>&amp;"
 NUM_SHIRTS = 25

@@ -10,8 +10,8 @@ from tests.tsr_gym_envs.webshop.transcripts import canonical, play_transcripts
 from tsr_gym import ConfigError, EpisodeOver, SnapshotError, restore, snapshot
 from tsr_gym.testing import check_snapshot, check_text_env
 from tsr_gym.testing.actions import JUNK
-from tsr_gym_envs.webshop.catalogue import import_catalogue
-from tsr_gym_envs.webshop.pages import clickables, page_text, url
+from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
+from tsr_gym_envs.webshop.observation import clickables, page_text, url
 
 
 @pytest.fixture

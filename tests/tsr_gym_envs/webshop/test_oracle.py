@@ -7,8 +7,8 @@ import pytest
 
 from tests.tsr_gym_envs.webshop.tiny_shop import goal, product, tiny_shop
 from tsr_gym_envs.webshop import oracle
+from tsr_gym_envs.webshop.observation import page_of
 from tsr_gym_envs.webshop.oracle import as_query, best_action, best_plan, best_purchase, best_reachable
-from tsr_gym_envs.webshop.pages import page_of
 from tsr_gym_envs.webshop.rules import follow
 from tsr_gym_envs.webshop.state import ShopState
 

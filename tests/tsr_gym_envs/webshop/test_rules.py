@@ -4,7 +4,7 @@ import pytest
 
 from tests.tsr_gym_envs.webshop.tiny_shop import goal, product, tiny_shop
 from tsr_gym_envs.webshop.actions import parse
-from tsr_gym_envs.webshop.original_random import generator_of
+from tsr_gym_envs.webshop.catalogue.original_random import generator_of
 from tsr_gym_envs.webshop.rules import click, follow
 from tsr_gym_envs.webshop.state import ShopState
 

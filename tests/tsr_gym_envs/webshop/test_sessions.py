@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.webshop.goals import make_goals
+from tsr_gym_envs.webshop.catalogue.goals import make_goals
 from tsr_gym_envs.webshop.repairs import RULES
 from tsr_gym_envs.webshop.sessions import MAX_KNOWN, Stream, begin, begin_as_original, stream_from
 from tsr_gym_envs.webshop.settings import make_settings

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from tsr_gym_envs.webshop.actions import parse, parse_kindly
-from tsr_gym_envs.webshop.product import Goal, Product
+from tsr_gym_envs.webshop.catalogue.product import Goal, Product
 from tsr_gym_envs.webshop.repairs import repairs_of
 from tsr_gym_envs.webshop.shop import Shop
 

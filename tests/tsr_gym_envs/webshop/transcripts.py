@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from tsr_gym_envs.webshop.original_random import generator_of
+from tsr_gym_envs.webshop.catalogue.original_random import generator_of
 
 
 class Played(NamedTuple):

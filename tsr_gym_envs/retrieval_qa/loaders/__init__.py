@@ -9,8 +9,8 @@ from pathlib import Path
 from tsr_gym.errors import ConfigError, InvalidCorpus
 from tsr_gym_envs.retrieval_qa.loaders.carried import articles_of, context_of, metadata_of, paragraphs_of, passage_id
 from tsr_gym_envs.retrieval_qa.loaders.formats import FORMATS, Defaults, detect
+from tsr_gym_envs.retrieval_qa.loaders.placed_record import PlacedRecord
 from tsr_gym_envs.retrieval_qa.loaders.records import Records, read_records
-from tsr_gym_envs.retrieval_qa.loaders.row import Row
 from tsr_gym_envs.retrieval_qa.question import Question
 
 __all__ = ["FORMATS", "load_questions", "passages_of"]
@@ -86,11 +86,11 @@ def _name(format: str | None, records: Records) -> str:
     return format
 
 
-def _musique(row: Row) -> Iterator[tuple[str, str]]:
+def _musique(row: PlacedRecord) -> Iterator[tuple[str, str]]:
     return ((title, text) for title, text, _ in paragraphs_of(row))
 
 
-_CARRIED: Mapping[str, Callable[[Row], Iterable[tuple[str, str]]]] = {
+_CARRIED: Mapping[str, Callable[[PlacedRecord], Iterable[tuple[str, str]]]] = {
     "hotpotqa": context_of,
     "2wikimultihopqa": context_of,
     "musique": _musique,

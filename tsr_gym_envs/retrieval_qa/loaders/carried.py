@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from tsr_gym_envs.retrieval_qa.loaders.row import Row
+from tsr_gym_envs.retrieval_qa.loaders.placed_record import PlacedRecord
 
 
 def passage_id(title: str, text: str) -> str:
@@ -11,7 +11,7 @@ def passage_id(title: str, text: str) -> str:
     return blake2b(f"{title}\0{text}".encode(), digest_size=8).hexdigest()
 
 
-def context_of(row: Row) -> Iterator[tuple[str, str]]:
+def context_of(row: PlacedRecord) -> Iterator[tuple[str, str]]:
     """Yield title and text of the paragraphs of a HotpotQA or 2WikiMultihopQA record."""
     for title, sentences in row.tuples("context", ("title", "sentences")):
         if not isinstance(title, str) or not isinstance(sentences, list):
@@ -19,14 +19,14 @@ def context_of(row: Row) -> Iterator[tuple[str, str]]:
         yield title, " ".join(str(sentence).strip() for sentence in sentences)
 
 
-def supporting_of(row: Row) -> tuple[str, ...]:
+def supporting_of(row: PlacedRecord) -> tuple[str, ...]:
     """Return the ids of the supporting paragraphs of such a record; () where it does not carry all of them."""
     wanted = dict.fromkeys(title for title, _ in row.tuples("supporting_facts", ("title", "sent_id")))
     ids = {title: passage_id(title, text) for title, text in context_of(row)}
     return tuple(ids[title] for title in wanted) if wanted.keys() <= ids.keys() else ()
 
 
-def paragraphs_of(row: Row) -> Iterator[tuple[str, str, bool]]:
+def paragraphs_of(row: PlacedRecord) -> Iterator[tuple[str, str, bool]]:
     """Yield title, text and whether it supports the answer of the paragraphs of a MuSiQue record."""
     for paragraph in row.rows("paragraphs"):
         is_supporting = paragraph.value("is_supporting")
@@ -35,13 +35,13 @@ def paragraphs_of(row: Row) -> Iterator[tuple[str, str, bool]]:
         yield paragraph.text("title"), paragraph.text("paragraph_text"), is_supporting
 
 
-def metadata_of(row: Row) -> Iterator[tuple[str, str]]:
+def metadata_of(row: PlacedRecord) -> Iterator[tuple[str, str]]:
     """Yield title and text of the paragraphs that FlashRAG keeps in the metadata of HotpotQA and 2WikiMultihopQA."""
     if row.fields.get("metadata") and "context" in row.part("metadata").fields:
         yield from context_of(row.part("metadata"))
 
 
-def articles_of(row: Row) -> Iterator[tuple[str, str]]:
+def articles_of(row: PlacedRecord) -> Iterator[tuple[str, str]]:
     """Yield title and text of the paragraphs of a SQuAD article."""
     title = row.text("title")
     for paragraph in row.rows("paragraphs"):

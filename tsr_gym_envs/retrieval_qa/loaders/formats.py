@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym.errors import InvalidCorpus
 from tsr_gym_envs.retrieval_qa.loaders.carried import paragraphs_of, passage_id, supporting_of
-from tsr_gym_envs.retrieval_qa.loaders.row import Row
+from tsr_gym_envs.retrieval_qa.loaders.placed_record import PlacedRecord
 from tsr_gym_envs.retrieval_qa.question import Question
 
 EVIDENCE = ("fact", "relation", "entity")
@@ -21,14 +21,14 @@ class Defaults(NamedTuple):
     split: str
 
 
-def search_r1(row: Row, defaults: Defaults) -> Iterator[Question]:
+def search_r1(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a FlashRAG or Search-R1 line, or of your own in that schema.
 
     ``id``, ``question``, ``golden_answers``; if there, ``data_source``, ``split`` and in ``metadata`` ``supporting``
     (or, as FlashRAG, HotpotQA's ``supporting_facts`` and ``context``), ``hops`` and ``decomposition`` (questions and
     answers) or ``evidences`` (triples).
     """
-    known = row.part("metadata") if row.fields.get("metadata") else Row(row.place, 0, {})
+    known = row.part("metadata") if row.fields.get("metadata") else PlacedRecord(row.place, 0, {})
     steps: tuple[tuple[str, str], ...] = ()
     if known.fields.get("decomposition"):
         steps = _decomposition(known.rows("decomposition"))
@@ -50,7 +50,7 @@ def search_r1(row: Row, defaults: Defaults) -> Iterator[Question]:
     )
 
 
-def search_r1_rows(row: Row, defaults: Defaults) -> Iterator[Question]:
+def search_r1_rows(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a row of Search-R1's parquet files (prompt, reward_model, extra_info).
 
     Where there is no column ``question``, it is what follows ``Question:`` in the last message of the prompt; where
@@ -70,19 +70,19 @@ def search_r1_rows(row: Row, defaults: Defaults) -> Iterator[Question]:
     yield Question(name, row.text("data_source"), question, golds, split=split)
 
 
-def hotpotqa(row: Row, defaults: Defaults) -> Iterator[Question]:
+def hotpotqa(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a HotpotQA record; two passages must be combined."""
     yield _with_context(row, defaults, hops=2)
 
 
-def two_wiki(row: Row, defaults: Defaults) -> Iterator[Question]:
+def two_wiki(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a 2WikiMultihopQA record; its evidence triples are the steps."""
     titles = {title for title, _ in row.tuples("supporting_facts", ("title", "sent_id"))}
     steps = _evidences(row.tuples("evidences", EVIDENCE)) if row.fields.get("evidences") else ()
     yield _with_context(row, defaults, hops=len(titles))._replace(steps=steps)
 
 
-def musique(row: Row, defaults: Defaults) -> Iterator[Question]:
+def musique(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a MuSiQue line; none for those that their paragraphs do not answer."""
     if row.fields.get("answerable", True) is False:
         return
@@ -103,14 +103,14 @@ def musique(row: Row, defaults: Defaults) -> Iterator[Question]:
     )
 
 
-def nq_open(row: Row, defaults: Defaults) -> Iterator[Question]:
+def nq_open(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of an NQ-open line, which has no id: its number among the questions is one."""
     yield Question(
         str(row.number), defaults.data_source, row.text("question"), row.texts("answer"), split=defaults.split
     )
 
 
-def triviaqa(row: Row, defaults: Defaults) -> Iterator[Question]:
+def triviaqa(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a TriviaQA record with all aliases of its answer."""
     answer = row.part("Answer")
     golds = [answer.text("Value")]
@@ -125,7 +125,7 @@ def triviaqa(row: Row, defaults: Defaults) -> Iterator[Question]:
     )
 
 
-def popqa(row: Row, defaults: Defaults) -> Iterator[Question]:
+def popqa(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a PopQA row, whose answers are a list written as JSON."""
     listed = row.value("possible_answers")
     if isinstance(listed, str):
@@ -133,11 +133,11 @@ def popqa(row: Row, defaults: Defaults) -> Iterator[Question]:
             listed = json.loads(listed)
         except ValueError as error:
             raise row.fault("a JSON list under 'possible_answers'", listed) from error
-    golds = Row(row.place, row.number, {"possible_answers": listed}).texts("possible_answers")
+    golds = PlacedRecord(row.place, row.number, {"possible_answers": listed}).texts("possible_answers")
     yield Question(row.name("id"), defaults.data_source, row.text("question"), golds, split=defaults.split)
 
 
-def bamboogle(row: Row, defaults: Defaults) -> Iterator[Question]:
+def bamboogle(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a Bamboogle row; two hops, and no id: its number among the questions is one."""
     question, answer = ("Question", "Answer") if "Question" in row.fields else ("question", "answer")
     yield Question(
@@ -150,7 +150,7 @@ def bamboogle(row: Row, defaults: Defaults) -> Iterator[Question]:
     )
 
 
-def squad(row: Row, defaults: Defaults) -> Iterator[Question]:
+def squad(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the questions of a SQuAD article (v1.1, v2, XQuAD) but those that cannot be answered."""
     title = row.text("title")
     for paragraph in row.rows("paragraphs"):
@@ -175,7 +175,7 @@ def squad(row: Row, defaults: Defaults) -> Iterator[Question]:
 class Format(NamedTuple):
     """A published format: how a record becomes questions, and what its data set is called."""
 
-    questions: Callable[[Row, Defaults], Iterable[Question]]
+    questions: Callable[[PlacedRecord, Defaults], Iterable[Question]]
     data_source: str
 
 
@@ -193,7 +193,7 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
-def detect(row: Row) -> str:
+def detect(row: PlacedRecord) -> str:
     """Return the name of the format that a record is written in.
 
     Raises:
@@ -221,11 +221,11 @@ def detect(row: Row) -> str:
     )
 
 
-def _given(row: Row, key: str, otherwise: str) -> str:
+def _given(row: PlacedRecord, key: str, otherwise: str) -> str:
     return row.text(key) if row.fields.get(key) else otherwise
 
 
-def _with_context(row: Row, defaults: Defaults, hops: int) -> Question:
+def _with_context(row: PlacedRecord, defaults: Defaults, hops: int) -> Question:
     """Return the question of a HotpotQA-like record.
 
     Its supporting passages are unknown where the record does not carry all of them, as in the full-wiki setting.
@@ -241,7 +241,7 @@ def _with_context(row: Row, defaults: Defaults, hops: int) -> Question:
     )
 
 
-def _decomposition(rows: list[Row]) -> tuple[tuple[str, str], ...]:
+def _decomposition(rows: list[PlacedRecord]) -> tuple[tuple[str, str], ...]:
     return tuple((row.text("question"), row.text("answer")) for row in rows)
 
 

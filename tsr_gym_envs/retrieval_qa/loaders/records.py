@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym.errors import InvalidCorpus
 from tsr_gym.optional import require
-from tsr_gym_envs.retrieval_qa.loaders.row import Row, shown
+from tsr_gym_envs.retrieval_qa.loaders.placed_record import PlacedRecord, shown
 
 # Keys under which whole JSON documents keep their records: SQuAD's, TriviaQA's.
 LISTS = ("data", "Data")
@@ -22,7 +22,7 @@ class Records(NamedTuple):
         about: What a JSON document says beside its records.
     """
 
-    rows: list[Row]
+    rows: list[PlacedRecord]
     about: dict[str, Any]
 
 
@@ -85,8 +85,8 @@ def _broken(path: Path, text: str, error: Exception) -> InvalidCorpus:
     return InvalidCorpus(f"{path}:{line}: wanted JSON, got {error}")
 
 
-def _lines(path: Path, text: str) -> list[Row]:
-    rows: list[Row] = []
+def _lines(path: Path, text: str) -> list[PlacedRecord]:
+    rows: list[PlacedRecord] = []
     # Not splitlines(): JSON may hold other line ends inside its texts.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -99,16 +99,16 @@ def _lines(path: Path, text: str) -> list[Row]:
     return rows
 
 
-def _row(place: str, number: int, entry: Any) -> Row:
+def _row(place: str, number: int, entry: Any) -> PlacedRecord:
     if not isinstance(entry, dict):
         raise InvalidCorpus(f"{place}: wanted a record, got {shown(entry)}")
-    return Row(place, number, entry)
+    return PlacedRecord(place, number, entry)
 
 
-def _table(path: Path, text: str) -> list[Row]:
+def _table(path: Path, text: str) -> list[PlacedRecord]:
     header = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in header else ",", strict=True)
-    rows: list[Row] = []
+    rows: list[PlacedRecord] = []
     names: list[str] = []
     while True:
         line = reader.line_num + 1
@@ -121,12 +121,12 @@ def _table(path: Path, text: str) -> list[Row]:
         if not names:
             names = cells
         elif len(cells) == len(names):
-            rows.append(Row(f"{path}:{line}", len(rows), dict(zip(names, cells, strict=True))))
+            rows.append(PlacedRecord(f"{path}:{line}", len(rows), dict(zip(names, cells, strict=True))))
         elif cells:
             raise InvalidCorpus(f"{path}:{line}: wanted {len(names)} columns ({', '.join(names)}), got {len(cells)}")
 
 
-def _parquet(path: Path) -> list[Row]:
+def _parquet(path: Path) -> list[PlacedRecord]:
     require("pyarrow", "parquet")
     import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
     import pyarrow.parquet  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -135,4 +135,4 @@ def _parquet(path: Path) -> list[Row]:
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise InvalidCorpus(f"{path}: wanted a parquet file, got {error}") from error
-    return [Row(f"{path}, record {n + 1}", n, entry) for n, entry in enumerate(table.to_pylist())]
+    return [PlacedRecord(f"{path}, record {n + 1}", n, entry) for n, entry in enumerate(table.to_pylist())]

@@ -1,1 +1,1 @@
-"""The mechanism under all group-relative estimators: a table of turns, backups, contrasts, and one estimate of both."""
+"""The mechanism of all group-relative estimators: a table of turns, backups, contrasts, and one estimate of both."""

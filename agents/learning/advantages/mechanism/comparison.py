@@ -1,4 +1,4 @@
-"""Comparison: values against others with the same key; the only place where a mean or a deviation is taken."""
+"""Comparison: items against others with the same key; the only place where a mean or a deviation is taken."""
 
 from typing import Literal, NamedTuple
 
@@ -6,19 +6,20 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.learning.advantages.mechanism.turn_table import sum_by
+from tsr_gym.agents.lessons.filters import ROUNDING
 
 Centre = Literal["mean", "loo", "none"]
 Scale = Literal["std", "none"]
 
 
 class Compared(NamedTuple):
-    """What came of comparing I items.
+    """The outcome of comparing I items.
 
     Attributes:
-        advantage: `[I]`; where `alone` it means nothing.
-        alone: `[I]` bool, True where there was nobody to compare with.
-        flat: `[I]` bool, True where the item and all that it was compared with are exactly equal.
-        size: `[I]`, how many the item was compared with, itself included where it is among them.
+        advantage: `[I]`; undefined where `alone`.
+        alone: `[I]` bool, True where the mean is fitted on no other item.
+        flat: `[I]` bool, True where the item equals all items that the mean is fitted on.
+        size: `[I]` int64, number of items that the mean is fitted on.
     """
 
     advantage: Tensor
@@ -38,62 +39,67 @@ def compare(
     ddof: int,
     eps: float,
 ) -> Compared:
-    """Return ``(value - centre) / (deviation + eps)`` within each group of equal keys.
+    """Return ``(value - centre) / (deviation + eps)`` of every item within its group of equal keys.
 
-    Exactly equal values have advantage exactly 0, because what rounding leaves of them must not be blown up. Where
-    those on whom the statistics are fitted are all equal but the item is not, the deviation is that of the whole group.
+    With f the fitted items, w the weights and sums over the group:
+
+        n = sum w f        mean = sum w f v / n        loo_i = sum_{j != i} w_j f_j v_j / (n - w_i f_i)
+        deviation = sqrt(sum w (v - v_mean)^2 / (sum w - ddof))        v_mean = sum w v / sum w
+
+    The deviation is that of the whole group, fitted or not: a unit of measurement, not a baseline. Fitted on a few
+    nearly equal items it would have no lower bound; here the range r of n items of weight 1 bounds it from below,
+    ``deviation >= r / sqrt(2 (n - 1))``, so that no advantage is larger than ``sqrt(2 (n - 1))``.
+
+    Items that are equal up to rounding have advantage exactly 0, because rounding must not be scaled up.
 
     Args:
         values: `[I]`.
         keys: `[I]` int64, any numbers.
-        fitted: `[I]` bool, on whom mean and deviation are fitted.
+        fitted: `[I]` bool, items that the mean is fitted on.
         weights: `[I]`, how often each counts.
         centre: Mean, mean of the others, or 0.
         scale: Deviation or 1.
-        ddof: What is taken off the count in the variance.
-        eps: Keeps nearly equal values from being blown up.
+        ddof: Subtracted from the count in the variance.
+        eps: Added to the deviation.
     """
     names, group = torch.unique(keys, return_inverse=True)
-    size, count = len(names), weights * fitted
+    size, counted = len(names), weights * fitted
     members = sum_by(fitted.long(), group, size)[group]
-    total, sums = sum_by(count, group, size), sum_by(count * values, group, size)
-    mean = sums / total.clamp(min=1)
+    total, sums = sum_by(counted, group, size)[group], sum_by(counted * values, group, size)[group]
     if centre == "mean":
-        centred = values - mean[group]
+        centred = values - sums / total.clamp(min=1)
     elif centre == "loo":
-        centred = values - (sums[group] - count * values) / (total[group] - count).clamp(min=1)
+        centred = values - (sums - counted * values) / (total - counted).clamp(min=1)
     else:
         centred = values
-    flat = _flat(values, group, size, fitted)
     if scale == "std":
-        deviation = _deviation(values, group, size, count, ddof)
-        whole = _deviation(values, group, size, weights, ddof)
-        lost = _spread(values, group, size, fitted) == 0
-        centred = centred / (torch.where(lost, whole, deviation)[group] + eps)
+        centred = centred / (_deviation(values, group, size, weights, ddof) + eps)
+    flat = _equal_to_fitted(values, group, size, fitted)
     if centre != "none" or scale != "none":
         centred = torch.where(flat, 0.0, centred)
     return Compared(centred, members == fitted.long(), flat, members)
 
 
-def _deviation(values: Tensor, group: Tensor, size: int, count: Tensor, ddof: int) -> Tensor:
-    total = sum_by(count, group, size)
-    mean = sum_by(count * values, group, size) / total.clamp(min=1)
-    squares = sum_by(count * (values - mean[group]) ** 2, group, size)
-    return (squares / (total - ddof).clamp(min=1)).sqrt()
+def are_equal_bounds(top: Tensor, bottom: Tensor) -> Tensor:
+    """Return whether all numbers between two bounds are equal by the rule of `are_equal`, as a bool tensor.
+
+    What is not finite is equal to nothing, so that it stays visible.
+    """
+    gap = top - bottom
+    return gap.isfinite() & (gap <= ROUNDING * torch.maximum(top.abs(), bottom.abs()).clamp(min=1))
 
 
-def _bounds(values: Tensor, group: Tensor, size: int, fitted: Tensor) -> tuple[Tensor, Tensor]:
+def _deviation(values: Tensor, group: Tensor, size: int, weights: Tensor, ddof: int) -> Tensor:
+    total = sum_by(weights, group, size)
+    mean = sum_by(weights * values, group, size) / total.clamp(min=1)
+    squares = sum_by(weights * (values - mean[group]) ** 2, group, size)
+    return (squares / (total - ddof).clamp(min=1)).sqrt()[group]
+
+
+def _equal_to_fitted(values: Tensor, group: Tensor, size: int, fitted: Tensor) -> Tensor:
+    """Return a mask of the items that equal all fitted items of their group, `[I]`."""
     top = torch.full((size,), -torch.inf, dtype=values.dtype, device=values.device)
-    top = top.scatter_reduce(0, group[fitted], values[fitted], "amax")
-    bottom = torch.full_like(top, torch.inf).scatter_reduce(0, group[fitted], values[fitted], "amin")
-    return top, bottom
-
-
-def _spread(values: Tensor, group: Tensor, size: int, fitted: Tensor) -> Tensor:
-    top, bottom = _bounds(values, group, size, fitted)
-    return top - bottom
-
-
-def _flat(values: Tensor, group: Tensor, size: int, fitted: Tensor) -> Tensor:
-    top, bottom = _bounds(values, group, size, fitted)
-    return (values == top[group]) & (values == bottom[group])
+    top = top.scatter_reduce(0, group[fitted], values[fitted], "amax")[group]
+    bottom = torch.full((size,), torch.inf, dtype=values.dtype, device=values.device)
+    bottom = bottom.scatter_reduce(0, group[fitted], values[fitted], "amin")[group]
+    return are_equal_bounds(torch.maximum(values, top), torch.minimum(values, bottom))

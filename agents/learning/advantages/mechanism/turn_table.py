@@ -1,4 +1,18 @@
-"""TurnTable: a batch as one entry per turn of a trajectory, which is what estimators compare."""
+"""TurnTable: a batch as one entry per turn of a trajectory, and sums over entries and tokens.
+
+Trajectory a samples the tokens (5 6) and, after what the environment answers, (7); trajectory b samples (5 6) in the
+same node and then (8 9). Rewards are 0, 4 and 0, 0. Of S = 7 sampled tokens there are E = 4 entries:
+
+    entry  trajectory  turn  node  parent  reward  return  tokens  starts  is_last  sharers
+    0      0           0     1     0       0       4       2       0       no       2
+    1      0           1     2     1       4       4       1       2       yes      1
+    2      1           0     1     0       0       0       2       3       no       2
+    3      1           1     3     1       0       0       2       5       yes      1
+
+    token  0  1  2  3  4  5  6
+    ids    5  6  7  5  6  8  9
+    entry  0  0  1  2  2  3  3
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +26,7 @@ from tsr_gym.agents.learning.batch import Batch
 class TurnTable:
     """E entries, each a turn of a trajectory, and S sampled tokens; both in the order of trajectories, turns, tokens.
 
-    A turn that two trajectories share is two entries with the same node.
+    A turn that two trajectories share is two entries with the same node, see the example above.
 
     Attributes:
         shape: Of the batch, ``(B, T)``.
@@ -21,7 +35,7 @@ class TurnTable:
         entry: `[S]`, its entry.
         trajectory: `[E]`, number of the trajectory.
         turn: `[E]`, number of the turn in its trajectory.
-        step: `[E]`, the same, counting only turns with words.
+        step: `[E]`, the same, counting only turns with tokens.
         group: `[E]`, number of the group.
         tree: `[E]`, number of the tree.
         node: `[E]`, node that the turn led to.
@@ -36,6 +50,7 @@ class TurnTable:
         is_last: `[E]` bool, True for the last turn of a trajectory.
         searched: `[E]` bool, True where a search selected the trajectory.
         finished: `[E]` bool, True where the trajectory's episode ended.
+        solved: `[E]` bool, True where the trajectory solved its task.
     """
 
     shape: tuple[int, int]
@@ -59,6 +74,7 @@ class TurnTable:
     is_last: Tensor
     searched: Tensor
     finished: Tensor
+    solved: Tensor
 
     @property
     def num_trajectories(self) -> int:
@@ -95,15 +111,19 @@ class TurnTable:
         """`[E]`, how many trajectories have the entry's turn in common."""
         return torch.bincount(self.node, minlength=self.num_nodes)[self.node]
 
+    def write(self, values: Tensor) -> Tensor:
+        """Return values `[S]` of sampled tokens where these stand in the batch, `[B, T]` float32, 0 elsewhere."""
+        written = torch.zeros(self.shape, device=values.device)
+        written[self.row, self.column] = values.float()
+        return written
+
     def spread(self, values: Tensor) -> Tensor:
-        """Return every entry's value on all of its tokens, 0 where nothing was sampled, `[B, T]`."""
-        spread = torch.zeros(self.shape, dtype=values.dtype, device=values.device)
-        spread[self.row, self.column] = values[self.entry]
-        return spread
+        """Return values `[E]` of entries on all of their tokens, `[B, T]` float32, 0 where nothing was sampled."""
+        return self.write(values[self.entry])
 
 
 def table_of(batch: Batch) -> TurnTable:
-    """Return the table of a batch; the order of its rows does not matter."""
+    """Return the table of a batch, whose rows may stand in any order."""
     row, column = batch.sampled.nonzero(as_tuple=True)
     trajectory, turn = batch.trajectory[row], batch.turn[row, column]
     many_turns, many_columns = int(turn.max()) + 1, batch.ids.shape[1]
@@ -140,10 +160,12 @@ def table_of(batch: Batch) -> TurnTable:
         is_last=is_last,
         searched=batch.searched[row_of],
         finished=batch.finished[row_of],
+        solved=batch.solved[row_of],
     )
 
 
 def _fingerprint(ids: Tensor, entry: Tensor, tokens: Tensor) -> Tensor:
+    """Return ``sum_p id_p (2 p + 1)`` over the places p of each entry's tokens, `[E]` int64."""
     place = torch.arange(len(ids), device=ids.device) - (tokens.cumsum(0) - tokens)[entry]
     return sum_by(ids * (2 * place + 1), entry, len(tokens))
 
@@ -151,3 +173,29 @@ def _fingerprint(ids: Tensor, entry: Tensor, tokens: Tensor) -> Tensor:
 def sum_by(values: Tensor, index: Tensor, size: int) -> Tensor:
     """Return the sums of the values that have the same index, `[size]`."""
     return torch.zeros(size, dtype=values.dtype, device=values.device).index_add(0, index, values)
+
+
+def discounted_sum(values: Tensor, sequence: Tensor, discount: float) -> Tensor:
+    """Return ``sum_l discount^l values[t + l]`` over the later items of t's sequence, `[S]`.
+
+    Every pass doubles how far ahead each item has looked, so that there are ``log2(longest)`` of them.
+
+    Args:
+        values: `[S]`.
+        sequence: `[S]`, which sequence an item belongs to; items of one sequence stand together.
+        discount: Per item.
+    """
+    total, reach = values.clone(), 1
+    while reach < len(values) and discount**reach != 0:
+        together = sequence[:-reach] == sequence[reach:]
+        if not together.any():
+            break
+        total[:-reach] = total[:-reach] + discount**reach * torch.where(together, total[reach:], 0.0)
+        reach *= 2
+    return total
+
+
+def later(values: Tensor, sequence: Tensor) -> Tensor:
+    """Return the value of the next item of each item's sequence, `[S]`; 0 for a last one."""
+    following = torch.where(sequence[:-1] == sequence[1:], values[1:], 0.0)
+    return torch.cat([following, torch.zeros_like(values[:1])])

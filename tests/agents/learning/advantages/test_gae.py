@@ -1,13 +1,14 @@
-"""Generalised advantage estimation: numbers by hand, and a loop that a child could follow."""
+"""Advantages by GAE over tokens, turns and both: numbers by hand, and a loop that a child could follow."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
+from tests.agents.learning.advantages.forests import Said, batch_of, by_turn, path, random_groups
 from tests.agents.learning.test_batch import episode, turn
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages import gae, value_targets
+from tsr_gym.agents.learning.advantages import bi_level_gae, gae, turn_gae, turn_value_targets, value_targets
 from tsr_gym.agents.learning.batch import collate
 
 
@@ -107,3 +108,82 @@ def test_the_critic_should_have_said_advantage_plus_value_and_is_asked_nowhere_e
 def test_without_values_it_says_what_it_needs():
     with pytest.raises(ValueError, match=r"wanted batch\.values"):
         gae(replace(ragged(), values=None))
+
+
+def two():
+    """Turns of 2, 1 and 2 tokens with rewards 1, 0, 2; and one turn of 2 tokens with reward -1."""
+    first = path(Said(reward=1.0), Said(reward=0.0, tokens=1), Said(reward=2.0))
+    batch = batch_of([first, path(Said(reward=-1.0))])
+    # Values at first tokens: 0.5, 1, 2 and 0.25; those behind them do not count.
+    return with_values(batch, 0.5, 7.0, 1.0, 2.0, 8.0, 0.25, 9.0)
+
+
+def test_with_gamma_and_lambda_1_it_is_the_return_to_come_minus_the_value_before_the_turn():
+    batch = two()
+    assert by_turn(batch, turn_gae(batch)) == [[3 - 0.5, 2 - 1.0, 2 - 2.0], [-1 - 0.25]]
+
+
+def test_over_turns_with_other_gamma_and_lambda_by_hand():
+    batch = two()
+    # gamma 1/2, lambda 1/2, so gamma lambda is 1/4:
+    #   delta_2 = 2 - 2 = 0                        A_2 = 0
+    #   delta_1 = 0 + 0.5 * 2 - 1 = 0              A_1 = 0
+    #   delta_0 = 1 + 0.5 * 1 - 0.5 = 1            A_0 = 1
+    assert by_turn(batch, turn_gae(batch, gamma=0.5, lam=0.5)) == [[1.0, 0.0, 0.0], [-1.25]]
+    # gamma 1, lambda 1/2: delta_2 = 0; delta_1 = 2 - 1 = 1; delta_0 = 1 + 1 - 0.5 = 1.5; A_0 = 1.5 + 0.5 * 1.
+    assert by_turn(batch, turn_gae(batch, lam=0.5)) == [[2.0, 1.0, 0.0], [-1.25]]
+
+
+def test_a_trajectory_with_a_row_per_turn_is_one_sequence():
+    spread = episode(turn([1], [2, 3], 1.0, -1, -1), turn([9], [4], 0.0, -1), turn([8], [5, 6], 2.0, -1, -1))
+    batch = with_values(collate([Group(0, (spread,))]), 0.5, 7.0, 1.0, 2.0, 8.0)
+    assert by_turn(batch, turn_gae(batch, lam=0.5)) == [[2.0, 1.0, 0.0]]
+
+
+def test_turns_of_one_token_are_tokens():
+    batch = batch_of([path(*[Said(reward=reward, tokens=1) for reward in (1.0, -0.5, 2.0)])])
+    batch = with_values(batch, 0.3, 0.7, -0.2)
+    for settings in ({}, {"gamma": 0.9, "lam": 0.8}):
+        torch.testing.assert_close(turn_gae(batch, **settings), gae(batch, **settings))
+
+
+def test_the_critic_should_have_said_the_same_at_every_token_of_a_turn():
+    batch = two()
+    targets = turn_value_targets(batch, turn_gae(batch))
+    assert by_turn(batch, targets) == [[3.0, 2.0, 2.0], [-1.0]]
+
+
+def test_by_turns_it_needs_values_as_well():
+    with pytest.raises(ValueError, match=r"wanted batch\.values"):
+        turn_gae(replace(two(), values=None))
+
+
+def test_over_turns_and_over_tokens_by_hand():
+    batch = batch_of([path(Said(reward=1.0), Said(reward=2.0, tokens=1))])
+    batch = with_values(batch, 0.5, 1.0, 3.0)
+    # Over turns, gamma_h = lambda = 1/2, values at the ends 1 and 3:
+    #   A_1 = 2 - 3 = -1
+    #   A_0 = 1 + 0.5 * 3 - 1 + 0.25 * -1 = 1.25
+    # Within the first turn, gamma = 1: its end has 1.25; before it delta = 0 + 1 - 0.5, plus lambda times 1.25.
+    found = bi_level_gae(batch, gamma=1.0, lam=0.5, high_level_gamma=0.5)
+    assert found[batch.sampled].tolist() == [0.5 + 0.5 * 1.25, 1.25, -1.0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_with_one_discount_and_lambda_1_it_is_gae(seed):
+    batch = collate(random_groups(seed))
+    batch = replace(batch, values=torch.randn(batch.rewards.shape, generator=torch.Generator().manual_seed(seed)))
+    found = bi_level_gae(batch, gamma=1.0, lam=1.0, high_level_gamma=1.0)
+    torch.testing.assert_close(found, gae(batch), atol=1e-5, rtol=1e-5)
+
+
+def test_a_turn_without_reward_has_an_end_too():
+    # Values 0; only the last turn earns. Per turn the reward is discounted once.
+    batch = with_values(batch_of([path((-1, 0.0), (-1, 0.0), (-1, 8.0))]), *[0.0] * 6)
+    found = bi_level_gae(batch, high_level_gamma=0.5)
+    assert found[batch.sampled].tolist() == [2.0, 2.0, 4.0, 4.0, 8.0, 8.0]
+
+
+def test_without_values_it_says_so():
+    with pytest.raises(ValueError, match=r"wanted batch\.values"):
+        bi_level_gae(batch_of([path((-1, 1.0))]))

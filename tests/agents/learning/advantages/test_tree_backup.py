@@ -1,13 +1,17 @@
 """Tree backup, worked out by hand and against a recursion over the tree."""
 
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from math import exp
 
 import pytest
 import torch
 
 from tests.agents.learning.advantages.forests import Said, batch_of, by_turn, leaf, path, random_groups
-from tsr_gym.agents.learning.advantages import tree_backup
+from tsr_gym.agents.learning.advantages import Backup, gigpo, grpo, rloo, tree_backup, tree_grpo, treepo, treerl
+from tsr_gym.agents.learning.advantages.mechanism.backups import back_up, rewards_of
+from tsr_gym.agents.learning.advantages.mechanism.turn_table import table_of
 from tsr_gym.agents.learning.batch import collate
 
 # Below the root 1 and 5; below 1 the nodes 2 and 3; below 3 the node 4 alone.
@@ -24,9 +28,19 @@ def test_every_candidate_is_compared_with_its_siblings():
     assert by_turn(batch, tree_backup(batch, only_child="zero", **ALL)) == [[-3, -4], [-3, 4, 0], [3]]
 
 
-def test_a_shared_turn_counts_once():
+def test_a_shared_turn_counts_as_often_as_the_policy_comes_by_it_or_once():
+    # Three leaves. First turns are one half each, shared by two leaves or by one; below the first, each again one half
+    # of its half, and the only child as much as its parent: 3 / 4, 3 / 2 and 3 / 4 of the advantages.
     batch = batch_of(LEAVES)
-    assert by_turn(batch, tree_backup(batch)) == [[-1.5, -4], [-1.5, 4, 4], [3]]
+    assert by_turn(batch, tree_backup(batch)) == [[-2.25, -3], [-2.25, 3, 3], [4.5]]
+    assert by_turn(batch, tree_backup(batch, prefix=1.0)) == [[-1.5, -4], [-1.5, 4, 4], [3]]
+
+
+def test_turns_below_those_that_were_followed_count_for_those_that_were_left():
+    # Of two first turns one is left. Second turns are those of the other: one half each, as the first ones are.
+    batch = batch_of([left([1]), played([2, 3]), played([2, 4], end=1.0)])
+    found, once = by_turn(batch, tree_backup(batch)), by_turn(batch, tree_backup(batch, prefix=1.0))
+    assert found == [pytest.approx([1.5 * value for value in turns]) for turns in once]
 
 
 def test_children_count_alike_however_many_leaves_they_have_unless_leaves_are_to_count():
@@ -54,8 +68,8 @@ def test_first_turns_of_all_trees_of_a_prompt_are_siblings():
 
 def test_what_a_left_branch_is_worth_is_chosen():
     # The last turn of the branch earned 1 and was scored 5; the critic says 2 at its end.
-    left = path(Said(3, 1.0, score=5.0), finished=False, selected_by="tree")
-    batch = batch_of([leaf([1], 4.0), leaf([2], 6.0), left])
+    branch = path(Said(3, 1.0, score=5.0), finished=False, selected_by="tree")
+    batch = batch_of([leaf([1], 4.0), leaf([2], 6.0), branch])
     values = torch.zeros(batch.rewards.shape)
     values[2, 2] = 2.0
     batch = replace(batch, values=values)
@@ -71,9 +85,134 @@ def test_what_a_left_branch_is_worth_is_chosen():
 
 
 def test_a_turn_below_which_nothing_is_known_has_nothing():
-    left = [path((1,), (2, 9.0), finished=False), path((1,), (3, 1.0), finished=False)]
-    batch = batch_of([*left, leaf([4], 4.0), leaf([5], 6.0)])
+    branches = [path((1,), (2, 9.0), finished=False), path((1,), (3, 1.0), finished=False)]
+    batch = batch_of([*branches, leaf([4], 4.0), leaf([5], 6.0)])
     assert by_turn(batch, tree_backup(batch, unfinished="skip", **ALL)) == [[0, 0], [0, 0], [-2], [2]]
+
+
+def left(nodes, price=-0.1):
+    return path(*[(node, price) for node in nodes], finished=False, selected_by="tree")
+
+
+def played(nodes, price=-0.1, end=0.0):
+    *before, last = nodes
+    return path(*[(node, price) for node in before], (last, price + end), selected_by="tree", success=end > 0)
+
+
+EVERY_RETURN = [tree_backup, partial(tree_backup, scale="std"), treerl, grpo, rloo, tree_grpo, gigpo]
+every_return = pytest.mark.parametrize(
+    "estimator", [*EVERY_RETURN, partial(treepo, whiten=False), partial(treerl, local="ancestors")]
+)
+
+
+@every_return
+def test_where_all_fail_a_rejected_branch_is_worth_no_more_than_one_that_went_on(estimator):
+    """A search of three turns that cost .1 each: at every turn one of three candidates goes on, and nothing succeeds.
+
+    A rejected branch stopped paying at its turn; completed to what going on would have cost, all leaves are equal.
+    """
+    rejected = [left([1]), left([2]), left([3, 4]), left([3, 5])]
+    batch = batch_of([*rejected, *[played([3, 6, last]) for last in (7, 8, 9)]])
+    assert torch.count_nonzero(estimator(batch)) == 0
+
+
+def test_a_left_branch_is_completed_by_what_failures_that_went_on_still_earned():
+    # After turn 0 the failures of the group still earned -.2 - .4 and -.6 - .6: -.9 on average. After turn 1, -.4 and
+    # -.6: -.5. The success is no failure, and the failure of one turn says nothing of later ones.
+    failures = [path((1, -0.1), (2, -0.2), (3, -0.4)), path((4, -0.3), (5, -0.6), (6, -0.6)), path((7, -2.0))]
+    success = played([8, 9, 10], end=10.0)
+    batch = batch_of([*failures, success, left([11]), left([12, 13])])
+    table = table_of(batch)
+    found = rewards_of(table, Backup()).values[table.is_last].tolist()
+    assert found == pytest.approx([-0.7, -1.5, -2.0, 9.7, -0.1 - 0.9, -0.2 - 0.5])
+    # Where a turn's own rewards are added up, the rest comes with the last of them.
+    to_go = Backup(rewards="turn", kind="return_to_go")
+    found = back_up(table, rewards_of(table, to_go), to_go).values[table.trajectory == 5].tolist()
+    assert found == pytest.approx([-0.7, -0.6])
+    # A turn's reward alone is what it is.
+    assert rewards_of(table, Backup(rewards="turn")).values.tolist() == table.reward.tolist()
+    assert rewards_of(table, Backup(unfinished="return")).values[table.is_last].tolist()[-2:] == pytest.approx(
+        [-0.1, -0.2]
+    )
+
+
+def test_without_a_failure_that_went_on_a_left_branch_is_worth_what_it_earned():
+    batch = batch_of([played([1, 2], end=1.0), left([3])])
+    table = table_of(batch)
+    assert rewards_of(table, Backup()).values[table.is_last].tolist() == pytest.approx([0.8, -0.1])
+
+
+def test_the_candidates_on_the_way_to_a_success_are_still_the_better_ones():
+    batch = batch_of([left([1]), left([2, 3]), played([2, 4], end=1.0), played([5, 6], end=0.0)])
+    first, way = by_turn(batch, tree_backup(batch))[0], by_turn(batch, tree_backup(batch))[2]
+    assert first[0] < 0 < min(way)
+
+
+FIRST, SECOND = torch.tensor([0.3, -0.4]), torch.tensor([[0.2, -0.1], [-0.5, 0.6]])
+EARNED = torch.tensor([[1.0, 0.0], [3.0, 7.0]])
+
+
+def policy(first, second):
+    """Return how likely each of two actions is, and each of two after it; exact values of first actions."""
+    shares, then = torch.softmax(first, dim=0), torch.softmax(second, dim=1)
+    return shares, then, (then * EARNED).sum(dim=1)
+
+
+def expected_gradient(estimator, follows):
+    """Return the mean of ``sum A grad log pi`` over all trees of two candidates a turn, each sampled token alike.
+
+    Args:
+        estimator: Of the leaves of a tree, with the exact values of first actions as the critic's.
+        follows: Sets of first candidates that the search goes on from, each as likely; the others are left.
+    """
+    first, second = FIRST.clone().requires_grad_(), SECOND.clone().requires_grad_()
+    shares, then, values = policy(first, second)
+    total = torch.zeros(())
+    # A first candidate's action, and those of the two candidates after it.
+    every = list(product(range(2), repeat=3))
+    for trees in product(every, every):
+        chance = 1.0
+        for a, b, c in trees:
+            chance *= float((shares[a] * then[a, b] * then[a, c]).detach()) / len(follows) ** 0.5
+        for follow in follows:
+            # Which first candidate each leaf stands below, and with which candidate after it; 0 for none.
+            leaves = [(number, place) for number in (0, 1) for place in ((1, 2) if number in follow else (0,))]
+            paths, known = [], torch.zeros(len(leaves), 1)
+            for row, (number, place) in enumerate(leaves):
+                a, b = trees[number][0], trees[number][place]
+                end = [Said(10 + 2 * number + place, float(EARNED[a, b]))] if place else []
+                paths.append(path(Said(1 + number), *end, finished=place > 0))
+                known[row] = values[a].item()
+            batch = batch_of(paths)
+            worth = by_turn(batch, estimator(replace(batch, values=known.expand(batch.ids.shape))))
+            for (number, place), turns in zip(leaves, worth, strict=True):
+                a, b = trees[number][0], trees[number][place]
+                chances = [shares[a], then[a, b]][: len(turns)]
+                total = total + chance * sum(
+                    advantage * one.log() for advantage, one in zip(turns, chances, strict=True)
+                )
+    return torch.autograd.grad(total, (first, second))
+
+
+def policy_gradient():
+    first, second = FIRST.clone().requires_grad_(), SECOND.clone().requires_grad_()
+    shares, _, values = policy(first, second)
+    return torch.autograd.grad((shares * values).sum(), (first, second))
+
+
+@pytest.mark.parametrize("follows", [[(0, 1)], [(0,), (1,)]], ids=["a full tree", "one of two followed, by lot"])
+def test_counting_turns_as_the_policy_comes_by_them_gives_the_policy_gradient(follows):
+    found = expected_gradient(partial(tree_backup, unfinished="value"), follows)
+    scales = [float((one / wanted).mean()) for one, wanted in zip(found, policy_gradient(), strict=True)]
+    assert scales[0] == pytest.approx(scales[1], rel=1e-4)
+    for one, wanted in zip(found, policy_gradient(), strict=True):
+        torch.testing.assert_close(one, scales[0] * wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_counting_every_turn_once_halves_the_first_turns_of_a_full_tree():
+    first, second = expected_gradient(partial(tree_backup, prefix=1.0), [(0, 1)])
+    wanted = policy_gradient()
+    assert float((first / wanted[0]).mean()) == pytest.approx(0.5 * float((second / wanted[1]).mean()), rel=1e-4)
 
 
 def recursed(group):

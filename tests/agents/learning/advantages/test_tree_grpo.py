@@ -4,7 +4,7 @@ from math import sqrt
 
 import pytest
 
-from tests.agents.learning.advantages.forests import batch_of, by_trajectory, by_turn, leaf
+from tests.agents.learning.advantages.forests import batch_of, by_trajectory, by_turn, leaf, path
 from tsr_gym.agents.learning.advantages import tree_grpo
 
 
@@ -43,3 +43,10 @@ def test_a_shared_turn_stands_there_once_per_leaf_or_once_with_the_sum():
     ]
     once = by_turn(batch, tree_grpo(batch, inter=0.0, prefix="once"))
     assert once == [pytest.approx([-1, -1], abs=1e-5), [0, 0], pytest.approx([1], abs=1e-5), [0]]
+
+
+def test_returns_that_differ_by_rounding_are_equal():
+    """Three ways to earn 10.6; in single precision their sums differ, and a deviation of rounding is no deviation."""
+    ways = ([1.0, -0.1, -0.3, 10.0], [-0.2, -0.3, -0.2, -0.1, 11.4], [-0.3, -0.2, 1.0, -0.3, -0.1, 10.5])
+    batch = batch_of([path(*[(-1, reward) for reward in way]) for way in ways], [path((-1, 1.0)), path((-1, 2.0))])
+    assert by_trajectory(batch, tree_grpo(batch, inter=0.0))[:3] == [0.0] * 3

@@ -1,11 +1,15 @@
 """TSPO's comparison of turns, worked out by hand."""
 
+from dataclasses import replace
 from math import sqrt
 
 import pytest
 
 from tests.agents.learning.advantages.forests import batch_of, by_turn, flat, path
+from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages import tspo
+from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.lessons.credit import first_occurrence
 
 HALF = 1 / sqrt(2)
 
@@ -42,16 +46,70 @@ def test_or_with_zeros_or_with_the_last_reward_where_a_turn_is_missing():
     assert flat(last) == pytest.approx([-1, 1 / 3, 5 / 3, -1, -5 / 3, 2])
 
 
-def test_a_group_that_was_rewarded_at_its_ends_only_can_be_compared_by_trajectories():
-    outcomes = [path((-1, 0.0), (-1, 1.0)), path((-1, 0.0), (-1, 0.0))]
-    rewritten = [path((-1, 0.5), (-1, 0.0)), path((-1, 0.0), (-1, 0.0))]
-    batch = batch_of(outcomes, rewritten)
-    assert [pytest.approx(turns, abs=1e-4) for turns in ([0, HALF], [0, -HALF], [HALF, 0], [-HALF, 0])] == by_turn(
-        batch, tspo(batch)
-    )
-    expected = [[HALF, HALF], [-HALF, -HALF], [HALF, 0], [-HALF, 0]]
-    found = by_turn(batch, tspo(batch, outcome_groups="trajectory"))
-    assert [pytest.approx(turns, abs=1e-4) for turns in expected] == found
+SHOWN, NOTHING = "by Paul Walker", "nothing"
+
+
+def search(*found, answer=0.0, penalties=()):
+    """Return a trajectory of searches and an answer: what each search showed, whether the answer was right."""
+    rewards = [0.0] * len(found) + [answer]
+    for number in penalties:
+        rewards[number] -= 0.1
+    made = path(*[(-1, reward) for reward in rewards], success=answer > 0)
+    shown = [*found, ""]
+    turns = tuple(replace(turn, observation=text) for turn, text in zip(made.turns, shown, strict=True))
+    return replace(made, turns=turns)
+
+
+def recipe(*trajectories, **choices):
+    """Return what `--estimator tspo --credit first_occurrence` makes of one group."""
+    group = first_occurrence(Group(0, trajectories), ("Paul Walker",))
+    return by_turn(collate([group]), tspo(collate([group]), **choices))
+
+
+def test_the_recipe_compares_a_group_that_only_failed_by_turns():
+    # Rewards .5, .5, 0 | .5, 0, 0 | 0, 0, 0. Turn 0: mean 1/3, squares 2/36 + 4/36 over 2, deviation 1/sqrt(12).
+    # Turn 1: mean 1/6, deviation 1/sqrt(12) again. The answers are all worth nothing.
+    found = recipe(search(NOTHING, SHOWN), search(SHOWN, NOTHING), search(NOTHING, NOTHING))
+    step = 1 / sqrt(12)
+    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [
+        [1 / 6 / step, 1 / 3 / step, 0],
+        [1 / 6 / step, -1 / 6 / step, 0],
+        [-1 / 3 / step, -1 / 6 / step, 0],
+    ]
+
+
+def test_the_recipe_compares_a_mixed_group_by_whole_trajectories():
+    # Returns 1, 0, 0: mean 1/3, deviation 1/sqrt 3; evidence that was shown makes no difference.
+    found = recipe(search(SHOWN, answer=1.0), search(SHOWN, NOTHING), search())
+    right, wrong = 2 / 3 * sqrt(3), -1 / 3 * sqrt(3)
+    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [[right] * 2, [wrong] * 3, [wrong]]
+
+
+def test_the_recipe_teaches_nothing_where_all_succeeded():
+    assert recipe(search(SHOWN, answer=1.0), search(NOTHING, SHOWN, answer=1.0)) == [[0, 0], [0, 0, 0]]
+
+
+def test_a_format_penalty_is_part_of_a_return_and_changes_no_comparison():
+    # Returns 1, -0.1, 0: mean .3, squares .49 + .16 + .09 over 2.
+    found = recipe(search(SHOWN, answer=1.0), search(SHOWN, penalties=[0]), search(NOTHING))
+    deviation = sqrt(0.74 / 2)
+    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [
+        [0.7 / deviation] * 2,
+        [-0.4 / deviation] * 2,
+        [-0.3 / deviation] * 2,
+    ]
+    # Where all succeeded, it is what tells them apart: 1 and .9.
+    found = recipe(search(SHOWN, answer=1.0), search(SHOWN, answer=1.0, penalties=[0]))
+    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [[HALF] * 2, [-HALF] * 2]
+    # Where all failed, the rule puts its own rewards in place of the turns'.
+    clean, fined = (search(SHOWN), search(NOTHING)), (search(SHOWN), search(NOTHING, penalties=[0]))
+    assert recipe(*clean) == recipe(*fined) == [pytest.approx([HALF, 0], abs=1e-4), pytest.approx([-HALF, 0], abs=1e-4)]
+
+
+def test_all_groups_can_be_compared_by_turns():
+    # For rules that reward the turns of every group.
+    found = recipe(search(SHOWN, answer=1.0), search(SHOWN), groups="all")
+    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [[0, HALF], [0, -HALF]]
 
 
 def test_other_groups_are_not_asked():

@@ -1,13 +1,34 @@
-"""Layouts against rows that are read one at a time: log-probabilities, entropies, values, losses and gradients."""
+"""Layouts against rows that are read one at a time, and models that cannot read every layout."""
 
 import copy
 
 import pytest
 import torch
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen3NextConfig,
+    Qwen3NextForCausalLM,
+)
 
-from tests.agents.learning.layouts.rows import BATCHES, FAMILIES, batch_of, random_groups, random_model, row_by_row
-from tsr_gym.agents.learning.layouts import lay_out
-from tsr_gym.agents.learning.losses import clipped_policy_loss, clipped_value_loss, token_weights
+from tests.agents.learning.layouts.rows import (
+    BATCHES,
+    FAMILIES,
+    SIZES,
+    batch_of,
+    random_groups,
+    random_model,
+    row_by_row,
+)
+from tsr_gym.agents.learning.layouts import lay_out, why_only_padded
+from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, token_weights
+from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.logprobs import read_head
 
@@ -42,11 +63,10 @@ def advantages_of(batch):
 def policy_gradient(model, batch, read):
     """Return PPO's loss with an entropy bonus, the share that is clipped, and all gradients in one vector."""
     model.zero_grad()
-    logprobs, entropy = read()
-    weights = token_weights(batch, "sequence")
-    found = clipped_policy_loss(logprobs, batch.old_logprobs, advantages_of(batch), weights)
-    (found.loss - 0.05 * (weights * entropy).sum()).backward()
-    return found.loss.detach(), found.clip_fraction, gradient_of(model)
+    weights = StepWeights(token_weights(batch, "sequence"))
+    found = policy_loss(Objective(entropy=0.05), *read(), Given.of(batch, advantages_of(batch), weights))
+    found.loss.backward()
+    return found.parts["policy_loss"], found.parts["clip_fraction"], gradient_of(model)
 
 
 def gradient_of(model):
@@ -86,13 +106,14 @@ def test_a_token_may_be_clipped_in_one_row_and_not_in_another():
     half = len(batch.ids) // 2
     # The same tokens twice, with a ratio of e^0.5: the clip binds where they are good, not where they are bad.
     batch.old_logprobs[batch.sampled] -= 0.5
-    weights = token_weights(batch, "token")
+    weights = StepWeights(token_weights(batch, "token"))
     for layout in LAYOUTS:
         logprobs = lay_out(batch, layout).logprobs(model)[0].detach().requires_grad_()
         advantages = batch.sampled * torch.where(torch.arange(2 * half) < half, 1.0, -1.0)[:, None]
-        found = clipped_policy_loss(logprobs, batch.old_logprobs, advantages, weights)
+        given = Given.of(batch, advantages, weights)
+        found = policy_loss(Objective(entropy=0.0), logprobs, torch.zeros_like(logprobs), given)
         found.loss.backward()
-        assert found.clip_fraction == pytest.approx(0.5)
+        assert found.parts["clip_fraction"] == pytest.approx(0.5)
         assert (logprobs.grad[:half] == 0).all()
         assert (logprobs.grad[half:][batch.sampled[half:]] > 0).all()
 
@@ -163,3 +184,47 @@ def test_a_row_that_begins_with_a_sampled_token_is_refused():
 def test_there_is_no_other_layout():
     with pytest.raises(ValueError, match="wanted layout padded, packed or shared, got 'round'"):
         lay_out(batch_of(BATCHES["nested"]()), "round")
+
+
+SMALL = {"vocab_size": 40, "hidden_size": 32}
+EXPERTS = {"head_dim": 8, "num_experts": 2, "num_experts_per_tok": 1}
+
+
+def made(kind, config):
+    torch.manual_seed(0)
+    return kind(config).eval()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_models_with_plain_attention_read_forests(family):
+    assert why_only_padded(random_model(family)) is None
+
+
+def test_in_lower_precision_rounding_is_no_reason_against_a_forest():
+    assert why_only_padded(random_model("qwen2", dtype=torch.bfloat16)) is None
+
+
+def test_small_weights_are_no_reason_either():
+    assert why_only_padded(made(MistralForCausalLM, MistralConfig(**SIZES | {"initializer_range": 0.002}))) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        # A recurrence takes the forest for one long row and says nothing.
+        (lambda: made(MambaForCausalLM, MambaConfig(**SMALL, num_hidden_layers=2, state_size=4)), "otherwise than"),
+        (lambda: made(Qwen3NextForCausalLM, Qwen3NextConfig(**SIZES, **EXPERTS)), "linear_attention"),
+        (lambda: made(Gemma2ForCausalLM, Gemma2Config(**SIZES, head_dim=8)), "capped scores"),
+        (lambda: made(BloomForCausalLM, BloomConfig(**SMALL, n_layer=2, n_head=4)), "attention of its own"),
+    ],
+    ids=["recurrent", "partly recurrent", "capped scores", "own attention"],
+)
+def test_models_that_mix_their_tokens_otherwise_are_found_out(model, reason):
+    assert reason in why_only_padded(model())
+
+
+def test_weights_that_are_not_finite_are_no_good_sign():
+    model = random_model("qwen2")
+    with torch.no_grad():
+        model.model.norm.weight[0] = float("nan")
+    assert "otherwise than" in why_only_padded(model)

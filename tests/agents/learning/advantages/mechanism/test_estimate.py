@@ -46,8 +46,8 @@ ESTIMATORS = {
     "reinforce_pp bare": partial(reinforce_pp, subtract="nothing", gamma=0.9),
     "tree_grpo": tree_grpo,
     "tspo": tspo,
-    "tspo zeros": partial(tspo, ragged="zero"),
-    "tspo last": partial(tspo, ragged="last", outcome_groups="trajectory"),
+    "tspo zeros": partial(tspo, ragged="zero", groups="all"),
+    "tspo last": partial(tspo, ragged="last"),
     "mt_grpo": mt_grpo,
     "gigpo": gigpo,
     "treerl": treerl,
@@ -174,7 +174,7 @@ def test_copies_of_a_shared_turn_equal_one_with_the_summed_coefficient(estimator
 def test_dividing_by_how_many_share_a_turn_counts_it_once(seed):
     batch = collate(random_groups(seed))
     contrast = Contrast(scale="std")
-    by_hand = torch.zeros_like(batch.rewards)
+    by_hand = torch.zeros(batch.ids.shape)
     plain = grpo(batch)
     for node in batch.node.unique().tolist():
         copies = batch.node == node
@@ -324,3 +324,19 @@ def test_two_trees_with_the_same_number_are_refused_where_nodes_matter():
 def test_choices_that_contradict_each_other_are_refused(choices, message):
     with pytest.raises(ValueError, match=message):
         Contrast(**choices)
+
+
+def test_the_worked_example_of_two_trajectories_that_share_a_turn():
+    """Its table stands at the top of mechanism/contrasting.py."""
+    batch = batch_of([leaf([1, 2], 4.0), leaf([1, 3], 0.0)])
+    assert by_turn(batch, estimate(batch, Contrast())) == [[2.0, 2.0], [-2.0, -2.0]]
+    nodes = Contrast("siblings", unit="node", of=Backup(kind="child_mean"))
+    assert by_turn(batch, estimate(batch, nodes)) == [[0.0, 2.0], [0.0, -2.0]]
+
+
+def test_a_missing_turn_is_a_zero_or_the_last_value_before_it():
+    batch = batch_of([path((-1, 3.0)), path((-1, 1.0), (-1, 5.0)), path((-1, 2.0), (-1, 4.0), (-1, 6.0))])
+    for ragged, second, third in (("zero", 3.0, 2.0), ("last", 4.0, 14 / 3)):
+        contrast = Contrast("turn", unit="step", ragged=ragged, of=Backup(rewards="turn"))
+        found = by_turn(batch, estimate(batch, contrast))
+        assert found[2][1:] == pytest.approx([4.0 - second, 6.0 - third])

@@ -8,7 +8,7 @@ import torch
 from tests.agents.learning.advantages.forests import Said, batch_of, path, random_groups
 from tests.agents.learning.test_batch import episode, turn
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, table_of
+from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, discounted_sum, later, table_of
 from tsr_gym.agents.learning.batch import collate
 
 
@@ -43,6 +43,19 @@ def test_an_entry_is_a_turn_of_a_trajectory():
     assert table.state[1] == table.state[4] != table.state[3]
 
 
+def test_the_worked_example_at_the_top_of_the_module():
+    first = turn([1], [5, 6], 0.0, -1, -1)
+    on, other = turn([1, 5, 6, 2], [7], 4.0, -1), turn([1, 5, 6, 2], [8, 9], 0.0, -1, -1)
+    shared = [replace(one, node=node) for one, node in ((first, 1), (on, 2), (other, 3))]
+    table = table_of(collate([Group(0, (episode(shared[0], shared[1]), episode(shared[0], shared[2])))]))
+    assert table.node.tolist() == [1, 2, 1, 3]
+    assert table.parent.tolist() == [0, 1, 0, 1]
+    assert (table.reward.tolist(), table.returns.tolist()) == ([0, 4, 0, 0], [4, 4, 0, 0])
+    assert (table.tokens.tolist(), table.starts.tolist()) == ([2, 1, 2, 2], [0, 2, 3, 5])
+    assert (table.is_last.tolist(), table.sharers.tolist()) == ([False, True, False, True], [2, 1, 2, 1])
+    assert table.entry.tolist() == [0, 0, 1, 2, 2, 3, 3]
+
+
 def test_spreading_writes_a_turns_number_on_its_tokens_and_nowhere_else():
     batch = shared()
     spread = table_of(batch).spread(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
@@ -72,3 +85,21 @@ def test_some_rows_of_a_batch_make_a_table_of_their_own():
     part = table_of(batch.rows((batch.trajectory >= 2).nonzero()[:, 0]))
     assert part.trajectory.unique().tolist() == list(range(batch.num_trajectories - 2))
     assert part.returns.tolist() == pytest.approx(table_of(batch).returns[table_of(batch).trajectory >= 2].tolist())
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.99, 1.0, 1e-30])
+@pytest.mark.parametrize("lengths", [[1], [2, 1, 3], [7, 8], [65, 1, 2]])
+def test_a_discounted_sum_is_what_its_formula_says(discount, lengths):
+    sequence = torch.tensor([number for number, length in enumerate(lengths) for _ in range(length)])
+    values = torch.randn(len(sequence), dtype=torch.float64, generator=torch.Generator().manual_seed(len(lengths)))
+    given = values.clone()
+    found = discounted_sum(values, sequence, discount)
+    for t in range(len(values)):
+        places = [place for place in range(t, len(values)) if sequence[place] == sequence[t]]
+        assert found[t].item() == pytest.approx(sum(discount ** (place - t) * given[place] for place in places))
+    assert torch.equal(values, given)
+
+
+def test_the_next_item_is_one_of_the_same_sequence():
+    found = later(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), torch.tensor([0, 0, 1, 2, 2, 2]))
+    assert found.tolist() == [2, 0, 0, 5, 6, 0]

@@ -1,0 +1,1 @@
+"""Bridges: what trees say, as data for trainers and tools of others."""

@@ -1,0 +1,102 @@
+"""ModelPlayer: from a configuration and a model to environments and to policies that speak through the model."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
+from tsr_gym.agents.models.language_model import LanguageModel, pick_autocast, stop_ids
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.policies.chat_policy import ChatPolicy
+from tsr_gym.agents.policies.prompts import PROMPTS, History, Prompt
+from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.errors import ConfigError
+from tsr_gym.keywords import parse_settings
+from tsr_gym.registration import env_id
+from tsr_gym.text_env import TextEnv
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlayer:
+    """A model and a task that fit together.
+
+    Attributes:
+        env: The environment's id or short name.
+        task: What is played.
+        model: How the model is used.
+        policy: The model.
+    """
+
+    env: str
+    task: TaskConfig
+    model: ModelConfig
+    policy: LanguageModel
+
+    def __post_init__(self) -> None:
+        made_for = self.policy.card.env
+        if made_for is not None and made_for != env_id(self.env):
+            raise ConfigError(f"the model was made for {made_for}, wanted is {env_id(self.env)}: use another --model")
+
+    def pool(self, split: str | None, search: SearchConfig | None = None) -> EnvPool:
+        """Return environments of a split of the instances, with the dice of a search.
+
+        Raises:
+            ConfigError: A setting or the scorer is unknown.
+        """
+        search = search or SearchConfig()
+        settings: dict[str, Any] = {"preset": self.task.preset}
+        settings |= {} if split is None else {"split": split}
+        settings |= self.policy.card.env_settings
+        settings |= parse_settings(self.task.env_set)
+        return EnvPool(
+            self.env,
+            settings,
+            score=self.task.score,
+            penalty=self.task.penalty,
+            think=self._prompt("").think,
+            noise=search.noise,
+            repeats=search.repeats,
+            risk=search.risk,
+            dead_ends=search.dead_ends,
+        )
+
+    def chat(self, instructions: str, *, temperature: float, reads_tags: bool = False) -> ChatPolicy:
+        """Return the model as a policy that samples at a temperature.
+
+        Args:
+            instructions: The rules of the game, as `TextEnv.instructions` gives them.
+            temperature: Of sampling.
+            reads_tags: Whether the environment has a protocol of its own, as `TextEnv.reads_tags` says.
+
+        Raises:
+            ConfigError: The tokenizer has no usable chat template.
+        """
+        prompt = self._prompt(instructions, reads_tags)
+        name = self.policy.card.history if self.model.history == "auto" else self.model.history
+        history = History.parse(name)
+        engine = TransformersEngine(
+            self.policy.model,
+            stop_ids=stop_ids(self.policy, prompt.stop),
+            max_tokens=self.max_tokens,
+            temperature=temperature,
+            reuse=history.turns is None,
+            max_batch=self.model.max_batch,
+            autocast=pick_autocast(self.model.dtype, next(self.policy.model.parameters()).device),
+        )
+        return ChatPolicy(engine, self.policy.tokenizer, prompt, history)
+
+    def chat_about(self, base: TextEnv[Any], *, temperature: float) -> ChatPolicy:
+        """Return the model as a policy for an environment, with its instructions and in its form."""
+        return self.chat(base.instructions, temperature=temperature, reads_tags=base.reads_tags)
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest answer: the configured one, or less where the model's card says so."""
+        return min(self.model.max_tokens, self.policy.card.max_tokens or self.model.max_tokens)
+
+    def _prompt(self, instructions: str, reads_tags: bool = False) -> Prompt:
+        preferred = "plain" if reads_tags else self.policy.card.prompt
+        name = preferred if self.model.prompt == "auto" else self.model.prompt
+        if name not in PROMPTS:
+            raise ConfigError(f"wanted a prompt of {sorted(PROMPTS)}, got {name!r}")
+        return PROMPTS[name](instructions, max_tokens=self.max_tokens)

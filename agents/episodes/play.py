@@ -1,0 +1,232 @@
+"""Play: episodes of task instances, with a search before every turn or without, and what they come to.
+
+Episodes run on dice that no search has seen, unless it was clairvoyant: only their success is called success.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.intervals import Interval, pooled_mean, wilson
+from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.episodes.trajectory import Trajectory, success_rate, trajectory_to
+from tsr_gym.agents.strategies import naive
+from tsr_gym.budget import Budget
+from tsr_gym.seeds import derive_seed
+from tsr_gym.stack import Noise
+from tsr_gym.tree import Expand, Policy, Rater, Strategy, Tree
+from tsr_gym.wrappers.grow import play_out
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedEpisodes:
+    """Which episodes of some instances were won, and what they cost.
+
+    Attributes:
+        successes: `[I, S]` as tuples, I instances and S seeds: whether the task was solved.
+        spent: What everything cost, searches included.
+    """
+
+    successes: tuple[tuple[bool, ...], ...]
+    spent: Budget
+
+    @property
+    def num_episodes(self) -> int:
+        """The number of episodes."""
+        return sum(map(len, self.successes))
+
+    @property
+    def success(self) -> Interval:
+        """Share of episodes solved, with Wilson's interval; over instances where each was played several times."""
+        flat = [won for row in self.successes for won in row]
+        if self.num_episodes == len(self.successes):
+            return Interval(fmean(flat), *wilson(sum(flat), len(flat)))
+        owners = [owner for owner, row in enumerate(self.successes) for _ in row]
+        estimate = pooled_mean(flat, owners)
+        assert estimate is not None
+        return estimate
+
+    def gain_over(self, other: "PlayedEpisodes") -> Interval:
+        """Return the difference in success to other play of the same instances, instance by instance."""
+        pairs = zip(self.successes, other.successes, strict=True)
+        gains = [fmean(mine) - fmean(theirs) for mine, theirs in pairs]
+        estimate = pooled_mean(gains, range(len(gains)))
+        assert estimate is not None
+        return estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How a policy plays.
+
+    Attributes:
+        success: Share of instances solved.
+        interval: 95 % Wilson interval of `success`, over instances.
+        total_reward: Mean return.
+        turns: Mean turns.
+        response_length: Mean tokens per episode.
+        valid: Share of turns that had the wanted form.
+        instances: The number of instances.
+    """
+
+    success: float
+    interval: tuple[float, float]
+    total_reward: float
+    turns: float
+    response_length: float
+    valid: float
+    instances: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """What any result on the same instances is to be held against; None where the environment does not know.
+
+    Attributes:
+        random: Success of uniformly random actions.
+        optimal: Success of the best possible policy.
+    """
+
+    random: float | None
+    optimal: float | None
+
+
+def held_out(number: int) -> list[int]:
+    """Return the seeds of the first held-out instances: the same for every run, so that runs can be compared."""
+    return [derive_seed("held-out", index) for index in range(number)]
+
+
+def play(
+    pool: EnvPool,
+    policy: Policy,
+    strategy: Strategy | None,
+    *,
+    tasks: Sequence[int],
+    seeds: Sequence[int],
+    noise: Noise = "fresh",
+    batch: int = 256,
+    watch: Callable[[int], None] = lambda done: None,
+) -> PlayedEpisodes:
+    """Play every instance once per seed, on the same dice whatever the strategy.
+
+    Args:
+        pool: Environments.
+        policy: Who plays.
+        strategy: Searches before every turn, None for the policy alone.
+        tasks: Seeds of the instances.
+        seeds: Each gives other samples and dice.
+        noise: The imagined dice; ``"same"`` lets a search see the episode's own.
+        batch: Episodes that are played side by side.
+        watch: Called with the number of episodes that were played.
+    """
+    starts = [(task, derive_seed(seed, "played", task)) for task in tasks for seed in seeds]
+    won: list[bool] = []
+    spent = Budget()
+    # The policy alone also decides by a tree, so that its episodes have the dice of those with a search.
+    for ends in _episodes(pool, policy, strategy or _one_candidate, starts, noise=noise, rater=None, batch=batch):
+        won += [tree.nodes[end].solved for tree, end in ends]
+        spent = sum((tree.spent for tree, _ in ends), spent)
+        watch(len(won))
+    rows = [tuple(won[start : start + len(seeds)]) for start in range(0, len(won), len(seeds))]
+    return PlayedEpisodes(tuple(rows), spent)
+
+
+def evaluate(
+    pool: EnvPool,
+    policy: Policy,
+    *,
+    tasks: Sequence[int],
+    seed: int = 0,
+    strategy: Strategy | None = None,
+    noise: Noise = "fresh",
+    rater: Rater | None = None,
+    batch: int = 512,
+) -> Evaluation:
+    """Play every instance once and return the means over the episodes.
+
+    Args:
+        pool: Environments of the held-out split.
+        policy: Who plays.
+        tasks: Seeds of the instances.
+        seed: Of the policy's samples and the dice, which do not depend on the instances' seeds.
+        strategy: None plays without search; otherwise every turn is searched on imagined dice, then really played.
+        noise: The imagined dice; ``"same"`` lets a search see the episode's own.
+        rater: Scores what a search grows in place of the environment's own score.
+        batch: Instances that are played side by side.
+    """
+    starts = [(task, derive_seed(seed, "evaluation", task)) for task in tasks]
+    batches = _episodes(pool, policy, strategy, starts, noise=noise, rater=rater, batch=batch)
+    return summarise([trajectory_to(tree, end, selected_by="naive") for ends in batches for tree, end in ends])
+
+
+def _episodes(
+    pool: EnvPool,
+    policy: Policy,
+    strategy: Strategy | None,
+    starts: Sequence[tuple[int, int]],
+    *,
+    noise: Noise,
+    rater: Rater | None,
+    batch: int,
+) -> Iterator[list[tuple[Tree, int]]]:
+    """Yield the tree of every episode and the node at which it ended, batch by batch.
+
+    Without a strategy an episode is a single rollout, on the dice of its tree, at half the steps: nothing was chosen,
+    so they are as good as the episode's own, but they are other dice.
+
+    Args:
+        pool: Environments.
+        policy: Who plays.
+        strategy: Searches before every turn.
+        starts: Instance and seed of every episode.
+        noise: The imagined dice.
+        rater: Scores what a search grows.
+        batch: Episodes that are played side by side.
+    """
+    for first in range(0, len(starts), batch):
+        part = starts[first : first + batch]
+        envs, seeds = pool.set([task for task, _ in part]), [seed for _, seed in part]
+        if strategy is None:
+            yield [(tree, tree.leaves()[0]) for tree in search(envs, policy, naive, seeds=seeds)]
+            continue
+        for env, seed in zip(envs, seeds, strict=True):
+            env.begin(seed, dice=derive_seed(seed, "dice"))
+        play_out(envs, policy, strategy, noise=noise, rater=rater)
+        yield [(env.tree, env.tree.played[-1]) for env in envs]
+
+
+def _one_candidate(tree: Tree) -> Iterator[list[Expand]]:
+    """Ask for a single candidate, which is then played: the policy alone."""
+    yield [Expand(tree.root)]
+
+
+def summarise(played: Sequence[Trajectory]) -> Evaluation:
+    """Return the means over some episodes."""
+    turns = [turn for trajectory in played for turn in trajectory.turns]
+    return Evaluation(
+        success=success_rate(played),
+        interval=wilson(sum(trajectory.success for trajectory in played), len(played)),
+        total_reward=_mean([trajectory.total_reward for trajectory in played]),
+        turns=_mean([len(trajectory.turns) for trajectory in played]),
+        response_length=_mean([trajectory.num_tokens for trajectory in played]),
+        valid=_mean([turn.is_valid for turn in turns]),
+        instances=len(played),
+    )
+
+
+def bars(pool: EnvPool, *, tasks: Sequence[int]) -> Bars:
+    """Return the exact bars of some instances, from the environment's oracle."""
+    found = []
+    for task in tasks:
+        env = pool.set([task])[0]
+        base: Any = env.unwrapped
+        found.append(base.success_bars(base.state))
+    if not found or any(pair is None for pair in found):
+        return Bars(None, None)
+    return Bars(_mean([pair[0] for pair in found]), _mean([pair[1] for pair in found]))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,81 @@
+"""Settings of what is played, and of how trajectories come to be; torch-free.
+
+Numbers in parentheses name their source: TSR (arXiv 2602.11767), its released code, or the project's own choice.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tsr_gym.agents.strategies import STRATEGIES
+from tsr_gym.errors import ConfigError
+from tsr_gym.keywords import parse_call
+from tsr_gym.sections import check_choices, check_numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskConfig:
+    """What is played."""
+
+    preset: str = "paper"
+    """Settings of the environment: paper (what the paper states) or tsr-code (what its released code does)."""
+    env_set: tuple[str, ...] = ()
+    """More settings of the environment as KEY=VALUE, the value in JSON, such as solution_length=[3,10]."""
+    score: str = "reward"
+    """Guide of the search: reward, or a scorer such as FrozenLakeScore or "SokobanScore(potential='estimate')"."""
+    penalty: float = 0.1
+    """Price of an answer without the wanted form (paper)."""
+    train_split: str | None = "train"
+    """Instances to train on; None where the environment has no splits."""
+    eval_split: str | None = "test"
+    """Held-out instances, which share none with training up to symmetry."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "penalty", least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """How trajectories come to be."""
+
+    search: str = "naive"
+    """Strategy with its numbers: naive, best_of_n(n=32), beam(width=2, branching=4), lookahead(branching=4, depth=2),
+    puct(simulations=64) or another one of tsr_gym.agents.strategies, or package.module:name of one of yours."""
+    groups: int = 8
+    """Task instances per update, the paper's P (paper: 8)."""
+    trajectories: int = 16
+    """Trajectories per instance that are learned from, the paper's L, whatever the search (paper: 16)."""
+    paths_per_search: int = 1
+    """Best paths taken from one search (paper: 1, with as many searches as trajectories)."""
+    learn_from: Literal["auto", "selected", "episodes", "branches", "leaves"] = "auto"
+    """What is taken from a search's trees: the paths that it selected; all episodes of one tree per instance; the same,
+    told apart by their branches; or the path to every leaf, as tree_backup and treerl want. auto: what the strategy
+    says of itself: selected for those that choose, episodes for plain play."""
+    noise: Literal["fresh", "common", "same"] = "fresh"
+    """Dice of imagined turns; same is clairvoyant and is marked in the results."""
+    repeats: int = 1
+    """Draws on which an imagined turn is scored that leaves something to chance."""
+    risk: float | None = None
+    """Quantile of the draws' scores that counts; None for their mean."""
+    dead_ends: Literal["off", "proven", "limits"] = "off"
+    """What a search leaves out: nothing, what is proven lost, or also what the limits leave no room for."""
+    rater: str | None = None
+    """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"."""
+    naive: int = 0
+    """Trajectories of plain play per instance beside the searched ones, for mixed groups."""
+    match_tokens: Path | None = None
+    """Another run's folder: sample groups in each update until as many tokens have been sampled in all as there."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", least=1)
+        check_numbers(self, "naive", least=0)
+        check_numbers(self, "risk", least=0, most=1)
+        parse_call(self.search, what="strategy")
+        if self.repeats > 1 and self.noise == "same":
+            raise ConfigError(f'repeats={self.repeats} needs draws that differ: wanted noise "fresh" or "common"')
+
+    @property
+    def name(self) -> str:
+        """The strategy without its numbers; one of ours by its bare name, however it was written."""
+        return parse_call(self.search).name.removeprefix(f"{STRATEGIES}:")

@@ -1,0 +1,55 @@
+"""Order: one order of nodes for all strategies, for ties and dead ends, and which nodes count as one."""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Literal
+
+from tsr_gym.tree import Tree
+
+# Whether the turns and actions that are left belong to the state; None merges nothing.
+Merge = Literal["state", "turns"] | None
+
+
+def identity(tree: Tree, node: int, merge: Merge) -> Hashable:
+    """Return what a node has in common with those that it may be merged with; one that may not is only itself.
+
+    Where an episode has ended, or is lost, there is nothing to expand and so nothing to merge.
+
+    Raises:
+        ValueError: There is no such way of merging.
+    """
+    if merge not in (None, "state", "turns"):
+        raise ValueError(f"wanted merge of None, 'state' or 'turns', got {merge!r}")
+    key = tree.key(node, turns=merge == "turns") if merge is not None and tree.nodes[node].is_open else None
+    return node if key is None else key
+
+
+def distinct(tree: Tree, nodes: Iterable[int], merge: Merge) -> list[int]:
+    """Return the first of the nodes of every state, in their order."""
+    first: dict[Hashable, int] = {}
+    for node in nodes:
+        first.setdefault(identity(tree, node, merge), node)
+    return list(first.values())
+
+
+def ranked(tree: Tree, nodes: Iterable[int], worth: Callable[[int], float]) -> list[int]:
+    """Return nodes, best first.
+
+    What is known to be a dead end comes after all others, whatever it is worth: it is no place for a search to hold.
+    Ties are broken as `Tree.best` breaks them, by the tree's seed and the nodes' addresses.
+
+    Args:
+        tree: What has grown.
+        nodes: What to order.
+        worth: How good a node is, larger is better.
+    """
+
+    def rank(node: int) -> tuple[bool, float, int]:
+        # Sums of the same rewards in another order differ in the last digits: that is a tie.
+        return is_dead(tree, node), -round(worth(node), 9), tree.tie(node)
+
+    return sorted(nodes, key=rank)
+
+
+def is_dead(tree: Tree, node: int) -> bool:
+    """Return whether an episode goes on at a node although it is proven lost."""
+    return not tree.nodes[node].is_open and not tree.nodes[node].done

@@ -1,0 +1,91 @@
+"""Preferences among siblings, read off trees that fit on a napkin."""
+
+from math import isnan
+
+import pytest
+
+from tests.agents.episodes.test_trajectory import tree_of
+from tsr_gym import Candidate, Node
+from tsr_gym.agents.bridges.preferences import Pair, mean_return, merit, sibling_pairs
+
+
+def said(parent, depth, ids, reward, *, score=None, end=False, prompt=None):
+    """Return a node whose candidate says some token ids, sampled with log-probability -0.1 times the id."""
+    prompt = (100 + parent,) if prompt is None else prompt
+    candidate = Candidate(str(ids), prompt, tuple(ids), tuple(-0.1 * number for number in ids))
+    return Node(parent, depth, candidate, "", reward, reward if score is None else score, end, False, {}, None)
+
+
+def small_tree():
+    """Node 0 has children 1, 2 and 3, node 1 the children 4 and 5; 4, 5 and 3 are ends, 2 was left."""
+    return tree_of(
+        said(0, 1, [1], 1.0, score=5.0),
+        said(0, 1, [2], 0.0, score=9.0),
+        said(0, 1, [3], 2.0, score=7.0, end=True),
+        said(1, 2, [4, 4], 3.0, score=1.0, end=True),
+        said(1, 2, [5], -1.0, score=2.0, end=True),
+    )
+
+
+def kinds(pairs):
+    return [(pair.chosen_ids, pair.rejected_ids) for pair in pairs]
+
+
+def test_the_search_prefers_what_it_scored_higher():
+    tree = small_tree()
+    assert sibling_pairs(tree) == [
+        Pair((100,), (2,), (1,), (-0.2,), (-0.1,), gap=4.0, node=0),
+        Pair((101,), (5,), (4, 4), (-0.5,), (-0.4, -0.4), gap=1.0, node=1),
+    ]
+
+
+def test_episodes_prefer_what_ended_better_and_a_branch_that_was_left_has_no_end():
+    # Through node 1: returns 4 and 0, mean 2; node 3 has 2 as well. Node 2 was left.
+    tree = small_tree()
+    worth = mean_return(tree)
+    assert worth[:2] == [2.0, 2.0]
+    assert isnan(worth[2])
+    assert worth[3:] == [2.0, 4.0, 0.0]
+    # Equal worth is no preference.
+    assert kinds(sibling_pairs(tree, worth=mean_return)) == [((4, 4), (5,))]
+
+
+def test_noise_is_no_preference():
+    tree = tree_of(said(0, 1, [1], 0.1 + 0.2, end=True), said(0, 1, [2], 0.3, end=True))
+    assert sibling_pairs(tree, worth=mean_return) == []
+
+
+@pytest.mark.parametrize(
+    ("pairing", "expected"),
+    [
+        ("extremes", [((2,), (1,))]),
+        ("against_best", [((2,), (3,)), ((2,), (1,))]),
+        ("all", [((2,), (3,)), ((2,), (1,)), ((3,), (1,))]),
+    ],
+)
+def test_who_is_compared_with_whom(pairing, expected):
+    pairs = sibling_pairs(small_tree(), pairing=pairing)
+    assert kinds(pair for pair in pairs if pair.node == 0) == expected
+
+
+def test_a_preference_may_have_to_be_clear():
+    # At node 0 by 2, 4 and 2; at node 1 by 1.
+    assert [pair.gap for pair in sibling_pairs(small_tree(), pairing="all", margin=1.5)] == [2.0, 4.0, 2.0]
+    assert [pair.gap for pair in sibling_pairs(small_tree(), pairing="all", margin=3.0)] == [4.0]
+
+
+def test_only_answers_to_the_same_prompt_are_compared_and_each_once():
+    tree = tree_of(
+        said(0, 1, [1], 0.0, prompt=(7,)),
+        said(0, 1, [2], 1.0, prompt=(7,)),
+        said(0, 1, [2], 5.0, prompt=(7,)),
+        said(0, 1, [3], 9.0, prompt=(8,)),
+        said(0, 1, [], 3.0, prompt=(7,)),
+    )
+    # What was said twice stands for its first time, and what has no tokens cannot be learned from.
+    assert [(pair.prompt_ids, pair.gap) for pair in sibling_pairs(tree)] == [((7,), 1.0)]
+
+
+def test_a_lonely_candidate_is_compared_with_nothing():
+    assert sibling_pairs(tree_of(said(0, 1, [1], 1.0), said(1, 2, [2], 1.0))) == []
+    assert isnan(merit(tree_of())[0])

@@ -1,0 +1,112 @@
+"""ModelPlayer: settings, model card and environment put together, and what wins where they disagree."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tsr_gym import ConfigError
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.settings import TaskConfig
+from tsr_gym.agents.models.language_model import ModelCard, load_policy
+from tsr_gym.agents.models.settings import ModelConfig
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def small(base_model):
+    return load_policy(base_model, device=CPU)
+
+
+@pytest.fixture(scope="module")
+def large(chat_model):
+    return load_policy(chat_model, device=CPU)
+
+
+def settings_of(player, split=None):
+    return player.pool(split).base.settings
+
+
+def test_preset_split_card_and_settings_come_together_and_the_later_wins(small):
+    task = TaskConfig(preset="tsr-code", env_set=("num_boxes=2", "max_turns=3"))
+    found = settings_of(ModelPlayer("sokoban", task, ModelConfig(), small), "valid")
+    # The preset shows grid and coordinates; the card of the small model wants the compact form.
+    assert (found.preset, found.max_actions_per_turn, found.obs_type) == ("tsr-code", 2, "compact")
+    assert (found.split, found.num_boxes, found.max_turns) == ("valid", 2, 3)
+    other = TaskConfig(env_set=("obs_type=coord",))
+    assert settings_of(ModelPlayer("sokoban", other, ModelConfig(), small)).obs_type == "coord"
+    assert settings_of(ModelPlayer("sokoban", TaskConfig(), ModelConfig(), small)).split == "all"
+
+
+def test_a_model_that_was_made_for_another_environment_is_refused(small):
+    with pytest.raises(ConfigError, match=r"made for tsr/Sokoban-v0, wanted is tsr/FrozenLake-v0: use another --model"):
+        ModelPlayer("frozen_lake", TaskConfig(), ModelConfig(), small)
+    ModelPlayer("tsr/Sokoban-v0", TaskConfig(), ModelConfig(), small)
+
+
+def test_prompt_and_history_are_the_cards_unless_the_configuration_says_otherwise(small, large):
+    chat = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), small).chat("", temperature=1.0)
+    assert (chat.prompt.forced, chat.history.turns) == ("<answer>", 0)
+    chat = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), large).chat("Rules.", temperature=1.0)
+    assert (chat.prompt.forced, chat.history.turns) == ("<think>", None)
+    assert "Rules." in chat.prompt.system
+    changed = ModelConfig(prompt="paper", history="window(2)")
+    chat = ModelPlayer("sokoban", TaskConfig(), changed, small).chat("", temperature=1.0)
+    assert (chat.prompt.forced, chat.history.turns) == ("<think>", 2)
+
+
+def test_the_answer_form_of_the_environment_is_the_prompts(small, large):
+    for policy, think in ((small, False), (large, True)):
+        (env,) = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), policy).pool(None).set([1])
+        assert env.get_wrapper_attr("think") == think
+
+
+@pytest.mark.parametrize(("card", "wanted", "most"), [(16, 400, 16), (16, 9, 9), (None, 400, 400)])
+def test_an_answer_is_as_long_as_configuration_and_card_both_allow(large, card, wanted, most):
+    policy = large._replace(card=ModelCard(max_tokens=card))
+    player = ModelPlayer("sokoban", TaskConfig(), ModelConfig(max_tokens=wanted), policy)
+    chat = player.chat("", temperature=1.0)
+    assert player.max_tokens == chat.engine.max_tokens == most
+    assert f"at most {most} tokens" in chat.prompt.turn(player.pool(None).set([1])[0].tree.nodes[0])
+
+
+def test_the_engine_stops_where_the_prompt_ends_answers_and_keeps_values_only_where_prompts_grow(small, large):
+    chat = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), small).chat("", temperature=0.7)
+    ends = [small.tokenizer.eos_token_id, small.tokenizer.convert_tokens_to_ids("</answer>")]
+    assert chat.engine._stop.tolist() == sorted(ends)
+    assert chat.engine.temperature == 0.7
+    # Whether keys and values are kept shows in what is saved.
+    prompt = [5, 6, 7]
+
+    def saved(policy, history):
+        engine = (
+            ModelPlayer("sokoban", TaskConfig(), ModelConfig(history=history, max_tokens=8), policy)
+            .chat("", temperature=1.0)
+            .engine
+        )
+        said = engine.generate([prompt], seeds=[[1]])[0][0].token_ids
+        return engine.generate([[*prompt, *said, 8]], seeds=[[1]])[0][0].num_cached
+
+    assert saved(large, "full") > 0
+    assert saved(large, "markov") == 0
+
+
+def test_a_card_with_an_unknown_prompt_is_refused(large):
+    policy = large._replace(card=replace(large.card, prompt="verbose"))
+    with pytest.raises(ConfigError, match=r"wanted a prompt of \['compact', 'paper', 'plain'\], got 'verbose'"):
+        ModelPlayer("sokoban", TaskConfig(), ModelConfig(), policy).chat("", temperature=1.0)
+
+
+def test_an_environment_with_a_protocol_of_its_own_is_played_in_its_own_words(large):
+    player = ModelPlayer("retrieval_qa", TaskConfig(), ModelConfig(), large)
+    pool = player.pool("train")
+    chat = player.chat_about(pool.base, temperature=1.0)
+    assert (chat.prompt.system, chat.prompt.forced) == (pool.base.instructions, "")
+    (env,) = pool.set([1])
+    _, _, _, _, info = env.step("<think>first</think><search>anything</search>")
+    assert info["action_is_valid"]
+    assert "format_penalty" not in info
+    assert info["searches"] == 1
+    chosen = ModelPlayer("retrieval_qa", TaskConfig(), ModelConfig(prompt="paper"), large)
+    assert chosen.chat_about(pool.base, temperature=1.0).prompt.forced == "<think>"

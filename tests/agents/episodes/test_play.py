@@ -1,0 +1,193 @@
+"""Played episodes: every instance on the same dice, what they cost, and means and intervals worked out by hand."""
+
+from functools import partial
+
+import pytest
+
+from tests.agents.learning.test_batch import turn
+from tests.agents.worlds import WALKER
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.intervals import wilson
+from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, evaluate, held_out, play, summarise
+from tsr_gym.agents.episodes.trajectory import Trajectory
+from tsr_gym.agents.policies.random_policy import RandomPolicy, legal_player
+from tsr_gym.agents.strategies import beam, naive
+from tsr_gym.budget import Budget
+from tsr_gym.tree import Candidate
+from tsr_gym_envs.frozen_lake.optimal import success_ceiling
+from tsr_gym_envs.frozen_lake.values import policy_value
+
+LAKE = {"desc": ["SFF", "FHF", "FFG"], "max_turns": 4, "max_actions_per_turn": 1, "max_actions": 4}
+
+
+def always(name):
+    """Return a policy that says one action everywhere."""
+    return lambda requests: [
+        [Candidate(f"<think></think><answer>{name}</answer>")] * wish.samples for _, wish in requests
+    ]
+
+
+def test_success_has_wilsons_interval_where_every_instance_was_played_once():
+    found = PlayedEpisodes(((True,), (False,), (True,), (True,)), Budget())
+    assert found.success == (0.75, *wilson(3, 4))
+    assert found.num_episodes == 4
+
+
+def test_success_of_several_seeds_has_an_interval_over_instances():
+    found = PlayedEpisodes(((True, True), (False, False)), Budget())
+    assert found.success == (0.5, 0.0, 1.0)
+    # Each instance half: nothing differs between instances.
+    assert PlayedEpisodes(((True, False), (False, True)), Budget()).success == (0.5, 0.5, 0.5)
+
+
+def test_a_gain_is_worked_out_instance_by_instance():
+    mine = PlayedEpisodes(((True, True), (True, False), (False, False)), Budget())
+    other = PlayedEpisodes(((False, False), (True, False), (False, False)), Budget())
+    mean, low, high = mine.gain_over(other)
+    assert mean == pytest.approx(1 / 3)
+    assert (low, high) == (0.0, 1.0)
+    assert mine.gain_over(mine) == (0.0, 0.0, 0.0)
+
+
+def test_the_policy_alone_wins_as_often_as_its_value_says():
+    pool = EnvPool("frozen_lake", LAKE)
+    exact = policy_value(
+        pool.set([0])[0].unwrapped.state,
+        lambda *_: {"Right": 1.0},
+        ice=pool.base.settings.ice,
+        limits=pool.base.limits,
+    )
+    found = play(pool, always("Right"), None, tasks=range(200), seeds=(0, 1, 2), batch=50)
+    # 600 episodes: four standard deviations are at most 0.082.
+    assert found.success.mean == pytest.approx(exact, abs=0.082)
+    assert found.num_episodes == 600
+
+
+def test_a_search_without_a_choice_plays_as_the_policy_alone():
+    pool = EnvPool("frozen_lake", LAKE)
+    alone = play(pool, legal_player(pool.base), None, tasks=range(30), seeds=(0,))
+    searched = play(pool, legal_player(pool.base), partial(beam, width=1, branching=1), tasks=range(30), seeds=(0,))
+    assert searched.successes == alone.successes
+    assert searched.spent.env_steps > alone.spent.env_steps
+
+
+def test_episodes_do_not_depend_on_how_many_are_played_together():
+    pool = EnvPool("frozen_lake", LAKE, score="FrozenLakeScore")
+    strategy, policy = partial(beam, width=2, branching=3), legal_player(pool.base)
+    seen = []
+    whole = play(pool, policy, strategy, tasks=range(5), seeds=(0, 1))
+    assert play(pool, policy, strategy, tasks=range(5), seeds=(0, 1), batch=3, watch=seen.append) == whole
+    assert seen == [3, 6, 9, 10]
+    assert [len(row) for row in whole.successes] == [2] * 5
+    # One instance by itself, and another seed.
+    assert play(pool, policy, strategy, tasks=[3], seeds=(0, 1)).successes[0] == whole.successes[3]
+    assert play(pool, policy, strategy, tasks=range(12), seeds=(7,)) != play(
+        pool, policy, strategy, tasks=range(12), seeds=(8,)
+    )
+
+
+def test_everything_that_was_spent_is_counted():
+    pool = EnvPool("sokoban", {"level": "######\n#@ $.#\n######", "max_turns": 5, "max_actions_per_turn": 1})
+    right = always("Right")
+    alone = play(pool, right, None, tasks=[0, 1], seeds=(0,))
+    # Two turns each, and as many imagined ones.
+    assert (alone.spent.env_steps, alone.successes) == (8, ((True,), (True,)))
+    # Of two equal candidates one step is taken; the second search looks one turn less far.
+    searched = play(pool, right, partial(naive, rollouts=1), tasks=[0], seeds=(0,))
+    assert searched.spent.env_steps == 2 + 1 + 2
+
+
+def test_a_clairvoyant_search_wins_more_than_the_best_possible_play():
+    honest = EnvPool("frozen_lake", {}, score="FrozenLakeScore")
+    strategy = partial(beam, width=1, branching=8)
+    tasks = range(40)
+    policy = legal_player(honest.base)
+    fair = play(honest, policy, strategy, tasks=tasks, seeds=(0,)).success.mean
+    seen = play(honest, policy, strategy, tasks=tasks, seeds=(0,), noise="same").success.mean
+    best = sum(_optimum(honest, task) for task in tasks) / len(tasks)
+    assert fair < best + 0.1 < seen
+
+
+def _optimum(pool, task):
+    base = pool.set([task])[0].unwrapped
+    return base.best_value(base.state, base.limits.max_turns, base.limits.max_actions)
+
+
+def test_a_summary_is_the_means_of_the_episodes():
+    won = Trajectory((turn([1], [2, 3], 0.5, 0, 0), turn([1], [2], 1.5, 0)), True, 9.0, "naive")
+    bad = turn([1], [2, 3, 4], -0.5, 0, 0, 0)
+    lost = Trajectory((type(bad)(bad.prompt_ids, bad.token_ids, bad.logprobs, -0.5, False, 0),), False, 9.0, "naive")
+    found = summarise([won, lost])
+    assert (found.success, found.total_reward, found.turns, found.response_length) == (0.5, 0.75, 1.5, 3.0)
+    # Two of three turns had the form.
+    assert found.valid == pytest.approx(2 / 3)
+    assert (found.instances, found.interval) == (2, wilson(1, 2))
+    assert summarise([]).success == 0.0
+
+
+def test_the_held_out_instances_are_always_the_same_first_ones():
+    assert held_out(5) == held_out(9)[:5]
+    assert len(set(held_out(100))) == 100
+
+
+def test_every_instance_is_played_once_and_by_itself():
+    pool = EnvPool("frozen_lake", {})
+    tasks = held_out(40)
+    whole = evaluate(pool, WALKER, tasks=tasks, seed=3)
+    assert whole.instances == 40
+    assert whole == evaluate(pool, WALKER, tasks=tasks, seed=3, batch=7)
+    alone = [evaluate(pool, WALKER, tasks=[task], seed=3).success for task in tasks]
+    assert whole.success == pytest.approx(sum(alone) / 40)
+    assert evaluate(pool, WALKER, tasks=tasks, seed=4) != whole
+
+
+def test_the_random_bar_is_what_random_play_comes_to():
+    pool = EnvPool("frozen_lake", {"max_actions_per_turn": 1, "max_turns": 10})
+    tasks = held_out(400)
+    limits = bars(pool, tasks=tasks)
+    found = evaluate(pool, RandomPolicy(pool.base.actions), tasks=tasks)
+    assert found.interval[0] <= limits.random <= found.interval[1]
+    assert limits.random < limits.optimal
+
+
+def test_the_optimal_bar_is_the_mean_of_the_instances_exact_optima():
+    pool = EnvPool("frozen_lake", {})
+    tasks = held_out(6)
+    maps = [pool.set([task])[0].unwrapped.state.desc for task in tasks]
+    exact = [success_ceiling(desc, max_turns=5, max_actions_per_turn=5) for desc in maps]
+    assert bars(pool, tasks=tasks).optimal == pytest.approx(sum(exact) / 6)
+    # Every default room of Sokoban can be solved within the limits.
+    assert bars(EnvPool("sokoban", {}), tasks=tasks).optimal == 1.0
+
+
+def test_without_an_oracle_there_are_no_bars():
+    found = bars(EnvPool("frozen_lake", {"max_actions": None}), tasks=held_out(2))
+    assert (found.random, found.optimal) == (None, None)
+    assert bars(EnvPool("sokoban", {}), tasks=[]).optimal is None
+
+
+def test_with_a_search_the_played_episode_counts_and_its_dice_do_not_depend_on_the_instances_seed():
+    pool = EnvPool("frozen_lake", {}, score="FrozenLakeScore")
+    tasks = held_out(60)
+    search = partial(beam, width=1, branching=8, depth=1)
+    honest = evaluate(pool, WALKER, tasks=tasks, strategy=search)
+    clairvoyant = evaluate(pool, WALKER, tasks=tasks, strategy=search, noise="same")
+    plain = evaluate(pool, WALKER, tasks=tasks)
+    ceiling = bars(pool, tasks=tasks).optimal
+    assert plain.success < honest.success < ceiling < clairvoyant.success
+    assert evaluate(pool, WALKER, tasks=tasks[:20], strategy=search) == evaluate(
+        pool, WALKER, tasks=tasks[:20], strategy=search, batch=3
+    )
+    # Another seed, other dice on the same instances.
+    assert evaluate(pool, WALKER, tasks=tasks, strategy=search, seed=1) != honest
+
+
+def test_runs_that_were_evaluated_before_can_be_compared_with_new_ones():
+    # Recorded when evaluation and calibration played by code of their own.
+    pool, tasks = EnvPool("frozen_lake", {}, score="FrozenLakeScore"), held_out(30)
+    plain = evaluate(pool, WALKER, tasks=tasks, seed=3)
+    assert (plain.success, plain.turns) == (8 / 30, 3.3)
+    searched = evaluate(pool, WALKER, tasks=tasks, seed=3, strategy=partial(beam, width=2, branching=3))
+    assert (searched.success, searched.turns) == (11 / 30, 3.4)
+    alone = play(pool, legal_player(pool.base), None, tasks=tasks[:4], seeds=(0, 2))
+    assert alone.successes == ((True, False), (False, False), (False, False), (True, False))

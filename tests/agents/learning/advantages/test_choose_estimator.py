@@ -1,0 +1,75 @@
+"""Estimators by name: what a configuration may write, and what goes with a critic."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.agents.learning.advantages.forests import random_groups
+from tsr_gym import ConfigError
+from tsr_gym.agents.learning import advantages
+from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
+from tsr_gym.agents.learning.batch import collate
+
+WITH_CRITIC = {"gae", "turn_gae", "bi_level_gae"}
+NO_ESTIMATORS = {"Backup", "Contrast", "Needs", "estimate", "needs_of", "value_targets", "turn_value_targets"}
+
+
+@pytest.fixture
+def batch():
+    made = collate(random_groups(3))
+    return replace(made, values=torch.randn(made.ids.shape, generator=torch.Generator().manual_seed(0)) * made.sampled)
+
+
+def constant(batch, *, size=1.0):
+    return size * batch.sampled
+
+
+@pytest.mark.parametrize("name", sorted(set(advantages.__all__) - NO_ESTIMATORS))
+def test_every_estimator_is_there_by_its_name_with_a_critic_or_without(name, batch):
+    chosen = choose_estimator(name, critic=name in WITH_CRITIC)
+    torch.testing.assert_close(chosen.estimator(batch), vars(advantages)[name](batch))
+    with pytest.raises(ConfigError, match="a critic: wanted algorithm ppo with one of gae, "):
+        choose_estimator(name, critic=name not in WITH_CRITIC)
+
+
+def test_auto_is_gae_with_a_critic_and_grpo_without(batch):
+    assert torch.equal(choose_estimator("auto", critic=True, lam=0.5).estimator(batch), advantages.gae(batch, lam=0.5))
+    assert torch.equal(choose_estimator("auto", critic=False).estimator(batch), advantages.grpo(batch))
+
+
+def test_numbers_in_the_name_go_before_those_of_the_configuration(batch):
+    found = choose_estimator("turn_gae(lam=0.25)", critic=True, gamma=0.5, lam=0.75).estimator(batch)
+    assert torch.equal(found, advantages.turn_gae(batch, gamma=0.5, lam=0.25))
+    naive = choose_estimator("grpo(baseline='naive')", critic=False).estimator(batch)
+    assert torch.equal(naive, advantages.grpo(batch, baseline="naive"))
+
+
+def test_a_critic_learns_turns_from_the_estimator_of_turns_and_tokens_from_the_others(batch):
+    worth = advantages.gae(batch)
+    for name, targets in (
+        ("gae", advantages.value_targets),
+        ("bi_level_gae", advantages.value_targets),
+        ("turn_gae", advantages.turn_value_targets),
+    ):
+        assert torch.equal(choose_estimator(name, critic=True).targets(batch, worth), targets(batch, worth))
+
+
+@pytest.mark.parametrize("critic", [False, True])
+def test_an_estimator_of_ones_own_goes_with_a_critic_and_without(batch, critic):
+    chosen = choose_estimator(f"{__name__}:constant(size=3.0)", critic=critic)
+    assert torch.equal(chosen.estimator(batch), 3.0 * batch.sampled)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no_such_thing", "there is no estimator 'no_such_thing': wanted one of bi_level_gae, dr_grpo"),
+        ("grpo(", "wanted the estimator as name"),
+        ("grpo(size=3)", r"the estimator 'grpo' has no \['size'\]; it has \['baseline'"),
+        ("nowhere:grpo", "there is no estimator 'nowhere:grpo'"),
+    ],
+)
+def test_what_names_no_estimator_says_so(text, message):
+    with pytest.raises(ConfigError, match=message):
+        choose_estimator(text, critic=False)

@@ -1,0 +1,265 @@
+"""The original's files: every product as the original loads it, and every damage named."""
+
+import json
+
+import pytest
+
+from tests.tsr_gym_envs.webshop.real_data import real_products
+from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, ENTRY, ITEM, item, write_files
+from tsr_gym import InvalidCatalogue
+from tsr_gym_envs.webshop.catalogue.original_files import (
+    Annotation,
+    Entry,
+    Instruction,
+    find_files,
+    read_annotations,
+    read_attributes,
+    read_products,
+)
+from tsr_gym_envs.webshop.catalogue.product import document_of
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """Write items and return the products that are read from them."""
+
+    def load(*items, **keywords):
+        return list(read_products(write_files(tmp_path, list(items)) / "items_shuffle.json", **keywords))
+
+    return load
+
+
+def test_the_real_products_are_those_of_an_independent_reader(shared):
+    expected = real_products(shared)
+    products = list(read_products(shared / "data" / "webshop" / "items_shuffle_1000.json"))
+    assert [product.asin for product in products] == list(expected)
+    assert [product.row for product in products] == list(range(1000))
+    for product in products:
+        wanted, ours = expected[product.asin], product.as_original()
+        for field in ("Title", "Description", "BulletPoints", "options", "query", "category", "product_category"):
+            assert ours[field] == wanted[field], (product.asin, field)
+        assert product.image == wanted["images"][0]
+
+
+def test_search_reads_the_texts_that_the_original_indexes(shared, golden):
+    path = shared / "data" / "webshop" / "items_shuffle_1000.json"
+    products = {product.asin: product for product in read_products(path)}
+    for row in golden("webshop/analyzer_docs.jsonl"):
+        assert document_of(products[row["id"]]) == row["contents"]
+
+
+def test_a_record_becomes_a_product(loaded):
+    (product,) = loaded(item())
+    assert product.title == "Soft Shirt"
+    assert product.query == "men's shirts"
+    assert product.options == (("size", ("s", "m | l")),)
+    assert product.bullets == ("Cotton ", "")
+    assert (product.price_text, product.prices) == ("$12.99", (12.99,))
+    assert document_of(product) == "soft shirt a shirt. cotton  size: s, m | l"
+
+
+def test_products_that_the_original_skips_are_skipped(loaded):
+    items = [item(1), item(asin="nan"), item(2), item(asin="B0123456789"), item(1, name="Again"), item(3)]
+    read = loaded(*items)
+    assert [(product.row, product.asin[-1], product.title) for product in read] == [
+        (0, "1", "Soft Shirt"),
+        (1, "2", "Soft Shirt"),
+        (2, "3", "Soft Shirt"),
+    ]
+    # The first four of the list, two of which are skipped.
+    assert [product.asin[-1] for product in loaded(*items, num_products=4)] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("pricing", "text", "prices"),
+    [
+        ("$12.99", "$12.99", (12.99,)),
+        ("$8", "$8.0", (8.0,)),
+        ("$10.71$18.34", "$10.71 to $18.34", (10.71, 18.34)),
+        ("$10.71 - $1,018.34", "$10.71 to $1018.34", (10.71, 1018.34)),
+        ("from $5", "$5.0", (5.0,)),
+        ("$1$2$3", "$1.0 to $2.0", (1.0, 2.0)),
+        ("", "$100.0", (100.0,)),
+        (None, "$100.0", (100.0,)),
+    ],
+)
+def test_prices_are_read_as_the_original_reads_them(loaded, pricing, text, prices):
+    (product,) = loaded(item(pricing=pricing))
+    assert (product.price_text, product.prices) == (text, prices)
+
+
+def test_a_missing_price_is_a_hundred_dollars(loaded):
+    record = item()
+    del record["pricing"]
+    assert loaded(record)[0].prices == (100.0,)
+
+
+@pytest.mark.parametrize(
+    ("options", "groups"),
+    [
+        ("", ()),
+        (None, ()),
+        ({}, ()),
+        ({"Color": None}, ()),
+        ({"Color": []}, (("color", ()),)),
+        ({"Size": [{"value": " A/B "}, {"value": "a / b"}]}, (("size", ("a | b", "a  |  b")),)),
+        # One name in two spellings: the later values, at the place of the first.
+        (
+            {"Size": [{"value": "1"}], "x": [{"value": "y"}], "size": [{"value": "2"}]},
+            (("size", ("2",)), ("x", ("y",))),
+        ),
+    ],
+)
+def test_options_are_read_as_the_original_reads_them(loaded, options, groups):
+    assert loaded(item(customization_options=options))[0].options == groups
+
+
+def test_odd_products_keep_their_texts(loaded):
+    odd = item(
+        name='<b>"5\' & more"</b> \U0001f600 \ufffd',
+        full_description="",
+        small_description="one bullet",
+        images=[],
+        product_category="",
+    )
+    (product,) = loaded(odd)
+    assert product.title == odd["name"]
+    assert (product.description, product.bullets, product.image) == ("", ("one bullet",), "")
+
+
+def test_half_a_character_becomes_the_replacement_character(loaded):
+    # Written as an escape, which is valid JSON and no text that could be shown.
+    assert loaded(item(name="a\ud83d b"))[0].title == "a\ufffd b"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "name",
+        "full_description",
+        "small_description",
+        "images",
+        "product_category",
+        "category",
+        "query",
+        "customization_options",
+    ],
+)
+def test_a_missing_field_is_named_with_its_product_and_file(loaded, field):
+    record = item(7)
+    del record[field]
+    message = rf"items_shuffle\.json, product B000000007: the field '{field}' is missing"
+    with pytest.raises(InvalidCatalogue, match=message):
+        loaded(item(1), record)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", None),
+        ("full_description", 5),
+        ("small_description", [1]),
+        ("small_description", None),
+        ("images", "x.jpg"),
+        ("images", [None]),
+        ("category", ["fashion"]),
+        ("query", {}),
+        ("pricing", "free"),
+        ("pricing", "$"),
+        ("pricing", "$1.2.3"),
+        ("pricing", 12.99),
+        ("pricing", "$" + "9" * 400),
+        ("customization_options", ["size"]),
+        ("customization_options", {"size": "s"}),
+        ("customization_options", {"size": ["s"]}),
+        ("customization_options", {"size": [{"image": None}]}),
+    ],
+)
+def test_a_damaged_field_is_named_with_its_product(loaded, field, value):
+    with pytest.raises(InvalidCatalogue, match=f"product B000000007: wanted .* '{field}', got"):
+        loaded(item(7, **{field: value}))
+
+
+@pytest.mark.parametrize("record", ["text", None, {"name": "no id"}, {**ITEM, "asin": 5}])
+def test_a_record_without_an_id_is_named_by_its_number(tmp_path, record):
+    (tmp_path / "items_shuffle.json").write_text(json.dumps([ITEM, record]), encoding="utf-8")
+    with pytest.raises(InvalidCatalogue, match=r"items_shuffle\.json, item 1: "):
+        list(read_products(tmp_path / "items_shuffle.json"))
+
+
+def test_entries_hold_attributes_and_perhaps_an_instruction(tmp_path):
+    entries = {"A": ENTRY, "B": {"attributes": []}, "C": {"attributes": ["x"], "instruction": None}, "D": {}}
+    write_files(tmp_path, [], entries)
+    assert list(read_attributes(tmp_path / "items_ins_v2.json")) == [
+        ("A", Entry(("soft",), Instruction("Find me soft shirts", ("soft",)))),
+        ("B", Entry((), None)),
+        ("C", Entry(("x",), None)),
+        ("D", Entry(("DUMMY_ATTR",), None)),
+    ]
+
+
+def test_annotations_without_attributes_are_left_out(tmp_path):
+    empty = {**ANNOTATION, "instruction_attributes": []}
+    write_files(tmp_path, [], {}, {"A": [empty, ANNOTATION], "B": [empty]})
+    assert list(read_annotations(tmp_path / "items_human_ins.json")) == [
+        ("A", (Annotation("i want a soft shirt.", ("soft",), ("s",)),)),
+        ("B", ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (5, "wanted an object, got 5"),
+        ({"attributes": "soft"}, "wanted a list as 'attributes'"),
+        ({"attributes": [None]}, "wanted text as 'attributes', got None"),
+        ({**ENTRY, "instruction": 5}, "wanted text as 'instruction'"),
+        ({**ENTRY, "instruction_attributes": []}, "wanted at least one attribute as 'instruction_attributes'"),
+        ({"attributes": [], "instruction": "x"}, "the field 'instruction_attributes' is missing"),
+    ],
+)
+def test_a_damaged_entry_is_named_with_its_product(tmp_path, entry, message):
+    write_files(tmp_path, [], {"B1": entry})
+    with pytest.raises(InvalidCatalogue, match=rf"items_ins_v2\.json, product B1: {message}"):
+        list(read_attributes(tmp_path / "items_ins_v2.json"))
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ({}, "product B1: wanted a list as 'annotations'"),
+        ([5], "product B1, annotation 0: wanted an object, got 5"),
+        (
+            [ANNOTATION, {**ANNOTATION, "instruction_options": None}],
+            "annotation 1: wanted a list as 'instruction_options'",
+        ),
+    ],
+)
+def test_a_damaged_annotation_is_named_with_its_product(tmp_path, found, message):
+    write_files(tmp_path, [], {}, {"B1": found})
+    with pytest.raises(InvalidCatalogue, match=message):
+        list(read_annotations(tmp_path / "items_human_ins.json"))
+
+
+def test_the_whole_set_is_preferred_to_its_first_products(tmp_path):
+    for name in ("items_shuffle", "items_shuffle_1000", "items_ins_v2", "items_ins_v2_1000"):
+        (tmp_path / f"{name}.json").touch()
+    files = find_files(tmp_path)
+    assert (files.products.name, files.instructions.name, files.annotations) == (
+        "items_shuffle.json",
+        "items_ins_v2.json",
+        None,
+    )
+    small = find_files([tmp_path / "items_shuffle_1000.json", tmp_path / "items_ins_v2_1000.json"])
+    assert (small.products.name, small.instructions.name) == ("items_shuffle_1000.json", "items_ins_v2_1000.json")
+
+
+def test_missing_and_ambiguous_files_are_told(tmp_path):
+    with pytest.raises(InvalidCatalogue, match=r"wanted a file items_shuffle\*\.json in .*gone, got \[\]"):
+        find_files(tmp_path / "gone")
+    (tmp_path / "items_shuffle_1.json").touch()
+    with pytest.raises(InvalidCatalogue, match=r"wanted a file items_ins_v2\*\.json"):
+        find_files(tmp_path)
+    (tmp_path / "items_shuffle_2.json").touch()
+    with pytest.raises(InvalidCatalogue, match=r"wanted one file items_shuffle\*\.json .* name the files one by one"):
+        find_files(tmp_path)

@@ -1,0 +1,180 @@
+"""Opened stores: what they answer, who may share them, and how damage is told."""
+
+import copy
+import json
+import multiprocessing
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tests.tsr_gym_envs.webshop.real_data import real_products
+from tests.tsr_gym_envs.webshop.small_files import item, write_files
+from tsr_gym import InvalidCatalogue
+from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
+from tsr_gym_envs.webshop.catalogue.store import open_store
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store of five products; tests may damage it."""
+    items = [item(number, category="garden" if number % 2 else "beauty") for number in range(1, 6)]
+    return import_catalogue(write_files(tmp_path / "in", items), tmp_path / "out")
+
+
+def test_the_real_products_are_found_by_number_and_by_id(real_catalogue, shared):
+    expected = real_products(shared)
+    assert len(real_catalogue) == real_catalogue.num_products == 1000
+    for row, (asin, wanted) in enumerate(expected.items()):
+        product = real_catalogue.product(row)
+        assert (product.row, product.asin, product.title) == (row, asin, wanted["Title"])
+        assert list(product.attributes) == wanted["Attributes"]
+        assert real_catalogue.row_of(asin) == row
+    assert real_catalogue.row_of("B0NOTHERE0") is None
+    assert real_catalogue.row_of("") is None
+    # Half a character, as a careless agent may write it.
+    assert real_catalogue.row_of("\ud83d") is None
+    assert real_catalogue.rows_with("query", "\ud83d") == ()
+
+
+def test_products_are_found_by_category_and_by_query(real_catalogue, shared):
+    expected = list(real_products(shared).values())
+    for field in ("category", "query"):
+        for value in {product[field] for product in expected}:
+            rows = tuple(row for row, product in enumerate(expected) if product[field] == value)
+            assert real_catalogue.rows_with(field, value) == rows
+        assert real_catalogue.rows_with(field, "nothing") == ()
+    with pytest.raises(ValueError, match="wanted the field category or query, got 'row'"):
+        real_catalogue.rows_with("row", "1")
+
+
+def test_numbers_may_come_from_arrays(store):
+    row = np.int32(3)
+    assert store.product(row) == store.product(3)
+    assert store.instruction(row) == store.instruction(3)
+    assert store.annotations(row) == ()
+    assert type(store.product(np.int64(4)).row) is int
+
+
+@pytest.mark.parametrize("row", [-1, 5, 10**12])
+def test_numbers_beyond_the_products_are_refused(store, row):
+    with pytest.raises(IndexError, match=f"wanted a product from 0 to 4, got {row}"):
+        store.product(row)
+
+
+def test_everyone_in_a_process_shares_a_store_and_copies_are_the_same(store):
+    assert open_store(store.path) is store
+    assert copy.deepcopy(store) is store
+    assert pickle.loads(pickle.dumps(store)) is store
+    assert len(pickle.dumps(store)) < 1000
+
+
+def test_arrays_cannot_be_written(store):
+    for array in (store.price_ends, store.stored_prices, store.splits):
+        assert not array.flags.writeable
+
+
+def _read(store, rows, out):
+    out.put([store.product(row).asin for row in rows])
+
+
+def test_a_forked_process_reads_on(real_catalogue):
+    rows = range(0, 1000, 7)
+    expected = [real_catalogue.product(row).asin for row in rows]
+    real_catalogue._product.cache_clear()
+    fork = multiprocessing.get_context("fork")
+    out = fork.Queue()
+    children = [fork.Process(target=_read, args=(real_catalogue, rows, out)) for _ in range(3)]
+    for child in children:
+        child.start()
+    assert all(out.get(timeout=60) == expected for _ in children)
+    for child in children:
+        child.join()
+    real_catalogue._product.cache_clear()
+    assert [real_catalogue.product(row).asin for row in rows] == expected
+
+
+def test_threads_read_at_the_same_time(real_catalogue):
+    real_catalogue._product.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        asins = list(pool.map(lambda row: real_catalogue.product(row).asin, list(range(1000)) * 3))
+    assert asins == asins[:1000] * 3
+    assert len(set(asins)) == 1000
+
+
+def test_a_store_that_was_replaced_is_seen_when_it_is_opened_again(tmp_path):
+    out = tmp_path / "out"
+    old = import_catalogue(write_files(tmp_path / "a", [item(1, name="Old")]), out)
+    import_catalogue(write_files(tmp_path / "b", [item(1, name="New")]), out)
+    assert open_store(out).product(0).title == "New"
+    assert old.digest != open_store(out).digest
+
+
+def test_a_store_in_a_folder_that_cannot_be_written_is_read(store):
+    folders = [store.data, store.path]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        assert open_store(store.path).product(0).asin == "B000000001"
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+
+
+def _damaged(name, change):
+    def damage(store):
+        path = (store.path if name == "store.json" else store.data) / name
+        change(path)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_damaged("store.json", lambda path: path.unlink()), "no catalogue in .*tsr webshop import"),
+        (_damaged("store.json", lambda path: path.write_text("{")), r"store\.json is damaged"),
+        (_damaged("store.json", lambda path: path.write_text('{"format": 1}')), r"store\.json is damaged"),
+        (_damaged("store.json", lambda path: path.write_text("[]")), r"store\.json is damaged"),
+        (_damaged("products.sqlite", lambda path: path.unlink()), r"bytes in .*products\.sqlite, got no such file"),
+        (
+            _damaged("products.sqlite", lambda path: os.truncate(path, 5000)),
+            "got 5000 bytes: import the catalogue again",
+        ),
+        (_damaged("stored_prices.npy", lambda path: os.truncate(path, 130)), r"stored_prices\.npy, got 130 bytes"),
+        (
+            _damaged("splits.npy", lambda path: path.write_bytes(b"x" * path.stat().st_size)),
+            r"splits\.npy is missing or",
+        ),
+    ],
+)
+def test_a_damaged_store_is_refused_when_it_is_opened(tmp_path, damage, message):
+    store = import_catalogue(write_files(tmp_path / "in", [item(1)]), tmp_path / "made")
+    # Under another name, because this process has the store open.
+    store.path.rename(tmp_path / "moved")
+    moved = open_store(tmp_path / "moved")
+    damage(moved)
+    (tmp_path / "moved").rename(tmp_path / "again")
+    with pytest.raises(InvalidCatalogue, match=message):
+        open_store(tmp_path / "again")
+
+
+def test_a_store_of_another_version_is_refused(store):
+    meta = json.loads((store.path / "store.json").read_text())
+    (store.path / "store.json").write_text(json.dumps({**meta, "format": 99}))
+    with pytest.raises(InvalidCatalogue, match=r"wanted format 1 in .*, got 99: import the catalogue again"):
+        open_store(store.path)
+
+
+def test_damage_inside_of_the_file_is_told_with_the_product(store):
+    path = store.data / "products.sqlite"
+    whole = path.read_bytes()
+    assert whole.count(b'["Soft Shirt"') == 5
+    path.write_bytes(whole.replace(b'["Soft Shirt"', b'["Soft Shirt['))
+    with pytest.raises(InvalidCatalogue, match=r"product B000000002 is damaged: .* import the catalogue again"):
+        store.product(1)
+    path.write_bytes(b"\xff" * len(whole))
+    with pytest.raises(InvalidCatalogue, match=r"products\.sqlite is damaged"):
+        store.row_of("B000000003")

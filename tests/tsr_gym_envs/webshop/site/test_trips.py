@@ -1,0 +1,199 @@
+"""What people do, kept as a tree: the tree of an agent that does the same."""
+
+import json
+
+import gymnasium as gym
+import pytest
+
+from tests.tsr_gym_envs.webshop.hostile_shop import BOLD, agents_tree, goal_of, hostile_catalogue, hostile_env
+from tsr_gym import ConfigError
+from tsr_gym.tree import Tree
+from tsr_gym_envs.webshop.site.trips import Trips, TripTooLong, end_of
+
+# Of the page on which each action is taken: twice the shopper goes back and leaves what was seen since.
+MOVES = (
+    (0, "search[shirt]"),
+    (1, "click[next >]"),
+    (1, "search[soft shirt]"),
+    (3, "click[b000000000]"),
+    (4, "click[description]"),
+    (4, "click[red]"),
+    (6, f"click[{BOLD}]"),
+    (7, "click[m]"),
+    (8, "click[buy now]"),
+)
+PLAYED = [0, 1, 3, 4, 6, 7, 8, 9]
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory):
+    return hostile_catalogue(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="module")
+def goal(catalogue):
+    return goal_of(hostile_env(catalogue), BOLD)
+
+
+def take(trips, moves=MOVES):
+    trip = trips.begin()
+    pages = [trips.step(trip, page, action) for page, action in moves]
+    return trip, pages
+
+
+@pytest.mark.parametrize("settings", [{}, {"observation_mode": "html"}, {"rules": "original"}, {"max_turns": 15}])
+def test_a_trip_is_the_tree_of_an_agent_that_does_the_same(catalogue, goal, tmp_path, settings):
+    trips = Trips(hostile_env(catalogue, **settings), goal=goal, seed=3, out=tmp_path)
+    trip, pages = take(trips)
+    assert pages == list(range(1, 10))
+    agent = agents_tree(hostile_env(catalogue, **settings), trip.seed, {"goal": goal}, MOVES)
+    assert len(trip.nodes) == len(agent.nodes) == 10
+    for mine, wanted in zip(trip.nodes, agent.nodes, strict=True):
+        assert mine.snapshot.digest == wanted.snapshot.digest
+        assert mine == wanted
+    assert 0 < trip.nodes[9].reward <= 1
+    agent.save(tmp_path / "agent")
+    (file,) = tmp_path.glob("*.jsonl")
+    assert file == trips.file_of(trip)
+    assert file.read_bytes().splitlines()[1:] == (tmp_path / "agent").read_bytes().splitlines()[1:]
+
+
+def test_the_pages_on_the_way_to_the_purchase_are_the_episode_that_was_played(catalogue, goal, tmp_path):
+    trips = Trips(hostile_env(catalogue), goal=goal, out=tmp_path)
+    trip, _ = take(trips)
+    told = Tree.load(trips.file_of(trip))
+    assert list(told.played) == PLAYED
+    assert [told.nodes[page].candidate.text for page in PLAYED[1:]] == [
+        action for page, action in MOVES if action not in ("click[next >]", "click[description]")
+    ]
+    assert told.about["player"] == "person"
+    assert told.about["env"] == "tsr/WebShop-v0"
+    assert told.spent.env_steps == len(MOVES)
+    # An agent that plays only these actions meets the same observations and rewards.
+    agent = agents_tree(
+        hostile_env(catalogue),
+        told.seed,
+        {"goal": goal},
+        [(number, told.nodes[page].candidate.text) for number, page in enumerate(PLAYED[1:])],
+    )
+    for page, wanted in zip(PLAYED, agent.nodes, strict=True):
+        assert (told.nodes[page].observation, told.nodes[page].reward) == (wanted.observation, wanted.reward)
+
+
+def test_whoever_acts_alike_on_a_page_comes_to_the_same_page(catalogue):
+    trips = Trips(hostile_env(catalogue), seed=1)
+    trip = trips.begin()
+    assert [trips.step(trip, 0, "search[shirt]") for _ in range(3)] == [1, 1, 1]
+    assert trips.step(trip, 0, "search[soft shirt]") == 2
+    assert len(trip.nodes) == 3
+
+
+@pytest.mark.parametrize("action", ["click[nothing]", "click[search]", "click[buy now]", "buy", "", "search[]"])
+def test_what_means_nothing_leaves_no_page(catalogue, action):
+    trips = Trips(hostile_env(catalogue), seed=1)
+    trip = trips.begin()
+    assert trips.step(trip, 0, action) is None
+    assert len(trip.nodes) == 1
+    assert trips.step(trip, 0, "search[shirt]") == 1
+
+
+@pytest.mark.parametrize("page", [-1, 1, 10**6])
+def test_pages_that_are_not_there_are_refused(catalogue, page):
+    trips = Trips(hostile_env(catalogue), seed=1)
+    trip = trips.begin()
+    with pytest.raises(IndexError):
+        trips.step(trip, page, "search[shirt]")
+    with pytest.raises(IndexError):
+        trips.state(trip, page)
+
+
+def test_a_trip_ends_with_its_first_purchase_and_goes_on_from_nowhere(catalogue, goal, tmp_path):
+    trips = Trips(hostile_env(catalogue, rules="original"), goal=goal, out=tmp_path)
+    trip, _ = take(trips)
+    before = trips.file_of(trip).stat()
+    for page in range(10):
+        assert trips.step(trip, page, "search[other]") == 9
+        assert trips.step(trip, page, "click[buy now]") == 9
+    assert len(trip.nodes) == 10
+    # Nor is the file written again.
+    assert trips.file_of(trip).stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_a_trip_without_turns_left_is_kept_too(catalogue, tmp_path):
+    trips = Trips(hostile_env(catalogue, max_turns=2), seed=1, out=tmp_path)
+    trip = trips.begin()
+    assert trips.step(trip, 0, "search[shirt]") == 1
+    assert end_of(trip) is None
+    assert list(tmp_path.iterdir()) == []
+    # Going back gives the turn back.
+    assert trips.step(trip, 0, "search[soft]") == 2
+    assert trips.step(trip, 2, "click[back to search]") == 3
+    assert end_of(trip) == 3
+    told = Tree.load(trips.file_of(trip))
+    assert told.nodes[3].truncated
+    assert list(told.played) == [0, 2, 3]
+
+
+def test_trips_of_one_server_do_not_meet(catalogue):
+    trips = Trips(hostile_env(catalogue), seed=5)
+    one, other = trips.begin(), trips.begin()
+    assert trips.step(one, 0, "search[shirt]") == 1
+    assert trips.step(other, 0, "search[soft]") == 1
+    assert trips.step(one, 1, "click[next >]") == 2
+    assert trips.state(one, 2).keywords == ("shirt",)
+    assert trips.state(other, 1).keywords == ("soft",)
+    assert trips.state(one, 1).number == 1
+
+
+@pytest.mark.parametrize("rules", ["fixed", "original"])
+def test_equal_seeds_give_equal_goals_in_the_same_order(catalogue, rules):
+    def goals(seed):
+        trips = Trips(hostile_env(catalogue, rules=rules), seed=seed)
+        return [trips.state(trips.begin(), 0).goal for _ in range(30)]
+
+    assert goals(1) == goals(1)
+    assert goals(1) != goals(2)
+    assert goals(None) != goals(None)
+    assert len(set(goals(1))) > 5
+
+
+def test_a_file_that_could_not_be_written_is_written_when_the_shopper_tries_again(catalogue, goal, tmp_path):
+    out = tmp_path / "out"
+    trips = Trips(hostile_env(catalogue), goal=goal, out=out)
+    out.rmdir()
+    with pytest.raises(OSError, match="No such file"):
+        take(trips)
+    trip = trips.begin()
+    for page, action in MOVES[:-1]:
+        trips.step(trip, page, action)
+    with pytest.raises(OSError, match="No such file"):
+        trips.step(trip, *MOVES[-1])
+    out.mkdir()
+    assert trips.step(trip, *MOVES[-1]) == 9
+    assert len(Tree.load(trips.file_of(trip)).nodes) == 10
+
+
+def test_servers_with_equal_seeds_share_a_folder_without_overwriting(catalogue, goal, tmp_path):
+    for _ in range(2):
+        take(Trips(hostile_env(catalogue), goal=goal, seed=3, out=tmp_path))
+    one, other = (json.loads(file.read_text(encoding="utf-8").splitlines()[0]) for file in tmp_path.iterdir())
+    assert one == other
+
+
+def test_a_trip_has_a_bounded_number_of_pages(catalogue):
+    trips = Trips(hostile_env(catalogue), seed=1, max_pages=3)
+    trip = trips.begin()
+    assert trips.step(trip, 0, "search[a]") == 1
+    assert trips.step(trip, 1, "search[b]") == 2
+    with pytest.raises(TripTooLong, match="3"):
+        trips.step(trip, 2, "search[c]")
+    assert trips.step(trip, 1, "search[b]") == 2
+
+
+def test_wrong_settings_are_told_before_anybody_shops(catalogue):
+    with pytest.raises(ConfigError, match="goal"):
+        Trips(hostile_env(catalogue), goal=10**6)
+    with pytest.raises(ConfigError, match="one action"):
+        Trips(hostile_env(catalogue, max_actions_per_turn=2))
+    with pytest.raises(ConfigError, match="wanted a WebShop"):
+        Trips(gym.make("tsr/FrozenLake-v0"))

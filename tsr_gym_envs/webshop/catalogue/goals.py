@@ -1,0 +1,229 @@
+"""What shoppers are asked for: a sequence of goals whose texts are written when they are read.
+
+Their order, texts, limits and weights are the original's; only arrays stay in memory, so that millions of goals cost
+nothing until one is wanted.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, overload
+
+import numpy as np
+
+from tsr_gym import ConfigError, InvalidCatalogue
+from tsr_gym_envs.split import SPLITS
+from tsr_gym_envs.webshop.catalogue.goal_tables import (
+    Array,
+    GoalKind,
+    GoalTable,
+    cumulate,
+    drawn_prices,
+    goal_table,
+    select,
+)
+from tsr_gym_envs.webshop.catalogue.original_random import Dice, draw_name, generator_of
+from tsr_gym_envs.webshop.catalogue.prices import limit_of, limit_text
+from tsr_gym_envs.webshop.catalogue.product import Goal, OptionGroup
+from tsr_gym_envs.webshop.catalogue.store import Catalogue
+from tsr_gym_envs.webshop.repairs import Repairs
+
+# The original's splits by number, for the repair `product_splits` left out.
+_RANGES = {"all": (0, None), "test": (0, 500), "valid": (500, 1500), "train": (1500, None)}
+
+
+def make_goals(
+    catalogue: Catalogue, repairs: Repairs, *, human: bool = False, seed: int = 0, limit: int | None = None
+) -> "Goals":
+    """Return the goals of a catalogue; equal arguments share one object.
+
+    Args:
+        catalogue: The products and instructions.
+        repairs: `stored_prices`, `every_goal_drawn` and `product_splits` count.
+        human: The instructions that people wrote, instead of the generated ones.
+        seed: Where the original's generator stands before prices are drawn; means nothing with `stored_prices`.
+        limit: Keep so many goals, drawn by weight as the original draws them; None keeps all.
+
+    Raises:
+        InvalidCatalogue: The catalogue has no such goals, or the original could not load it.
+        ConfigError: `limit` is impossible.
+    """
+    if limit is not None and limit < 1:
+        raise ConfigError(f"wanted limit_goals >= 1 or None, got {limit}")
+    return _made(catalogue, repairs, human, 0 if repairs.stored_prices else seed, limit)
+
+
+@lru_cache(maxsize=16)
+def _made(catalogue: Catalogue, repairs: Repairs, human: bool, seed: int, limit: int | None) -> "Goals":
+    missing = catalogue.meta.without_entry
+    if missing is not None and not human and not repairs.stored_prices:
+        raise InvalidCatalogue(
+            f"product {missing} is missing in the file of attributes, where the original fails: use repairs that hold "
+            "stored_prices, or human goals"
+        )
+    kind: GoalKind = "annotation" if human else "instruction"
+    table = goal_table(catalogue, kind)
+    if len(table.tasks) == 0:
+        raise InvalidCatalogue(f"no goals in {catalogue.path}: no product has an {kind}")
+    if repairs.stored_prices:
+        prices, tiers = catalogue.stored_prices, table.tiers
+    else:
+        prices, tiers = drawn_prices(catalogue, table, kind, seed)
+    generator = generator_of(table.dice)
+    if limit is not None and limit < len(table.tasks):
+        chosen: dict[int, None] = {}
+        while len(chosen) < limit:
+            chosen[_find(table.cumulative, generator.random(), repairs)] = None
+        table = select(table, list(chosen), catalogue.splits)
+    # The original resets once while it is made: a name, and a goal.
+    draw_name(generator)
+    generator.random()
+    arguments = (catalogue, repairs, human, seed, limit)
+    return Goals(arguments, table._replace(tiers=tiers), prices, generator.getstate())
+
+
+def _find(cumulative: Array, share: float, repairs: Repairs) -> int:
+    """Return the goal that a share of all weights falls on."""
+    place = int(np.searchsorted(cumulative, share * float(cumulative[-1]), side="right"))
+    return min(place - 1 if repairs.every_goal_drawn else place, len(cumulative) - 2)
+
+
+class Goals(Sequence[dict[str, Any]]):
+    """The goals in the order of the environment; items are dicts with the original's field names.
+
+    Args:
+        arguments: What `make_goals` was asked for; copies and pickles are these.
+        table: Which goals there are.
+        prices: What each product costs, `[P]`.
+        dice: Where the original's generator stands when its environment has been made.
+
+    Attributes:
+        dice: The same.
+    """
+
+    def __init__(self, arguments: tuple[Any, ...], table: GoalTable, prices: Array, dice: Dice) -> None:
+        self._arguments, self._table, self._prices = arguments, table, prices
+        self._catalogue: Catalogue = arguments[0]
+        self._repairs: Repairs = arguments[1]
+        self._human: bool = arguments[2]
+        self.dice = dice
+        self._goal = lru_cache(maxsize=4096)(self._write_goal)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, self._arguments
+
+    def __len__(self) -> int:
+        return len(self._table.tasks)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        goal = self.goal(index)
+        # Without options, pairs and values look alike.
+        return goal.as_original(human=self._human)
+
+    def goal(self, index: int) -> Goal:
+        """Return a goal by its number; negative numbers count from the end.
+
+        Raises:
+            IndexError: There is no such number.
+        """
+        return self._goal(self._number(index))
+
+    def row(self, index: int) -> int:
+        """Return the product of a goal, without writing the goal's text."""
+        return int(self._table.rows[self._table.tasks[self._number(index)]])
+
+    def price(self, row: int) -> float:
+        """Return what a product costs."""
+        return float(self._prices[row])
+
+    def split(self, name: str) -> Array:
+        """Return the numbers of a split's goals: of ``"all"``, ``"train"``, ``"valid"`` or ``"test"``.
+
+        Splits never share a product. Without the repair `product_splits` they are the original's ranges of numbers.
+
+        Raises:
+            ConfigError: There is no such split.
+        """
+        if name not in SPLITS:
+            raise ConfigError(f"wanted a split of {sorted(SPLITS)}, got {name!r}")
+        if self._repairs.product_splits and name != "all":
+            return self._table.splits[name][0]
+        first, last = _RANGES[name]
+        return np.arange(len(self), dtype=np.int32)[first:last]
+
+    def draw(self, share: float, split: str = "all") -> int:
+        """Return the goal that a share of all weights, 0 <= share < 1, falls on.
+
+        Args:
+            share: Such as `random` returns.
+            split: Draw among its goals.
+
+        Raises:
+            ConfigError: There is no such split, or no goal in it.
+        """
+        goals, cumulative = self._drawable(split)
+        if len(cumulative) < 2:
+            raise ConfigError(f"the split {split!r} of {self._catalogue.path} holds no goal: {len(self)} goals in all")
+        place = _find(cumulative, share, self._repairs)
+        return place if goals is None else int(goals[place])
+
+    def _drawable(self, split: str) -> tuple[Array | None, Array]:
+        if split == "all":
+            return None, self._table.cumulative
+        if self._repairs.product_splits and split in self._table.splits:
+            return self._table.splits[split]
+        goals = self.split(split)
+        return goals, cumulate(self._table.weights[self._table.tasks[goals]])
+
+    def _number(self, index: int) -> int:
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
+            raise IndexError(f"wanted a goal from {-len(self)} to {len(self) - 1}, got {index}")
+        return int(number)
+
+    def _write_goal(self, number: int) -> Goal:
+        table = self._table
+        task = int(table.tasks[number])
+        product = self._catalogue.product(table.rows[task])
+        tier = int(table.tiers[task])
+        options: tuple[Any, ...]
+        if self._human:
+            annotation = self._catalogue.annotations(product.row)[table.numbers[task]]
+            text, attributes, options = annotation.text.strip("."), annotation.attributes, annotation.options
+        else:
+            instruction = self._catalogue.instruction(product.row)
+            assert instruction is not None
+            attributes, options = instruction.attributes, combination(product.options, int(table.combinations[number]))
+            chosen = ", and ".join(f"{name}: {value}" for name, value in options)
+            text = f"{instruction.text} with {chosen}" if chosen else instruction.text
+        return Goal(
+            row=product.row,
+            asin=product.asin,
+            category=product.category,
+            query=product.query,
+            name=product.title,
+            product_category=product.product_category,
+            instruction_text=text + limit_text(tier),
+            attributes=attributes,
+            price_upper=limit_of(tier),
+            goal_options=options,
+            weight=float(table.weights[task]),
+        )
+
+
+def combination(options: tuple[OptionGroup, ...], number: int) -> tuple[tuple[str, str], ...]:
+    """Return the combination of options with a number: groups by name, and the last one changes first.
+
+    >>> combination((("size", ("s", "m")), ("color", ("red", "blue", "tan"))), 3)
+    (('color', 'blue'), ('size', 'm'))
+    """
+    chosen = []
+    for name, values in sorted(options, reverse=True):
+        number, place = divmod(number, len(values))
+        chosen.append((name, values[place]))
+    return tuple(reversed(chosen))

@@ -1,0 +1,103 @@
+"""What the shop sells and what a shopper is asked for: two immutable values that every part of WebShop shares."""
+
+from typing import Any, NamedTuple
+
+# One option group of a product, such as ("size", ("small", "large")).
+OptionGroup = tuple[str, tuple[str, ...]]
+# What a goal asks for in an option: a (name, value) pair (synthetic goals) or a bare value (human goals).
+GoalOption = tuple[str, str] | str
+
+
+class Product(NamedTuple):
+    """A product as the shop shows it.
+
+    Attributes:
+        row: Its number in the catalogue, which is also its number in the search index.
+        asin: Its id.
+        title: Its name.
+        description: Free text, "" where there is none.
+        bullets: The list of features; single ones may be "".
+        price_text: The price as shown: ``"$12.99"`` or ``"$10.0 to $18.34"``.
+        prices: The listed prices in dollars: one, or the two ends of a range.
+        options: Option groups in the order of the page; names and values in lower case, "/" written as " | ".
+        attributes: What the product is said to be, such as "machine washable".
+        category: One of the shop's few top categories.
+        query: The query by which the product was crawled.
+        product_category: Its path of categories, joined by "›".
+        image: Address of its picture, "" where there is none.
+    """
+
+    row: int
+    asin: str
+    title: str
+    description: str
+    bullets: tuple[str, ...]
+    price_text: str
+    prices: tuple[float, ...]
+    options: tuple[OptionGroup, ...]
+    attributes: tuple[str, ...]
+    category: str
+    query: str
+    product_category: str
+    image: str = ""
+
+    def as_original(self) -> dict[str, Any]:
+        """Return the product with the original's field names."""
+        return {
+            "asin": self.asin,
+            "name": self.title,
+            "Title": self.title,
+            "Description": self.description,
+            "BulletPoints": list(self.bullets),
+            "Price": self.price_text,
+            "pricing": list(self.prices),
+            "options": {name: list(values) for name, values in self.options},
+            "Attributes": list(self.attributes),
+            "category": self.category,
+            "query": self.query,
+            "product_category": self.product_category,
+            "MainImage": self.image,
+        }
+
+
+class Goal(NamedTuple):
+    """What a shopper is asked to buy.
+
+    Attributes:
+        row: Number of the target product in the catalogue.
+        asin: Its id.
+        category: Its top category.
+        query: Its crawl query.
+        name: Its title.
+        product_category: Its path of categories.
+        instruction_text: The instruction, limit of the price included.
+        attributes: What the product has to be.
+        price_upper: Most dollars that it may cost; 1,000,000 where the instruction names no limit.
+        goal_options: What has to be chosen: (name, value) pairs for synthetic goals, bare values for human ones.
+        weight: Its share in a random draw, up to a constant factor.
+    """
+
+    row: int
+    asin: str
+    category: str
+    query: str
+    name: str
+    product_category: str
+    instruction_text: str
+    attributes: tuple[str, ...]
+    price_upper: float
+    goal_options: tuple[GoalOption, ...]
+    weight: float
+
+    def as_original(self, *, human: bool) -> dict[str, Any]:
+        """Return the goal with the original's field names; options of human goals are a list, others a dict."""
+        fields = {key: value for key, value in self._asdict().items() if key != "row"}
+        options: Any = list(self.goal_options) if human else dict(self.goal_options)  # type: ignore[arg-type]
+        return {**fields, "attributes": list(self.attributes), "goal_options": options}
+
+
+def document_of(product: Product) -> str:
+    """Return the text by which a product is found: title, description, first bullet and options, in lower case."""
+    options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in product.options)
+    first = product.bullets[0] if product.bullets else ""
+    return " ".join((product.title, product.description, first, options)).lower()

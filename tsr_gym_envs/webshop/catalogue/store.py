@@ -1,0 +1,267 @@
+"""A catalogue on disk: a folder with a SQLite file, a few arrays and a search index, never changed once written.
+
+``store.json`` in the folder names the sub-folder with the data. It is replaced in one step when an import is complete,
+so that readers see the old catalogue or the new one and nothing in between.
+"""
+
+import json
+import os
+import sqlite3
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsr_gym import InvalidCatalogue
+from tsr_gym.files import write_atomically
+from tsr_gym_envs.webshop.catalogue.original_files import Annotation, Instruction
+from tsr_gym_envs.webshop.catalogue.product import Product
+
+FORMAT = 1
+META = "store.json"
+PRODUCTS, INDEX = "products.sqlite", "search"
+ARRAYS = ("price_ends", "stored_prices", "splits")
+# The array `splits` holds the number of a product's split.
+SPLIT_NAMES = ("train", "valid", "test")
+# What `json.dumps` would make anew for every text.
+encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMeta:
+    """What ``store.json`` says.
+
+    Attributes:
+        format: Version of the layout.
+        data: Name of the sub-folder with the data.
+        digest: Hash of the content, equal wherever the same files were imported.
+        num_products: Products in the store.
+        without_entry: A product that the file of attributes does not know, None where it knows all.
+        nouns: The model that found the nouns of the titles, None where none did.
+        sizes: Bytes of each file, by its path below the sub-folder.
+    """
+
+    format: int
+    data: str
+    digest: str
+    num_products: int
+    without_entry: str | None
+    nouns: str | None
+    sizes: dict[str, int]
+
+
+def is_store(path: Path) -> bool:
+    """Return whether a catalogue was imported into a folder."""
+    return (path / META).is_file()
+
+
+def open_store(path: str | Path) -> "Catalogue":
+    """Return the catalogue of a folder; everyone in a process shares it.
+
+    Raises:
+        InvalidCatalogue: The folder holds no catalogue, a damaged one, or one of another version.
+    """
+    folder = Path(path).resolve()
+    while True:
+        meta = _read_meta(folder)
+        try:
+            return _opened(folder, meta.data)
+        except InvalidCatalogue:
+            # An import may have replaced the catalogue between the two steps.
+            if _read_meta(folder) == meta:
+                raise
+
+
+def write_meta(folder: Path, meta: StoreMeta) -> None:
+    """Make a sub-folder the data of a folder, in one step."""
+    write_atomically(folder / META, f"{json.dumps(asdict(meta), indent=2)}\n".encode())
+
+
+def _read_meta(folder: Path) -> StoreMeta:
+    try:
+        fields = json.loads((folder / META).read_bytes())
+        meta = StoreMeta(**fields)
+    except OSError as error:
+        raise InvalidCatalogue(
+            f"no catalogue in {folder}: {error.strerror}; make one with `tsr webshop import`"
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise InvalidCatalogue(f"{folder / META} is damaged: {error}; import the catalogue again") from error
+    if meta.format != FORMAT:
+        raise InvalidCatalogue(f"wanted format {FORMAT} in {folder}, got {meta.format}: import the catalogue again")
+    return meta
+
+
+@lru_cache(maxsize=16)
+def _opened(folder: Path, data: str) -> "Catalogue":
+    meta = _read_meta(folder)
+    for name, size in meta.sizes.items():
+        path = folder / data / name
+        found = path.stat().st_size if path.is_file() else None
+        if found != size:
+            came = "no such file" if found is None else f"{found} bytes"
+            raise InvalidCatalogue(f"wanted {size} bytes in {path}, got {came}: import the catalogue again")
+    return Catalogue(folder, meta)
+
+
+class Catalogue:
+    """The products of a shop and what shoppers are asked for, read from disk when they are wanted.
+
+    Opening costs milliseconds at any size, and processes that use the same catalogue share its memory. Copies and
+    pickles are the path; a process that was forked off opens the file anew.
+
+    Args:
+        path: The folder of the store.
+        meta: What its ``store.json`` says.
+
+    Attributes:
+        path: The folder of the store.
+        data: Its sub-folder with the data.
+        meta: What its ``store.json`` says.
+        digest: Hash of the content.
+        num_products: Products, numbered from 0.
+        price_ends: The listed prices of each product, `[P, 2]`; the second is NaN where there is one only.
+        stored_prices: The price that belongs to each product for good, `[P]`.
+        splits: The split of each product, `[P]`: its number in `SPLIT_NAMES`.
+    """
+
+    def __init__(self, path: Path, meta: StoreMeta) -> None:
+        self.path, self.meta = path, meta
+        self.data = path / meta.data
+        self.digest, self.num_products = meta.digest, meta.num_products
+        self.price_ends, self.stored_prices, self.splits = (read_array(self.data / f"{name}.npy") for name in ARRAYS)
+        self._product = lru_cache(maxsize=4096)(self._read_product)
+        self._rows_with = lru_cache(maxsize=64)(self._read_rows)
+        self._process, self._open_file = -1, self._connect()
+
+    def __len__(self) -> int:
+        return self.num_products
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_store, (self.path,)
+
+    def product(self, row: int) -> Product:
+        """Return a product by its number.
+
+        Raises:
+            IndexError: There is no such number.
+        """
+        return self._product(int(row))
+
+    def row_of(self, asin: str) -> int | None:
+        """Return the number of the product with an id, None where there is none."""
+        found = self._select("SELECT row FROM product WHERE asin = ?", asin)
+        return found[0][0] if found else None
+
+    def rows_with(self, field: Literal["category", "query"], value: str) -> tuple[int, ...]:
+        """Return the numbers of all products with this category or crawl query, in ascending order."""
+        return self._rows_with(field, value)
+
+    def instruction(self, row: int) -> Instruction | None:
+        """Return the generated instruction for a product, None where there is none."""
+        found = self._select("SELECT text, attributes FROM instruction WHERE row = ?", int(row))
+        return Instruction(found[0][0], _texts(found[0][1])) if found else None
+
+    def annotations(self, row: int) -> tuple[Annotation, ...]:
+        """Return what people wrote to describe a product."""
+        query = "SELECT text, attributes, options FROM annotation WHERE row = ? ORDER BY number"
+        return tuple(
+            Annotation(text, _texts(attributes), _texts(options))
+            for text, attributes, options in self._select(query, int(row))
+        )
+
+    def title_nouns(self, title: str) -> tuple[str, ...] | None:
+        """Return the stored nouns of a product's title; None for other titles, or where none were stored."""
+        found = self._select("SELECT nouns FROM title WHERE key = ?", title_key(title)) if self.meta.nouns else []
+        return _texts(found[0][0]) if found else None
+
+    def nouns(self, row: int) -> tuple[str, ...] | None:
+        """Return the stored nouns of a product's title, None where none were stored."""
+        return self.title_nouns(self.product(row).title)
+
+    def tasks(self, kind: Literal["instruction", "annotation"]) -> list[tuple[Any, ...]]:
+        """Return what the goals are made from, in the order of the products.
+
+        Returns:
+            A row per instruction or annotation: product, number among the product's, combinations of its options,
+            tier of the stored limit, attributes in JSON.
+        """
+        return self._select(f"SELECT row, number, combinations, tier, attributes FROM {kind} ORDER BY row, number")
+
+    def _read_product(self, row: int) -> Product:
+        found = self._select("SELECT asin, data FROM product WHERE row = ?", row)
+        if not found:
+            raise IndexError(f"wanted a product from 0 to {self.num_products - 1}, got {row}")
+        return decode_product(row, *found[0])
+
+    def _read_rows(self, field: str, value: str) -> tuple[int, ...]:
+        if field not in ("category", "query"):
+            raise ValueError(f"wanted the field category or query, got {field!r}")
+        return tuple(row for (row,) in self._select(f"SELECT row FROM product WHERE {field} = ? ORDER BY row", value))
+
+    def _select(self, query: str, *values: object) -> list[Any]:
+        # A connection must not be used on the other side of a fork.
+        if self._process != os.getpid():
+            self._process, self._open_file = os.getpid(), self._connect()
+        try:
+            return self._open_file.execute(query, values).fetchall()
+        except UnicodeEncodeError:
+            # Half a character, which an agent may ask for, is in no product.
+            return []
+        except sqlite3.DatabaseError as error:
+            raise InvalidCatalogue(f"{self.data / PRODUCTS} is damaged: {error}; import the catalogue again") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        # Immutable: nobody writes to the file any more, so no locks are taken and folders may be read-only.
+        address = f"{(self.data / PRODUCTS).as_uri()}?mode=ro&immutable=1"
+        # Its pages stay in the system's cache, which all processes share: mapped, they are read hardly faster, and
+        # count as memory of whoever read them last.
+        return sqlite3.connect(address, uri=True, check_same_thread=False)
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    """Return an array file, mapped into memory.
+
+    Raises:
+        InvalidCatalogue: The file is missing or damaged.
+    """
+    try:
+        return np.asarray(np.load(path, mmap_mode="r"))
+    except (OSError, ValueError) as error:
+        raise InvalidCatalogue(f"{path} is missing or damaged: {error}; import the catalogue again") from error
+
+
+def encode_product(product: Product) -> str:
+    """Return all of a product but its number and its id as JSON."""
+    return encode_json(product[2:])
+
+
+def decode_product(row: int, asin: str, data: str) -> Product:
+    """Return the product that `encode_product` wrote.
+
+    Raises:
+        InvalidCatalogue: The text is damaged.
+    """
+    try:
+        title, description, bullets, price_text, prices, options, attributes, *rest = json.loads(data)
+        groups = tuple([(name, tuple(values)) for name, values in options])
+        fields = (title, description, tuple(bullets), price_text, tuple(prices), groups, tuple(attributes))
+        return Product(row, asin, *fields, *rest)
+    except (ValueError, TypeError) as error:
+        raise InvalidCatalogue(f"product {asin} is damaged: {error}; import the catalogue again") from error
+
+
+def _texts(data: str) -> tuple[str, ...]:
+    try:
+        return tuple(json.loads(data))
+    except ValueError as error:
+        raise InvalidCatalogue(f"a list of texts is damaged: {error}; import the catalogue again") from error
+
+
+def title_key(title: str) -> int:
+    """Return the number by which the nouns of a title are kept."""
+    return int.from_bytes(blake2b(title.encode(errors="surrogatepass"), digest_size=8).digest(), "little", signed=True)

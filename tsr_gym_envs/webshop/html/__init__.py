@@ -1,0 +1,1 @@
+"""Pages in HTML: what a person shops in, and the mode ``html``."""

@@ -1,0 +1,193 @@
+"""The shop as web pages, and web pages as text.
+
+The templates are what a person shops in; the text modes are made of them by `nodes_of`, or without them, and faster, by
+`tsr_gym_envs.webshop.observation`. Both give the same text.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import jinja2
+from bs4 import BeautifulSoup
+from bs4.element import Comment, NavigableString, Tag
+
+from tsr_gym_envs.webshop.actions import option_labels
+from tsr_gym_envs.webshop.catalogue.product import Product
+from tsr_gym_envs.webshop.observation import BASE_URL, page_of, url
+from tsr_gym_envs.webshop.pages.layout import SUB_PAGES, Page, PageNode, chosen_text, done_texts, shown, sub_texts
+from tsr_gym_envs.webshop.pages.text import MODES, join
+from tsr_gym_envs.webshop.rules import click
+from tsr_gym_envs.webshop.shop import Shop
+from tsr_gym_envs.webshop.state import ShopState
+
+# Style sheet and pictures.
+STATIC = Path(__file__).parent / "static"
+# Colours of the boxes that stand for pictures; the style sheet has a class for each.
+NUM_HUES = 12
+_UNSEEN = ("style", "script", "head", "title", "meta", "[document]")
+
+
+class Links(Protocol):
+    """Where the links and forms of a page lead."""
+
+    def home(self) -> str:
+        """Return the address of the shop's name at the top."""
+
+    def search(self) -> str:
+        """Return the address that a search is sent to, with the query as ``keywords``."""
+
+    def click(self, name: str) -> str:
+        """Return the address that a click leads to; `name` as in `tsr_gym_envs.webshop.rules.click`."""
+
+    def static(self, name: str) -> str:
+        """Return the address of a file in the folder ``static``."""
+
+
+class OriginalLinks:
+    """The original's addresses: every link leads to the state that its click leads to.
+
+    Args:
+        shop: The shop.
+        state: The state of the page.
+    """
+
+    def __init__(self, shop: Shop, state: ShopState) -> None:
+        self._shop, self._state = shop, state
+
+    def home(self) -> str:
+        """Return the address of the search page."""
+        return f"{BASE_URL}/{self._state.session}"
+
+    def search(self) -> str:
+        """Return the address of the search page, where the original sends searches."""
+        return self.home()
+
+    def click(self, name: str) -> str:
+        """Return the address of the next page."""
+        following = click(self._shop, self._state, name)
+        return "" if following is None else url(self._shop, following)
+
+    def static(self, name: str) -> str:
+        """Return the address of a file."""
+        return f"{BASE_URL}/static/{name}"
+
+
+class Card(NamedTuple):
+    """A product in a list."""
+
+    product: Product
+    hue: int
+    opened: bool
+    href: str
+
+
+class Chip(NamedTuple):
+    """An option that can be chosen."""
+
+    label: str
+    chosen: bool
+    href: str
+
+
+class ChipGroup(NamedTuple):
+    """A group of options, of which one can be chosen."""
+
+    name: str
+    chips: tuple[Chip, ...]
+
+
+def page_html(
+    shop: Shop, state: ShopState, links: Links | None = None, template: str | None = None, **more: Any
+) -> str:
+    """Return a state's page in HTML.
+
+    Args:
+        shop: The shop.
+        state: The state.
+        links: Where links and forms lead; None takes the original's addresses.
+        template: Name of a template that extends the page's own; None takes that.
+        more: Further variables of the template.
+    """
+    links = links or OriginalLinks(shop, state)
+    page = page_of(shop, state)
+    context: dict[str, Any] = {"links": links, "kind": page.kind, "page": page, "query": " ".join(state.keywords)}
+    context["instruction"] = shop.goal(state).instruction_text
+    if page.kind == "search_results":
+        context["cards"] = [_card(shop, page, row, links) for row in page.rows]
+    elif page.kind != "index":
+        context |= _about_product(shop, state, page, links)
+    return templates().get_template(template or f"{page.kind}.html").render(context | more)
+
+
+def _about_product(shop: Shop, state: ShopState, page: Page, links: Links) -> dict[str, Any]:
+    """Return what the pages of one product show."""
+    product = shop.product(page.row)
+    context = {"product": product, "hue": _hue(product), "chosen": chosen_text(page, product)}
+    if page.kind == "item_page":
+        sub_pages = SUB_PAGES[: 4 if shop.show_attrs else 3]
+        return context | {"groups": _groups(shop, page, product, links), "sub_pages": sub_pages}
+    if page.kind == "item_sub_page":
+        return context | {"texts": [text for text in sub_texts(page.sub, product) if text]}
+    return context | {"texts": done_texts(page, product), "parts": shop.purchase(state)}
+
+
+@lru_cache(maxsize=1)
+def templates() -> jinja2.Environment:
+    """Return the shop's templates, in which everything is escaped."""
+    loader = jinja2.PackageLoader("tsr_gym_envs.webshop.html", "templates")
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["initial"] = _initial
+    return environment
+
+
+def _initial(title: str) -> str:
+    return next((letter.upper() for letter in title if letter.isalnum()), "?")
+
+
+def _hue(product: Product) -> int:
+    return sum(product.asin.encode()) % NUM_HUES
+
+
+def _card(shop: Shop, page: Page, row: int, links: Links) -> Card:
+    product = shop.product(row)
+    return Card(product, _hue(product), row in page.opened, links.click(product.asin.lower()))
+
+
+def _groups(shop: Shop, page: Page, product: Product, links: Links) -> list[ChipGroup]:
+    chosen = iter([node.clicked for node in shop.layout(page).nodes if node.role == "option"])
+    return [
+        ChipGroup(
+            name, tuple(Chip(label, next(chosen), links.click(label)) for label, _ in pairs if shown(label) is not None)
+        )
+        for name, pairs in option_labels(product, unique=shop.repairs.symmetric_options)
+    ]
+
+
+def nodes_of(html: str) -> tuple[PageNode, ...]:
+    """Return the texts of a page that an agent sees."""
+    strings = BeautifulSoup(html, "html.parser").find_all(string=True)
+    return tuple(node for string in strings if (node := _node(string)) is not None)
+
+
+def _node(string: NavigableString) -> PageNode | None:
+    parent: Any = string.parent
+    # The parser makes a line's end of all blank space that holds one; such space only sets the tags apart.
+    if isinstance(string, Comment) or parent.name in _UNSEEN or string == "\n" or _is_hidden(parent):
+        return None
+    return PageNode(parent.get("data-agent", "text"), str(string), parent.has_attr("data-clicked"))
+
+
+def _is_hidden(tag: Tag) -> bool:
+    return any(parent.get("data-agent") == "hidden" for parent in (tag, *tag.parents))
+
+
+def text_of(html: str, mode: str) -> str:
+    """Return a page in HTML as text.
+
+    Args:
+        html: The page.
+        mode: A key of `MODES`.
+    """
+    write = MODES[mode][0]
+    return join(mode, write(()), write(nodes_of(html)))

@@ -1,0 +1,1 @@
+"""What a page shows, and how it reads as text."""

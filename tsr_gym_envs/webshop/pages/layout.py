@@ -1,0 +1,241 @@
+"""What a page shows: its visible texts in the order of the original's pages, and what can be clicked on it.
+
+A page's instruction is left out, so that pages of different goals are the same value and can be remembered.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from tsr_gym_envs.webshop.actions import ShopAction, option_labels
+from tsr_gym_envs.webshop.catalogue.product import Product
+from tsr_gym_envs.webshop.state import PageKind
+
+Role = Literal["text", "button", "product", "option", "chosen"]
+
+# What stands among the actions of a page with a search bar for any search.
+SEARCH = "search[<keywords>]"
+SUB_PAGES = ("Description", "Features", "Reviews", "Attributes")
+# What HTML takes for blank space.
+_BLANKS = " \n\t\f\r"
+_PRODUCT_FIELDS = ("attrs", "category", "query", "product category")
+_TARGET_FIELDS = (
+    "asin",
+    "options",
+    "attrs",
+    "price upper",
+    "instuction text",
+    "category",
+    "product category",
+    "query",
+)
+
+
+class PageNode(NamedTuple):
+    """A visible text.
+
+    Attributes:
+        role: "button", "product" (a link to one), "option", "chosen" (a line that says which options are chosen, shown
+            by the mode ``text_options`` alone) or "text".
+        text: The text.
+        clicked: The option is chosen, or the product was opened.
+    """
+
+    role: Role
+    text: str
+    clicked: bool = False
+
+
+class Page(NamedTuple):
+    """Everything that decides what a page shows, but for the instruction.
+
+    Attributes:
+        kind: Which page.
+        rows: The listed products.
+        opened: Those of them that were opened before.
+        number: Number of the page of results.
+        total: How many products were found.
+        has_next: Whether there is a button to a next page of results.
+        row: The open or bought product, -1 where there is none.
+        options: Chosen (name, value) pairs.
+        marks: The text in which an option counts as chosen where it stands between double quotes; None where
+            `options` decides.
+        sub: Which sub page.
+        reward: What the purchase earned.
+    """
+
+    kind: PageKind
+    rows: tuple[int, ...] = ()
+    opened: tuple[int, ...] = ()
+    number: int = 1
+    total: int = 0
+    has_next: bool = False
+    row: int = -1
+    options: tuple[tuple[str, str], ...] = ()
+    marks: str | None = None
+    sub: str = ""
+    reward: float = 0.0
+
+
+# Where a click on a product or an option leads: a catalogue row, or a (name, value) pair. None for buttons.
+Target = int | tuple[str, str] | None
+
+
+class Layout(NamedTuple):
+    """A page laid out.
+
+    Attributes:
+        nodes: The visible texts, but for those of `head`.
+        targets: What can be clicked, in lower case and in the original's order: buttons, products, options.
+        actions: The texts by which an agent acts on the page. A few options have names that its text cannot hold.
+    """
+
+    nodes: tuple[PageNode, ...]
+    targets: dict[str, Target]
+    actions: tuple[str, ...]
+
+
+def shown(text: str) -> str | None:
+    """Return a text as a browser's text node holds it; None where there is none.
+
+    Blank space alone becomes a single blank, or nothing where it holds the end of a line.
+    """
+    if text.strip(_BLANKS):
+        return text
+    return " " if text and "\n" not in text else None
+
+
+def _texts(*texts: str) -> list[PageNode]:
+    return [PageNode("text", seen) for text in texts if (seen := shown(text)) is not None]
+
+
+def _buttons(*names: str) -> list[PageNode]:
+    return [PageNode("button", name) for name in names]
+
+
+def head(kind: PageKind, instruction: str) -> tuple[PageNode, ...]:
+    """Return the texts above the page's own."""
+    if kind == "done":
+        return ()
+    return tuple(
+        _texts("WebShop", "Instruction: ", instruction) if kind == "index" else _texts("Instruction:", instruction)
+    )
+
+
+def lay_out(
+    page: Page,
+    product_of: Callable[[int], Product],
+    parse: Callable[[str], ShopAction],
+    *,
+    show_attrs: bool,
+    unique: bool,
+) -> Layout:
+    """Return what a page shows.
+
+    Args:
+        page: The page.
+        product_of: Gives the product of a catalogue row.
+        parse: How an agent's text is read.
+        show_attrs: Whether products have a sub page of attributes.
+        unique: See `option_labels`.
+    """
+    nodes: list[PageNode] = []
+    targets: dict[str, Target] = {}
+    if page.kind == "index":
+        nodes = _buttons("Search")
+    elif page.kind == "search_results":
+        nodes = _results(page, product_of)
+        targets = {product_of(row).asin.lower(): row for row in page.rows}
+    elif page.kind == "item_page":
+        product = product_of(page.row)
+        nodes = _item(page, product, show_attrs=show_attrs, unique=unique)
+        targets = {
+            label: (name, value) for name, pairs in option_labels(product, unique=unique) for label, value in pairs
+        }
+    elif page.kind == "item_sub_page":
+        nodes = _sub(page, product_of(page.row))
+    else:
+        nodes = _done(page, product_of(page.row))
+    buttons: dict[str, Target] = {node.text.lower(): None for node in nodes if node.role == "button"}
+    targets = buttons | targets
+    clicks = [text for name in targets if parse(text := f"click[{name}]") == ("click", name)]
+    return Layout(tuple(nodes), targets, (SEARCH,) if page.kind == "index" else tuple(clicks))
+
+
+def _results(page: Page, product_of: Callable[[int], Product]) -> list[PageNode]:
+    nodes = _buttons("Back to Search") + _texts(f"Page {page.number} (Total results: {page.total})")
+    nodes += _buttons("< Prev") if page.number > 1 else []
+    nodes += _buttons("Next >") if page.has_next else []
+    for row in page.rows:
+        product = product_of(row)
+        nodes.append(PageNode("product", product.asin, row in page.opened))
+        nodes += _texts(product.title, product.price_text)
+    return nodes
+
+
+def _item(page: Page, product: Product, *, show_attrs: bool, unique: bool) -> list[PageNode]:
+    nodes = _buttons("Back to Search", "< Prev")
+    for name, pairs in option_labels(product, unique=unique):
+        nodes += _texts(name)
+        for label, value in pairs:
+            if (seen := shown(label)) is not None:
+                chosen = f'"{seen}"' in page.marks if page.marks is not None else (name, value) in page.options
+                nodes.append(PageNode("option", seen, chosen))
+    nodes += _texts(product.title, f"Price: {product.price_text}", "Rating: N.A.")
+    return nodes + _buttons(*SUB_PAGES[: 4 if show_attrs else 3], "Buy Now") + _chosen(page, product)
+
+
+def _sub(page: Page, product: Product) -> list[PageNode]:
+    return _buttons("Back to Search", "< Prev") + _texts(*sub_texts(page.sub, product)) + _chosen(page, product)
+
+
+def sub_texts(sub: str, product: Product) -> tuple[str, ...]:
+    """Return the paragraphs of a sub page; nobody has reviewed anything."""
+    if sub == "Description":
+        return (product.description,)
+    if sub == "Features":
+        return tuple(f" {bullet}" for bullet in product.bullets)
+    if sub == "Attributes":
+        attributes = (f" {attribute}" for attribute in product.attributes)
+        return (*attributes, product.category, product.query, product.product_category)
+    return ()
+
+
+def chosen_text(page: Page, product: Product) -> str:
+    """Return a line that says what is chosen in each of a product's option groups; "" where it has none."""
+    chosen = dict(page.options)
+    said = "; ".join(f"{name}: {chosen.get(name, 'nothing yet')}" for name, _ in product.options)
+    return f"You have chosen {said}" if said else ""
+
+
+def _chosen(page: Page, product: Product) -> list[PageNode]:
+    text = chosen_text(page, product)
+    return [PageNode("chosen", text)] if text else []
+
+
+def _done(page: Page, product: Product) -> list[PageNode]:
+    return _texts(*done_texts(page, product))
+
+
+def done_texts(page: Page, product: Product) -> tuple[str, ...]:
+    """Return the texts of the page after the purchase, which in the original was made for paid participants."""
+    fields = (text for name in _PRODUCT_FIELDS for text in (name, "None"))
+    return (
+        "Thank you for shopping with us!",
+        *("Your code: ", "None", " (Paste it in your MTurk interface.)"),
+        *("Purchased", "asin", product.asin, "options", options_json(page.options), *fields),
+        *("Target", *_TARGET_FIELDS, "Goal ", "None"),
+        *("Reward", "Your score (min 0.0, max 1.0)", str(page.reward), "Reward Details ", "None"),
+    )
+
+
+def options_json(options: tuple[tuple[str, str], ...]) -> str:
+    r"""Return the chosen options as Flask writes them into a page.
+
+    >>> options_json((("size", "5 < 6"), ("color", "red")))
+    '{"color": "red", "size": "5 \\u003c 6"}'
+    """
+    text = json.dumps(dict(options), sort_keys=True)
+    for sign in "<>&'":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text

@@ -1,0 +1,1 @@
+"""Search: which products a query finds, and which queries an instruction suggests."""

@@ -1,0 +1,1 @@
+"""The shop as a web site for people."""
