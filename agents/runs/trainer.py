@@ -324,8 +324,8 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
             number was before.
 
     Raises:
-        CheckpointError: The folder holds no run, or its latest checkpoint is damaged.
-        ConfigError: The run cannot have as many updates.
+        CheckpointError: The folder holds no run, or its latest checkpoint or a log is damaged.
+        ConfigError: The run cannot have as many updates, or another process trains it.
     """
     if not (folder / "config.json").is_file() or not checkpoints(folder):
         raise CheckpointError(f"{folder}: wanted the folder of a run with config.json and a checkpoint, found none")
@@ -339,7 +339,7 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
     trainer = Trainer(config, folder, latest / "model", known, processes)
     trainer.progress = load_checkpoint(latest, trainer.learner)
-    trainer.log.cut_after(trainer.progress.update)
+    processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer
 
 
