@@ -13,6 +13,7 @@ from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, harvest, harvest_all, harvest_leaves, trajectory_to
 from tsr_gym.agents.strategies import choose_strategy, naive
 from tsr_gym.agents.strategies.harvest import Harvest, harvesting_of, leaves_by_tree
+from tsr_gym.agents.strategies.play_on import to_the_end
 from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError
 from tsr_gym.seeds import derive_seed
@@ -75,6 +76,12 @@ class ChosenSearch(NamedTuple):
     searches: int
     paths: int
 
+    def to_the_end(self) -> Strategy:
+        """Return the strategy that also plays to the end whatever is learned from as a whole episode."""
+        if self.harvest in ("leaves", "branches"):
+            return self.strategy
+        return to_the_end(self.strategy, paths=self.paths if self.harvest == "selected" else None)
+
     @property
     def words(self) -> str:
         """How the trajectories of an instance come to be, in a few words."""
@@ -99,6 +106,10 @@ def choose_search(config: SearchConfig) -> ChosenSearch:
     wanted = config.trajectories
     strategy = choose_strategy(config.search, keep=wanted)
     harvest = harvesting_of(strategy).kind if config.learn_from == "auto" else config.learn_from
+    if harvest == "branches" and config.dead_ends != "off":
+        raise ConfigError(
+            f"{config.search} forks at nodes of whole episodes: wanted dead_ends=off, got {config.dead_ends}"
+        )
     if harvest in ("episodes", "branches"):
         strategy = choose_strategy(config.search, rollouts=wanted)
         if (rollouts := strategy.keywords.get("rollouts", wanted)) != wanted:
@@ -154,13 +165,14 @@ class Collector:
         self.seed = seed
         self.rater = rater
         self.search = choose_search(config)
+        self.strategy = self.search.to_the_end()
 
     def collect(self, first: int, count: int) -> Collected:
         """Search the instances number `first` to `first + count` of the run's sequence."""
         config = self.config
-        collected = self._search(first, count, self.search.strategy, self.search.searches, "tree", self._harvest)
+        collected = self._search(first, count, self.strategy, self.search.searches, "tree", self._harvest)
         if config.naive:
-            play = partial(naive, rollouts=config.naive)
+            play = to_the_end(partial(naive, rollouts=config.naive), paths=None)
             collected |= self._search(first, count, play, 1, "naive", self._harvest_naive)
         return collected
 
@@ -194,11 +206,11 @@ class Collector:
     def _harvest(self, tree: Tree, number: int) -> list[Trajectory]:
         strategy, name, kind, _, paths = self.search
         if kind == "episodes":
-            return harvest_all(tree)
+            return harvest_all(tree, selected_by=name)
         if kind == "branches":
             by_tree = enumerate(leaves_by_tree(strategy, tree))
             return [
-                trajectory_to(tree, leaf, selected_by="naive", number=branch)
+                trajectory_to(tree, leaf, selected_by=name, number=branch)
                 for branch, leaves in by_tree
                 for leaf in leaves
             ]
