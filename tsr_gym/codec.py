@@ -1,26 +1,31 @@
 """Immutable values to bytes and back, without pickle.
 
-Decoding builds plain values, frozen dataclasses, NamedTuples and enum members of modules that are already imported; it
-never imports, never calls anything else, and refuses what it does not know. Equal values of equal types give equal
-bytes; dictionaries keep their order, which is part of their bytes.
+Decoding builds plain values, frozen dataclasses, NamedTuples and enum members of modules that are already imported and
+of packages that its caller allows; it never imports, never calls anything else, and refuses what it does not know. Its
+memory and time are in proportion to the bytes. Equal values of equal types give equal bytes; dictionaries keep their
+order, which is part of their bytes.
 """
 
+import re
 import struct
-import sys
-from collections import deque
-from collections.abc import Callable
-from dataclasses import fields
+from collections import Counter, deque
+from collections.abc import Callable, Set
 from enum import Enum
-from functools import lru_cache
 from hashlib import blake2b
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tsr_gym.classes import find_class, record_of
 from tsr_gym.errors import SnapshotError
 
 MAX_DEPTH = 64
+# Most memory that a value may take: so much in any case, and so many times its bytes.
+MAX_MEMORY, MEMORY_PER_BYTE = 1 << 22, 32
+# More members of a set with one hash than these take quadratic time, and come from somebody who wants that.
+MAX_EQUAL_HASHES = 256
+MAX_HEADER = 1 << 16
+_DTYPE = re.compile(r"[<>|=][biufcSUmM]\d{1,10}(\[\w{1,20}\])?")
 
 
 def encode(value: object) -> bytes:
@@ -34,56 +39,42 @@ def encode(value: object) -> bytes:
     """
     out = bytearray()
     _write(out, value, 0)
-    return bytes(out)
+    data = bytes(out)
+    # Whatever can be written can be read; nothing small, and little that is large, has to be looked at for that.
+    allowed = _allowed_memory(len(data))
+    if len(data) * _MOST_MEMORY > allowed and sum(data.count(tag) * most for tag, most in _FILLED.items()) > allowed:
+        outline(data)
+    return data
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes, packages: Set[str] | None = None) -> Any:
     """Return the value whose canonical bytes are given.
 
+    Args:
+        data: What `encode` returned.
+        packages: The packages whose classes the bytes may name, beside our own (`packages_of`). None allows all that
+            are imported, for bytes that nobody else wrote.
+
     Raises:
-        SnapshotError: The bytes are damaged, or name a class whose module has not been imported.
+        SnapshotError: The bytes are damaged, or name a class that is not imported or not allowed.
     """
-    reader = _Reader(memoryview(data))
-    value = reader.value(0)
-    if reader.position != len(data):
-        raise SnapshotError(f"wanted {reader.position} bytes, got {len(data)}: the value is damaged")
-    return value
+    return _Reader(memoryview(data), packages).all()
+
+
+def outline(data: bytes) -> Any:
+    """Return the value with records as the tuples of their parts; no class is looked up, and nothing is hashed.
+
+    Sets and dictionaries come as lists, enum members as None.
+
+    Raises:
+        SnapshotError: The bytes are damaged.
+    """
+    return _Reader(memoryview(data), None, makes=False).all()
 
 
 def digest(value: object) -> str:
     """Return a 128-bit hexadecimal digest of a value's canonical bytes."""
     return blake2b(encode(value), digest_size=16).hexdigest()
-
-
-class _Record(NamedTuple):
-    """How a dataclass or NamedTuple is taken apart and put together."""
-
-    module: str
-    name: str
-    names: tuple[str, ...]
-    read: Callable[[Any], tuple[Any, ...]]
-    make: Callable[[list[Any]], Any]
-
-
-@lru_cache(maxsize=512)
-def _record(cls: Any) -> _Record | None:
-    module, qualname = cls.__module__, cls.__qualname__
-    if issubclass(cls, tuple) and "_fields" in vars(cls):
-        names = tuple(vars(cls)["_fields"])
-        return _Record(module, qualname, names, tuple, lambda parts: cls(*parts))
-    # A class that only inherits from a dataclass may hold more than its fields.
-    if "__dataclass_params__" in vars(cls) and vars(cls)["__dataclass_params__"].frozen:
-        names = tuple(item.name for item in fields(cls) if item.init)
-        getters = [attrgetter(name) for name in names]
-        return _Record(
-            module,
-            qualname,
-            names,
-            lambda value: tuple(get(value) for get in getters),
-            # By name, because fields may be keyword-only.
-            lambda parts: cls(**dict(zip(names, parts, strict=True))),
-        )
-    return None
 
 
 def _length(out: bytearray, tag: bytes, size: int) -> None:
@@ -106,7 +97,7 @@ def _write(out: bytearray, value: Any, depth: int) -> None:
         _blob(out, b"e", f"{kind.__module__}\0{kind.__qualname__}\0{value.name}".encode())
     elif isinstance(value, np.generic) and value.dtype.kind not in "OV":
         _blob(out, b"g", value.dtype.str.encode() + b"\0" + value.tobytes())
-    elif record := _record(kind):
+    elif record := record_of(kind):
         parts = record.read(value)
         header = "\0".join((record.module, record.name, *record.names))
         _blob(out, b"r", header.encode())
@@ -176,12 +167,31 @@ _WRITERS: dict[type, Callable[[bytearray, Any, int], None]] = {
 }
 
 
-class _Reader:
-    """A cursor over canonical bytes that never reads, or allocates for, more than is there."""
+def _allowed_memory(size: int) -> int:
+    return MAX_MEMORY + MEMORY_PER_BYTE * size
 
-    def __init__(self, data: memoryview) -> None:
+
+class _Reader:
+    """A cursor over canonical bytes that never reads, or allocates for, more than is there.
+
+    Attributes:
+        packages: The packages whose classes may be named beside our own; None for all.
+        makes: Whether records and enum members are made.
+        memory: What may still be taken.
+    """
+
+    def __init__(self, data: memoryview, packages: Set[str] | None, *, makes: bool = True) -> None:
         self.data = data
         self.position = 0
+        self.packages = packages
+        self.makes = makes
+        self.memory = _allowed_memory(len(data))
+
+    def all(self) -> Any:
+        value = self.value(0)
+        if self.position != len(self.data):
+            raise SnapshotError(f"wanted {self.position} bytes, got {len(self.data)}: the value is damaged")
+        return value
 
     def take(self, size: int) -> bytes:
         end = self.position + size
@@ -198,6 +208,20 @@ class _Reader:
     def blob(self) -> bytes:
         return self.take(self.size())
 
+    def spend(self, size: int) -> None:
+        self.memory -= size
+        if self.memory < 0:
+            raise SnapshotError(
+                f"{len(self.data)} bytes hold so many small containers that they would take more than "
+                f"{_allowed_memory(len(self.data))} bytes of memory: refused"
+            )
+
+    def header(self) -> list[str]:
+        names = self.blob()
+        if len(names) > MAX_HEADER:
+            raise SnapshotError(f"wanted at most {MAX_HEADER} bytes of names, got {len(names)}: the value is damaged")
+        return names.decode().split("\0")
+
     def items(self, depth: int) -> list[Any]:
         return [self.value(depth) for _ in range(self.size())]
 
@@ -208,6 +232,7 @@ class _Reader:
         reader = _READERS.get(tag)
         if reader is None:
             raise SnapshotError(f"unknown tag {tag!r} at byte {self.position - 1}: the value is damaged")
+        self.spend(_MEMORY[tag])
         try:
             return reader(self, depth + 1)
         except SnapshotError:
@@ -219,17 +244,15 @@ class _Reader:
             ) from error
 
 
-def _known_class(module: str, name: str) -> Any:
-    if module not in sys.modules:
-        raise SnapshotError(f"the value holds a {module}.{name}: import {module} first, or make its environment")
-    return attrgetter(name)(sys.modules[module])
-
-
 def _read_record(reader: _Reader, depth: int) -> Any:
-    module, name, *names = reader.blob().decode().split("\0")
+    module, name, *names = reader.header()
     parts = reader.value(depth)
-    cls = _known_class(module, name)
-    record = _record(cls) if isinstance(cls, type) else None
+    if type(parts) is not tuple:
+        raise SnapshotError(f"{module}.{name} is filled from a {type(parts).__name__}: damaged")
+    if not reader.makes:
+        return parts
+    cls = find_class(module, name, reader.packages)
+    record = None if cls is None else record_of(cls)
     if record is None:
         raise SnapshotError(f"{module}.{name} is neither a frozen dataclass nor a NamedTuple: refused")
     if record.names != tuple(names):
@@ -238,11 +261,36 @@ def _read_record(reader: _Reader, depth: int) -> Any:
 
 
 def _read_enum(reader: _Reader, depth: int) -> Any:
-    module, name, member = reader.blob().decode().split("\0")
-    cls = _known_class(module, name)
-    if not (isinstance(cls, type) and issubclass(cls, Enum)):
+    module, name, member = reader.header()
+    if not reader.makes:
+        return None
+    cls = find_class(module, name, reader.packages)
+    if cls is None or not issubclass(cls, Enum):
         raise SnapshotError(f"{module}.{name} is not an enum: refused")
     return cls[member]
+
+
+def _read_dict(reader: _Reader, depth: int) -> Any:
+    items = [(reader.value(depth), reader.value(depth)) for _ in range(reader.size())]
+    return dict(items) if _is_table(reader, b"d", [key for key, _ in items]) else items
+
+
+def _read_frozenset(reader: _Reader, depth: int) -> Any:
+    members = reader.items(depth)
+    if not _is_table(reader, b"z", members):
+        return members
+    return frozenset(members) if members else _NOTHING
+
+
+def _is_table(reader: _Reader, tag: bytes, keys: list[Any]) -> bool:
+    """Return whether a table is made of keys, and refuse what would take too much memory or quadratic time."""
+    if keys:
+        reader.spend(_FILLED[tag] - _MEMORY[tag])
+    if not reader.makes:
+        return False
+    if len(keys) > MAX_EQUAL_HASHES and max(Counter(map(hash, keys)).values()) > MAX_EQUAL_HASHES:
+        raise SnapshotError(f"more than {MAX_EQUAL_HASHES} of {len(keys)} keys have one hash: refused")
+    return True
 
 
 def _read_scalar(reader: _Reader, depth: int) -> Any:
@@ -262,15 +310,16 @@ def _read_array(reader: _Reader, depth: int) -> Any:
 
 
 def _plain_dtype(name: bytes) -> np.dtype[Any]:
-    dtype = np.dtype(name.decode())
-    if dtype.hasobject:
-        raise SnapshotError(f"arrays of {dtype} hold Python objects: refused")
-    return dtype
+    if not _DTYPE.fullmatch(name.decode()):
+        raise SnapshotError(f"arrays of {name[:40]!r} hold Python objects or records: refused")
+    return np.dtype(name.decode())
 
 
 def _read_deque(reader: _Reader, depth: int) -> Any:
-    maxlen = reader.value(depth)
-    return deque(reader.value(depth), maxlen)
+    maxlen, items = reader.value(depth), reader.value(depth)
+    if type(items) is not tuple:
+        raise SnapshotError(f"a deque is filled from a {type(items).__name__}: damaged")
+    return deque(items, maxlen)
 
 
 _READERS: dict[bytes, Callable[[_Reader, int], Any]] = {
@@ -283,11 +332,18 @@ _READERS: dict[bytes, Callable[[_Reader, int], Any]] = {
     b"b": lambda reader, depth: reader.blob(),
     b"t": lambda reader, depth: tuple(reader.items(depth)),
     b"l": lambda reader, depth: reader.items(depth),
-    b"d": lambda reader, depth: {reader.value(depth): reader.value(depth) for _ in range(reader.size())},
-    b"z": lambda reader, depth: frozenset(reader.items(depth)),
+    b"d": _read_dict,
+    b"z": _read_frozenset,
     b"a": _read_array,
     b"g": _read_scalar,
     b"r": _read_record,
     b"e": _read_enum,
     b"q": _read_deque,
 }
+# What a value takes at most beside its bytes, with its place in a container.
+_MEMORY = dict.fromkeys(_READERS, 80) | dict.fromkeys((b"N", b"T", b"F"), 24)
+_MEMORY |= {b"a": 264, b"q": 800}
+_FILLED = _MEMORY | {b"d": 264, b"z": 264}
+_MOST_MEMORY = max(_FILLED.values())
+# One for all, because Python makes a large new one each time.
+_NOTHING: frozenset[Any] = frozenset()

@@ -4,6 +4,18 @@ An agent's bad move is data and never raises; these are for the programmer, and 
 what came and what to do.
 """
 
+MAX_SHOWN = 300
+
+
+def shown(value: object) -> str:
+    """Return how a message shows a value that anybody may have made: its representation, cut, or its class."""
+    try:
+        text = repr(value)
+    # Numbers of many digits have none, and objects of others may raise anything.
+    except Exception:
+        return f"a {type(value).__qualname__}"
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
 
 class TsrGymError(Exception):
     """Base of every error that tsr-gym raises on purpose."""

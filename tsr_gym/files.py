@@ -93,7 +93,7 @@ def _begin(partial: Path) -> None:
 
 
 def _end(partial: Path, path: Path) -> None:
-    files = sorted(file for file in partial.rglob("*") if file.is_file())
+    files = sorted(file for file in partial.rglob("*") if file.is_file() and file != partial / MANIFEST)
     manifest = {str(file.relative_to(partial)): _digest(file) for file in files}
     (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
     for file in [*files, partial / MANIFEST]:
@@ -106,12 +106,20 @@ def check_folder(path: Path) -> None:
     """Raise CheckpointError where a folder is not as `write_folder` left it."""
     try:
         digests = json.loads((path / MANIFEST).read_text()).items()
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path}: no complete checkpoint ({error}): resume from another one") from error
     for name, digest in digests:
         file = path / name
-        if not file.is_file() or _digest(file) != digest:
+        if not _is_as_written(file, digest):
             raise CheckpointError(f"{file}: missing or damaged: delete {path.name} and resume from the one before")
+
+
+def _is_as_written(file: Path, digest: object) -> bool:
+    try:
+        return file.is_file() and _digest(file) == digest
+    # A list of files may hold names that no system takes.
+    except OSError:
+        return False
 
 
 def _digest(path: Path) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tsr_gym.errors import shown
 from tsr_gym.snapshots import Snapshot
 
 
@@ -93,6 +94,18 @@ def _tupled(value: Any) -> Any:
     return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
 
 
+# Types of JSON that a node's fields have in a file.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "parent": (int, type(None)),
+    "depth": (int,),
+    "reward": (int, float),
+    "score": (int, float),
+    "terminated": (bool,),
+    "truncated": (bool,),
+    "snapshot": (str, type(None)),
+}
+
+
 def node_to_json(node: Node, snapshots: bool) -> dict[str, Any]:
     """Return a node as JSON's own types."""
     snap = base64.b64encode(node.snapshot.to_bytes()).decode() if snapshots and node.snapshot is not None else None
@@ -112,9 +125,21 @@ def node_to_json(node: Node, snapshots: bool) -> dict[str, Any]:
 
 
 def node_from_json(data: dict[str, Any]) -> Node:
-    """Return the node that `node_to_json` wrote."""
+    """Return the node that `node_to_json` wrote.
+
+    Raises:
+        ValueError: A field is of another type; TypeError, KeyError and others where the fields are others.
+        SnapshotError: The snapshot is damaged.
+    """
     text, prompt_ids, token_ids, logprobs = data.pop("candidate")
     data["info"] = {name: _tupled(value) for name, value in data["info"].items()}
+    for name, kinds in _KINDS.items():
+        if type(data[name]) not in kinds:
+            raise ValueError(f"{name} is {shown(data[name])}")
+    if not all(type(ids) is list and all(type(one) is int for one in ids) for ids in (prompt_ids, token_ids)):
+        raise ValueError("token ids are no numbers")
+    if type(logprobs) is not list or not all(type(one) in (int, float) for one in logprobs):
+        raise ValueError("log-probabilities are no numbers")
     snap, key = data.pop("snapshot"), data.pop("state_key", None)
     return Node(
         candidate=Candidate(text, tuple(prompt_ids), tuple(token_ids), tuple(logprobs)),

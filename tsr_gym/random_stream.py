@@ -3,6 +3,7 @@
 Invariant: `_position` is the true position of the stream, or None while only `_generator` knows it.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,10 @@ _BIT_GENERATORS = {
     kind.__name__: kind
     for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
 }
+
+
+# One more than the largest numbers of a PCG64: state, increment, whether half a number is left, and that half.
+_PCG64 = (1 << 128, 1 << 128, 2, 1 << 32)
 
 
 class Seeded(NamedTuple):
@@ -44,6 +49,28 @@ def position_of(generator: np.random.Generator) -> Drawn:
 def canonical(position: Position) -> Drawn:
     """Return the position in the one form that equal streams share."""
     return position_of(seeding.np_random(position.seed)[0]) if isinstance(position, Seeded) else position
+
+
+def is_position(position: object) -> bool:
+    """Return whether a generator can stand at a position, which anybody may have made up."""
+    if type(position) is Seeded:
+        return isinstance(position.seed, int | np.integer) and position.seed >= 0
+    if type(position) is not Drawn:
+        return False
+    name, state = position
+    if name == "PCG64" and type(state) is tuple and len(state) == len(_PCG64):
+        return all(type(part) is int and 0 <= part < end for part, end in zip(state, _PCG64, strict=True))
+    try:
+        set_position(_scratch(name), position)
+    # Numpy takes the state apart, and may raise anything.
+    except Exception:
+        return False
+    return True
+
+
+@lru_cache(maxsize=len(_BIT_GENERATORS))
+def _scratch(name: str) -> np.random.Generator:
+    return np.random.Generator(_BIT_GENERATORS[name](0))
 
 
 def set_position(generator: np.random.Generator, position: Drawn) -> None:

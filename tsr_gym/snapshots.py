@@ -1,10 +1,15 @@
 """Snapshot: everything that decides an environment's future, as one immutable value."""
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from tsr_gym.codec import decode, encode
+import gymnasium as gym
+from gymnasium.vector import VectorEnv
+
+from tsr_gym.classes import find, packages_of
+from tsr_gym.codec import decode, encode, outline
 from tsr_gym.errors import SnapshotError
 from tsr_gym.random_stream import Position, canonical
 
@@ -59,33 +64,61 @@ class Snapshot:
 
     Args:
         layers: Outermost wrapper first, the environment last.
+
+    Attributes:
+        came_as_bytes: Whether `from_bytes` made it, so that anybody may have written it.
     """
 
-    __slots__ = ("_digest", "_layers", "_payload")
+    __slots__ = ("_digest", "_layers", "_payload", "came_as_bytes")
     _layers: tuple[Layer, ...] | None
     _payload: bytes | None
     _digest: str | None
+    came_as_bytes: bool
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         _set(self, "_layers", layers)
         _set(self, "_payload", None)
         _set(self, "_digest", None)
+        _set(self, "came_as_bytes", False)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Snapshot is immutable: cannot set {name}")
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the layers, outermost first; to know them, no class is looked up.
+
+        Raises:
+            SnapshotError: The snapshot came as bytes that hold no layers.
+        """
+        if self._layers is not None:
+            return [layer.kind for layer in self._layers]
+        assert self._payload is not None
+        layers = outline(self._payload)
+        if not (type(layers) is tuple and layers and all(map(_is_layer, layers))):
+            raise SnapshotError("the bytes do not hold a tuple of layers: not a snapshot")
+        return [kind for kind, _ in layers]
+
+    @property
+    def packages(self) -> frozenset[str]:
+        """The packages that the environments and wrappers of its layers belong to, where they are imported."""
+        return frozenset().union(*map(_packages_of_kind, self.kinds))
 
     @property
     def layers(self) -> tuple[Layer, ...]:
         """The layers, outermost first.
 
         Raises:
-            SnapshotError: The snapshot came as bytes and names classes that are not imported or have changed.
+            SnapshotError: The snapshot came as bytes and names classes that are not imported, have changed, or belong
+                neither to the packages of its environments and wrappers nor to tsr_gym.
         """
         if self._layers is None:
             assert self._payload is not None
-            layers = decode(self._payload)
+            layers = decode(self._payload, self.packages)
             if not (isinstance(layers, tuple) and layers and all(isinstance(layer, Layer) for layer in layers)):
                 raise SnapshotError("the bytes do not hold a tuple of layers: not a snapshot")
+            if any(isinstance(layer.state, Deferred) for layer in layers):
+                raise SnapshotError("the bytes hold a state that none are ever made of: not a snapshot")
             _set(self, "_layers", layers)
         assert self._layers is not None
         return self._layers
@@ -139,6 +172,7 @@ class Snapshot:
         _set(snapshot, "_layers", None)
         _set(snapshot, "_payload", payload)
         _set(snapshot, "_digest", found.hex())
+        _set(snapshot, "came_as_bytes", True)
         return snapshot
 
     def __eq__(self, other: object) -> bool:
@@ -171,6 +205,31 @@ class Snapshot:
         return (
             f"Snapshot({' < '.join(layer.kind.rpartition(':')[2] for layer in self.layers)}, digest={self.digest[:8]})"
         )
+
+
+def _is_layer(parts: Any) -> bool:
+    """Return whether the outline of something is that of a layer."""
+    return type(parts) is tuple and len(parts) == len(Layer._fields) and isinstance(parts[0], str)
+
+
+def _packages_of_kind(kind: str) -> frozenset[str]:
+    """Return the packages of an imported class of environments or wrappers, none where there is no such class."""
+    module, _, name = kind.partition(" ")[0].partition(":")
+    cls = find(module, name)
+    if "<locals>" in name:
+        # No module holds a class that a function made.
+        cls = next((known for known in _below(gym.Env, VectorEnv) if _kind_of(known) == f"{module}:{name}"), None)
+    return packages_of(cls) if isinstance(cls, type) and issubclass(cls, gym.Env | VectorEnv) else frozenset()
+
+
+def _below(*classes: type) -> Iterator[type]:
+    for cls in classes:
+        yield cls
+        yield from _below(*cls.__subclasses__())
+
+
+def _kind_of(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -5,6 +5,7 @@ listed, environments of others are read by what fits their kind (`tsr_gym.foreig
 name, because a silent gap would be a wrong snapshot.
 """
 
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 import gymnasium as gym
@@ -13,7 +14,7 @@ from gymnasium.wrappers import OrderEnforcing
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign.adapters import REPLAY, adapter_of, kind_of
 from tsr_gym.foreign.gymnasium_wrappers import SnapshotWrapper, Wrapper, copied, wrapper_adapter_of
-from tsr_gym.foreign.recorder import ReplayRecorder
+from tsr_gym.foreign.recorder import ReplayRecorder, position_in
 from tsr_gym.foreign.support import SnapshotEnv, Support
 from tsr_gym.snapshots import Layer, Snapshot
 from tsr_gym.state_env import StateEnv, new_tuple
@@ -95,11 +96,38 @@ class Stack:
 
     def restore(self, snap: Snapshot, seed: int | None = None) -> None:
         """Do what `tsr_gym.restore` does, on the snapshot's own random numbers or on those of a seed."""
-        layers, parts, base = snap.layers, self._parts, self.base
-        if [layer.kind for layer in layers] != self._kinds:
-            raise SnapshotError(
-                f"wanted a snapshot of {' < '.join(self._kinds)}, got {' < '.join(layer.kind for layer in layers)}"
-            )
+        if (kinds := snap.kinds) != self._kinds:
+            raise SnapshotError(f"wanted a snapshot of {' < '.join(self._kinds)}, got {' < '.join(kinds)}")
+        if snap.came_as_bytes:
+            self._put_or_undo(snap.layers, seed)
+        else:
+            self._put(snap.layers, seed)
+
+    def _put_or_undo(self, layers: tuple[Layer, ...], seed: int | None) -> None:
+        """Go on from layers that anybody may have written; where that fails, stand as before."""
+        before = self._standing()
+        try:
+            self._put(layers, seed)
+        # Wrappers and environments of others are handed their state here, and may raise anything.
+        except Exception as error:
+            if before is not None:
+                self._put(before, None)
+            if isinstance(error, SnapshotError):
+                raise
+            raise SnapshotError(f"the snapshot cannot be put back ({error}): damaged") from error
+
+    def _standing(self) -> tuple[Layer, ...] | None:
+        """Return the layers to go back to; None where no episode has begun, or where only a replay would lead back."""
+        base = self.base
+        if isinstance(base, ReplayRecorder) or not (self._ours or position_in(base)):
+            return None
+        # An environment of others may raise anything before its first reset.
+        with suppress(Exception):
+            return self.snapshot().layers
+        return None
+
+    def _put(self, layers: tuple[Layer, ...], seed: int | None) -> None:
+        parts, base = self._parts, self.base
         for number in self._inside_out:
             adapter, wrapper = parts[number]
             adapter.check(wrapper, layers[number])

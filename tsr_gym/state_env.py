@@ -14,8 +14,8 @@ from gymnasium.core import RenderFrame
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 
-from tsr_gym.errors import ConfigError, EpisodeOver, SnapshotError, TsrGymError
-from tsr_gym.random_stream import RandomStream, Seeded
+from tsr_gym.errors import ConfigError, EpisodeOver, SnapshotError, TsrGymError, shown
+from tsr_gym.random_stream import RandomStream, Seeded, is_position
 from tsr_gym.snapshots import EnvState, Layer, Snapshot
 
 StateT = TypeVar("StateT")
@@ -80,6 +80,7 @@ class _NoNoise:
 
 
 NO_NOISE: Any = _NoNoise()
+_BOOL = (bool, np.bool_)
 # Makes a NamedTuple as its constructor does, in half the time.
 new_tuple = tuple.__new__
 
@@ -258,9 +259,9 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         Raises:
             SnapshotError: The snapshot belongs to something else; this environment is then unchanged.
         """
-        if len(snapshot.layers) != 1:
+        if (num := len(snapshot.kinds)) != 1:
             raise SnapshotError(
-                f"wanted a snapshot of a bare {type(self).__name__}, got one of a stack of {len(snapshot.layers)} "
+                f"wanted a snapshot of a bare {type(self).__name__}, got one of a stack of {num} "
                 "layers: use tsr_gym.restore(env, snapshot)"
             )
         self.set_env_state(self._state_in(snapshot), seed=seed)
@@ -303,20 +304,23 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
 
     def _state_in(self, snap: Snapshot) -> EnvState:
         """Return what the innermost layer of a snapshot says of this kind of environment."""
-        kind, state = snap.layers[-1]
+        kind = snap.kinds[-1]
         if kind != self._kind:
             raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {kind}")
-        return state  # type: ignore[no-any-return]
+        state: EnvState = snap.layers[-1].state
+        return state
 
     def _check(self, state: EnvState) -> None:
         """Raise SnapshotError unless an episode can go on from a state."""
         if not isinstance(state, EnvState):
-            raise SnapshotError(f"wanted the state of a {self._kind}, got {state!r}: damaged")
-        if state.rules is not self._rules and state.rules != self._rules:
+            raise SnapshotError(f"wanted the state of a {self._kind}, got {shown(state)}: damaged")
+        if state.rules is not self._rules and not _equal(state.rules, self._rules):
             raise SnapshotError(
-                f"the snapshot was taken under other rules: wanted {self._rules}, got {state.rules}; make the "
+                f"the snapshot was taken under other rules: wanted {self._rules}, got {shown(state.rules)}; make the "
                 "environment with the same settings"
             )
+        if not (_can_be_played(state.episode, self.limits) and is_position(state.position)):
+            raise SnapshotError(f"no episode of {self._kind} stands at {shown(state)}: damaged")
 
     def _current(self) -> Episode:
         if self._episode is None:
@@ -327,6 +331,32 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         if self._episode is None:
             raise ResetNeeded(f"{type(self).__name__} has no episode: call reset() first")
         raise EpisodeOver(f"the episode of {type(self).__name__} has ended: call reset() or restore a snapshot")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    # What came as bytes may hold anything, such as arrays, which are neither equal nor unequal.
+    except Exception:
+        return False
+
+
+def _can_be_played(episode: Any, limits: Limits) -> bool:
+    """Return whether the counters of an episode are such as play under some limits brings."""
+    if type(episode) is not Episode:
+        return False
+    _, turns, actions, terminated, truncated = episode
+    if not (type(turns) is type(actions) is int and isinstance(terminated, _BOOL) and isinstance(truncated, _BOOL)):
+        return False
+    # Whoever has used up a limit is over.
+    spare = 0 if terminated or truncated else 1
+    max_turns, max_actions = limits.max_turns, limits.max_actions
+    return (
+        turns >= 0
+        and actions >= 0
+        and (max_turns is None or turns + spare <= max_turns)
+        and (max_actions is None or actions + spare <= max_actions)
+    )
 
 
 def unbegun(env: StateEnv[StateT, ObsT, ActT]) -> StateEnv[StateT, ObsT, ActT]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tsr_gym.budget import Budget
-from tsr_gym.errors import InvalidTree, SnapshotError
+from tsr_gym.errors import InvalidTree, SnapshotError, shown
 from tsr_gym.files import write_atomically
 from tsr_gym.node import Candidate, Node, node_from_json, node_to_json, plain
 from tsr_gym.seeds import derive_seed, numbered_seeds
@@ -35,6 +35,7 @@ _counts = attrgetter(*_BUDGET)
 
 FORMAT = "tsr-gym tree"
 VERSION = 1
+SCORES_OF = ("turn", "state")
 Quantity = Literal["reward", "score"]
 
 
@@ -340,30 +341,52 @@ class Tree:
             InvalidTree: The file is damaged, cut short or of another format; the message names the line.
             OSError: The file cannot be read.
         """
-        data = Path(path).read_bytes()
-        tree = None
+        data, number = Path(path).read_bytes(), 1
         try:
-            lines = data.decode().splitlines()
-            header = json.loads(lines[0]) if lines else {}
+            first, *lines = data.decode().splitlines() or ["{}"]
+            header = json.loads(first)
             if header.get("format") != FORMAT or header.get("version") != VERSION:
                 found = (header.get("format"), header.get("version"))
-                raise InvalidTree(f"{path}: wanted a {FORMAT!r} of version {VERSION}, got {found}")
-            tree = cls(seed=header["seed"], score_of=header["score_of"], about=header["about"])
-            for line in lines[1:]:
-                tree.add(node_from_json(json.loads(line)))
-            if len(tree.nodes) != header["nodes"]:
+                raise InvalidTree(f"{path}: wanted a {FORMAT!r} of version {VERSION}, got {shown(found)}")
+            tree = _begun(header)
+            for line in lines:
+                number += 1
+                node = node_from_json(json.loads(line))
+                tree.add(node)
+                if node.parent is not None and node.depth != tree.nodes[node.parent].depth + 1:
+                    raise ValueError(f"a depth of {node.depth} below one of {tree.nodes[node.parent].depth}")
+            if len(lines) != header["nodes"]:
                 raise InvalidTree(
-                    f"{path}: wanted {header['nodes']} nodes, got {len(tree.nodes)}: the file is cut short"
+                    f"{path}: wanted {shown(header['nodes'])} nodes, got {len(lines)}: the file is cut short"
                 )
+            number = 1
             tree._store.played.extend(header["played"])
             tree.choose(header.get("chosen", ()))
-            tree.charge(Budget(**header["spent"]))
-        except (ValueError, LookupError, TypeError, AttributeError, SnapshotError) as error:
+            for index in tree.played:
+                tree.node(index)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SnapshotError) as error:
             if isinstance(error, InvalidTree):
                 raise
-            line_number = 1 if tree is None else len(tree.nodes) + 2
-            raise InvalidTree(f"{path}, line {line_number}: not a node of a tree ({error}): damaged") from error
+            what = "a node" if number > 1 else "the header"
+            raise InvalidTree(f"{path}, line {number}: not {what} of a tree ({error}): damaged") from error
         return tree
+
+
+def _begun(header: dict[str, Any]) -> Tree:
+    """Return the tree of a header, without nodes.
+
+    Raises:
+        ValueError: A part of the header is of another type; KeyError and others, too.
+    """
+    numbers = (header["seed"], header["nodes"], *header["played"], *header.get("chosen", ()))
+    facts, spent, score_of = header["about"], header["spent"], header["score_of"]
+    if not all(type(number) is int for number in numbers) or type(facts) is not dict or score_of not in SCORES_OF:
+        raise ValueError("a part of it is of another type")
+    if not all(type(count) in (int, float) for count in spent.values()):
+        raise ValueError("it counts in something else than numbers")
+    tree = Tree(seed=header["seed"], score_of=score_of, about=facts)
+    tree.charge(Budget(**spent))
+    return tree
 
 
 # What a strategy yields are its wishes; what it returns, where it does, are the ends of the paths that it chose.

@@ -333,10 +333,10 @@ def _to_json(moment: Moment) -> dict[str, Any]:
 
 
 def _from_json(data: dict[str, Any]) -> Moment:
-    seen = data.pop("observation")
+    seen, snapshot = data.pop("observation"), Snapshot.from_bytes(_bytes(data.pop("snapshot")))
     return Moment(
-        observation=seen if isinstance(seen, str) else decode(_bytes(seen["encoded"])),
-        snapshot=Snapshot.from_bytes(_bytes(data.pop("snapshot"))),
+        observation=seen if isinstance(seen, str) else decode(_bytes(seen["encoded"]), snapshot.packages),
+        snapshot=snapshot,
         **data,
     )
 

@@ -22,7 +22,7 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.spikes import GradientMemory
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
 from tsr_gym.agents.models.sharding import own_range, own_rows, whole_weights
-from tsr_gym.errors import CheckpointError
+from tsr_gym.errors import CheckpointError, shown
 from tsr_gym.files import check_folder, write_folder
 
 
@@ -80,6 +80,12 @@ def load_checkpoint(path: Path, learner: Learner) -> Progress:
             f"{path}: of a form that is not read any more: begin a new run with its model, by --model {path / 'model'}"
         )
     try:
+        gradients = GradientMemory.from_json(json.loads((path / "gradients.json").read_text()))
+        progress = Progress(**json.loads((path / "progress.json").read_text()))
+        if not all(type(count) is int and count >= 0 for count in (*asdict(progress).values(), gradients.skipped)):
+            raise ValueError(f"counts are none: {shown(progress)}, {shown(gradients)}")
+        if not all(isinstance(norm, float) for norm in gradients.norms):
+            raise ValueError(f"norms are none: {shown(gradients)}")
         with ExitStack() as stack:
             if learner.critic is not None:
                 critic = stack.enter_context(safe_open(path / "critic.safetensors", "pt"))
@@ -87,9 +93,9 @@ def load_checkpoint(path: Path, learner: Learner) -> Progress:
                     own_rows(tensor).copy_(_rows([critic], name, tensor))
             parts = sorted(path.glob("state-*.safetensors"))
             _put_own_state(learner, [stack.enter_context(safe_open(part, "pt")) for part in parts])
-        learner.gradients = GradientMemory.from_json(json.loads((path / "gradients.json").read_text()))
-        return Progress(**json.loads((path / "progress.json").read_text()))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        learner.gradients = gradients
+        return progress
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(f"{path}: not a checkpoint of this run ({error})") from error
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tsr_gym.errors import CheckpointError
+from tsr_gym.errors import CheckpointError, shown
 from tsr_gym.files import write_atomically
 from tsr_gym.tree import Tree
 
@@ -52,26 +52,50 @@ class JsonLines:
             os.fsync(file.fileno())
 
     def read(self) -> list[dict[str, Any]]:
-        """Return all whole lines; a last line that was cut short by a kill is left out."""
+        """Return all lines; a last one that was cut short by a kill is left out.
+
+        Raises:
+            CheckpointError: The file cannot be read, or a line is damaged; the message names it.
+        """
         if not self.path.exists():
             return []
-        records = []
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                records.append(json.loads(line))
-            except ValueError:
-                break
-        return records
+        try:
+            *whole, last = self.path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise CheckpointError(f"{self.path} could not be read ({error})") from error
+        lines = [*whole, last] if last and not _is_torn(last) else whole
+        return [self._record(line, number) for number, line in enumerate(lines, start=1)]
+
+    def _record(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            record = json.loads(line)
+            if isinstance(record, dict) and type(record["step"]) is int and record["step"] >= 0:
+                return record
+        except (ValueError, KeyError, RecursionError):
+            pass
+        raise CheckpointError(
+            f"{self.path}, line {number}: wanted an object with a step, got {shown(line)}: the file is damaged; "
+            "mend or delete that line"
+        )
 
     def cut_after(self, step: int) -> None:
         """Drop the lines after a step, which will be written again.
 
         Raises:
-            CheckpointError: The disk is full or not writable.
+            CheckpointError: The disk is full or not writable, or a line is damaged; the file is then as it was.
         """
         lines = [json.dumps(record) for record in self.read() if record["step"] <= step]
         with writing(self.path):
             write_atomically(self.path, "".join(line + "\n" for line in lines).encode())
+
+
+def _is_torn(line: bytes) -> bool:
+    """Return whether a line without an end is the beginning of an object."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return line.startswith(b"{")
+    return False
 
 
 class RunLog:

@@ -1,10 +1,13 @@
 """The codec: whatever can be written can be read, equal values give equal bytes, and damage is refused."""
 
 import struct
+import sys
+import tracemalloc
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +17,8 @@ from hypothesis import strategies as st
 
 from tests.tsr_gym.own_process import run_python
 from tsr_gym import SnapshotError
-from tsr_gym.codec import MAX_DEPTH, decode, digest, encode
+from tsr_gym.codec import MAX_DEPTH, MAX_MEMORY, MEMORY_PER_BYTE, decode, digest, encode, outline
+from tsr_gym.random_stream import Drawn
 
 
 class Point(NamedTuple):
@@ -233,6 +237,149 @@ def test_decoding_never_imports_and_calls_only_records():
         decode(b"e" + struct.pack("<I", len(blob)) + blob)
     with pytest.raises(SnapshotError, match="hold Python objects"):
         decode(b"a" + struct.pack("<I", 2) + b"|O" + encode((1,)) + encode(b"12345678"))
+
+
+class Lazy(ModuleType):
+    """A module that makes what it is asked for, as those do that import their parts when they are first named."""
+
+    asked = ()
+
+    def __getattr__(self, name):
+        self.asked += (name,)
+        return Point
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """Return an imported library, with a class that notes when it is made."""
+    module = Lazy("somebodys_library")
+    made = []
+
+    @dataclass(frozen=True)
+    class Bomb:
+        fuse: int
+
+        def __post_init__(self):
+            made.append(self)
+
+    Bomb.__module__, Bomb.__qualname__ = "somebodys_library", "Bomb"
+    module.Bomb, module.Alias, module.made = Bomb, Point, made
+    monkeypatch.setitem(sys.modules, "somebodys_library", module)
+    return module
+
+
+def test_a_module_is_never_asked_for_what_it_does_not_hold(library):
+    for tag, header in ((b"r", "somebodys_library\0Point\0x\0y"), (b"e", "somebodys_library\0Colour\0RED")):
+        blob = header.encode()
+        with pytest.raises(SnapshotError, match="somebodys_library"):
+            decode(tag + struct.pack("<I", len(blob)) + blob + encode((1, 2)) * (tag == b"r"))
+    assert library.asked == ()
+
+
+def test_a_class_has_one_name():
+    # The first is where it was imported to, the others are no names of classes at all.
+    for module, name in (
+        ("tests.tsr_gym.test_codec", "ModuleType"),
+        (__name__, "Point.x"),
+        (__name__, "Point.__doc__"),
+    ):
+        with pytest.raises(SnapshotError):
+            decode(record_bytes(module, name, ("x", "y"), (1, 2)))
+
+
+def test_an_alias_of_a_class_is_no_name_of_it(library):
+    with pytest.raises(SnapshotError, match="neither a frozen dataclass nor a NamedTuple"):
+        decode(record_bytes("somebodys_library", "Alias", ("x", "y"), (1, 2)))
+
+
+def test_only_classes_of_the_packages_that_are_allowed_are_made(library):
+    data = record_bytes("somebodys_library", "Bomb", ("fuse",), (3,))
+    for packages in (set(), {"tests"}, {"somebodys"}):
+        with pytest.raises(SnapshotError, match="Bomb, which is not of the environment's own packages"):
+            decode(data, packages)
+    assert library.made == []
+    assert [decode(data, {"somebodys_library"})] == library.made
+    assert decode(encode(Drawn("PCG64", ())), set()) == Drawn("PCG64", ())
+    assert decode(encode((1, np.float32(2), np.arange(3), "a")), set())[:2] == (1, 2.0)
+
+
+def test_an_outline_makes_nothing_and_shows_what_is_there(library):
+    bomb = record_bytes("somebodys_library", "Bomb", ("fuse",), (3,))
+    assert outline(b"t" + struct.pack("<I", 2) + bomb + encode({"a": 1})) == ((3,), [("a", 1)])
+    assert outline(record_bytes("nowhere", "Nothing", (), ())) == ()
+    assert outline(encode(frozenset({Colour.RED, Level.HARD}))) == [None, None]
+    assert library.made == []
+
+
+@pytest.mark.parametrize("parts", ["ab", [1, 2], {"x": 1, "y": 2}, 7], ids=repr)
+def test_a_record_is_filled_from_a_tuple_alone(parts):
+    with pytest.raises(SnapshotError, match="Point is filled from a"):
+        decode(record_bytes(__name__, "Point", ("x", "y"), parts))
+
+
+NOTHING = encode(None)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [encode(deque()), encode(deque([1])), encode({True: None}), encode(frozenset({None})), encode([]), NOTHING],
+    ids=["deques", "deques of one", "dictionaries", "sets", "lists", "None"],
+)
+def test_memory_is_in_proportion_to_the_bytes(piece):
+    count = 300_000 // len(piece)
+    data = b"t" + struct.pack("<I", count) + piece * count
+    tracemalloc.start()
+    with suppress(SnapshotError):
+        decode(data)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < MAX_MEMORY + (MEMORY_PER_BYTE + 8) * len(data)
+
+
+def test_a_name_of_an_array_that_numpy_takes_apart_is_refused():
+    for name in (b"i1," * 1000, b"(1000000,)i1", b"|V8", b"<U2,O", b"float64"):
+        with pytest.raises(SnapshotError, match="hold Python objects or records"):
+            decode(b"a" + struct.pack("<I", len(name)) + name + encode((1,)) + encode(b"12345678"))
+
+
+def test_what_would_take_too_much_memory_to_read_is_not_written():
+    many = tuple(deque() for _ in range(10_000))
+    with pytest.raises(SnapshotError, match="small containers"):
+        encode(many)
+    assert decode(encode(many[:3000])) == many[:3000]
+    # Many bytes that look like tags are none.
+    words = b"q" * 100_000
+    assert decode(encode(words)) == words
+
+
+COMPARED = []
+
+
+class Sticky(NamedTuple):
+    """Notes whenever it is compared with others, all of which have its hash."""
+
+    number: int
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        COMPARED.append(other)
+        return tuple(self) == tuple(other)
+
+
+@pytest.mark.parametrize("tag", [b"z", b"d"])
+def test_keys_that_share_a_hash_do_not_take_quadratic_time(tag):
+    keys = [record_bytes(__name__, "Sticky", ("number",), (number,)) for number in range(3000)]
+    data = tag + struct.pack("<I", len(keys)) + b"".join(key + NOTHING * (tag == b"d") for key in keys)
+    COMPARED.clear()
+    with pytest.raises(SnapshotError, match="keys have one hash"):
+        decode(data)
+    assert COMPARED == []
+    prime = sys.hash_info.modulus
+    numbers = b"z" + struct.pack("<I", 1000) + b"".join(encode(1 + number * prime) for number in range(1000))
+    with pytest.raises(SnapshotError, match="keys have one hash"):
+        decode(numbers)
 
 
 def test_an_error_of_a_constructor_is_reported_as_damage():

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -123,7 +124,7 @@ def test_a_damaged_file_is_named(tmp_path, name, harm):
         check_folder(tmp_path / "000007")
 
 
-@pytest.mark.parametrize("manifest", [None, "", '{"b.bin": ', "[]", "7"])
+@pytest.mark.parametrize("manifest", [None, "", '{"b.bin": ', "[]", "7", "null", '"b.bin"', "[" * 100_000])
 def test_a_folder_without_its_list_of_files_is_no_checkpoint(tmp_path, manifest):
     write_folder(tmp_path / "000007", fill)
     (tmp_path / "000007" / MANIFEST).unlink()
@@ -131,6 +132,23 @@ def test_a_folder_without_its_list_of_files_is_no_checkpoint(tmp_path, manifest)
         (tmp_path / "000007" / MANIFEST).write_text(manifest)
     with pytest.raises(CheckpointError, match=r"000007: no complete checkpoint .*resume from another one"):
         check_folder(tmp_path / "000007")
+
+
+@pytest.mark.parametrize(
+    "entry", ['"b.bin": 7', '"b.bin": null', '"deep": "0"', f'"{"x" * 5000}": "0"', '"a\\u0000b": "0"']
+)
+def test_a_list_of_files_that_nobody_wrote_names_what_is_missing(tmp_path, entry):
+    write_folder(tmp_path / "000007", fill)
+    (tmp_path / "000007" / MANIFEST).write_text(f"{{{entry}}}")
+    with pytest.raises(CheckpointError, match="missing or damaged: delete 000007"):
+        check_folder(tmp_path / "000007")
+
+
+def test_a_copy_of_a_folder_is_written_like_any_other(tmp_path):
+    write_folder(tmp_path / "000007", fill)
+    write_folder(tmp_path / "copy", lambda folder: shutil.copytree(tmp_path / "000007", folder, dirs_exist_ok=True))
+    check_folder(tmp_path / "copy")
+    assert names(tmp_path / "copy") == WHOLE
 
 
 MARKER = "marker"

@@ -2,13 +2,19 @@
 
 import copy
 import pickle
+import sys
+from dataclasses import dataclass
+from types import ModuleType
 
 import gymnasium as gym
 import pytest
 
+from tests.tsr_gym.forged import forged
 from tests.tsr_gym.own_process import run_python
-from tests.tsr_gym.testing.worlds import Dice, Walk
+from tests.tsr_gym.testing.worlds import Dice, Place, Walk
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
+from tsr_gym.classes import record_of
+from tsr_gym.random_stream import Drawn
 from tsr_gym.snapshots import MAGIC, VERSION
 
 
@@ -160,15 +166,94 @@ def test_a_state_without_plain_form_can_be_restored_in_memory_but_has_no_bytes()
 
 
 def test_bytes_that_hold_no_layers_are_refused_when_they_are_used():
-    from hashlib import blake2b
-
-    from tsr_gym.codec import encode
-
-    payload = encode((1, 2))
-    data = MAGIC + bytes([VERSION]) + blake2b(payload, digest_size=16).digest() + payload
     env = Walk()
     env.reset(seed=1)
     before = snapshot(env)
+    for value in ((1, 2), (), 7, ("ab", "cd"), (Place(1, 2),), [before.layers[0]]):
+        with pytest.raises(SnapshotError, match="not a snapshot"):
+            restore(env, forged(value))
     with pytest.raises(SnapshotError, match="not a snapshot"):
-        restore(env, Snapshot.from_bytes(data))
+        forged((Drawn("tests:kind", 2),)).layers  # noqa: B018
     assert snapshot(env) == before
+
+
+@dataclass(frozen=True)
+class Bomb:
+    """A value of somebody's library, which notes that it is made."""
+
+    made = []  # noqa: RUF012
+    fuse: int
+
+    def __post_init__(self):
+        self.made.append(self.fuse)
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """Return a library that is imported and has a class that somebody else may name."""
+    module = ModuleType("somebodys_library")
+    module.Bomb = Bomb
+    monkeypatch.setitem(sys.modules, "somebodys_library", module)
+    monkeypatch.setattr(Bomb, "__module__", "somebodys_library")
+    Bomb.made.clear()
+    record_of.cache_clear()
+    yield module
+    record_of.cache_clear()
+
+
+def test_bytes_make_no_objects_of_packages_that_are_not_the_environments_own(library):
+    env = gym.wrappers.TimeLimit(Walk(), 5)
+    env.reset(seed=1)
+    before = snapshot(env)
+    limit, inner = before.layers
+    bomb = Bomb(3)
+    harmful = [
+        (limit, inner._replace(state=inner.state._replace(episode=bomb))),
+        (limit, inner._replace(state=inner.state._replace(rules=(bomb,)))),
+        (limit._replace(state=(bomb,)), inner),
+        # Who names the library as the place of an environment makes it none.
+        (limit._replace(kind="somebodys_library:Bomb", state=bomb), inner),
+    ]
+    snaps = [forged(layers) for layers in harmful]
+    Bomb.made.clear()
+    for snap in snaps:
+        with pytest.raises(SnapshotError):
+            restore(env, snap)
+        with pytest.raises(SnapshotError, match="not of the environment's own packages"):
+            snap.layers  # noqa: B018
+    assert Bomb.made == []
+    assert snapshot(env) == before
+
+
+def test_an_environment_may_hold_what_its_own_packages_make(library):
+    class Armed(Walk):
+        def initial(self, rng, options):
+            return Bomb(3)
+
+        def observe(self, state):
+            return "tick"
+
+        def is_success(self, state):
+            return False
+
+    Armed.__module__ = "somebodys_library"
+    env = Armed()
+    env.reset(seed=1)
+    snap = snapshot(env)
+    other = Armed()
+    restore(other, Snapshot.from_bytes(snap.to_bytes()))
+    assert other.state == Bomb(3)
+
+
+def test_the_kinds_of_layers_are_known_without_their_classes():
+    snap = taken()
+    data = f"DATA = {snap.to_bytes().hex()!r}"
+    code = f"{data}; from tsr_gym import Snapshot; print(Snapshot.from_bytes(bytes.fromhex(DATA)).kinds)"
+    assert run_python(code).strip() == str(snap.kinds) == "['tests.tsr_gym.testing.worlds:Walk']"
+
+
+def test_a_snapshot_remembers_that_it_came_as_bytes():
+    snap = taken()
+    assert not snap.came_as_bytes
+    assert Snapshot.from_bytes(snap.to_bytes()).came_as_bytes
+    assert pickle.loads(pickle.dumps(snap)).came_as_bytes

@@ -25,6 +25,7 @@ from gymnasium.wrappers import (
 
 import tsr_gym
 from tests.tsr_gym.foreign.worlds import Locked
+from tests.tsr_gym.forged import forged
 from tests.tsr_gym.testing.worlds import Board, Dice, PlainWrapper, Walk
 from tsr_gym import Limits, Snapshot, SnapshotError, clone, env_support, replayable, restore, snapshot
 from tsr_gym.foreign.gymnasium_wrappers import EPISODE_STATE, REFUSED, STATELESS
@@ -417,3 +418,64 @@ def test_wrappers_are_restored_after_what_they_wrap():
 def test_the_public_names_are_those_of_this_module():
     assert (tsr_gym.snapshot, tsr_gym.restore, tsr_gym.clone) == (snapshot, restore, clone)
     assert (tsr_gym.env_support, tsr_gym.replayable) == (env_support, replayable)
+
+
+class Counts(gym.Wrapper):
+    """Says what its state is, and takes only numbers back, after it has noted that something came."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.count = 0
+
+    def step(self, action):
+        self.count += 1
+        return super().step(action)
+
+    def wrapper_state(self):
+        return self.count
+
+    def set_wrapper_state(self, state):
+        self.count = None
+        self.count = 0 + state
+
+
+@pytest.mark.parametrize("state", ["many", None, (1,)])
+@pytest.mark.parametrize("base", [lambda: Walk(Limits()), lambda: gym.make("CartPole-v1")], ids=["own", "foreign"])
+def test_a_wrapper_that_cannot_take_its_state_back_leaves_the_whole_stack_as_it_was(state, base):
+    env = TimeLimit(Counts(base()), 50)
+    env.reset(seed=1)
+    action = "Left" if isinstance(env.unwrapped, Walk) else 0
+    limit, count, *rest = snapshot(env).layers
+    bad = Snapshot((limit, count._replace(state=state), *rest))
+    for _ in range(3):
+        env.step(action)
+    there = snapshot(env)
+    with pytest.raises(SnapshotError, match=r"cannot be put back .*damaged"):
+        restore(env, Snapshot.from_bytes(bad.to_bytes()))
+    assert snapshot(env) == there
+    restore(env, Snapshot.from_bytes(Snapshot((limit, count._replace(state=7), *rest)).to_bytes()))
+    assert env.env.count == 7
+
+
+@pytest.mark.parametrize(
+    ("make", "state"),
+    [
+        (lambda env: TimeLimit(env, 9), ("many",)),
+        (lambda env: TimeLimit(env, 9), ((1,),)),
+        (lambda env: TimeLimit(env, 9), 5),
+        (OrderEnforcing, ("yes",)),
+        (RecordEpisodeStatistics, (0.0, "none")),
+        (PassiveEnvChecker, (1,)),
+        (PassiveEnvChecker, np.zeros(2)),
+    ],
+)
+def test_a_wrapper_of_gymnasium_takes_only_such_counters_as_it_has(make, state):
+    env = make(Walk(Limits()))
+    env.reset(seed=1)
+    outer, inner = snapshot(env).layers
+    env.step("Left")
+    there = snapshot(env)
+    for snap in (forged((outer._replace(state=state), inner)), Snapshot((outer._replace(state=state), inner))):
+        with pytest.raises(SnapshotError, match="damaged"):
+            restore(env, snap)
+        assert snapshot(env) == there

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 
+from tests.tsr_gym.forged import changed
 from tests.tsr_gym.testing.worlds import Board, Dice, Walk
 from tsr_gym import (
     ConfigError,
+    Episode,
     EpisodeOver,
     Limits,
     Snapshot,
@@ -18,6 +20,7 @@ from tsr_gym import (
     restore,
     snapshot,
 )
+from tsr_gym.random_stream import Drawn, Seeded
 from tsr_gym.snapshots import Layer
 from tsr_gym.state_env import episode_of, unbegun
 
@@ -239,3 +242,61 @@ def test_an_unbegun_copy_is_as_before_the_first_reset():
     with pytest.raises(ResetNeeded):
         fresh.step(1)
     assert fresh.reset(seed=1)[0] == env.reset(seed=1)[0]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"episode": 5},
+        {"episode": (0, 1, 1, False, False)},
+        {"episode": Episode(3, -1)},
+        {"episode": Episode(3, 1, "1")},
+        {"episode": Episode(3, True, 1)},
+        {"episode": Episode(3, 1, 1, 0)},
+        {"episode": Episode(3, 1, 1, False, None)},
+        # More than the limit of eight turns allows, and as many where the episode should have ended.
+        {"episode": Episode(3, 9, 1, True)},
+        {"episode": Episode(3, 8, 1)},
+        {"position": 5},
+        {"position": Seeded(-1)},
+        {"position": Seeded("1")},
+        {"position": Drawn("PCG64", (1, 2, 3))},
+        {"position": Drawn("PCG64", (1 << 128, 1, 0, 0))},
+        {"position": Drawn("PCG64", (1, 1, 0, "0"))},
+        {"position": Drawn("MT19937", (("bit_generator", "MT19937"),))},
+        {"position": Drawn("Dice", (1, 2, 3, 4))},
+        {"rules": np.zeros(3)},
+        {"rules": (10**5000, 1)},
+    ],
+    ids=lambda parts: str(parts)[:60] if "rules" not in parts else "rules",
+)
+def test_a_restore_refuses_what_no_play_brings_and_changes_nothing(parts):
+    env = gym.wrappers.TimeLimit(Dice(), 20)
+    env.reset(seed=1)
+    env.step(1)
+    before = snapshot(env)
+    hand_made = Snapshot((before.layers[0], before.layers[1]._replace(state=before.layers[1].state._replace(**parts))))
+    for snap in (changed(before, **parts), hand_made):
+        env.step(2)
+        there = snapshot(env)
+        with pytest.raises(SnapshotError):
+            restore(env, snap)
+        with pytest.raises(SnapshotError):
+            env.unwrapped.restore(Snapshot(snap.layers[-1:]))
+        with pytest.raises(SnapshotError):
+            env.unwrapped.reset(options={"snapshot": snap})
+        assert snapshot(env) == there
+    restore(env, changed(before, episode=before.layers[-1].state.episode._replace(turns=7)))
+    assert env.step(1)[3]
+
+
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64])
+def test_a_restore_takes_every_position_that_a_generator_has(kind):
+    env = Dice()
+    env.reset(seed=1)
+    env.np_random = np.random.Generator(kind(3))
+    env.np_random.random(3, dtype=np.float32)
+    snap = Snapshot.from_bytes(snapshot(env).to_bytes())
+    wanted = [env.step(1)[0] for _ in range(3)]
+    restore(env, snap)
+    assert [env.step(1)[0] for _ in range(3)] == wanted

@@ -10,6 +10,7 @@
 """
 
 import json
+from functools import partial
 
 import pytest
 
@@ -341,6 +342,20 @@ def damaged(lines, number, change):
     return [json.dumps(row) for row in rows]
 
 
+def with_node(lines, **parts):
+    return damaged(lines, 2, lambda row: row.update(parts))
+
+
+def with_header(lines, **parts):
+    return damaged(lines, 0, lambda row: row.update(parts))
+
+
+def deep(line, depth):
+    return json.dumps(json.loads(line) | {"observation": 0}).replace(
+        '"observation": 0', f'"observation": {"[" * depth}{"]" * depth}'
+    )
+
+
 DAMAGE = {
     "not JSON": (lambda lines: [*lines[:2], "{", *lines[3:]], "line 3"),
     "an unknown field": (lambda lines: damaged(lines, 2, lambda row: row.update(extra=1)), "line 3"),
@@ -364,6 +379,33 @@ DAMAGE = {
     "an unknown count": (lambda lines: damaged(lines, 0, lambda row: row["spent"].update(coffee=1)), "tree.jsonl"),
     "a header that is no object": (lambda lines: ["7", *lines[1:]], "line 1"),
     "nothing": (lambda lines: [], "wanted a 'tsr-gym tree'"),
+    "brackets without an end": (lambda lines: [*lines[:2], "[" * 100_000, *lines[3:]], "line 3"),
+    "a header of brackets": (lambda lines: ["[" * 100_000, *lines[1:]], "line 1"),
+    "an observation nested too deep": (lambda lines: [*lines[:2], deep(lines[2], 700), *lines[3:]], "line 3"),
+    "a depth that is not its parent's and one": (lambda lines: with_node(lines, depth=3), "line 3"),
+    "a seed in words": (lambda lines: with_header(lines, seed="one"), "line 1"),
+    "a seed that is no number": (lambda lines: with_header(lines, seed=True), "line 1"),
+    "scores of something else": (lambda lines: with_header(lines, score_of="path"), "line 1"),
+    "facts that are none": (lambda lines: with_header(lines, about=[]), "line 1"),
+    "a path that is none": (lambda lines: with_header(lines, played="0"), "line 1"),
+    "a path through nodes that are not there": (lambda lines: with_header(lines, played=[0, 9]), "line 1"),
+    "a path of words": (lambda lines: with_header(lines, chosen=["0"]), "line 1"),
+    "counts in words": (lambda lines: damaged(lines, 0, lambda row: row["spent"].update(env_steps="3")), "line 1"),
+    "no counts": (lambda lines: with_header(lines, spent=None), "line 1"),
+    **{
+        f"{name} = {value!r}": (partial(with_node, **{name: value}), "line 3")
+        for name, value in (
+            *(("parent", value) for value in ("0", True, 0.0, -1)),
+            *(("depth", value) for value in ("1", True, 1.0, None)),
+            *((name, value) for name in ("reward", "score") for value in ("1", None, True, [1])),
+            *((name, value) for name in ("terminated", "truncated") for value in ("no", 0, None)),
+            *(("info", value) for value in ([], None, "x")),
+            *(("snapshot", value) for value in (7, ["AAAA"], "")),
+            *(("state_key", value) for value in (7, "xy", [])),
+            *(("candidate", ["x", *rest]) for rest in (("ab", [], []), ([], ["1"], []), ([], [], ["-1"]))),
+            *(("candidate", value) for value in ("abcd", None, ["x", [True], [], []])),
+        )
+    },
 }
 
 

@@ -12,16 +12,17 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from tsr_gym.classes import packages_of
 from tsr_gym.codec import encode
-from tsr_gym.errors import SnapshotError
+from tsr_gym.errors import SnapshotError, shown
 from tsr_gym.foreign.frozen import ATOMS, Freezer, Here, Uncopyable
 from tsr_gym.foreign.handles import CONTAINERS, holds_handles, is_handle_class, names_handle
 from tsr_gym.foreign.noise import place_generator, replace_keys
-from tsr_gym.foreign.objects import attributes_of, is_plain, module_of, set_attributes
+from tsr_gym.foreign.objects import attributes_of, is_of_class, is_plain, set_attributes
 from tsr_gym.foreign.portable import imported, may_be_set, portable_attribute
 from tsr_gym.foreign.settings import compare, settings_of, share_settings, tables_of
 from tsr_gym.foreign.thawed import Thawer, same, try_to_thaw
-from tsr_gym.random_stream import Drawn, position_of
+from tsr_gym.random_stream import Drawn, is_position, position_of
 from tsr_gym.snapshots import Deferred
 
 _NOT_STATE = frozenset(
@@ -200,13 +201,6 @@ def _own(value: Any) -> Any:
     return value.copy() if type(value).__name__ == "Surface" else value
 
 
-def packages_of(env: Any) -> frozenset[str]:
-    """Return the packages that an environment's classes come from."""
-    found = {module_of(cls).partition(".")[0] for cls in type(env).__mro__} - {"builtins", "typing", "abc"}
-    own = module_of(type(env)).partition(".")[0]
-    return frozenset(found - {"gymnasium"} | {own})
-
-
 def checked(env: Any, state: Any) -> AttributesState:
     """Return a layer's state as captured attributes that fit an environment.
 
@@ -214,11 +208,13 @@ def checked(env: Any, state: Any) -> AttributesState:
         SnapshotError: They belong to other settings, or are damaged.
     """
     if isinstance(state, PortableAttributes):
-        packages, held = packages_of(env), attributes_of(env)
+        packages, held = packages_of(type(env)), attributes_of(env)
         attributes = {}
+        if type(state.attributes) is not dict or not (state.position is None or is_position(state.position)):
+            raise SnapshotError(f"wanted captured attributes of {type(env).__name__}, got {shown(state)}: damaged")
         for name, value in state.attributes.items():
-            if name in _NOT_STATE or not may_be_set(name):
-                raise SnapshotError(f"the snapshot sets {name!r}, which is no state: damaged")
+            if name in _NOT_STATE or not may_be_set(name) or (name not in held and is_of_class(type(env), name)):
+                raise SnapshotError(f"the snapshot sets {shown(name)}, which is no state: damaged")
             try:
                 attributes[name] = imported(value, packages, held.get(name))
             except SnapshotError as error:
@@ -226,6 +222,6 @@ def checked(env: Any, state: Any) -> AttributesState:
         state = AttributesState(state.settings, attributes, state.position, state.native)
         try_to_thaw(state.attributes)
     if not isinstance(state, AttributesState):
-        raise SnapshotError(f"wanted captured attributes of {type(env).__name__}, got {state!r}: damaged")
+        raise SnapshotError(f"wanted captured attributes of {type(env).__name__}, got {shown(state)}: damaged")
     compare(env, state.settings)
     return state

@@ -5,18 +5,18 @@ of that number, so that objects that shared something share it after thawing. Wh
 """
 
 import copy
-import sys
 import types
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from operator import attrgetter, is_
+from operator import is_
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from tsr_gym.classes import find
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign import generators
 from tsr_gym.foreign.handles import is_handle
@@ -210,7 +210,7 @@ class Freezer:
         if isinstance(value, tuple) and "_fields" in vars(kind):
             items = tuple([self.frozen(item) for item in value])
             return value if all(map(is_, items, value)) else Record(kind, items)
-        if value is found_by_name(getattr(value, "__module__", None), getattr(value, "__qualname__", None)):
+        if value is find(getattr(value, "__module__", None), getattr(value, "__qualname__", None)):
             # Code of another kind, such as a function that caches.
             return value
         if frees(kind):
@@ -314,16 +314,6 @@ def _is_empty(cell: Any) -> bool:
     except ValueError:
         return True
     return False
-
-
-def found_by_name(module: Any, name: Any) -> Any:
-    """Return what a module that is imported has under a name, None where there is nothing."""
-    if not isinstance(module, str) or not isinstance(name, str) or module not in sys.modules:
-        return None
-    try:
-        return attrgetter(name)(sys.modules[module])
-    except AttributeError:
-        return None
 
 
 _FREEZERS: dict[Any, Callable[[Freezer, Any], Any]] = {

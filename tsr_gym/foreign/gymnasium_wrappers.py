@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.wrappers import PassiveEnvChecker
 from gymnasium.wrappers.utils import RunningMeanStd
 
-from tsr_gym.errors import SnapshotError
+from tsr_gym.errors import SnapshotError, shown
 from tsr_gym.foreign.rebound import rebind
 from tsr_gym.snapshots import Layer
 from tsr_gym.state_env import new_tuple
@@ -81,6 +81,8 @@ REFUSED = {
     "RecordVideo": "it writes files, which no restore takes back, and a search would film what it only imagines. Put "
     "it outside the search: around TreeSearchWrapper it films the episode that is played",
 }
+# What Gymnasium counts and adds up in, one or the other by what came first.
+_NUMBERS = (bool, int, float, np.generic, np.ndarray)
 _ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 # What Gymnasium itself keeps on a wrapper that has nothing of its own.
 _PLAIN_ATTRIBUTES = frozenset(
@@ -120,7 +122,7 @@ class Nothing:
 
     def check(self, wrapper: Any, layer: Layer) -> None:
         """Refuse what holds something."""
-        if layer is not self._layer and layer.state != ():
+        if layer is not self._layer and not (type(layer.state) is tuple and not layer.state):
             raise _damaged(layer, ())
 
     def write(self, wrapper: Any, layer: Layer) -> None:
@@ -151,9 +153,13 @@ class Attributes:
         return new_tuple(Layer, (self.kind, tuple([_copied(get(wrapper)) for get in self._getters])))
 
     def check(self, wrapper: Any, layer: Layer) -> None:
-        """Refuse what has not one value for each attribute."""
-        if not (isinstance(layer.state, tuple) and len(layer.state) == len(self._paths)):
+        """Refuse what has not one value for each attribute, of the kind that the attribute has."""
+        state = layer.state
+        if not (type(state) is tuple and len(state) == len(self._paths)):
             raise _damaged(layer, self._paths)
+        for get, value in zip(self._getters, state, strict=True):
+            if not _are_alike(get(wrapper), value):
+                raise _damaged(layer, self._paths)
 
     def write(self, wrapper: Any, layer: Layer) -> None:
         """Set the attributes to copies."""
@@ -217,8 +223,15 @@ def _refuse(wrapper: Wrapper) -> None:
         )
 
 
+def _are_alike(one: Any, other: Any) -> bool:
+    """Return whether an attribute may become another value: of the same kind, or one that is not known yet."""
+    if type(one) is type(other) or one is None or other is None:
+        return True
+    return isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS)
+
+
 def _damaged(layer: Layer, wanted: tuple[str, ...]) -> SnapshotError:
-    return SnapshotError(f"wanted {layer.kind} as {wanted}, got {layer.state!r}: damaged or of another version")
+    return SnapshotError(f"wanted {layer.kind} as {wanted}, got {shown(layer.state)}: damaged or of another version")
 
 
 @lru_cache(maxsize=256)

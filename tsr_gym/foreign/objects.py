@@ -44,6 +44,12 @@ def attributes_of(value: Any) -> dict[str, Any]:
     return found
 
 
+def is_of_class(cls: Any, name: str) -> bool:
+    """Return whether a name is that of a method or property, which an object must not hide by an attribute."""
+    found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+    return hasattr(type(found), "__get__") and not isinstance(found, types.MemberDescriptorType)
+
+
 def set_attributes(value: Any, attributes: dict[str, Any]) -> None:
     """Give an object attributes without asking its class."""
     for name, item in attributes.items():

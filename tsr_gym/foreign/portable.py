@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tsr_gym.classes import find
 from tsr_gym.errors import SnapshotError
-from tsr_gym.foreign.frozen import Closure, Members, Opaque, Reduced, Thing, found_by_name
+from tsr_gym.foreign.frozen import Closure, Members, Opaque, Reduced, Thing
 from tsr_gym.foreign.objects import is_plain, module_of
 
 _OURS = "tsr_gym.foreign."
@@ -160,7 +161,7 @@ def _is_harmless(kind: Any, parts: list[Any]) -> bool:
 
 
 def _found(name: Named) -> Any:
-    return found_by_name(name.module, name.name) if name.name else sys.modules.get(name.module)
+    return find(name.module, name.name) if name.name else sys.modules.get(name.module)
 
 
 def _imported(wanted: Named, packages: Set[str], here: Any) -> Any:

@@ -2,14 +2,14 @@
 
 from typing import Any, NamedTuple
 
-from tsr_gym.errors import SnapshotError
+from tsr_gym.errors import SnapshotError, shown
 from tsr_gym.foreign.attributes import twin_of
 from tsr_gym.foreign.deepcopied import flaw_of_copies
 from tsr_gym.foreign.fresh import fresh
 from tsr_gym.foreign.noise import place_generator
 from tsr_gym.foreign.settings import compare, settings_of
 from tsr_gym.foreign.support import Support
-from tsr_gym.random_stream import Drawn, position_of
+from tsr_gym.random_stream import Drawn, is_position, position_of
 
 
 class ProtocolState(NamedTuple):
@@ -36,8 +36,10 @@ class ProtocolAdapter:
     def check(self, env: Any, state: Any, seed: int | None) -> ProtocolState:
         """Return the state unless it belongs to other settings."""
         if not isinstance(state, ProtocolState):
-            raise SnapshotError(f"wanted what {type(env).__name__}.env_state() returned, got {state!r}: damaged")
+            raise SnapshotError(f"wanted what {type(env).__name__}.env_state() returned, got {shown(state)}: damaged")
         compare(env, state.settings)
+        if not (state.position is None or is_position(state.position)):
+            raise SnapshotError(f"no generator stands at {shown(state.position)}: damaged")
         return state
 
     def write(self, env: Any, state: ProtocolState, seed: int | None) -> None:

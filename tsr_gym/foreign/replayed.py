@@ -5,9 +5,9 @@ Every result of the replay is compared with the one on record, so that a restore
 
 from typing import Any
 
-from tsr_gym.errors import SnapshotError
+from tsr_gym.classes import packages_of
+from tsr_gym.errors import SnapshotError, shown
 from tsr_gym.foreign import generators, play
-from tsr_gym.foreign.attributes import packages_of
 from tsr_gym.foreign.fresh import can_remake, fresh, remake
 from tsr_gym.foreign.noise import dice_of, place_dice, place_generator, replace_keys
 from tsr_gym.foreign.portable import imported
@@ -64,7 +64,7 @@ class ReplayAdapter:
         if isinstance(state, PortableReplay):
             state = _imported(env.env, state)
         if not isinstance(state, ReplayState):
-            raise SnapshotError(f"wanted a record of {type(env.env).__name__}, got {state!r}: damaged")
+            raise SnapshotError(f"wanted a record of {type(env.env).__name__}, got {shown(state)}: damaged")
         compare(env.env, state.settings)
         return state
 
@@ -95,7 +95,7 @@ class ReplayAdapter:
 
 
 def _imported(base: Any, state: PortableReplay) -> ReplayState:
-    packages = packages_of(base)
+    packages = packages_of(type(base))
     start, events = imported(state.start, packages), [imported(event, packages) for event in state.events]
     if not isinstance(start, Start) or not all(isinstance(event, Move | Rendering | Reseeding) for event in events):
         raise SnapshotError(f"wanted a record of {type(base).__name__}, got something else: damaged")

@@ -1,10 +1,10 @@
 """Frozen values made live again, and compared."""
 
+import sys
 import types
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from importlib import import_module
 from itertools import starmap
 from math import copysign
 from pickle import PicklingError, dumps
@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from tsr_gym.errors import SnapshotError
+from tsr_gym.errors import SnapshotError, shown
 from tsr_gym.foreign import generators
 from tsr_gym.foreign.frozen import (
     ATOMS,
@@ -161,12 +161,20 @@ class Thawer:
         return made
 
 
+# Where the libraries of arrays are that environments use, which their snapshots do not import.
+_LIBRARIES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "jax": ("jax.numpy", lambda module, array: module.asarray(array)),
+    "torch": ("torch", lambda module, array: module.from_numpy(np.array(array))),
+}
+
+
 def _in_library(value: OtherArray) -> Any:
-    if value.library == "jax":
-        return import_module("jax.numpy").asarray(value.array)
-    if value.library == "torch":
-        return import_module("torch").from_numpy(np.array(value.array))
-    raise SnapshotError(f"unknown library of arrays {value.library!r}: damaged or of another version")
+    if value.library not in _LIBRARIES:
+        raise SnapshotError(f"unknown library of arrays {shown(value.library)}: damaged or of another version")
+    module, make = _LIBRARIES[value.library]
+    if module not in sys.modules:
+        raise SnapshotError(f"the snapshot holds an array of {module}: import it first, or make its environment")
+    return make(sys.modules[module], value.array)
 
 
 def _set_state(made: Any, state: Any) -> None:

@@ -214,6 +214,41 @@ def test_progress_is_plain_json(run):
     assert json.loads(text) == {"update": 3, "tasks": 24, "sampled_tokens": 999}
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("progress.json", text) for text in ('"text"', "null", "[3, 24, 999]", "7", "{", "[" * 100_000)),
+        *(("progress.json", f'{{"update": {value}}}') for value in ('"three"', "null", "true", "3.0", "-1", "[3]")),
+        ("progress.json", '{"update": 3, "extra": 1}'),
+        *(("gradients.json", text) for text in ('"text"', "null", "[]", "{}", '{"norms": 3, "skipped": 0}')),
+        *(("gradients.json", text) for text in ('{"norms": "ab", "skipped": 0}', '{"norms": [], "skipped": "0"}')),
+    ],
+)
+def test_a_whole_checkpoint_that_counts_in_something_else_than_numbers_is_refused_and_changes_nothing(run, name, text):
+    folder, policy, learner = run
+    path = folder / "checkpoints" / "000003"
+    files.write_folder(
+        folder / "checkpoints" / "000004",
+        lambda new: (shutil.copytree(path, new, dirs_exist_ok=True), (new / name).write_text(text)),
+    )
+    learner.update(make_batch(policy.model), seed=2)
+    before = everything(policy, learner)
+    with pytest.raises(CheckpointError, match=r"000004: not a checkpoint of this run"):
+        load_checkpoint(folder / "checkpoints" / "000004", learner)
+    assert same(before, everything(policy, learner))
+
+
+def test_a_checkpoint_without_any_state_is_refused(run):
+    folder, _, learner = run
+    path = folder / "checkpoints" / "000003"
+    manifest = json.loads((path / files.MANIFEST).read_text())
+    del manifest[STATE]
+    (path / files.MANIFEST).write_text(json.dumps(manifest))
+    (path / STATE).unlink()
+    with pytest.raises(CheckpointError, match="000003: not a checkpoint of this run"):
+        load_checkpoint(path, learner)
+
+
 def test_a_checkpoint_of_an_older_form_is_refused_with_a_way_on(run):
     folder, _, learner = run
     path = folder / "checkpoints" / "000003"

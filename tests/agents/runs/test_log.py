@@ -81,10 +81,55 @@ def test_every_line_is_one_json_object_in_one_line_and_comes_back_the_same(tmp_p
     assert [json.loads(line) for line in before.split(b"\n")[:-1]] == records
 
 
-def test_a_log_that_cannot_be_written_says_so(tmp_path):
+DAMAGED = {
+    "text that is no JSON": b"{",
+    "nothing": b"",
+    "null": b"null",
+    "a number": b"7",
+    "a list": b'[{"step": 1}]',
+    "no step": b'{"text": "a"}',
+    "a step in words": b'{"step": "one"}',
+    "a step that is no count": b'{"step": true}',
+    "a step below 0": b'{"step": -1}',
+    "zeros of a disk": b"\0" * 20,
+    "bytes that are no text": b'{"step": 1, "text": "\xff\xfe"}',
+    "brackets without an end": b"[" * 100_000,
+    "a number of too many digits": b'{"step": ' + b"1" * 5000 + b"}",
+}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("line", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_line_is_named_and_no_line_after_it_is_lost(tmp_path, line, number):
+    log = log_of(tmp_path / "log.jsonl")
+    lines = log.path.read_bytes().split(b"\n")
+    lines[number - 1] = line
+    log.path.write_bytes(b"\n".join(lines))
+    before = log.path.read_bytes()
+    for use in (log.read, lambda: log.cut_after(2)):
+        with pytest.raises(CheckpointError, match=rf"log\.jsonl, line {number}: .*damaged"):
+            use()
+    assert log.path.read_bytes() == before
+
+
+def test_what_looks_like_the_end_of_a_line_inside_a_text_is_none(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes('{"step": 1, "text": "a\u2028b\x85c"}\n'.encode())
+    assert JsonLines(path).read() == [{"step": 1, "text": "a\u2028b\x85c"}]
+
+
+def test_a_last_line_that_was_cut_inside_a_character_is_left_out(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"step": 2, "text": "\xe2\x88')
+    assert JsonLines(path).read() == [{"step": 1}]
+
+
+def test_a_log_that_cannot_be_written_or_read_says_so(tmp_path):
     (tmp_path / "log.jsonl").mkdir()
     with pytest.raises(CheckpointError, match=r"log\.jsonl could not be written .*make room and resume"):
         JsonLines(tmp_path / "log.jsonl").append({"step": 1})
+    with pytest.raises(CheckpointError, match=r"log\.jsonl could not be read"):
+        JsonLines(tmp_path / "log.jsonl").read()
 
 
 def test_reading_what_a_run_wrote_needs_no_torch():

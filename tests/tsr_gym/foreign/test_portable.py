@@ -1,6 +1,7 @@
 """The form of frozen values that has bytes: exact, and closed to what does not belong to the environment."""
 
 import math
+import sys
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 
@@ -13,11 +14,12 @@ import tsr_gym
 from tests.tsr_gym.foreign import worlds
 from tests.tsr_gym.foreign.plays import play
 from tests.tsr_gym.foreign.test_frozen import VALUES
+from tests.tsr_gym.forged import forged
 from tests.tsr_gym.own_process import run_python
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
 from tsr_gym.codec import decode, encode
-from tsr_gym.foreign.attributes import PortableAttributes
-from tsr_gym.foreign.frozen import Members, Randomness, Reduced, Thing
+from tsr_gym.foreign.attributes import AttributesState, PortableAttributes
+from tsr_gym.foreign.frozen import Members, OtherArray, Randomness, Reduced, Thing
 from tsr_gym.foreign.portable import Made, Named, imported, portable, portable_attribute
 from tsr_gym.foreign.thawed import Thawer, frozen, same
 from tsr_gym.snapshots import Layer
@@ -141,6 +143,10 @@ def hostile(attributes):
         {"tool": Made("eval", "1")},
         {"tool": Members(Named("tests.tsr_gym.own_process", "run_python"), ("1",))},
         {"tool": Randomness("Generator", 3)},
+        {"tool": OtherArray("os", np.zeros(2))},
+        {"step": 3},
+        {"unwrapped": 3},
+        {"begin": Named("tests.tsr_gym.foreign.worlds", "Body")},
         {"tool": Randomness("Loaded", 3)},
     ],
     ids=lambda attributes: str(attributes)[:40],
@@ -150,6 +156,26 @@ def test_bytes_that_were_made_up_are_refused_and_change_nothing(attributes):
     before = snapshot(env)
     with pytest.raises(SnapshotError):
         restore(env, Snapshot.from_bytes(snap.to_bytes()))
+    assert snapshot(env) == before
+
+
+@pytest.mark.parametrize(("library", "module"), [("jax", "jax.numpy"), ("torch", "torch")])
+def test_an_array_of_a_library_does_not_import_it(library, module, monkeypatch):
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    env, snap = hostile({"tool": OtherArray(library, np.zeros(2))})
+    with pytest.raises(SnapshotError, match=f"array of {module}: import it first"):
+        restore(env, Snapshot.from_bytes(snap.to_bytes()))
+    assert module not in sys.modules
+
+
+def test_a_captured_state_itself_never_comes_from_bytes():
+    env = worlds.Plain()
+    env.reset(seed=1)
+    before = snapshot(env)
+    (layer,) = before.layers
+    state = AttributesState(layer.state.settings, {"position": Thing(3, {"__class__": 4})}, layer.state.position)
+    with pytest.raises(SnapshotError, match="not a snapshot"):
+        restore(env, forged((layer._replace(state=state),)))
     assert snapshot(env) == before
 
 
