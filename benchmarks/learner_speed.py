@@ -80,9 +80,9 @@ def one_pass(model: Any, batch: Batch, advantages: Tensor, layout: LayoutChoice)
         for index in plan.parts:
             part = batch.rows(index)
             width = part.ids.shape[1]
-            read = lay_out(part, plan.layout).logprobs(model)
+            logprobs, entropy = lay_out(part, plan.layout).logprobs(model)
             given = Given.of(part, advantages[index, :width], StepWeights(weights[index, :width]))
-            loss = policy_loss(objective, *read, given).loss
+            loss = policy_loss(objective, logprobs, entropy.detach(), given).loss
             loss.backward()
             total += float(loss.detach())
     return total

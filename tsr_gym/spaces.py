@@ -1,11 +1,16 @@
 """Spaces for text that a language model writes or reads."""
 
+import multiprocessing
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 from gymnasium.wrappers.utils import create_zero_array
 
+# Most bytes of a text in shared memory, which is there for every environment whether a text fills it or not.
+MAX_SHARED = 1 << 20
+_SIZE = 8
 _JUNK = "abcdefghijklmnopqrstuvwxyzABCXYZ0123456789 \n\t.,:;|<>[](){}#_√é漢🙂"
 
 
@@ -13,8 +18,7 @@ class FreeText(gym.Space[str]):
     r"""All Unicode strings of up to `max_length` characters.
 
     Gymnasium's `Text` wants a fixed alphabet, and its `AsyncVectorEnv` returns the same wrong string for ever where
-    observations are `Text` in shared memory. This space refuses shared memory, so that `AsyncVectorEnv` fails at once
-    and says to pass ``shared_memory=False``.
+    observations are `Text` in shared memory. Texts of this space are read from there anew after each step.
 
     Args:
         max_length: Longest string, in characters.
@@ -87,3 +91,54 @@ class FreeText(gym.Space[str]):
 def _empty_text(space: FreeText) -> str:  # type: ignore[misc]
     """Return what Gymnasium's frame stacks and delays pad with."""
     return ""
+
+
+class _SharedTexts(Sequence[str]):
+    """Texts in shared memory as they are now; a deep copy, which is what `AsyncVectorEnv` returns, is a tuple of them.
+
+    Each has a row: how many bytes it takes, and the bytes.
+    """
+
+    def __init__(self, space: FreeText, memory: Any, num: int) -> None:
+        self._rows, self._width, self._num = memoryview(memory).cast("B"), _width(space), num
+
+    def __len__(self) -> int:
+        return self._num
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return tuple(self)[number]
+        start = self._width * range(self._num)[number] + _SIZE
+        size = int.from_bytes(self._rows[start - _SIZE : start], "little")
+        return bytes(self._rows[start : start + size]).decode("utf-8", "surrogatepass")
+
+    def __deepcopy__(self, memo: Any) -> tuple[str, ...]:
+        return tuple(self)
+
+
+def _width(space: FreeText) -> int:
+    return _SIZE + min(4 * space.max_length, MAX_SHARED)
+
+
+@create_shared_memory.register(FreeText)
+def _share_texts(space: FreeText, n: int = 1, ctx: Any = multiprocessing) -> Any:
+    return ctx.RawArray("B", n * _width(space))
+
+
+@read_from_shared_memory.register(FreeText)
+def _shared_texts(space: FreeText, shared_memory: Any, n: int = 1) -> _SharedTexts:
+    return _SharedTexts(space, shared_memory, n)
+
+
+@write_to_shared_memory.register(FreeText)
+def _write_shared_text(space: FreeText, index: int, value: str, shared_memory: Any) -> None:
+    data, width = value.encode("utf-8", "surrogatepass"), _width(space)
+    if len(data) > width - _SIZE:
+        raise ValueError(
+            f"wanted a text of at most {width - _SIZE} bytes in shared memory, got {len(data)}: pass "
+            "vector_kwargs={'shared_memory': False} to gym.make_vec, or shared_memory=False to AsyncVectorEnv"
+        )
+    rows = memoryview(shared_memory).cast("B")
+    start = width * index + _SIZE
+    rows[start - _SIZE : start] = len(data).to_bytes(_SIZE, "little")
+    rows[start : start + len(data)] = data

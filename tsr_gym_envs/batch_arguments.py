@@ -25,7 +25,11 @@ def as_actions(actions: Any, num_envs: int) -> Column:
     whole = numbers.shape == (num_envs,) and numbers.dtype.kind in "iu"
     # Negative numbers are large where they are read as unsigned.
     if not whole or numbers.astype(np.int64, copy=False).view(np.uint64).max() >= NUM_ACTIONS:
-        raise InvalidAction(f"wanted {num_envs} actions from 0 to {NUM_ACTIONS - 1}, got {actions!r}")
+        text = "; for text actions make the batch with vectorization_mode='sync' or 'async'"
+        raise InvalidAction(
+            f"wanted {num_envs} actions from 0 to {NUM_ACTIONS - 1}, got {actions!r}"
+            f"{text if numbers.dtype.kind == 'U' else ''}"
+        )
     return numbers.astype(np.int64, copy=False)
 
 

@@ -1,19 +1,45 @@
-"""What the project's web servers share: an ASGI application on loopback, requests of bounded size, a graceful stop.
+"""What the project's web servers share: an ASGI application on loopback, bounded requests, a graceful stop.
+
+Requests are bounded in size and in the time that a client may take to send them, connections in number.
 
 Importing this needs the extra `serve`.
 """
 
+import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Thread
 
 import uvicorn
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LOOPBACK = "127.0.0.1"
 MAX_BODY = 4 * 2**20
+# The status of a request whose client has left, as others log it; nobody receives it.
+CLIENT_LEFT = 499
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What clients may take of a server.
+
+    Attributes:
+        max_connections: Requests beyond so many connections are answered 503.
+        max_per_client: Connections beyond so many of one address are answered 503 and closed.
+        read_timeout_s: Seconds in which a client must have sent a whole request, counted from the opening of the
+            connection or from the request's first byte; else it is answered 408 and closed. An answer may take longer.
+    """
+
+    max_connections: int = 1024
+    max_per_client: int = 512
+    read_timeout_s: float = 30.0
 
 
 class BodyLimit:
@@ -52,12 +78,17 @@ class BodyLimit:
         await self._app(scope, counted, send)
 
 
+async def client_left(_: Request, error: Exception) -> Response:
+    """Answer nobody: the handler of `starlette.requests.ClientDisconnect`, which is no failure of the server."""
+    return Response(status_code=CLIENT_LEFT)
+
+
 def serve(
     app: ASGIApp,
     *,
     host: str = LOOPBACK,
     port: int = 0,
-    max_connections: int = 1024,
+    limits: ConnectionLimits = ConnectionLimits(),
     grace_s: int = 10,
     ready: Callable[[str], None] | None = None,
 ) -> None:
@@ -67,7 +98,7 @@ def serve(
         app: The application.
         host: Address to listen at; whoever can reach it can use the server, so it is loopback by default.
         port: Port, 0 for any free one.
-        max_connections: Requests beyond so many connections are answered 503.
+        limits: What clients may take.
         grace_s: Most seconds for requests that have begun when the stop is asked for.
         ready: Called with the server's address once it accepts connections.
 
@@ -77,14 +108,21 @@ def serve(
     with _listening(host, port) as (listener, url):
         if ready is not None:
             ready(url)
-        _server(app, max_connections, grace_s).run(sockets=[listener])
+        _server(app, limits, grace_s).run(sockets=[listener])
 
 
 @contextmanager
-def serving(app: ASGIApp, *, host: str = LOOPBACK, port: int = 0, grace_s: int = 10) -> Iterator[str]:
+def serving(
+    app: ASGIApp,
+    *,
+    host: str = LOOPBACK,
+    port: int = 0,
+    limits: ConnectionLimits = ConnectionLimits(),
+    grace_s: int = 10,
+) -> Iterator[str]:
     """Run an application in a thread, give its address, and stop it gracefully at the end."""
     with _listening(host, port) as (listener, url):
-        server = _server(app, 1024, grace_s)
+        server = _server(app, limits, grace_s)
         thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:
@@ -94,16 +132,76 @@ def serving(app: ASGIApp, *, host: str = LOOPBACK, port: int = 0, grace_s: int =
             thread.join()
 
 
-def _server(app: ASGIApp, max_connections: int, grace_s: int) -> uvicorn.Server:
+def _server(app: ASGIApp, limits: ConnectionLimits, grace_s: int) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
+        http=_bounded(limits),
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=max_connections,
+        limit_concurrency=limits.max_connections,
+        # Longer than clients keep idle connections, so that none is closed when its next request is on the way.
+        timeout_keep_alive=20,
         timeout_graceful_shutdown=grace_s,
     )
     return uvicorn.Server(config)
+
+
+def _bounded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
+    """Return uvicorn's own protocol with a time limit on requests and a number of connections for each client.
+
+    uvicorn bounds neither: its timeout begins after an answer, its limit counts the connections of everybody.
+    """
+    num_open: Counter[str] = Counter()
+
+    class Bounded(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            num_open[self._host()] += 1
+            if num_open[self._host()] > limits.max_per_client:
+                self._refuse(b"503 Service Unavailable")
+            else:
+                self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._forget()
+            num_open[self._host()] -= 1
+            # Nothing stays of clients that are gone.
+            if not num_open[self._host()]:
+                del num_open[self._host()]
+            super().connection_lost(exc)
+
+        def _host(self) -> str:
+            return self.client[0] if self.client else ""
+
+        def _watch(self) -> None:
+            """Start the time of a request that is not whole yet, unless it runs, and stop that of a whole one."""
+            cycle = self.cycle
+            if cycle is not None and not cycle.more_body and not cycle.response_complete:
+                self._forget()
+            elif self._timer is None:
+                self._timer = self.loop.call_later(limits.read_timeout_s, self._refuse, b"408 Request Timeout")
+
+        def _forget(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _refuse(self, status: bytes) -> None:
+            self._forget()
+            cycle = self.cycle
+            # An application may have answered before it has read everything.
+            if cycle is None or cycle.response_complete or not cycle.response_started:
+                self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+            self.transport.close()
+
+    return Bounded
 
 
 @contextmanager

@@ -8,11 +8,13 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, harvest, harvest_all, harvest_leaves, trajectory_to
 from tsr_gym.agents.strategies import choose_strategy, naive
 from tsr_gym.agents.strategies.harvest import Harvest, harvesting_of, leaves_by_tree
+from tsr_gym.agents.strategies.play_on import to_the_end
 from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError
 from tsr_gym.seeds import derive_seed
@@ -75,6 +77,12 @@ class ChosenSearch(NamedTuple):
     searches: int
     paths: int
 
+    def to_the_end(self) -> Strategy:
+        """Return the strategy that also plays to the end whatever is learned from as a whole episode."""
+        if self.harvest in ("leaves", "branches"):
+            return self.strategy
+        return to_the_end(self.strategy, paths=self.paths if self.harvest == "selected" else None)
+
     @property
     def words(self) -> str:
         """How the trajectories of an instance come to be, in a few words."""
@@ -99,6 +107,10 @@ def choose_search(config: SearchConfig) -> ChosenSearch:
     wanted = config.trajectories
     strategy = choose_strategy(config.search, keep=wanted)
     harvest = harvesting_of(strategy).kind if config.learn_from == "auto" else config.learn_from
+    if harvest == "branches" and config.dead_ends != "off":
+        raise ConfigError(
+            f"{config.search} forks at nodes of whole episodes: wanted dead_ends=off, got {config.dead_ends}"
+        )
     if harvest in ("episodes", "branches"):
         strategy = choose_strategy(config.search, rollouts=wanted)
         if (rollouts := strategy.keywords.get("rollouts", wanted)) != wanted:
@@ -154,23 +166,37 @@ class Collector:
         self.seed = seed
         self.rater = rater
         self.search = choose_search(config)
+        self.strategy = self.search.to_the_end()
 
-    def collect(self, first: int, count: int) -> Collected:
-        """Search the instances number `first` to `first + count` of the run's sequence."""
+    def collect(self, first: int, count: int, starts: Sequence[Moment | None] = ()) -> Collected:
+        """Search the instances number `first` to `first + count` of the run's sequence.
+
+        Args:
+            first: Number of the first instance.
+            count: How many.
+            starts: Moment at which each begins, None for its own start; none for all at their starts.
+        """
         config = self.config
-        collected = self._search(first, count, self.search.strategy, self.search.searches, "tree", self._harvest)
+        collected = self._search(first, count, self.strategy, self.search.searches, "tree", self._harvest, starts)
         if config.naive:
-            play = partial(naive, rollouts=config.naive)
-            collected |= self._search(first, count, play, 1, "naive", self._harvest_naive)
+            play = to_the_end(partial(naive, rollouts=config.naive), paths=None)
+            collected |= self._search(first, count, play, 1, "naive", self._harvest_naive, starts)
         return collected
 
     def _search(
-        self, first: int, count: int, strategy: Strategy, copies: int, name: str, harvested: "Harvested"
+        self,
+        first: int,
+        count: int,
+        strategy: Strategy,
+        copies: int,
+        name: str,
+        harvested: "Harvested",
+        starts: Sequence[Moment | None],
     ) -> Collected:
         """Run searches from the starts of some instances, `copies` of each."""
         started = perf_counter()
         tasks = [derive_seed(self.seed, "task", number) for number in range(first, first + count)]
-        envs = self.pool.set(tasks, copies)
+        envs = self.pool.set(tasks, copies, starts)
         reset_seconds = perf_counter() - started
         seeds = [derive_seed(self.seed, name, first + i // copies, i % copies) for i in range(len(envs))]
         clock = _Clock(self.policy)
@@ -194,11 +220,11 @@ class Collector:
     def _harvest(self, tree: Tree, number: int) -> list[Trajectory]:
         strategy, name, kind, _, paths = self.search
         if kind == "episodes":
-            return harvest_all(tree)
+            return harvest_all(tree, selected_by=name)
         if kind == "branches":
             by_tree = enumerate(leaves_by_tree(strategy, tree))
             return [
-                trajectory_to(tree, leaf, selected_by="naive", number=branch)
+                trajectory_to(tree, leaf, selected_by=name, number=branch)
                 for branch, leaves in by_tree
                 for leaf in leaves
             ]
@@ -208,7 +234,7 @@ class Collector:
 
     def _named(self, trajectory: Trajectory) -> Trajectory:
         """Return a trajectory that knows what its search went by."""
-        if trajectory.selected_by == "naive":
+        if trajectory.selected_by == "naive" or self.search.harvest in ("episodes", "branches"):
             return trajectory
         by_reward = harvesting_of(self.search.strategy).by == "reward"
         return replace(trajectory, selected_for="reward" if by_reward else self.config.rater or self.pool.score)

@@ -109,7 +109,8 @@ def harvest(
 
     Args:
         tree: A grown tree; paths that could go on are not episodes and are left out. One that stopped at a proven dead
-            end counts as a failure with what it had earned.
+            end comes after all others: what it earned is not yet what its failure costs. `to_the_end` plays such paths
+            on.
         keep: How many at most.
         by: ``"reward"`` ranks by return (best-of-N, TSR Eq. 7), ``"score"`` by summed score; None by the tree's merit.
         selected_by: What the trajectories remember of how they were chosen.
@@ -117,7 +118,8 @@ def harvest(
     """
     ends = _ends(tree)
     chosen = [leaf for leaf in tree.chosen if leaf in ends] if by is None else []
-    rest = tree.best([leaf for leaf in ends if leaf not in chosen], keep, by)
+    others = [leaf for leaf in ends if leaf not in chosen]
+    rest = sorted(tree.best(others, len(others), by), key=lambda leaf: not tree.nodes[leaf].done)
     return [trajectory_to(tree, leaf, selected_by=selected_by, number=number) for leaf in [*chosen, *rest][:keep]]
 
 

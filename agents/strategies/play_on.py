@@ -1,12 +1,17 @@
 """Play on: the policy continues from given nodes, nothing is chosen; what strategies with rollouts share."""
 
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from typing import Any
 
-from tsr_gym.tree import Expand, Tree
+from tsr_gym.agents.strategies.order import is_dead, ranked
+from tsr_gym.tree import Expand, Tree, Wishes
 
 
-def play_on(tree: Tree, starts: Iterable[int], turns: int | None = None) -> Generator[list[Expand], None, list[int]]:
+def play_on(
+    tree: Tree, starts: Iterable[int], turns: int | None = None, *, lost: bool = False
+) -> Generator[list[Expand], None, list[int]]:
     """Let the policy go on from every start, a turn of all of them a round, and return where each came to.
 
     Only the frontier is remembered, so that a round costs the same however deep the tree is.
@@ -15,11 +20,41 @@ def play_on(tree: Tree, starts: Iterable[int], turns: int | None = None) -> Gene
         tree: What has grown.
         starts: Nodes; one that is named twice is continued twice.
         turns: Most turns per start, None to the end of the episode. Whatever is not open stays where it is.
+        lost: Whether proven dead ends are played on, too, so that they pay what a failure pays.
     """
     ends = list(starts)
-    while (turns is None or turns > 0) and (going := Counter(end for end in ends if tree.nodes[end].is_open)):
+
+    def goes_on(end: int) -> bool:
+        return not tree.nodes[end].done if lost else tree.nodes[end].is_open
+
+    while (turns is None or turns > 0) and (going := Counter(end for end in ends if goes_on(end))):
         yield [Expand(node, samples) for node, samples in going.items()]
         grown = {node: iter(tree.children(node)[-samples:]) for node, samples in going.items()}
         ends = [next(grown[end]) if end in grown else end for end in ends]
         turns = None if turns is None else turns - 1
     return ends
+
+
+def to_the_end(strategy: Callable[[Tree], Any], *, paths: int | None) -> "partial[Wishes]":
+    """Return a strategy that selects as another one does, and lets the policy play what it selected to the end.
+
+    A path that a search leaves open, or that it stopped at a proven dead end, has not paid yet what it will cost: its
+    return so far would rank it above a failure that went on. So nothing that is learned from is cut short, and every
+    search yields as many episodes as are promised.
+
+    Args:
+        strategy: Searches.
+        paths: How many paths are selected: those that the strategy chose, then the best others, finished ones first
+            and dead ends last. None for all: nothing is chosen, and only dead ends are played on.
+    """
+    return partial(_to_the_end, strategy=strategy, paths=paths)
+
+
+def _to_the_end(tree: Tree, *, strategy: Callable[[Tree], Any], paths: int | None) -> Wishes:
+    chosen: Sequence[int] = (yield from strategy(tree)) or ()
+    if paths is None:
+        yield from play_on(tree, [leaf for leaf in tree.leaves() if not tree.nodes[leaf].is_open], lost=True)
+        return chosen
+    others = ranked(tree, [leaf for leaf in tree.leaves() if leaf not in chosen], tree.merit)
+    others.sort(key=lambda leaf: tree.nodes[leaf].is_open + 2 * is_dead(tree, leaf))
+    return (yield from play_on(tree, [*chosen, *others][:paths], lost=True))

@@ -29,6 +29,16 @@ def test_a_vector_entry_point_makes_batches(name):
     assert gym.make_vec(name, num_envs=2).reset(seed=1)[0].shape[0] == 2
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+def test_vector_environments_of_gymnasium_show_the_text_of_the_single_ones(name, mode):
+    envs = gym.make_vec(name, num_envs=2, vectorization_mode=mode)
+    try:
+        assert envs.reset(seed=4)[0] == tuple(gym.make(name).reset(seed=seed)[0] for seed in (4, 5))
+    finally:
+        envs.close()
+
+
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_a_saved_spec_makes_the_same_environment_in_another_process(name):
     env = gym.make(name, max_turns=3)

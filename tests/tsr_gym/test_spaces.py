@@ -75,9 +75,44 @@ def test_frame_stacks_pad_with_empty_text():
     assert create_zero_array(FreeText(5)) == ""
 
 
-def test_shared_memory_is_refused_with_the_way_out():
-    with pytest.raises(ValueError, match="shared_memory=False"):
-        AsyncVectorEnv([make, make])
+class Reader(gym.Env):
+    """Shows one hard text after the other."""
+
+    observation_space = FreeText(400_000)
+    action_space = gym.spaces.Discrete(2)
+    TEXTS = ("", "grün 漢 🙂", "\ud800 half", "line\nline\x00", "a" * 400_000, "short again", "漢" * 400_000)
+
+    def reset(self, *, seed=None, options=None):
+        self.number = 0
+        return self.TEXTS[0], {}
+
+    def step(self, action):
+        self.number += 1
+        return self.TEXTS[self.number], 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_texts_in_shared_memory_are_those_that_were_shown_and_stay_as_they_were(context):
+    envs = AsyncVectorEnv([Reader, Reader], context=context)
+    try:
+        seen = [envs.reset()[0]] + [envs.step([0, 0])[0] for _ in Reader.TEXTS[1:6]]
+        assert seen == [(text, text) for text in Reader.TEXTS[:6]]
+        with pytest.raises(ValueError, match=r"at most 1048576 bytes .*vector_kwargs=\{'shared_memory': False\}"):
+            envs.step([0, 0])
+    finally:
+        envs.close(terminate=True)
+
+
+def test_texts_in_shared_memory_can_be_looked_at_without_a_copy():
+    envs = AsyncVectorEnv([make, make], copy=False)
+    try:
+        live, _ = envs.reset(seed=3)
+        before = tuple(live)
+        assert (live[1], live[-1], live[:1], len(live)) == (before[1], before[1], before[:1], 2)
+        envs.step(("Down", "Down"))
+        assert tuple(live) != before
+    finally:
+        envs.close()
 
 
 def play(envs):
@@ -90,8 +125,9 @@ def play(envs):
     return observations
 
 
-def test_vector_environments_show_what_the_single_ones_show():
-    sync, parallel = SyncVectorEnv([make, make]), AsyncVectorEnv([make, make], shared_memory=False)
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_vector_environments_show_what_the_single_ones_show(shared_memory):
+    sync, parallel = SyncVectorEnv([make, make]), AsyncVectorEnv([make, make], shared_memory=shared_memory)
     try:
         assert play(sync) == play(parallel)
         singles = [make(), make()]
@@ -106,8 +142,9 @@ def test_vector_environments_show_what_the_single_ones_show():
         parallel.close()
 
 
-def test_gymnasium_makes_vector_environments_of_ours():
-    envs = gym.make_vec(GAME, num_envs=3, vectorization_mode="sync")
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_gymnasium_makes_vector_environments_of_ours(mode):
+    envs = gym.make_vec(GAME, num_envs=3, vectorization_mode=mode)
     observations, _ = envs.reset(seed=1)
     assert len(set(observations)) > 1
     assert isinstance(envs.observation_space, gym.spaces.Tuple)

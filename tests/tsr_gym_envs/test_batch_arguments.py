@@ -21,6 +21,11 @@ def test_what_is_no_action_is_refused(actions):
         as_actions(actions, 2)
 
 
+def test_text_for_a_batch_is_told_where_texts_are_taken():
+    with pytest.raises(InvalidAction, match=r"wanted 2 actions from 0 to 3.*vectorization_mode='sync' or 'async'"):
+        as_actions(["Up", "Down"], 2)
+
+
 def test_masks_become_numbers():
     assert as_mask(np.array([True, False, True]), 3).tolist() == [0, 2]
     for mask in ([True, False, True], np.ones(2, bool), np.ones(3)):

@@ -1,10 +1,13 @@
 """Running an ASGI application: address, bounded requests, and a stop that lets what has begun come to its end."""
 
+import asyncio
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import time
 from threading import Thread
 
 import httpx
@@ -15,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from tests.conftest import ROOT
-from tsr_gym_envs.serving import BodyLimit, _listening, serving
+from tsr_gym_envs.serving import BodyLimit, ConnectionLimits, _listening, serving
 
 
 async def length(request):
@@ -143,3 +146,94 @@ def test_answers_do_not_wait_for_acknowledgements():
 def test_an_address_that_is_taken_is_an_error_at_once(url):
     with pytest.raises(OSError, match="in use"), serving(APP, port=int(url.rpartition(":")[2])):
         pass
+
+
+async def slow_answer(_):
+    await asyncio.sleep(0.8)
+    return PlainTextResponse("done")
+
+
+HASTY = Starlette(routes=[*APP.routes, Route("/slow", slow_answer)])
+
+
+@pytest.fixture
+def hasty():
+    """A server that waits a quarter of a second for requests."""
+    with serving(HASTY, limits=ConnectionLimits(read_timeout_s=0.25)) as url:
+        yield int(url.rpartition(":")[2])
+
+
+def connect(port, source="127.0.0.1"):
+    return socket.create_connection(("127.0.0.1", port), timeout=30, source_address=(source, 0))
+
+
+def rest_of(connection):
+    """Return everything that the server sends until it closes the connection."""
+    parts = []
+    try:
+        while part := connection.recv(1000):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+POST = b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /", POST[:-4], POST, POST + b"x" * 99])
+def test_a_client_that_does_not_finish_its_request_is_told_so_and_let_go(hasty, sent):
+    with connect(hasty) as connection:
+        connection.sendall(sent)
+        assert rest_of(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_client_that_sends_byte_after_byte_is_let_go_as_well(hasty):
+    with connect(hasty) as connection:
+        try:
+            for byte in POST * 100:
+                connection.sendall(bytes([byte]))
+                time.sleep(0.01)
+        except OSError:
+            return
+        pytest.fail("the server never closed the connection")
+
+
+def test_the_second_request_of_a_connection_has_to_be_finished_as_well(hasty):
+    with connect(hasty) as connection:
+        connection.sendall(POST + b"x" * 100)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(POST + b"x" * 99)
+        assert b"HTTP/1.1 408 " in rest_of(connection)
+
+
+def test_an_answer_may_take_longer_than_a_request(hasty):
+    assert httpx.get(f"http://127.0.0.1:{hasty}/slow", timeout=30).text == "done"
+
+
+def test_a_client_has_so_many_connections_and_others_have_theirs():
+    with serving(APP, limits=ConnectionLimits(max_per_client=2)) as url:
+        port = int(url.rpartition(":")[2])
+        with connect(port) as one, connect(port) as two:
+            for connection in (one, two):
+                connection.sendall(POST + b"x" * 100)
+                assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+            with connect(port) as third, connect(port, source="127.0.0.2") as other:
+                assert rest_of(third).startswith(b"HTTP/1.1 503 ")
+                other.sendall(POST + b"x" * 100)
+                assert other.recv(1000).startswith(b"HTTP/1.1 200 ")
+        # Places are given back as soon as the server sees that they are free.
+        answers = {httpx.post(f"{url}/length", content=b"abc").status_code for _ in range(1000)}
+        assert 200 in answers
+
+
+@pytest.mark.parametrize("how", ["closed", "reset"])
+def test_a_client_that_leaves_in_the_middle_of_its_request_leaves_no_trace_in_the_log(how, caplog):
+    with serving(APP) as url:
+        port = int(url.rpartition(":")[2])
+        with connect(port) as connection:
+            connection.sendall(POST + b"x" * 50)
+            if how == "reset":
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert httpx.post(f"{url}/length", content=b"abc").text == "3"
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")] == []

@@ -38,8 +38,14 @@ class ServeArgs:
     """Most passages a query."""
     max_queries: int = 1024
     """Most queries a request."""
+    max_query: int = 10_000
+    """Most characters of a query."""
     max_body: int = 4 * 2**20
     """Most bytes a request."""
+    max_per_client: int = 512
+    """Most open connections of one address."""
+    read_timeout: float = 30.0
+    """Most seconds in which a client sends a request."""
     threads: int = 2
     """Searches at the same time."""
 
@@ -76,18 +82,25 @@ def _serve(chosen: ServeArgs) -> int:
     require("starlette", "serve")
     require("uvicorn", "serve")
     open_retriever: Any = load("tsr_gym_envs.retrieval_qa.server:open_retriever")
-    limits: Any = load("tsr_gym_envs.retrieval_qa.server:Limits")
+    limits: Any = load("tsr_gym_envs.retrieval_qa.server:ServerLimits")
     make_app: Any = load("tsr_gym_envs.retrieval_qa.server:retrieval_app")
     serve: Any = load("tsr_gym_envs.serving:serve")
+    of_connections: Any = load("tsr_gym_envs.serving:ConnectionLimits")
     retriever = open_retriever(chosen.index)
     # The first search loads compiled code; who hears that the server is ready should not wait for it.
     retriever.retrieve(["first"], 1)
     most = limits(
-        default_k=chosen.topk, max_k=chosen.max_topk, max_queries=chosen.max_queries, max_body=chosen.max_body
+        default_k=chosen.topk,
+        max_k=chosen.max_topk,
+        max_queries=chosen.max_queries,
+        max_query=chosen.max_query,
+        max_body=chosen.max_body,
     )
+    app = make_app(retriever, limits=most, threads=chosen.threads)
+    connections = of_connections(max_per_client=chosen.max_per_client, read_timeout_s=chosen.read_timeout)
 
     def ready(url: str) -> None:
         print(f"{url}/retrieve: {chosen.index}, digest {retriever.digest}", flush=True)
 
-    serve(make_app(retriever, limits=most, threads=chosen.threads), host=chosen.host, port=chosen.port, ready=ready)
+    serve(app, host=chosen.host, port=chosen.port, limits=connections, ready=ready)
     return 0

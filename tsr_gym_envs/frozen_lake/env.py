@@ -72,8 +72,9 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
     | `reward_schedule` | (1, 0, 0) | same |
     | `render_mode` | None, ``ansi``, ``rgb_array`` (32 pixels a cell) or ``human`` (needs pygame) | same |
 
-    ``gym.make_vec("tsr/FrozenLake-v0", num_envs=N)`` takes the same keywords and plays N of them in compiled code, with
-    snapshots of its own; see `tsr_gym_envs.frozen_lake.vector_env`.
+    ``gym.make_vec("tsr/FrozenLake-v0", num_envs=N)`` gives arrays and not text, because it plays N of them in compiled
+    code; it takes the same keywords and has snapshots of its own, see `tsr_gym_envs.frozen_lake.vector_env`. With
+    ``vectorization_mode="sync"`` or ``"async"`` it gives text.
 
     TSR's reported success of 60.7 % lies above the best possible 47.7 % of the setting that its paper states; see
     `tsr_gym_envs.frozen_lake.optimal`.

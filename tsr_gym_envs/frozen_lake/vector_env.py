@@ -1,4 +1,7 @@
-"""FrozenLake in batches: `gym.make_vec("tsr/FrozenLake-v0", num_envs=N)`."""
+"""FrozenLake in batches: `gym.make_vec("tsr/FrozenLake-v0")`, arrays and not text, as compiled code plays it.
+
+``vectorization_mode="sync"`` or ``"async"`` gives the text that `gym.make` gives.
+"""
 
 from collections.abc import Mapping
 from itertools import accumulate
@@ -145,5 +148,5 @@ def make_vec(
     """
     chosen = make_settings(preset, {"action_type": "discrete", **settings})
     if chosen.action_type != "discrete":
-        raise ConfigError("a batch takes discrete actions; for text actions pass vectorization_mode='sync'")
+        raise ConfigError("a batch takes discrete actions; for text actions pass vectorization_mode='sync' or 'async'")
     return FrozenLakeVectorEnv(num_envs, chosen, autoreset_mode=autoreset_mode, render_mode=render_mode)

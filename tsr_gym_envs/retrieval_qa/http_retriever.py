@@ -173,8 +173,12 @@ class HttpRetriever:
         import httpx
 
         client = self._clients.get(os.getpid())
+        if client is not None:
+            return client
+        # httpx may close an idle connection that another thread was just given, so they are let idle for long.
+        limits = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=15)
         # Of two threads that open one at once, both take the first: one in use must not be dropped, and so closed.
-        return client or self._clients.setdefault(os.getpid(), httpx.Client(timeout=self._timeout_s))
+        return self._clients.setdefault(os.getpid(), httpx.Client(timeout=self._timeout_s, limits=limits))
 
 
 def read_reply(reply: bytes, num_queries: int, k: int) -> list[list[Passage]]:

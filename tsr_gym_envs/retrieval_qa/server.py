@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -30,13 +30,13 @@ from tsr_gym_envs.retrieval_qa.corpus import contents_of
 from tsr_gym_envs.retrieval_qa.http_retriever import DIGEST_HEADER
 from tsr_gym_envs.retrieval_qa.passage import Passage
 from tsr_gym_envs.retrieval_qa.retriever import Retriever
-from tsr_gym_envs.serving import MAX_BODY, BodyLimit
+from tsr_gym_envs.serving import CLIENT_LEFT, MAX_BODY, BodyLimit, client_left
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """What one request may ask for; more is answered 422, a longer body 413.
 
     Attributes:
@@ -44,6 +44,7 @@ class Limits:
         max_k: Most passages a query.
         max_queries: Most queries.
         max_passages: Most queries times passages.
+        max_query: Most characters of a query.
         max_body: Most bytes.
     """
 
@@ -51,6 +52,7 @@ class Limits:
     max_k: int = 1000
     max_queries: int = 1024
     max_passages: int = 20_000
+    max_query: int = 10_000
     max_body: int = MAX_BODY
 
 
@@ -75,7 +77,7 @@ def open_retriever(index: Path) -> Retriever:
     return DenseRetriever(index) if (index / DENSE).exists() else BM25Retriever(index, verify=True)
 
 
-def retrieval_app(retriever: Retriever, *, limits: Limits = Limits(), threads: int = 2) -> Starlette:
+def retrieval_app(retriever: Retriever, *, limits: ServerLimits = ServerLimits(), threads: int = 2) -> Starlette:
     """Return the application.
 
     Args:
@@ -97,6 +99,9 @@ def retrieval_app(retriever: Retriever, *, limits: Limits = Limits(), threads: i
             return Response(reply, media_type="application/json", headers={DIGEST_HEADER: retriever.digest})
         except HTTPException as error:
             status = error.status_code
+            raise
+        except ClientDisconnect:
+            status = CLIENT_LEFT
             raise
         except RetrievalFailed as error:
             status = 503
@@ -122,12 +127,12 @@ def retrieval_app(retriever: Retriever, *, limits: Limits = Limits(), threads: i
             Route("/metrics", show_metrics),
         ],
         middleware=[Middleware(BodyLimit, max_bytes=limits.max_body)],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+        exception_handlers={HTTPException: _refused, ClientDisconnect: client_left, Exception: _failed},
         lifespan=lifespan,
     )
 
 
-def read_wish(body: bytes, limits: Limits) -> Wish:
+def read_wish(body: bytes, limits: ServerLimits) -> Wish:
     """Return what a request of either dialect asks for.
 
     Raises:
@@ -159,6 +164,10 @@ def read_wish(body: bytes, limits: Limits) -> Wish:
             422,
             f"wanted at most {limits.max_queries} queries and {limits.max_passages} passages in all, "
             f"got {len(queries)} queries of {k} passages; ask in parts",
+        )
+    if (longest := max(map(len, queries), default=0)) > limits.max_query:
+        raise HTTPException(
+            422, f"wanted queries of at most {limits.max_query} characters, got one of {longest}; shorten it"
         )
     return Wish(queries, k, scores)
 
@@ -202,7 +211,8 @@ class Metrics:
     def text(self) -> str:
         """Return all counts."""
         name = "tsr_retrieval"
-        errors = sum(count for status, count in self._requests.items() if status >= 400)
+        # A client that left is nobody's error.
+        errors = sum(count for status, count in self._requests.items() if status >= 400 and status != CLIENT_LEFT)
         bounds = [*(str(bound) for bound in BUCKETS_S), "+Inf"]
         lines = [
             f"# TYPE {name}_requests_total counter",

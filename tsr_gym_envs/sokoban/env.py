@@ -82,8 +82,9 @@ class SokobanEnv(TextEnv[SokobanState]):
     | `reward_step`, `reward_box`, `reward_done` | -0.1, 1, 10 | same |
     | `render_mode` | None, ``ansi``, ``rgb_array`` (32 pixels a cell) or ``human`` (needs pygame) | same |
 
-    ``gym.make_vec("tsr/Sokoban-v0", num_envs=N)`` takes the same keywords and plays N of them in compiled code, with
-    snapshots of its own; see `tsr_gym_envs.sokoban.vector_env`.
+    ``gym.make_vec("tsr/Sokoban-v0", num_envs=N)`` gives arrays and not text, because it plays N of them in compiled
+    code; it takes the same keywords and has snapshots of its own, see `tsr_gym_envs.sokoban.vector_env`. With
+    ``vectorization_mode="sync"`` or ``"async"`` it gives text.
 
     ## Version History
     v0: first version.

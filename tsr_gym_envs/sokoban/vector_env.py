@@ -1,4 +1,7 @@
-"""Sokoban in batches: `gym.make_vec("tsr/Sokoban-v0", num_envs=N)`."""
+"""Sokoban in batches: `gym.make_vec("tsr/Sokoban-v0")`, arrays and not text, as compiled code plays it.
+
+``vectorization_mode="sync"`` or ``"async"`` gives the text that `gym.make` gives.
+"""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -161,5 +164,5 @@ def make_vec(
     """
     chosen = make_settings(preset, {"action_type": "discrete", **settings})
     if chosen.action_type != "discrete":
-        raise ConfigError("a batch takes discrete actions; for text actions pass vectorization_mode='sync'")
+        raise ConfigError("a batch takes discrete actions; for text actions pass vectorization_mode='sync' or 'async'")
     return SokobanVectorEnv(num_envs, chosen, autoreset_mode=autoreset_mode, render_mode=render_mode)

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 from threading import Barrier, Thread
 
 import httpx
@@ -13,11 +14,11 @@ from tsr_gym import RetrievalFailed
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.corpus import build_index
 from tsr_gym_envs.retrieval_qa.http_retriever import HttpRetriever
-from tsr_gym_envs.retrieval_qa.server import BUCKETS_S, Limits, Metrics, retrieval_app
+from tsr_gym_envs.retrieval_qa.server import BUCKETS_S, Metrics, ServerLimits, retrieval_app
 from tsr_gym_envs.serving import serving
 
 CONTENTS = {row["id"]: row["contents"] for row in ROWS}
-LIMITS = Limits(default_k=2, max_k=5, max_queries=4, max_passages=10, max_body=2000)
+LIMITS = ServerLimits(default_k=2, max_k=5, max_queries=4, max_passages=10, max_query=1000, max_body=2000)
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +103,11 @@ def test_no_text_is_an_error(url, query):
         (422, b'{"query": "a", "return_scores": 1}', '"return_scores" true or false, got 1'),
         (422, b'{"queries": ["a", "a", "a", "a", "a"], "topk": 1}', "at most 4 queries and 10 passages in all"),
         (422, b'{"queries": ["a", "a", "a"], "topk": 4}', "got 3 queries of 4 passages"),
+        (422, json.dumps({"query": "x" * 1001}).encode(), "queries of at most 1000 characters, got one of 1001"),
+        (422, json.dumps({"queries": ["a", "x" * 1001]}).encode(), "queries of at most 1000 characters"),
         (413, b" " * 2001, "at most 2000 bytes"),
     ],
-    ids=range(20),
+    ids=range(22),
 )
 def test_what_cannot_be_answered_is_refused_and_said_why(url, status, body, message):
     answer = httpx.post(f"{url}/retrieve", content=body)
@@ -170,6 +173,18 @@ def test_metrics_count_requests_queries_and_seconds(index):
     ):
         assert line in lines
     assert answer.text.endswith("\n")
+
+
+def test_a_client_that_leaves_is_no_error_of_the_server(index, caplog):
+    with serving(retrieval_app(BM25Retriever(index), limits=LIMITS)) as url:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
+            connection.sendall(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        counts = ""
+        while "requests_total{" not in counts:
+            counts = httpx.get(f"{url}/metrics").text
+    assert 'tsr_retrieval_requests_total{status="499"} 1' in counts
+    assert "tsr_retrieval_errors_total 0" in counts
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_the_histogram_is_cumulative_and_its_bounds_are_included():

@@ -16,14 +16,23 @@ def context_of(row: PlacedRecord) -> Iterator[tuple[str, str]]:
     for title, sentences in row.tuples("context", ("title", "sentences")):
         if not isinstance(title, str) or not isinstance(sentences, list):
             raise row.fault("pairs of a title and its sentences under 'context'", [title, sentences])
-        yield title, " ".join(str(sentence).strip() for sentence in sentences)
+        text = " ".join(str(sentence).strip() for sentence in sentences)
+        yield row.whole("context", title), row.whole("context", text)
+
+
+def supporting_titles(row: PlacedRecord) -> tuple[str, ...]:
+    """Return the titles of the supporting paragraphs of such a record, each once."""
+    facts = row.tuples("supporting_facts", ("title", "sent_id"))
+    if not all(isinstance(title, str) for title, _ in facts):
+        raise row.fault("pairs of a title and a sentence's number under 'supporting_facts'", facts)
+    return tuple(dict.fromkeys(title for title, _ in facts))
 
 
 def supporting_of(row: PlacedRecord) -> tuple[str, ...]:
     """Return the ids of the supporting paragraphs of such a record; () where it does not carry all of them."""
-    wanted = dict.fromkeys(title for title, _ in row.tuples("supporting_facts", ("title", "sent_id")))
+    wanted = supporting_titles(row)
     ids = {title: passage_id(title, text) for title, text in context_of(row)}
-    return tuple(ids[title] for title in wanted) if wanted.keys() <= ids.keys() else ()
+    return tuple(ids[title] for title in wanted) if ids.keys() >= set(wanted) else ()
 
 
 def paragraphs_of(row: PlacedRecord) -> Iterator[tuple[str, str, bool]]:

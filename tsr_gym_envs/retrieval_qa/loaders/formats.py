@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tsr_gym.errors import InvalidCorpus
-from tsr_gym_envs.retrieval_qa.loaders.carried import paragraphs_of, passage_id, supporting_of
+from tsr_gym_envs.retrieval_qa.loaders.carried import paragraphs_of, passage_id, supporting_of, supporting_titles
 from tsr_gym_envs.retrieval_qa.loaders.placed_record import PlacedRecord
 from tsr_gym_envs.retrieval_qa.question import Question
 
@@ -33,7 +33,7 @@ def search_r1(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     if known.fields.get("decomposition"):
         steps = _decomposition(known.rows("decomposition"))
     elif known.fields.get("evidences"):
-        steps = _evidences(known.tuples("evidences", EVIDENCE))
+        steps = _evidences(known)
     supporting = known.texts("supporting") if known.fields.get("supporting") else ()
     if not supporting and {"supporting_facts", "context"} <= known.fields.keys():
         supporting = supporting_of(known)
@@ -77,9 +77,8 @@ def hotpotqa(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
 
 def two_wiki(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a 2WikiMultihopQA record; its evidence triples are the steps."""
-    titles = {title for title, _ in row.tuples("supporting_facts", ("title", "sent_id"))}
-    steps = _evidences(row.tuples("evidences", EVIDENCE)) if row.fields.get("evidences") else ()
-    yield _with_context(row, defaults, hops=len(titles))._replace(steps=steps)
+    steps = _evidences(row) if row.fields.get("evidences") else ()
+    yield _with_context(row, defaults, hops=len(supporting_titles(row)))._replace(steps=steps)
 
 
 def musique(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
@@ -131,7 +130,7 @@ def popqa(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     if isinstance(listed, str):
         try:
             listed = json.loads(listed)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise row.fault("a JSON list under 'possible_answers'", listed) from error
     golds = PlacedRecord(row.place, row.number, {"possible_answers": listed}).texts("possible_answers")
     yield Question(row.name("id"), defaults.data_source, row.text("question"), golds, split=defaults.split)
@@ -245,13 +244,14 @@ def _decomposition(rows: list[PlacedRecord]) -> tuple[tuple[str, str], ...]:
     return tuple((row.text("question"), row.text("answer")) for row in rows)
 
 
-def _evidences(triples: Iterable[tuple[Any, ...]]) -> tuple[tuple[str, str], ...]:
-    """Return triples as steps: subject and relation are searched for, the object is found.
+def _evidences(row: PlacedRecord) -> tuple[tuple[str, str], ...]:
+    """Return a record's triples as steps: subject and relation are searched for, the object is found.
 
     A subject that an earlier step finds is written as ``#1``, ``#2``, ..., as MuSiQue does.
     """
     steps: list[tuple[str, str]] = []
-    for subject, relation, found in triples:
+    for triple in row.tuples("evidences", EVIDENCE):
+        subject, relation, found = (row.whole("evidences", str(part)) for part in triple)
         earlier = [f"#{number}" for number, (_, answer) in enumerate(steps, start=1) if answer == subject]
-        steps.append((f"{earlier[0] if earlier else subject} {relation}", str(found)))
+        steps.append((f"{earlier[0] if earlier else subject} {relation}", found))
     return tuple(steps)

@@ -34,7 +34,15 @@ class PlacedRecord(NamedTuple):
         found = self.value(key)
         if not isinstance(found, str) or not found.strip():
             raise self.fault(f"a text under {key!r}", found)
-        return found
+        return self.whole(key, found)
+
+    def whole(self, key: str, text: str) -> str:
+        """Return the text of a key; half a character, which JSON can spell and no file holds, is refused."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise self.fault(f"a text without half a character under {key!r}", text) from error
+        return text
 
     def name(self, key: str) -> str:
         """Return a field that is a text or a whole number, as text."""
@@ -49,7 +57,7 @@ class PlacedRecord(NamedTuple):
         listed = [found] if isinstance(found, str) else found
         if not isinstance(listed, Sequence) or not all(isinstance(text, str) for text in listed):
             raise self.fault(f"texts under {key!r}", found)
-        texts = tuple(dict.fromkeys(text for text in listed if text.strip()))
+        texts = tuple(dict.fromkeys(self.whole(key, text) for text in listed if text.strip()))
         if not texts:
             raise self.fault(f"at least one text under {key!r}", found)
         return texts

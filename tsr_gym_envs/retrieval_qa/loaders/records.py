@@ -135,4 +135,17 @@ def _parquet(path: Path) -> list[PlacedRecord]:
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise InvalidCorpus(f"{path}: wanted a parquet file, got {error}") from error
-    return [PlacedRecord(f"{path}, record {n + 1}", n, entry) for n, entry in enumerate(table.to_pylist())]
+    try:
+        entries = table.to_pylist()
+    except (ValueError, OverflowError):
+        entries = [_entry(f"{path}, record {n + 1}", table.slice(n, 1)) for n in range(table.num_rows)]
+    return [PlacedRecord(f"{path}, record {n + 1}", n, entry) for n, entry in enumerate(entries)]
+
+
+def _entry(place: str, row: Any) -> Any:
+    """Return the record of a table of one row, or raise the error that names it."""
+    try:
+        return row.to_pylist()[0]
+    except (ValueError, OverflowError) as error:
+        wanted = "UTF-8" if isinstance(error, UnicodeDecodeError) else "values that Python holds"
+        raise InvalidCorpus(f"{place}: wanted {wanted}, got {error}") from error

@@ -89,6 +89,9 @@ class _Stream:
             except (json.JSONDecodeError, RecursionError) as error:
                 if self._complete or len(self._text) - self._at > MAX_VALUE:
                     self.fail(f"damaged, or the file ends too early: {error}")
+            except ValueError as error:
+                # A number of more digits than Python reads; reading on would not help.
+                self.fail(f"damaged: {error}")
             else:
                 # A number may go on behind what was read, at most by "e+" that look like damage.
                 if self._complete or len(self._text) - end > 2:

@@ -12,13 +12,13 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tsr_gym_envs.serving import LOOPBACK, BodyLimit
+from tsr_gym_envs.serving import LOOPBACK, BodyLimit, client_left
 from tsr_gym_envs.webshop.html.page import STATIC, page_html, templates
 from tsr_gym_envs.webshop.site.trips import Trips, TripTooLong, end_of
 from tsr_gym_envs.webshop.site.visitors import Visit, Visitors
@@ -98,7 +98,7 @@ def shop_site(trips: Trips, visitors: Visitors | None = None, *, host: str = LOO
             Route("/{trip}/{page}/buy", desk.buy, methods=["POST"]),
         ],
         middleware=[Middleware(_Guard, hosts=hosts), Middleware(BodyLimit, max_bytes=MAX_BODY)],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+        exception_handlers={HTTPException: _refused, ClientDisconnect: client_left, Exception: _failed},
     )
 
 

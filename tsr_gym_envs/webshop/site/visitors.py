@@ -28,8 +28,11 @@ class Visit:
 class Visitors:
     """Visits by token. Who has been away for long is forgotten, and where there are too many, who came least recently.
 
+    Who has never come back, because no cookie was kept, takes no place from those who have: newcomers push out each
+    other only.
+
     Args:
-        max_visitors: Most visitors at a time.
+        max_visitors: Most visitors at a time, and as many newcomers.
         idle_s: Seconds after which an idle visitor is forgotten.
         clock: Gives the time in seconds.
     """
@@ -45,30 +48,36 @@ class Visitors:
         self._clock = clock
         # Least recent first.
         self._visits: OrderedDict[str, tuple[float, Visit]] = OrderedDict()
+        self._newcomers: OrderedDict[str, tuple[float, Visit]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._visits)
+        return len(self._visits) + len(self._newcomers)
 
     def find(self, token: str | None) -> Visit | None:
         """Return the visit of a token, None where nobody has it."""
         now = self._clock()
-        while self._visits and next(iter(self._visits.values()))[0] < now - self._idle_s:
-            self._visits.popitem(last=False)
-        if token is None or token not in self._visits:
+        for visits in (self._visits, self._newcomers):
+            while visits and next(iter(visits.values()))[0] < now - self._idle_s:
+                visits.popitem(last=False)
+        known = self._visits.get(token or "") or self._newcomers.get(token or "")
+        if token is None or known is None:
             return None
-        visit = self._visits[token][1]
-        self.keep(token, visit)
-        return visit
+        self.keep(token, known[1])
+        return known[1]
 
     def enter(self, visit: Visit) -> str:
-        """Take in a new visitor and return the token."""
+        """Take in a newcomer and return the token."""
         token = secrets.token_urlsafe(32)
-        self.keep(token, visit)
-        if len(self._visits) > self._max_visitors:
-            self._visits.popitem(last=False)
+        self._put(self._newcomers, token, visit)
         return token
 
     def keep(self, token: str, visit: Visit) -> None:
-        """Set the visit of a token."""
-        self._visits[token] = (self._clock(), visit)
-        self._visits.move_to_end(token)
+        """Set the visit of a token that has come back."""
+        self._newcomers.pop(token, None)
+        self._put(self._visits, token, visit)
+
+    def _put(self, visits: OrderedDict[str, tuple[float, Visit]], token: str, visit: Visit) -> None:
+        visits[token] = (self._clock(), visit)
+        visits.move_to_end(token)
+        if len(visits) > self._max_visitors:
+            visits.popitem(last=False)

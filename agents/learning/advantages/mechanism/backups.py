@@ -65,6 +65,7 @@ def _rest_of_failures(table: TurnTable) -> Tensor:
     last, turns = table.is_last, int(table.turn.max()) + 1
     rewards = torch.zeros((table.num_trajectories, turns), dtype=table.reward.dtype, device=table.reward.device)
     rewards[table.trajectory, table.turn] = table.reward
+    # `[N, turns]`: sum_{j > k} r_ij, and whether trajectory i is a failure with a turn after k.
     to_come = rewards.sum(dim=1, keepdim=True) - rewards.cumsum(dim=1)
     goes_on = torch.arange(turns, device=rewards.device) < table.turn[last][:, None]
     goes_on &= (table.finished & ~table.solved)[last][:, None]
@@ -106,6 +107,7 @@ def _from_children(table: TurnTable, start: Worth, backup: Backup) -> Worth:
     priority = by[nodes.entry].to(sums.dtype) / backup.tau
     values = torch.zeros_like(sums)
     for depth in reversed(range(int(table.turn.max()) + 1)):
+        # A child stands at a later turn than its parent, so the sums of this level are complete.
         level = nodes.turn == depth
         node, parent = nodes.node[level], nodes.parent[level]
         values[node] = sums[node] / weights[node].clamp(min=1e-12)
@@ -162,6 +164,7 @@ def check_nodes(table: TurnTable) -> None:
     first = torch.zeros(table.num_nodes, dtype=torch.int64, device=table.node.device)
     entry = first_entries(table)
     first[table.node[entry]] = entry
+    # A parent and a turn of its own tell apart nodes of different trees whose tokens happen to be the same.
     twin = first[table.node]
     marks = (table.tokens, table.fingerprint, table.parent, table.turn)
     if not all(torch.equal(mark[twin], mark) for mark in marks):

@@ -65,16 +65,19 @@ def compare(
     names, group = torch.unique(keys, return_inverse=True)
     size, counted = len(names), weights * fitted
     members = sum_by(fitted.long(), group, size)[group]
+    # Sums over the group of every item, `[I]`. Where nothing is fitted they are 0, and the item is a singleton.
     total, sums = sum_by(counted, group, size)[group], sum_by(counted * values, group, size)[group]
     if centre == "mean":
         centred = values - sums / total.clamp(min=1)
     elif centre == "loo":
+        # An item that is not fitted is not among the fitted ones, and has nothing to leave out.
         centred = values - (sums - counted * values) / (total - counted).clamp(min=1)
     else:
         centred = values
     if scale == "std":
         centred = centred / (_deviation(values, group, size, weights, ddof) + eps)
     flat = _equal_to_fitted(values, group, size, fitted)
+    # Without a centre and a scale a value stays as it is, and nothing was rounded.
     if centre != "none" or scale != "none":
         centred = torch.where(flat, 0.0, centred)
     return Compared(centred, members == fitted.long(), flat, members)

@@ -67,6 +67,7 @@ def _combined(parts: Sequence[Contrasted], combine: Combine) -> Tensor:
     total = torch.stack([part.advantage * part.counted for part in parts])
     if combine == "sum":
         return total.sum(dim=0)
+    # A contrast in which an entry does not count is left out of its mean; where none counts, the advantage is 0.
     weights = torch.stack([part.counted * (part.size if combine == "size" else 1) for part in parts]).to(total.dtype)
     return (total * weights).sum(dim=0) / weights.sum(dim=0).clamp(min=1)
 
@@ -77,6 +78,7 @@ def _with_prefix(table: TurnTable, advantages: Tensor, prefix: Prefix) -> Tensor
     if prefix == "policy":
         return advantages * policy_weights(table)
     if prefix == "once":
+        # Copies have the same log-probability, so its gradient sees their sum alone.
         sums, first = sum_by(advantages, table.node, table.num_nodes), first_entries(table)
         once = torch.zeros_like(advantages)
         once[first] = sums[table.node[first]]
@@ -107,6 +109,7 @@ def policy_weights(table: TurnTable) -> Tensor:
         node, above = nodes.node[level], parent[level]
         weight[node] = share[above] / children[above]
         share[node] = goes_on[level] * share[above] / going_on[above]
+    # G leaves of weight 1 / G each are a chain's w; so the factor is 1 there, and advantages keep their size.
     leaves = torch.bincount(table.group[table.is_last])
     return leaves[table.group] * weight[table.node] / table.sharers
 

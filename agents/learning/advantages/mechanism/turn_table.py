@@ -127,6 +127,7 @@ def table_of(batch: Batch) -> TurnTable:
     row, column = batch.sampled.nonzero(as_tuple=True)
     trajectory, turn = batch.trajectory[row], batch.turn[row, column]
     many_turns, many_columns = int(turn.max()) + 1, batch.ids.shape[1]
+    # Rows of a trajectory stand apart where the batch was shuffled; all that follows relies on this order.
     order = ((trajectory * many_turns + turn) * many_columns + column).argsort()
     row, column, trajectory, turn = row[order], column[order], trajectory[order], turn[order]
     _, entry, tokens = torch.unique_consecutive(trajectory * many_turns + turn, return_inverse=True, return_counts=True)

@@ -200,19 +200,29 @@ def policy_gradient():
     return torch.autograd.grad((shares * values).sum(), (first, second))
 
 
-@pytest.mark.parametrize("follows", [[(0, 1)], [(0,), (1,)]], ids=["a full tree", "one of two followed, by lot"])
-def test_counting_turns_as_the_policy_comes_by_them_gives_the_policy_gradient(follows):
-    found = expected_gradient(partial(tree_backup, unfinished="value"), follows)
-    scales = [float((one / wanted).mean()) for one, wanted in zip(found, policy_gradient(), strict=True)]
-    assert scales[0] == pytest.approx(scales[1], rel=1e-4)
-    for one, wanted in zip(found, policy_gradient(), strict=True):
-        torch.testing.assert_close(one, scales[0] * wanted, rtol=1e-4, atol=1e-5)
+FULL, BY_LOT = [(0, 1)], [(0,), (1,)]
 
 
-def test_counting_every_turn_once_halves_the_first_turns_of_a_full_tree():
-    first, second = expected_gradient(partial(tree_backup, prefix=1.0), [(0, 1)])
-    wanted = policy_gradient()
-    assert float((first / wanted[0]).mean()) == pytest.approx(0.5 * float((second / wanted[1]).mean()), rel=1e-4)
+@pytest.mark.parametrize(
+    ("prefix", "follows", "share"),
+    [
+        ("policy", FULL, 1.0),
+        ("policy", BY_LOT, 1.0),
+        # In a full tree there are half as many first turns as second ones, for as many episodes.
+        (1.0, FULL, 0.5),
+        (1.0, BY_LOT, 1.0),
+        ("duplicate", FULL, 1.0),
+        # A first turn that was followed counts for both of its leaves, the other one once.
+        ("duplicate", BY_LOT, 1.5),
+    ],
+)
+def test_how_much_first_turns_count_beside_second_ones_in_the_mean_gradient(prefix, follows, share):
+    """Over all trees; 1 is the policy gradient. One of two first candidates is followed by lot, or both are."""
+    found = expected_gradient(partial(tree_backup, unfinished="value", prefix=prefix), follows)
+    first, second = (float((one / wanted).mean()) for one, wanted in zip(found, policy_gradient(), strict=True))
+    assert first == pytest.approx(share * second, rel=1e-4)
+    for one, wanted, scale in zip(found, policy_gradient(), (first, second), strict=True):
+        torch.testing.assert_close(one, scale * wanted, rtol=1e-4, atol=1e-5)
 
 
 def recursed(group):

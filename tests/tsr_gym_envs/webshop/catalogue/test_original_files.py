@@ -263,3 +263,11 @@ def test_missing_and_ambiguous_files_are_told(tmp_path):
     (tmp_path / "items_shuffle_2.json").touch()
     with pytest.raises(InvalidCatalogue, match=r"wanted one file items_shuffle\*\.json .* name the files one by one"):
         find_files(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["page", "customization_options", "pricing", "name"])
+def test_a_number_that_is_too_long_to_read_is_named(tmp_path, place):
+    path = write_files(tmp_path, [item(0), {**item(1), place: "LONG"}]) / "items_shuffle.json"
+    path.write_text(path.read_text().replace('"LONG"', "1" * 5000))
+    with pytest.raises(InvalidCatalogue, match=r"items_shuffle\.json: .*5000 digits.*\(at character"):
+        list(read_products(path))

@@ -508,3 +508,26 @@ def test_the_original_shop_can_be_walked_as_well(catalogue):
         page = client.get("/2/0/search", params={"keywords": "a[b"})
         assert page.status_code == 400
         assert "Search for other words" in page.text
+
+
+def test_visitors_without_a_cookie_push_nobody_out_of_the_shop(catalogue, tmp_path):
+    env = hostile_env(catalogue)
+    visitors = Visitors(max_visitors=3)
+    with serving(shop_site(Trips(env, goal=goal_of(env, BOLD), seed=1, out=tmp_path), visitors)) as url:
+        with shopper(url) as client:
+            page = search(client, client.get("/"), "soft shirt")
+            for _ in range(10):
+                # No cookie comes back from these.
+                assert httpx.get(url).status_code == 303
+            assert client.get(page.url).text == page.text
+        assert len(visitors) <= 6
+
+
+def test_a_shopper_who_leaves_in_the_middle_of_a_form_is_no_error_of_the_shop(shop, caplog):
+    port = int(shop[0].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(
+            f"POST /next HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: {shop[0]}\r\nContent-Length: 9\r\n\r\nx".encode()
+        )
+    assert httpx.get(shop[0]).status_code == 303
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

@@ -30,10 +30,22 @@ def test_tokens_are_long_and_never_the_same():
 def test_too_many_visitors_push_out_who_came_least_recently():
     visitors = Visitors(max_visitors=2)
     first, second = (visitors.enter(Visit(1, Tree())) for _ in range(2))
+    assert visitors.find(second) is not None
     assert visitors.find(first) is not None
     third = visitors.enter(Visit(1, Tree()))
+    assert visitors.find(third) is not None
     assert [visitors.find(token) is None for token in (first, second, third)] == [False, True, False]
     assert len(visitors) == 2
+
+
+def test_those_who_never_come_back_push_out_each_other_and_nobody_else():
+    visitors = Visitors(max_visitors=2)
+    shopper = visitors.enter(Visit(1, Tree()))
+    assert visitors.find(shopper) is not None
+    passing = [visitors.enter(Visit(1, Tree())) for _ in range(1000)]
+    assert visitors.find(shopper) is not None
+    assert len(visitors) == 3
+    assert [visitors.find(token) is None for token in passing[-3:]] == [True, False, False]
 
 
 def test_idle_visitors_are_forgotten_and_busy_ones_are_not():
