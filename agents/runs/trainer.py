@@ -13,11 +13,10 @@ from typing import Any
 
 import torch
 
-from tsr_gym.agents.episodes.collect import Collected, Collector, choose_search
+from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.groups import choose_groups
@@ -35,6 +34,7 @@ from tsr_gym.agents.models.language_model import (
 from tsr_gym.agents.models.logprobs import cross_logprobs
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import make_rater
+from tsr_gym.agents.runs.check import check_choices
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.health import first_answers, prompt_information
@@ -264,9 +264,7 @@ def check_run(config: TrainConfig) -> None:
             f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
         )
     pick_device(config.model.device)
-    choose_search(config.search)
-    choose_groups(config.lessons)
-    choose_estimator(config.learn.estimator, critic=config.learn.algorithm == "ppo")
+    check_choices(config)
     any_model = ModelPlayer(config.env, config.task, config.model, LanguageModel(None, None, ModelCard()))
     for split in (config.task.train_split, config.task.eval_split):
         any_model.pool(split)
