@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, harvest, harvest_all, harvest_leaves, trajectory_to
@@ -167,22 +168,35 @@ class Collector:
         self.search = choose_search(config)
         self.strategy = self.search.to_the_end()
 
-    def collect(self, first: int, count: int) -> Collected:
-        """Search the instances number `first` to `first + count` of the run's sequence."""
+    def collect(self, first: int, count: int, starts: Sequence[Moment | None] = ()) -> Collected:
+        """Search the instances number `first` to `first + count` of the run's sequence.
+
+        Args:
+            first: Number of the first instance.
+            count: How many.
+            starts: Moment at which each begins, None for its own start; none for all at their starts.
+        """
         config = self.config
-        collected = self._search(first, count, self.strategy, self.search.searches, "tree", self._harvest)
+        collected = self._search(first, count, self.strategy, self.search.searches, "tree", self._harvest, starts)
         if config.naive:
             play = to_the_end(partial(naive, rollouts=config.naive), paths=None)
-            collected |= self._search(first, count, play, 1, "naive", self._harvest_naive)
+            collected |= self._search(first, count, play, 1, "naive", self._harvest_naive, starts)
         return collected
 
     def _search(
-        self, first: int, count: int, strategy: Strategy, copies: int, name: str, harvested: "Harvested"
+        self,
+        first: int,
+        count: int,
+        strategy: Strategy,
+        copies: int,
+        name: str,
+        harvested: "Harvested",
+        starts: Sequence[Moment | None],
     ) -> Collected:
         """Run searches from the starts of some instances, `copies` of each."""
         started = perf_counter()
         tasks = [derive_seed(self.seed, "task", number) for number in range(first, first + count)]
-        envs = self.pool.set(tasks, copies)
+        envs = self.pool.set(tasks, copies, starts)
         reset_seconds = perf_counter() - started
         seeds = [derive_seed(self.seed, name, first + i // copies, i % copies) for i in range(len(envs))]
         clock = _Clock(self.policy)
@@ -220,7 +234,7 @@ class Collector:
 
     def _named(self, trajectory: Trajectory) -> Trajectory:
         """Return a trajectory that knows what its search went by."""
-        if trajectory.selected_by == "naive":
+        if trajectory.selected_by == "naive" or self.search.harvest in ("episodes", "branches"):
             return trajectory
         by_reward = harvesting_of(self.search.strategy).by == "reward"
         return replace(trajectory, selected_for="reward" if by_reward else self.config.rater or self.pool.score)

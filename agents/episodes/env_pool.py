@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
+from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import env_id
 from tsr_gym.stack import Noise, restore, snapshot
@@ -65,7 +66,9 @@ class EnvPool:
             )
         self.base: TextEnv[Any] = base
 
-    def set(self, tasks: Sequence[int], copies: int = 1) -> list[TreeSearchWrapper]:
+    def set(
+        self, tasks: Sequence[int], copies: int = 1, starts: Sequence[Moment | None] = ()
+    ) -> list[TreeSearchWrapper]:
         """Return environments that stand at the starts of some instances, each instance `copies` times.
 
         The environments are used again by the next call.
@@ -73,13 +76,15 @@ class EnvPool:
         Args:
             tasks: Seeds of the instances.
             copies: Environments per instance, next to each other.
+            starts: Moment at which each instance begins, None for its own start; none for all at their starts.
         """
         while len(self._envs) < len(tasks) * copies:
             self._envs.append(self._make())
         ready = self._envs[: len(tasks) * copies]
         for number, task in enumerate(tasks):
             first, *others = ready[number * copies : (number + 1) * copies]
-            first.reset(seed=task)
+            moment = starts[number] if starts else None
+            first.reset(seed=task, options=None if moment is None else moment.start)
             start = snapshot(first)
             for other in others:
                 if not other.started:

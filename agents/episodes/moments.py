@@ -232,6 +232,11 @@ class MomentBank:
         self._moments[moment.key] = updated
         return updated
 
+    def keep_last(self, most: int) -> None:
+        """Drop the moments that were added first, where there are more than so many."""
+        for key in list(self._moments)[: max(0, len(self) - most)]:
+            del self._moments[key]
+
     def keep_if(self, wanted: Callable[[Moment], bool]) -> int:
         """Drop all moments but those that are wanted, and return how many were dropped."""
         before = len(self)

@@ -63,15 +63,20 @@ class SearchConfig:
     """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"."""
     naive: int = 0
     """Trajectories of plain play per instance beside the searched ones, for mixed groups."""
+    moments: int = 0
+    """Groups of each update that begin at moments: states in the middle of the run's own episodes from which success
+    was seen and is not certain. Until there are any, they begin at the start of their instance."""
     match_tokens: Path | None = None
     """Another run's folder: sample groups in each update until as many tokens have been sampled in all as there."""
 
     def __post_init__(self) -> None:
         check_choices(self)
         check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", least=1)
-        check_numbers(self, "naive", least=0)
+        check_numbers(self, "naive", "moments", least=0)
         check_numbers(self, "risk", least=0, most=1)
         parse_call(self.search, what="strategy")
+        if self.moments > self.groups:
+            raise ConfigError(f"wanted moments <= groups={self.groups}, got {self.moments}")
         if self.repeats > 1 and self.noise == "same":
             raise ConfigError(f'repeats={self.repeats} needs draws that differ: wanted noise "fresh" or "common"')
 

@@ -22,8 +22,12 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.spikes import GradientMemory
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
 from tsr_gym.agents.models.sharding import own_range, own_rows, whole_weights
-from tsr_gym.errors import CheckpointError, shown
+from tsr_gym.agents.runs.practice import Practice
+from tsr_gym.errors import CheckpointError, InvalidTree, shown
 from tsr_gym.files import check_folder, write_folder
+
+# What reading a damaged checkpoint may raise.
+_DAMAGE = (InvalidTree, OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,9 @@ class Progress:
     sampled_tokens: int = 0
 
 
-def save_checkpoint(run: Path, policy: LanguageModel, learner: Learner, progress: Progress) -> None:
+def save_checkpoint(
+    run: Path, policy: LanguageModel, learner: Learner, progress: Progress, practice: Practice | None = None
+) -> None:
     """Write a run's checkpoint: model in Hugging Face form, critic, optimizers, random states, progress.
 
     Of a run over several processes all have to call it; each holds whole models meanwhile.
@@ -64,11 +70,13 @@ def save_checkpoint(run: Path, policy: LanguageModel, learner: Learner, progress
                     save_file(critic_weights, folder / "critic.safetensors")
                 (folder / "gradients.json").write_text(json.dumps(learner.gradients.to_json()))
                 (folder / "progress.json").write_text(json.dumps(asdict(progress)))
+                if practice is not None:
+                    practice.save(folder)
 
         write_folder(path, write, first=processes.first, each=processes.each)
 
 
-def load_checkpoint(path: Path, learner: Learner) -> Progress:
+def load_checkpoint(path: Path, learner: Learner, practice: Practice | None = None) -> Progress:
     """Put a learner whose policy was loaded from a checkpoint into the checkpoint's state, and return the progress.
 
     Raises:
@@ -94,8 +102,19 @@ def load_checkpoint(path: Path, learner: Learner) -> Progress:
             parts = sorted(path.glob("state-*.safetensors"))
             _put_own_state(learner, [stack.enter_context(safe_open(part, "pt")) for part in parts])
         learner.gradients = gradients
+        if practice is not None:
+            practice.load(path)
         return progress
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+    except (
+        InvalidTree,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
         raise CheckpointError(f"{path}: not a checkpoint of this run ({error})") from error
 
 

@@ -39,6 +39,7 @@ from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import JsonLines, Record, RunLog, Watch, writing
+from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
 from tsr_gym.files import check_folder
@@ -88,6 +89,7 @@ class Trainer:
         self.eval_chat = player.chat_about(pool.base, temperature=config.run.eval_temperature)
         rater = None if config.search.rater is None else make_rater(config.search.rater, chat=self.chat)
         self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
+        self.practice = Practice(config.search.moments, seed=config.run.seed)
         self.lessons = choose_groups(config.lessons)
         self.learner = Learner(
             self.policy.model,
@@ -151,7 +153,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of the run as it is now, and delete those that are too old."""
-        save_checkpoint(self.folder, self.policy, self.learner, self.progress)
+        save_checkpoint(self.folder, self.policy, self.learner, self.progress, self.practice)
         if self.processes.leads:
             drop_old(self.folder, self.config.run.keep_checkpoints)
 
@@ -173,6 +175,7 @@ class Trainer:
         started = perf_counter()
         self.chat.engine.load_weights(())
         collected = self._collect()
+        self.practice.keep(collected)
         groups = self.lessons(collected)
         learning = perf_counter()
         update = self.progress.update + 1
@@ -204,7 +207,8 @@ class Trainer:
     def _search(self, first: int, count: int) -> Collected:
         """Search some instances, each process its share, and return what all of them brought."""
         own = self.processes.share(count)
-        parts = self.processes.each(lambda: self.collector.collect(first + own.start, len(own)))
+        starts = self.practice.starts(first, count)[own.start : own.stop]
+        parts = self.processes.each(lambda: self.collector.collect(first + own.start, len(own), starts))
         seconds = {name: max(part.seconds[name] for part in parts) for name in parts[0].seconds}
         return replace(reduce(add, parts), model_calls=max(part.model_calls for part in parts), seconds=seconds)
 
@@ -338,7 +342,7 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
     if known is not None and len(known) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
     trainer = Trainer(config, folder, latest / "model", known, processes)
-    trainer.progress = load_checkpoint(latest, trainer.learner)
+    trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice)
     trainer.log.cut_after(trainer.progress.update)
     return trainer
 

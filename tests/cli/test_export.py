@@ -12,7 +12,7 @@ from tsr_gym import Tree, cli
 @pytest.fixture(scope="module")
 def searched(base_model, tmp_path_factory):
     """A short run of beam search, whose trees are saved; some answers have the wanted form, so that rewards differ."""
-    search = {"search": "beam", "width": 2, "branching": 4, "groups": 4}
+    search = {"search": "beam(width=2, branching=4)", "groups": 4}
     out = tmp_path_factory.mktemp("runs") / "beam"
     return trained(out, base_model, search=search, model={"max_tokens": 16}, run={"updates": 2, "save_trees": 4})
 
@@ -63,7 +63,7 @@ def test_step_values_of_a_tree_are_means_over_what_came_after(searched, tmp_path
 def test_what_is_wrong_is_a_message(capsys, tmp_path):
     (tmp_path / "torn.jsonl").write_text('{"format": "tsr-gym tree", "version": 1')
     assert cli.main(["export", str(tmp_path / "torn.jsonl"), "--out", str(tmp_path / "out.jsonl")]) == 1
-    assert "torn.jsonl, line 1: not a node of a tree" in capsys.readouterr().err
+    assert "torn.jsonl, line 1: not the header of a tree" in capsys.readouterr().err
     assert cli.main(["export", str(tmp_path / "torn.jsonl"), "--kind", "poems", "--out", "out.jsonl"]) == 2
     assert "wanted kind of preferences, step-values" in capsys.readouterr().err
 

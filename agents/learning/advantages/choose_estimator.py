@@ -20,7 +20,7 @@ _TARGETS: dict[Any, Targets] = {
     advantages.turn_gae: advantages.turn_value_targets,
 }
 
-_OTHERS = {"Backup", "Contrast", "estimate", "turn_value_targets", "value_targets"}
+_OTHERS = {"Backup", "Contrast", "Needs", "estimate", "needs_of", "turn_value_targets", "value_targets"}
 OURS = [vars(advantages)[name] for name in advantages.__all__ if name not in _OTHERS]
 
 

@@ -120,11 +120,11 @@ def test_where_nothing_can_be_said_nothing_is_written(tmp_path):
     ("kind", "message"),
     [
         ("preference", "wanted kind of preferences, step-values or package.module:name, got 'preference'"),
-        ("preferences(depth=3)", "cannot be used: got an unexpected keyword argument 'depth'"),
+        ("preferences(depth=3)", r"has no \['depth'\]"),
         ("preferences(worth='money')", r"wanted worth of \['merit', 'mean_return'\]"),
         ("preferences(pairing='some')", "pairing of .*, got <function merit"),
-        ("step-values(backup", "wanted Name"),
-        ("no.such.module:name", "wanted Name"),
+        ("step-values(backup", "wanted the kind of records as name"),
+        ("no.such.module:name", "there is no kind of records 'no.such.module:name'"),
     ],
 )
 def test_what_is_no_kind_is_refused(saved, tmp_path, kind, message):

@@ -66,7 +66,7 @@ def test_random_branching_yields_all_that_it_played_tree_by_tree():
         assert len(trees) == 1
         # Three chains, and in each tree two rounds of two continuations.
         assert [t.tree for t in group.trajectories] == [0] * 5 + [1] * 5 + [2] * 5
-        assert {t.selected_by for t in group.trajectories} == {"naive"}
+        assert {t.selected_by for t in group.trajectories} == {"random_branching"}
     assert any(len({turn.node for t in group.trajectories for turn in t.turns}) < 75 for group in found.groups)
 
 
@@ -347,3 +347,49 @@ def test_a_strategy_of_ones_own_says_how_its_trees_are_harvested_and_a_setting_o
     (group,) = collector(SearchConfig(search=halved, learn_from="branches"), "FrozenLake").collect(0, 1).groups
     # Each branch below the root is a tree of its own.
     assert {one.tree for one in group.trajectories} == {0, 1, 2}
+
+
+# Searches that stop before their paths have ended, or at what is proven lost.
+CUT_SHORT = {
+    "beam(depth=2)": {"search": "beam(depth=2)"},
+    "best_first(expansions=3)": {"search": "best_first(expansions=3, samples=2)"},
+    "puct": {"search": "puct(simulations=3, moves=1)"},
+    "beam, dead ends": {"search": "beam", "dead_ends": "proven"},
+    "best_of_n, dead ends": {"search": "best_of_n(n=8)", "dead_ends": "proven"},
+    "naive, dead ends": {"search": "naive", "dead_ends": "limits"},
+    "adaptive, dead ends": {"search": "adaptive(min_rollouts=3, max_rollouts=6)", "dead_ends": "proven"},
+}
+
+
+@pytest.mark.parametrize("name", CUT_SHORT)
+def test_whatever_is_learned_from_is_played_to_its_end_and_as_many_as_are_promised(name):
+    config = SearchConfig(trajectories=4, **CUT_SHORT[name])
+    pool = EnvPool("sokoban", {"max_turns": 6}, dead_ends=config.dead_ends)
+    found = Collector(config, pool, WORLDS["Sokoban"][1], seed=0).collect(0, 6)
+    trajectories = [one for group in found.groups for one in group.trajectories]
+    assert all(one.finished for one in trajectories)
+    if "adaptive" not in name:
+        assert [len(group.trajectories) for group in found.groups] == [4] * 6
+    # A failure has used up what the limits allow, lost or not: nothing is cheaper than to go on and fail.
+    for one in (one for one in trajectories if not one.success):
+        assert len(one.turns) == 6 or sum(turn.num_actions for turn in one.turns) == pool.base.limits.max_actions
+
+
+def test_a_dead_end_is_never_selected_before_a_path_that_went_on():
+    def collected(dead_ends):
+        pool = EnvPool("sokoban", {"max_turns": 6}, dead_ends=dead_ends)
+        config = SearchConfig(search="best_of_n(n=8)", trajectories=4, dead_ends=dead_ends)
+        return Collector(config, pool, WORLDS["Sokoban"][1], seed=0).collect(0, 12)
+
+    for group, (tree,) in zip((pruned := collected("proven")).groups, pruned.trees, strict=True):
+        lost = [any(tree.nodes[turn.node].info.get("dead_end") for turn in one.turns) for one in group.trajectories]
+        assert lost == sorted(lost)
+    assert any(tree.nodes[leaf].info.get("dead_end") for (tree,) in pruned.trees for leaf in tree.leaves())
+
+
+def test_plain_play_without_dead_ends_is_not_changed_by_playing_to_the_end():
+    config = SearchConfig(search="beam", trajectories=4)
+    found = collector(config, "FrozenLake").collect(0, 4)
+    bare = collector(config, "FrozenLake")
+    bare.strategy = bare.search.strategy
+    assert pictures(bare.collect(0, 4)) == pictures(found)

@@ -1,0 +1,79 @@
+"""Practice: groups of a run that begin at hard states of its own earlier searches."""
+
+import pytest
+
+from tests.agents.episodes.test_collect import collector
+from tests.agents.short_runs import records, result, trained
+from tsr_gym import ConfigError
+from tsr_gym.agents.episodes.moments import MomentBank
+from tsr_gym.agents.episodes.settings import SearchConfig
+from tsr_gym.agents.runs.practice import FILE, Practice
+
+
+def searched(count=24):
+    """Return what plain play on the lake brought: some episodes reach the goal."""
+    return collector(SearchConfig(trajectories=12), "FrozenLake").collect(0, count)
+
+
+def test_states_from_which_success_is_seen_and_not_certain_are_kept_from_a_runs_trees():
+    practice = Practice(2, seed=0)
+    practice.keep(searched())
+    assert len(practice.bank) > 0
+    assert all(0 < moment.success_rate < 1 for moment in practice.bank)
+    nothing = Practice(0, seed=0)
+    nothing.keep(searched())
+    assert len(nothing.bank) == 0
+
+
+def test_the_last_groups_of_an_update_begin_at_moments_as_soon_as_there_are_any():
+    practice = Practice(2, seed=0)
+    assert practice.starts(0, 5) == [None] * 5
+    practice.keep(searched())
+    starts = practice.starts(10, 5)
+    assert starts[:3] == [None] * 3
+    assert all(start is not None for start in starts[3:])
+    # They derive from the number of the group, whatever was drawn before.
+    assert practice.starts(10, 5) == starts
+    found = collector(SearchConfig(trajectories=4), "FrozenLake").collect(10, 5, starts)
+    for grown, start in zip(found.trees, starts, strict=True):
+        seen = grown[0].nodes[0].observation
+        assert start is None or seen == start.observation
+
+
+def test_the_moments_of_a_run_are_in_its_checkpoints(tmp_path):
+    practice, again = Practice(1, seed=3), Practice(1, seed=3)
+    practice.keep(searched())
+    practice.save(tmp_path)
+    again.load(tmp_path)
+    assert [moment.key for moment in again.bank] == [moment.key for moment in practice.bank]
+    assert [one and one.key for one in again.starts(7, 2)] == [one and one.key for one in practice.starts(7, 2)]
+
+
+def test_old_moments_go_first():
+    bank = MomentBank()
+    practice = Practice(1, seed=0)
+    practice.keep(searched())
+    bank.add(practice.bank)
+    keys = [moment.key for moment in bank]
+    bank.keep_last(2)
+    assert [moment.key for moment in bank] == keys[-2:]
+    bank.keep_last(2)
+    assert len(bank) == 2
+
+
+def test_a_run_that_practises_goes_on_bit_for_bit(base_model, tmp_path):
+    search = {"search": "naive", "trajectories": 4, "groups": 3, "moments": 1}
+    changes = {"search": search, "model": {"max_tokens": 16}, "run": {"updates": 4, "checkpoint_every": 1}}
+    whole = trained(tmp_path / "whole", base_model, **changes)
+    assert len(records(whole)) == 4
+    assert (whole / "checkpoints" / "000004" / FILE).is_file()
+    from tsr_gym.agents.runs.trainer import resume_run
+
+    half = trained(tmp_path / "half", base_model, **{**changes, "run": {"updates": 2, "checkpoint_every": 1}})
+    assert resume_run(half, updates=4).run()
+    assert result(half) == result(whole)
+
+
+def test_more_moments_than_groups_are_refused():
+    with pytest.raises(ConfigError, match="wanted moments <= groups=2, got 3"):
+        SearchConfig(groups=2, moments=3)
