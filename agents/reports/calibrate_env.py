@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.env_pool import EnvPool, task_settings
 from tsr_gym.agents.episodes.intervals import Interval
 from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
 from tsr_gym.agents.episodes.search import search
@@ -278,8 +278,7 @@ def _check(config: CalibrationConfig) -> None:
 def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
     """Return environments and who makes candidates in them."""
     model = None if config.model == "random" else _model(config, note)
-    settings: dict[str, Any] = {"preset": config.preset}
-    settings |= {} if config.split is None else {"split": config.split}
+    settings = task_settings(config.env, config.preset, config.split)
     settings |= {} if model is None else model.policy.card.env_settings
     settings |= parse_settings(config.env_set)
     pool = EnvPool(
