@@ -182,7 +182,8 @@ class Trainer:
         learned: dict[str, float] = {}
         if any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
             batch = collate(groups, layout=self.config.learn.layout)
-            learned = self.learner.update(batch, seed=derive_seed(self.config.run.seed, "update", update))
+            seed = derive_seed(self.config.run.seed, "update", update)
+            learned = self.learner.update(batch, seed=seed, as_many=self._as_many(groups))
         self.progress = Progress(
             update,
             self.progress.tasks + len(collected.groups),
@@ -192,6 +193,13 @@ class Trainer:
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
         record = update_record(self.collector.search, self.progress, collected, groups, learned, seconds)
         return record | self._prompt_signs(collected.groups), collected
+
+    def _as_many(self, groups: Sequence[Group]) -> int | None:
+        """Return how many trajectories groups of leaves would have if searches selected them; None for other groups."""
+        search = self.config.search
+        if self.collector.search.harvest != "leaves":
+            return None
+        return sum(min(len(group.trajectories), search.trajectories + search.naive) for group in groups)
 
     def _collect(self) -> Collected:
         """Search as many instances as an update takes: a fixed number, or until another run's tokens are matched."""
