@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tsr_gym.agents.arrays.compiled import DICE, POLICY, TIE, derive, njit
-from tsr_gym.agents.arrays.tree import ArrayTree, Flags, Floats, Longs, Words
+from tsr_gym.agents.arrays.tree import DICE, POLICY, TIE, ArrayTree, Flags, Floats, Longs, Words, derive, njit
 
 # Merits that differ by less are a tie, because sums of the same rewards in another order differ in the last digits.
 _DECIMALS = 1e9
