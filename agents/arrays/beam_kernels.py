@@ -121,10 +121,6 @@ def keep_best(members: Members, new: Members) -> Members:
     """Return the best of the members that have ended and of the candidates, best first.
 
     Ties go to the lower of the seeds that derive from theirs.
-
-    Args:
-        members: The paths that took candidates, and those that have ended.
-        new: The candidates, as `write_turn` returns them.
     """
     tasks, width = members.merits.shape
     shape = (tasks, width)

@@ -36,12 +36,7 @@ def wilson(successes: int, number: int) -> tuple[float, float]:
 
 
 def pooled_mean(values: Sequence[float], owners: Sequence[int]) -> Interval | None:
-    """Return the mean of some measurements; None where there are none.
-
-    Args:
-        values: The measurements.
-        owners: The instance of each.
-    """
+    """Return the mean of some measurements, each on the instance that is its owner; None where there are none."""
     if not values:
         return None
     _, place = np.unique(owners, return_inverse=True)

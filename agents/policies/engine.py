@@ -39,8 +39,4 @@ class Engine(Protocol):
         """
 
     def load_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
-        """Replace parameters by name; anything remembered under the old ones is forgotten.
-
-        Args:
-            weights: Pairs of Hugging Face parameter name and tensor.
-        """
+        """Replace parameters by Hugging Face name; anything remembered under the old ones is forgotten."""

@@ -217,12 +217,7 @@ class TransformersEngine:
 
 
 def uniforms(seeds: Tensor, position: int) -> Tensor:
-    """Return one uniform number in [0, 1) per seed for a position in its sequence (SplitMix64).
-
-    Args:
-        seeds: `[R]` int64.
-        position: Which number of each seed's sequence.
-    """
+    """Return one uniform number in [0, 1) per seed for a position in its sequence (SplitMix64)."""
     state = seeds + (position + 1) * _wrap(_GAMMA)
     state = (state ^ _shift(state, 30)) * _MIX_1
     state = (state ^ _shift(state, 27)) * _MIX_2

@@ -38,12 +38,7 @@ def play_on(
 
 @harvested("episodes")
 def naive(tree: Tree, *, rollouts: int = 1) -> Wishes:
-    """Play independent episodes from the root to their ends.
-
-    Args:
-        tree: What has grown.
-        rollouts: Episodes.
-    """
+    """Play so many independent episodes from the root to their ends."""
     if rollouts < 1:
         raise ValueError(f"wanted rollouts >= 1, got {rollouts}")
     yield from play_on(tree, [tree.root] * rollouts)
