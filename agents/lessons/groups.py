@@ -32,9 +32,6 @@ def choose_groups(config: LessonConfig) -> Callable[[Collected], Filtered]:
     The filter sees rewards as they were earned. TSPO's gate, ``"learnable"``, rewrites groups that only failed by the
     credit rules itself and passes the others as they are.
 
-    Args:
-        config: Names the filter and the credit rules.
-
     Raises:
         ConfigError: There is no such filter or rule.
     """

@@ -13,13 +13,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a run shows.
-
-    Attributes:
-        name: Which sign.
-        what: What was seen, with numbers.
-        advice: What to do.
-    """
+    """A sign that a run shows, what was seen, with numbers, and what to do."""
 
     name: str
     what: str
