@@ -1,7 +1,8 @@
 """Raters by name, as a configuration writes them."""
 
 import inspect
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose
@@ -9,6 +10,17 @@ from tsr_gym.tree import Rater
 
 if TYPE_CHECKING:
     from tsr_gym.agents.policies.chat_policy import ChatPolicy
+
+
+def choose_rater(text: str, *, chat: "ChatPolicy | None" = None) -> "partial[Any]":
+    """Return what makes the rater that a text names, without making it; see `make_rater`.
+
+    Raises:
+        ConfigError: There is no such rater, or it does not take these keywords.
+    """
+    return choose(
+        text, home="tsr_gym.agents.raters", what="rater", takes=0, offered={"chat": chat}, among=inspect.isclass
+    )
 
 
 def make_rater(text: str, *, chat: "ChatPolicy | None" = None) -> Rater:
@@ -22,9 +34,7 @@ def make_rater(text: str, *, chat: "ChatPolicy | None" = None) -> Rater:
     Raises:
         ConfigError: There is no such rater, it does not take these keywords, or it needs a model and there is none.
     """
-    make = choose(
-        text, home="tsr_gym.agents.raters", what="rater", takes=0, offered={"chat": chat}, among=inspect.isclass
-    )
+    make = choose_rater(text, chat=chat)
     try:
         rater: Rater = make()
     except (TypeError, ValueError) as error:

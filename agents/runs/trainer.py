@@ -22,8 +22,6 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.language_model import (
-    LanguageModel,
-    ModelCard,
     frozen_reference,
     load_critic,
     load_policy,
@@ -34,11 +32,11 @@ from tsr_gym.agents.models.language_model import (
 from tsr_gym.agents.models.logprobs import cross_logprobs
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import make_rater
-from tsr_gym.agents.runs.check import check_choices
+from tsr_gym.agents.runs.check import check_choices, check_config, token_targets
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.health import first_answers, prompt_information
-from tsr_gym.agents.runs.log import JsonLines, Record, RunLog, Watch, writing
+from tsr_gym.agents.runs.log import Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
@@ -267,16 +265,9 @@ def check_run(config: TrainConfig) -> None:
     Raises:
         ConfigError: The folder exists, or a setting is unknown or impossible.
     """
-    if config.folder.exists():
-        raise ConfigError(
-            f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
-        )
+    check_config(config)
     pick_device(config.model.device)
     check_choices(config)
-    any_model = ModelPlayer(config.env, config.task, config.model, LanguageModel(None, None, ModelCard()))
-    for split in (config.task.train_split, config.task.eval_split):
-        any_model.pool(split)
-    _token_targets(config)
 
 
 def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE) -> Trainer:
@@ -293,7 +284,7 @@ def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE
     """
     processes.first(lambda: check_run(config))
     folder = config.folder
-    targets = _token_targets(config)
+    targets = token_targets(config)
     trainer = Trainer(config, folder, model_dir, targets, processes)
     beside = folder.with_name(f".{folder.name}.partial")
     try:
@@ -351,20 +342,3 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
     trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice)
     processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer
-
-
-def _token_targets(config: TrainConfig) -> list[int] | None:
-    """Return the tokens that another run had sampled after each of its updates.
-
-    Raises:
-        ConfigError: That run has fewer updates, or is none.
-    """
-    other = config.search.match_tokens
-    if other is None:
-        return None
-    totals = [record["sampled_tokens_total"] for record in JsonLines(other / "metrics.jsonl").read()]
-    if len(totals) < config.run.updates:
-        raise ConfigError(
-            f"match_tokens: wanted a run of at least {config.run.updates} updates, {other} has {len(totals)}"
-        )
-    return totals
