@@ -58,7 +58,7 @@ class ArrayEnv(Protocol):
         """Take an action wherever the episode goes on; return rewards, terminated and truncated, `[N]` each."""
 
 
-class Moment(NamedTuple):
+class ArrayRequest(NamedTuple):
     """What a policy is told beside the batch of N environments, each of which stands where an action is wanted.
 
     Attributes:
@@ -74,7 +74,7 @@ class Moment(NamedTuple):
     wanted: Flags
 
 
-ArrayPolicy = Callable[[Any, Moment], Longs]
+ArrayPolicy = Callable[[Any, ArrayRequest], Longs]
 # The batch after a turn and the turn's rewards `[N]` give the scores `[N]`.
 ArrayScore = Callable[[Any, Floats], Floats]
 

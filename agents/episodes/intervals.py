@@ -75,5 +75,37 @@ def pooled(
     return Interval(found, float(low), float(high))
 
 
+class Price(NamedTuple):
+    """What a success costs, with its 95 % interval over instances; None for more than any number that is known."""
+
+    mean: float | None
+    low: float
+    high: float | None
+
+
+def price_of_success(costs: Sequence[float], successes: Sequence[int], episodes: Sequence[int]) -> Price:
+    """Return what was paid in all for each success.
+
+    Where nothing succeeded there is no price, only a lower end: what an episode costs, over the upper end of Wilson's
+    interval of their success.
+
+    Args:
+        costs: What was paid for each instance.
+        successes: How many episodes of each succeeded.
+        episodes: How many there were.
+    """
+    won, paid = np.array(successes), np.array(costs, dtype=float)
+    total, number = float(paid.sum()), sum(episodes)
+    if not won.sum():
+        _, most = wilson(0, number)
+        return Price(None, total / (max(number, 1) * most), None)
+    if not total:
+        return Price(0.0, 0.0, 0.0)
+    drawn = _draws(len(won), RESAMPLES)
+    # Successes per cost, because draws without a success have a rate, too.
+    fewest, most = np.quantile(won[drawn].sum(axis=1) / paid[drawn].sum(axis=1), [0.025, 0.975])
+    return Price(total / int(won.sum()), 1 / float(most), 1 / float(fewest) if fewest else None)
+
+
 def _draws(instances: int, resamples: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     return np.random.default_rng(0).integers(instances, size=(resamples, instances))

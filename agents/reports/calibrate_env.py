@@ -4,11 +4,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.env_pool import EnvPool, task_settings
 from tsr_gym.agents.episodes.intervals import Interval
 from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
 from tsr_gym.agents.episodes.search import search
@@ -27,13 +26,11 @@ from tsr_gym.agents.reports.calibration import (
     siblings_walk,
     value_at,
 )
+from tsr_gym.agents.reports.load_player import load_player
 from tsr_gym.agents.strategies import STRATEGIES, choose_strategy
 from tsr_gym.errors import ConfigError, TsrGymError
 from tsr_gym.keywords import Call, fold, parse_call, parse_settings
 from tsr_gym.tree import Policy, Strategy
-
-if TYPE_CHECKING:
-    from tsr_gym.agents.episodes.model_player import ModelPlayer
 
 # Called with the name of a part of the work, how much of it is done, and how much there is.
 Watch = Callable[[str, int, int], None]
@@ -185,7 +182,7 @@ def calibrate_env(
     pool, policy = _set_up(config, note)
     budget, settings = search_settings(config.search, widths=config.widths, budgets=config.budgets, depth=config.depth)
     tasks, seeds = held_out(config.instances), range(config.seeds)
-    _check_scorer(config, pool, policy, tasks[0])
+    check_scorer(config.env, pool, policy, tasks[0])
     optimal = _optimum(pool, tasks)
     unknown = [] if optimal is not None else [_NO_ORACLE.format(config.env)]
 
@@ -277,9 +274,10 @@ def _check(config: CalibrationConfig) -> None:
 
 def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
     """Return environments and who makes candidates in them."""
-    model = None if config.model == "random" else _model(config, note)
-    settings: dict[str, Any] = {"preset": config.preset}
-    settings |= {} if config.split is None else {"split": config.split}
+    task, model = TaskConfig(preset=config.preset, env_set=config.env_set), None
+    if config.model != "random":
+        model = load_player(config.env, task, ModelConfig(model=config.model), note)
+    settings = task_settings(config.env, config.preset, config.split)
     settings |= {} if model is None else model.policy.card.env_settings
     settings |= parse_settings(config.env_set)
     pool = EnvPool(
@@ -296,31 +294,24 @@ def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[Env
     return pool, model.chat_about(pool.base, temperature=config.at_temperature)
 
 
-def _model(config: CalibrationConfig, note: Callable[[str], None]) -> "ModelPlayer":
-    """Return the model that makes candidates."""
-    # Random play needs none of these libraries.
-    import torch
+def check_scorer(env: str, pool: EnvPool, policy: Policy, task: int) -> None:
+    """Rate one turn, so that a scorer of another environment is a message.
 
-    from tsr_gym.agents.episodes.model_player import ModelPlayer
-    from tsr_gym.agents.models.language_model import load_policy, pick_device
-    from tsr_gym.agents.runs.base_model import default_model
+    Args:
+        env: Name of the environment, for the message.
+        pool: Environments with the scorer.
+        policy: Who plays the turn.
+        task: Seed of the instance.
 
-    built = config.model == "default"
-    folder = default_model(config.env, config.env_set, note=note) if built else Path(config.model)
-    model = ModelConfig(model=config.model)
-    torch.set_num_threads(model.threads)
-    policy = load_policy(folder, device=pick_device(model.device))
-    return ModelPlayer(config.env, TaskConfig(preset=config.preset, env_set=config.env_set), model, policy)
-
-
-def _check_scorer(config: CalibrationConfig, pool: EnvPool, policy: Policy, task: int) -> None:
-    """Rate one turn, so that a scorer of another environment is a message."""
+    Raises:
+        ConfigError: The scorer cannot rate the environment.
+    """
     try:
         search(pool.set([task]), policy, partial(siblings_walk, branching=1), seeds=[task])
     except TsrGymError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ConfigError(f"the scorer {config.score} cannot rate {config.env}: {error}") from error
+        raise ConfigError(f"the scorer {pool.score} cannot rate {env}: {error}") from error
 
 
 def _optimum(pool: EnvPool, tasks: Sequence[int]) -> float | None:

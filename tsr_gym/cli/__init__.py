@@ -15,6 +15,7 @@ COMMANDS = {
     "eval": ("tsr_gym.cli.evaluate:main", "play held-out instances with a model or a run"),
     "report": ("tsr_gym.cli.report:main", "compare runs in a table and a picture"),
     "calibrate": ("tsr_gym.cli.calibrate:main", "hold a score against exact values, and a search against its budget"),
+    "probe": ("tsr_gym.cli.probe:main", "say what a success costs by searches, before any learning"),
     "export": ("tsr_gym.cli.export:main", "write preferences or step values from the trees of runs"),
     "webshop": ("tsr_gym.cli.webshop:main", "import, generate or serve a WebShop catalogue"),
     "retrieval": ("tsr_gym.cli.retrieval:main", "index a corpus, or serve an index over HTTP"),
@@ -44,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args[0] not in COMMANDS:
         print(f"tsr: no command {args[0]!r}\n\n{USAGE}", file=sys.stderr)
         return 2
+    if "" not in sys.path:
+        # Modules of yours lie where you are; the script alone would look only where it is installed.
+        sys.path.append("")
     try:
         command: Callable[[list[str]], int] = _callable(load(COMMANDS[args[0]][0]))
         return command(args[1:])

@@ -128,7 +128,9 @@ def _progress(console: Console) -> Iterator[Progress]:
 def _line(record: dict[str, Any]) -> str:
     kept = f"{record['groups_kept']}/{record['groups']}"
     tokens = f"{record['sampled_tokens_total']:,}"
-    return f"success {record['success']:.2f}  return {record['reward_mean']:.2f}  kept {kept}  tokens {tokens}"
+    # Where no search brought a trajectory, there is no mean.
+    means = ("-" if record[name] is None else f"{record[name]:.2f}" for name in ("success", "reward_mean"))
+    return "success {}  return {}  kept {}  tokens {}".format(*means, kept, tokens)
 
 
 def _evaluation(record: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsr_gym.agents.episodes.intervals import Interval, pooled, pooled_mean, wilson
+from tsr_gym.agents.episodes.intervals import Interval, pooled, pooled_mean, price_of_success, wilson
 from tsr_gym.agents.reports.calibration import spearman
 
 
@@ -78,3 +78,19 @@ def test_wilsons_interval_holds_the_truth_about_as_often_as_it_says():
     rng = np.random.default_rng(1)
     hits = [low <= 0.2 <= high for low, high in (wilson(int(rng.binomial(60, 0.2)), 60) for _ in range(2000))]
     assert 0.93 <= np.mean(hits) <= 0.975
+
+
+def test_the_price_of_a_success_is_all_that_was_paid_over_all_that_succeeded():
+    # Draws of two instances: both the first one, 10 a success; both the second, 30; one of each, 40 for two.
+    assert price_of_success([10, 30], [1, 1], [1, 1]) == pytest.approx((20.0, 10.0, 30.0))
+    # Draws without any success cost more than any number.
+    assert price_of_success([10, 10], [1, 0], [1, 1]) == (20.0, 10.0, None)
+    # Without tokens they cost none.
+    assert price_of_success([0, 0], [1, 0], [1, 1]) == (0.0, 0.0, 0.0)
+
+
+def test_where_nothing_succeeded_the_price_has_a_lower_end_only():
+    # 100 paid for ten episodes, of which Wilson's interval says at most 3.8416 / 13.8416 succeed.
+    mean, low, high = price_of_success([40, 60], [0, 0], [5, 5])
+    assert (mean, high) == (None, None)
+    assert low == pytest.approx(10 * 13.8416 / 3.8416)

@@ -1,0 +1,38 @@
+"""Load a player: from the name of a model to the model at play, as the command line names it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tsr_gym.agents.episodes.settings import TaskConfig
+from tsr_gym.agents.models.settings import ModelConfig
+
+if TYPE_CHECKING:
+    from tsr_gym.agents.episodes.model_player import ModelPlayer
+
+
+def load_player(
+    env: str, task: TaskConfig, model: ModelConfig, note: Callable[[str], None] = lambda text: None
+) -> "ModelPlayer":
+    """Return the model of a configuration, loaded, with its task.
+
+    Args:
+        env: Gymnasium id or short name.
+        task: What is played.
+        model: The model; its name is a folder, or default for the small embedded model, which is built at first use.
+        note: Told what else is being done, such as building the embedded model.
+
+    Raises:
+        ConfigError: The model was made for another environment.
+        CheckpointError: The folder holds no model.
+    """
+    # Random play needs none of these libraries.
+    import torch
+
+    from tsr_gym.agents.episodes.model_player import ModelPlayer
+    from tsr_gym.agents.models.language_model import load_policy, pick_device
+    from tsr_gym.agents.runs.base_model import default_model
+
+    folder = default_model(env, task.env_set, note=note) if model.model == "default" else Path(model.model)
+    torch.set_num_threads(model.threads)
+    return ModelPlayer(env, task, model, load_policy(folder, device=pick_device(model.device)))

@@ -1,0 +1,231 @@
+"""Probe: what a success costs, held against a world and a player in which it can be counted on fingers."""
+
+from dataclasses import replace
+from functools import cache
+
+import gymnasium as gym
+import pytest
+
+from tests.agents.worlds import Letters
+from tsr_gym import Candidate, CheckpointError, ConfigError
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.reports.probe import (
+    FILE,
+    PLAIN,
+    SEARCHES,
+    Measured,
+    Probe,
+    ProbeConfig,
+    Tally,
+    Way,
+    probe_env,
+    race,
+    read_tallies,
+    stop_the_worse,
+    ways_to_play,
+)
+from tsr_gym.agents.reports.probe_report import advice, draw, heading, rows, table
+
+
+class Typed(Letters):
+    """Letters whose answers are the letters themselves."""
+
+    reads_tags = True
+
+
+gym.register("probe/Letters-v0", Typed)
+
+# One letter, and b is success. What is said at the root is a, a, b, a, a, b ...: two tokens each, after five of prompt.
+FINDS = "beam(width=1, branching=3)"
+DEAR = "beam(width=1, branching=12)"
+NEVER = "best_of_n(n=2)"
+CONFIG = ProbeConfig(env="probe/Letters-v0", search=(FINDS, DEAR, NEVER), instances=6, episodes=4, batch=2, split=None)
+
+
+class Speaker:
+    """Say a, a, b in turn at every node, and count the calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, requests):
+        self.calls += 1
+        return [
+            [
+                Candidate("aab"[number % 3], (0,) * 5, (1, 1), (0.0, 0.0))
+                for number in range(len(tree.children(wish.node)), len(tree.children(wish.node)) + wish.samples)
+            ]
+            for tree, wish in requests
+        ]
+
+
+@cache
+def pool(score):
+    return EnvPool("probe/Letters-v0", {"pays": {"a": 0.0, "b": 1.0}, "ends": "b", "turns": 1}, score=score)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return race(CONFIG, pool, Speaker())
+
+
+def test_what_a_success_costs_is_what_can_be_counted(found):
+    plain, finds, dear, never = rows(found)
+    # Four plain episodes, a a b a, are eight tokens and one success, on each of six instances; equal letters share a
+    # step of the environment.
+    assert (plain["search"], plain["score"], plain["success"], plain["episodes"]) == ("naive", "reward", 0.25, 24)
+    assert (plain["sampled_tokens"], plain["prompt_tokens"], plain["env_steps"]) == (48, 120, 12)
+    assert (plain["tokens_per_success"], plain["tokens_per_success_interval"]) == (8.0, [8.0, 8.0])
+    assert (plain["prompt_tokens_per_success"], plain["env_steps_per_success"]) == (20.0, 2.0)
+    # Three candidates hold a b, which pays more.
+    assert (finds["success"], finds["episodes"], finds["tokens_per_success"]) == (1.0, 6, 6.0)
+    # Twelve do, too; that is known to be dear after the first batch of two instances.
+    assert (dear["success"], dear["instances"], dear["tokens_per_success"]) == (1.0, 2, 24.0)
+    # Two never do. At four tokens an episode, and with at most 3.8416 / 5.8416 of two episodes won, a success costs
+    # at least 6.08, which is more than 6.
+    assert (never["success"], never["instances"], never["tokens_per_success"]) == (0.0, 2, None)
+    assert never["tokens_per_success_interval"] == [pytest.approx(4 * 5.8416 / 3.8416), None]
+    assert [row["stopped"] for row in (plain, finds, dear, never)] == [False, False, True, True]
+
+
+def test_a_search_that_might_still_be_better_is_not_stopped():
+    # After one instance without success a success may cost as little as 4 * 4.8416 / 3.8416 = 5.04, less than 6.
+    once = race(replace(CONFIG, instances=1, batch=1), pool, Speaker())
+    assert [one.stopped for one in once.tallies] == [False, False, True, False]
+
+
+def test_a_probe_that_was_stopped_goes_on_where_it_was(found, tmp_path):
+    whole, first, second = Speaker(), Speaker(), Speaker()
+    assert race(CONFIG, pool, whole) == found
+    told = []
+
+    def interrupt(*step):
+        told.append(step)
+        if len(told) == 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        race(CONFIG, pool, first, out=tmp_path, watch=interrupt)
+    assert told == [("plain play", 2, 6), (FINDS, 2, 6), (DEAR, 2, 6)]
+    again = race(CONFIG, pool, second, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
+    assert again == found
+    assert first.calls + second.calls == whole.calls
+    # What is there is not done again, and more instances go on from it.
+    idle = Speaker()
+    assert race(CONFIG, pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path) == found
+    assert idle.calls == 0
+    more = race(replace(CONFIG, instances=8), pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
+    assert [len(one.measured) for one in more.tallies] == [8, 8, 2, 2]
+    # A probe of fewer searches loses none of what is kept.
+    race(replace(CONFIG, search=(FINDS,), instances=10), pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
+    assert [len(one.measured) for one in read_tallies(tmp_path, CONFIG).values()] == [10, 10, 2, 2]
+
+
+def test_a_folder_of_other_settings_or_a_damaged_one_is_refused(found, tmp_path):
+    race(replace(CONFIG, instances=1), pool, Speaker(), out=tmp_path)
+    with pytest.raises(ConfigError, match=r"probe.json was measured with other settings \(episodes, seed\)"):
+        read_tallies(tmp_path, replace(CONFIG, episodes=5, seed=1))
+    (tmp_path / FILE).write_text('{"settings": {}, "ways": [{}]}')
+    with pytest.raises(CheckpointError, match="not what a probe has measured"):
+        read_tallies(tmp_path, CONFIG)
+
+
+def test_plain_play_comes_first_and_nothing_is_measured_twice():
+    ways = ways_to_play(ProbeConfig(env="sokoban"))
+    assert ways == [Way(PLAIN, "reward"), *(Way(search, "reward") for search in SEARCHES)]
+    # Best-of-N goes by the reward, whatever the score; plain play goes by nothing.
+    config = ProbeConfig(env="sokoban", search=("beam", "best_of_n(n=3)", "naive", "beam"), score=("A", "B"))
+    assert ways_to_play(config) == [
+        Way("naive", "reward"),
+        Way("beam", "A"),
+        Way("beam", "B"),
+        Way("best_of_n(n=3)", "reward"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"instances": 0}, "wanted instances >= 1, got 0"),
+        ({"batch": 0}, "wanted batch >= 1, got 0"),
+        ({"score": ()}, "wanted a score, got none"),
+        ({"noise": "loud"}, "wanted noise of"),
+        ({"search": ("dream",)}, "there is no strategy 'dream'"),
+        ({"score": ("WebShopScore",)}, "the scorer WebShopScore cannot rate frozenlake"),
+        ({"env": "nonsense"}, "nonsense cannot be made"),
+    ],
+)
+def test_what_cannot_be_probed_is_a_message(wrong, message):
+    settings = {"env": "frozenlake", "search": ("beam",), "model": ModelConfig(model="random"), **wrong}
+    with pytest.raises(ConfigError, match=message):
+        probe_env(ProbeConfig(**settings))
+
+
+def tally(search, costs, successes):
+    """Return what was measured of a search of one episode per instance."""
+    pairs = zip(costs, successes, strict=True)
+    return Tally(Way(search, "reward"), tuple(Measured(1, won, cost, 0, 1) for cost, won in pairs))
+
+
+NONE = tally(PLAIN, [10] * 20, [0] * 20)
+SOME = tally(PLAIN, [10] * 20, [1, 0, 0, 0] * 5)
+ALL = tally(PLAIN, [10] * 20, [1] * 20)
+
+
+@pytest.mark.parametrize(
+    ("plain", "search", "words"),
+    [
+        (NONE, tally("beam", [20] * 20, [0] * 20), "Nothing succeeded: try a score that tells progress"),
+        (SOME, tally("beam", [20] * 20, [0] * 20), "Plain play is enough: a success costs 40 sampled tokens ["),
+        # None of 20 plain episodes: a success costs at least 200 * (20 + 3.8416) / (20 * 3.8416) = 62 tokens.
+        (
+            NONE,
+            tally("beam", [20] * 20, [1] * 20),
+            "Use beam: a success costs 20 sampled tokens [20, 20], by plain play more than 62 sampled tokens (none "
+            "succeeded).",
+        ),
+        (
+            ALL,
+            tally("beam", [20] * 20, [1] * 20),
+            "Plain play is enough: by the best search, beam, a success costs 20 sampled tokens [20, 20], by plain play "
+            "10 sampled tokens [10, 10].",
+        ),
+        (SOME, tally("beam", [20] * 20, [1, 1, 0, 0] * 5), "Plain play is enough as far as 20 instances tell: by"),
+        (NONE, tally("beam", [70] * 20, [1] * 20), "Use beam as far as 20 instances tell: by the best search, beam"),
+    ],
+)
+def test_the_advice_is_what_the_intervals_say(plain, search, words):
+    assert advice(Probe(replace(CONFIG, instances=20), (plain, search))).startswith(words)
+
+
+def test_plain_play_is_never_stopped_and_what_was_not_measured_neither():
+    cheap, open_ = tally("beam", [1] * 20, [1] * 20), tally("puct", [], [])
+    assert [one.stopped for one in stop_the_worse([ALL, cheap, open_], "sampled_tokens")] == [False, False, False]
+    assert [one.stopped for one in stop_the_worse([cheap, replace(ALL, way=open_.way)], "sampled_tokens")] == [
+        False,
+        True,
+    ]
+
+
+def test_the_report_says_how_it_was_probed_and_draws_every_way(found, tmp_path):
+    assert heading(found) == (
+        "probe/Letters-v0, preset paper, 6 instances, seed 0; default at temperature 1, noise fresh"
+    )
+    shown = table(found)
+    assert [row[0] for row in shown.rows] == ["plain play", FINDS, DEAR, NEVER]
+    assert shown.rows[0][-2:] == ("8 [8, 8]", "")
+    assert shown.rows[3][-2:] == ("none [6, -]", "stopped: clearly worse")
+    draw(found, tmp_path / "probe.png")
+    assert (tmp_path / "probe.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_player_without_tokens_pays_in_steps_of_the_environment():
+    config = ProbeConfig(env="frozenlake", search=("beam",), instances=8, model=ModelConfig(model="random"))
+    plain, beam = probe_env(config).tallies
+    assert (plain.total("sampled_tokens"), plain.total("episodes"), beam.total("episodes")) == (0, 32, 8)
+    assert plain.price("env_steps").mean == plain.total("env_steps") / plain.total("successes")
+    found = Probe(config, (plain, beam))
+    assert "steps of the environment" in advice(found)
+    assert "its price is in steps of the environment" in table(found).caption
+    assert [row["counts"] for row in rows(found)] == ["env_steps"] * 2
