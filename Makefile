@@ -5,13 +5,14 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 SEEDS ?= 3
+TIMES ?= 50
 # One thread per process: runs repeat bit for bit, and two processes share two cores well.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep search-speed learner-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=8, SMOKE=1)
 demo: $(READY)
@@ -27,7 +28,11 @@ test: $(READY)
 ## make test-deep: the same at full size, and what needs an environment of its own
 test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
-	$(MAKE) test-trl test-sb3 test-lucene test-dense test-browser test-gym-zoo test-py
+	$(MAKE) test-abuse test-trl test-sb3 test-lucene test-dense test-browser test-gym-zoo test-py
+
+## make test-abuse: forged and damaged files, and runs that are killed, TIMES as many as in make test; writes the counts
+test-abuse: $(READY)
+	$(RUN) -m pytest -n 2 tests/abuse --abuse-times $(TIMES) --abuse-json docs/abuse.json
 
 ## make test-trl: our losses against TRL's on the same tokens, in an environment with TRL
 test-trl: .venv-trl/.ready

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,17 @@ from tsr_gym.tree import Rater, Tree
 
 if TYPE_CHECKING:
     from tsr_gym.agents.policies.chat_policy import ChatPolicy
+
+
+def choose_rater(text: str, *, chat: "ChatPolicy | None" = None) -> "partial[Any]":
+    """Return what makes the rater that a text names, without making it; see `make_rater`.
+
+    Raises:
+        ConfigError: There is no such rater, or it does not take these keywords.
+    """
+    return choose(
+        text, home="tsr_gym.agents.raters", what="rater", takes=0, offered={"chat": chat}, among=inspect.isclass
+    )
 
 
 def make_rater(text: str, *, chat: "ChatPolicy | None" = None) -> Rater:
@@ -24,9 +36,7 @@ def make_rater(text: str, *, chat: "ChatPolicy | None" = None) -> Rater:
     Raises:
         ConfigError: There is no such rater, it does not take these keywords, or it needs a model and there is none.
     """
-    make = choose(
-        text, home="tsr_gym.agents.raters", what="rater", takes=0, offered={"chat": chat}, among=inspect.isclass
-    )
+    make = choose_rater(text, chat=chat)
     try:
         rater: Rater = make()
     except (TypeError, ValueError) as error:

@@ -91,7 +91,7 @@ def load_run(folder: Path) -> Run:
     """
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"{folder}: wanted the folder of a run with config.json, found none")
-    config = TrainConfig.from_json((folder / "config.json").read_text(), source=str(folder / "config.json"))
+    config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
     evaluations = JsonLines(folder / "evaluations.jsonl").read()
     if not evaluations:
         raise CheckpointError(f"{folder}: the run has not been evaluated yet")

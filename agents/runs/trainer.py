@@ -39,7 +39,7 @@ from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
-from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
+from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, shown
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
 
@@ -330,15 +330,26 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
     """
     if not (folder / "config.json").is_file() or not checkpoints(folder):
         raise CheckpointError(f"{folder}: wanted the folder of a run with config.json and a checkpoint, found none")
-    config = TrainConfig.from_json((folder / "config.json").read_text(), source=str(folder / "config.json"))
+    config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
     config = replace(config, run=replace(config.run, out=folder, updates=updates or config.run.updates))
     targets = folder / "token_targets.json"
     latest = checkpoints(folder)[-1]
     processes.first(lambda: check_folder(latest))
-    known = json.loads(targets.read_text()) if targets.exists() else None
+    known = _known_targets(targets) if targets.exists() else None
     if known is not None and len(known) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
     trainer = Trainer(config, folder, latest / "model", known, processes)
     trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice)
     processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer
+
+
+def _known_targets(path: Path) -> list[int]:
+    """Return the tokens that a run has to match after each update, as its folder holds them."""
+    try:
+        known = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: damaged ({error}): restore it from a copy") from error
+    if not (isinstance(known, list) and all(type(count) is int and count >= 0 for count in known)):
+        raise CheckpointError(f"{path}: wanted a list of counts, got {shown(known)}: damaged")
+    return known

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.agents.runs.test_checkpoint import STATE, small_disk
-from tests.agents.short_runs import UPDATES, records, result, train_flags
+from tests.agents.short_runs import UPDATES, files_of, records, result, train_flags
 from tests.agents.tiny import save_chat_model
 from tsr_gym import cli
 from tsr_gym.agents.runs.checkpoint import checkpoints
@@ -21,10 +21,6 @@ def status(*args):
         return cli.main([str(arg) for arg in args])
     except SystemExit as ended:
         return ended.code
-
-
-def files_of(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_flags_make_the_run_that_the_same_configuration_makes(capsys, undisturbed, base_model, tmp_path):
