@@ -46,7 +46,7 @@ def main(args: list[str]) -> int:
         with _Signals(tells=processes.leads) as signals:
             finished = _run(trainer, signals)
         if processes.leads:
-            print(f"{trainer.folder}: {trainer.progress.update} of {trainer.config.run.updates} updates")
+            print(_end(trainer))
     # Of several processes perhaps only another one was asked to stop.
     return 0 if finished else signals.exit_status
 
@@ -134,6 +134,12 @@ def _line(record: dict[str, Any]) -> str:
     kept = f"{record['groups_kept']}/{record['groups']}"
     tokens = f"{record['sampled_tokens_total']:,}"
     return f"success {record['success']:.2f}  return {record['reward_mean']:.2f}  kept {kept}  tokens {tokens}"
+
+
+def _end(trainer: Any) -> str:
+    run, progress = trainer.config.run, trainer.progress
+    tokens = "" if run.total_tokens is None else f", {progress.sampled_tokens:,} of {run.total_tokens:,} sampled tokens"
+    return f"{trainer.folder}: {progress.update} of {run.updates} updates{tokens}"
 
 
 def _evaluation(record: dict[str, Any]) -> str:
