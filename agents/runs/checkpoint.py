@@ -38,11 +38,14 @@ class Progress:
         update: Updates done.
         tasks: Task instances drawn.
         sampled_tokens: Tokens that the model has said in training.
+        prompt_tokens: Tokens that it was conditioned on there, once per sample; checkpoints of older versions do not
+            know, and are read as 0.
     """
 
     update: int = 0
     tasks: int = 0
     sampled_tokens: int = 0
+    prompt_tokens: int = 0
 
 
 def save_checkpoint(

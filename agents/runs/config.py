@@ -28,6 +28,12 @@ class RunConfig:
     """What reports call the method; runs with the same label and other seeds belong together."""
     updates: int = 200
     """Updates (paper: 200 for Sokoban and FrozenLake)."""
+    total_tokens: int | None = None
+    """End the run when as many tokens have been sampled in training, or after its updates, whichever comes first. No
+    group, which is all searches and plain play of an instance, is begun after that; the last update has those before.
+    Groups are searched together only while four times what they take on average is left, and then one at a time, or one
+    a process: so a run goes beyond the number by less than the last of them took, unless groups became four times as
+    long."""
     seed: int = 0
     """Everything random in the run derives from it."""
     eval_every: int = 10
@@ -45,6 +51,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_numbers(self, "eval_instances", "checkpoint_every", "keep_checkpoints", least=1)
+        check_numbers(self, "total_tokens", least=1)
         check_numbers(self, "updates", "eval_every", "eval_temperature", "save_trees", least=0)
 
 

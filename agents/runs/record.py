@@ -57,6 +57,7 @@ def update_record(
         "sampled_tokens": spent.sampled_tokens,
         "sampled_tokens_total": progress.sampled_tokens,
         "prompt_tokens": spent.prompt_tokens,
+        "prompt_tokens_total": progress.prompt_tokens,
         "prompt_tokens_saved": spent.prompt_tokens_saved,
         "model_calls": collected.model_calls,
         "env_steps": spent.env_steps,

@@ -15,6 +15,7 @@ import torch
 
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.batch import collate
@@ -39,6 +40,7 @@ from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
+from tsr_gym.agents.runs.token_budget import groups_at_once
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, shown
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
@@ -101,7 +103,7 @@ class Trainer:
         self.log = RunLog(folder, writes=processes.leads)
 
     def run(self, *, watch: Watch = lambda kind, record: None, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Train to the last update.
+        """Train to the last update, or to the last of the tokens that the run may sample.
 
         Args:
             watch: Called with ``"update"`` or ``"evaluation"`` and the record that was just written.
@@ -115,11 +117,10 @@ class Trainer:
             PromptTooLong: An episode outgrew the model's context.
             CheckpointError: Something could not be written; earlier checkpoints are intact.
         """
-        total = self.config.run.updates
         with self.log.opened(self.progress.update, watch):
             if not self.processes.first(self.log.evaluations.read):
                 self._evaluate()
-            while self.progress.update < total:
+            while not self.finished:
                 record, collected = self._update_or_save()
                 self.log.update(record)
                 if self._due(self.config.run.eval_every):
@@ -129,8 +130,18 @@ class Trainer:
                     self.log.save_trees(self.progress.update, collected.trees[: self.config.run.save_trees])
                     self.save()
                 if stopped:
-                    return self.progress.update == total
+                    return self.finished
         return True
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has done all its updates, or sampled all its tokens."""
+        run, progress = self.config.run, self.progress
+        return progress.update >= run.updates or self._tokens_spent(progress.sampled_tokens)
+
+    def _tokens_spent(self, sampled: int) -> bool:
+        total = self.config.run.total_tokens
+        return total is not None and sampled >= total
 
     def _critic(self, model_dir: Path) -> Critic | None:
         learn, model = self.config.learn, self.policy.model
@@ -157,7 +168,7 @@ class Trainer:
 
     def _due(self, every: int) -> bool:
         update = self.progress.update
-        return update == self.config.run.updates or (every > 0 and update % every == 0)
+        return self.finished or (every > 0 and update % every == 0)
 
     def _update_or_save(self) -> tuple[Record, Collected]:
         """Do one update; where it fails before anything was learned, keep what came before it in a checkpoint."""
@@ -186,6 +197,7 @@ class Trainer:
             update,
             self.progress.tasks + len(collected.groups),
             self.progress.sampled_tokens + collected.spent.sampled_tokens,
+            self.progress.prompt_tokens + collected.spent.prompt_tokens,
         )
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
@@ -201,20 +213,39 @@ class Trainer:
 
     def _collect(self) -> Collected:
         """Search as many instances as an update takes: a fixed number, or until another run's tokens are matched."""
-        groups, first = self.config.search.groups, self.progress.tasks
+        before, first = self.progress.sampled_tokens, self.progress.tasks
         with self.learner.sampling():
-            collected = self._search(first, groups)
+            collected = self._round(first, before)
             if self.token_targets is not None:
-                missing = self.token_targets[self.progress.update] - self.progress.sampled_tokens
-                while collected.spent.sampled_tokens < missing:
-                    collected += self._search(first + len(collected.groups), groups)
+                target = self.token_targets[self.progress.update]
+                while (sampled := before + collected.spent.sampled_tokens) < target and not self._tokens_spent(sampled):
+                    collected += self._round(first + len(collected.groups), sampled)
         return collected
 
-    def _search(self, first: int, count: int) -> Collected:
-        """Search some instances, each process its share, and return what all of them brought."""
-        own = self.processes.share(count)
-        starts = self.practice.starts(first, count)[own.start : own.stop]
-        parts = self.processes.each(lambda: self.collector.collect(first + own.start, len(own), starts))
+    def _round(self, first: int, sampled: int) -> Collected:
+        """Search as many instances as an update takes, fewer where the run's tokens are used up before.
+
+        Args:
+            first: Number of the first instance, and of those before it in the run.
+            sampled: Tokens that these took.
+        """
+        starts = self.practice.starts(first, self.config.search.groups)
+        total = self.config.run.total_tokens
+        if total is None:
+            return self._search(first, starts)
+        parts: list[Collected] = []
+        while starts and sampled < total:
+            count = groups_at_once(total - sampled, sampled=sampled, groups=first, least=self.processes.size)
+            parts.append(self._search(first, starts[:count]))
+            starts, first = starts[count:], first + len(parts[-1].groups)
+            sampled += parts[-1].spent.sampled_tokens
+        return reduce(add, parts)
+
+    def _search(self, first: int, starts: Sequence[Moment | None]) -> Collected:
+        """Search an instance from each start, each process its share, and return what all of them brought."""
+        own = self.processes.share(len(starts))
+        mine = starts[own.start : own.stop]
+        parts = self.processes.each(lambda: self.collector.collect(first + own.start, len(own), mine))
         seconds = {name: max(part.seconds[name] for part in parts) for name in parts[0].seconds}
         return replace(reduce(add, parts), model_calls=max(part.model_calls for part in parts), seconds=seconds)
 
@@ -253,6 +284,7 @@ class Trainer:
         return {
             "step": self.progress.update,
             "sampled_tokens_total": self.progress.sampled_tokens,
+            "prompt_tokens_total": self.progress.prompt_tokens,
             **asdict(played),
             **(limits or asdict(bars(self.eval_pool, tasks=tasks))),
             "seconds": {"evaluation": perf_counter() - started},

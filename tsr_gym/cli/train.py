@@ -51,7 +51,7 @@ def main(args: list[str]) -> int:
         with _Signals(tells=processes.leads) as signals:
             finished = _run(trainer, signals)
         if processes.leads:
-            print(f"{trainer.folder}: {trainer.progress.update} of {trainer.config.run.updates} updates")
+            print(_end(trainer))
     # Of several processes perhaps only another one was asked to stop.
     return 0 if finished else signals.exit_status
 
@@ -147,6 +147,12 @@ def _line(record: dict[str, Any]) -> str:
     # Where no search brought a trajectory, there is no mean.
     means = ("-" if record[name] is None else f"{record[name]:.2f}" for name in ("success", "reward_mean"))
     return "success {}  return {}  kept {}  tokens {}".format(*means, kept, tokens)
+
+
+def _end(trainer: Any) -> str:
+    run, progress = trainer.config.run, trainer.progress
+    tokens = "" if run.total_tokens is None else f", {progress.sampled_tokens:,} of {run.total_tokens:,} sampled tokens"
+    return f"{trainer.folder}: {progress.update} of {run.updates} updates{tokens}"
 
 
 def _evaluation(record: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ IMPOSSIBLE = [
 ]
 IMPOSSIBLE += [("model", name, 0) for name in ("max_tokens", "threads", "max_batch")]
 IMPOSSIBLE += [("learn", name, 0) for name in ("epochs", "minibatch", "microbatch", "steps")]
-IMPOSSIBLE += [("run", name, 0) for name in ("eval_instances", "checkpoint_every", "keep_checkpoints")]
+IMPOSSIBLE += [("run", name, 0) for name in ("total_tokens", "eval_instances", "checkpoint_every", "keep_checkpoints")]
 IMPOSSIBLE += [("run", name, -1) for name in ("updates", "eval_every", "save_trees", "eval_temperature")]
 IMPOSSIBLE += [("learn", name, value) for name in ("grad_clip", "value_clip") for value in (0.0, -1.0, NAN, INF)]
 IMPOSSIBLE += [("learn", name, value) for name in ("gamma", "lam") for value in (-0.1, 1.1, NAN)]
@@ -122,6 +122,7 @@ CHANGED = TrainConfig(
         dead_ends="limits",
         rater="SelfConsistency()",
         naive=2,
+        moments=1,
         learn_from="leaves",
         match_tokens=Path("runs/other"),
     ),
@@ -172,6 +173,7 @@ CHANGED = TrainConfig(
     run=RunConfig(
         out=Path("runs/x"),
         label="mine",
+        total_tokens=5000,
         updates=3,
         seed=9,
         eval_every=1,

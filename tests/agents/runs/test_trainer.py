@@ -29,7 +29,7 @@ from tests.agents.tiny import save_chat_model
 from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
 from tsr_gym.agents.reports.report import load_run
 from tsr_gym.agents.runs import trainer as module
-from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.checkpoint import Progress, checkpoints
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 
@@ -406,11 +406,11 @@ def test_where_only_training_outgrows_the_model_what_came_before_is_kept(base_mo
     trainer = start(run, base_model)
     real, calls = trainer.collector.collect, []
 
-    def outgrow(first, count):
+    def outgrow(first, count, starts):
         calls.append(first)
         if len(calls) == 4:
             raise PromptTooLong("too long")
-        return real(first, count)
+        return real(first, count, starts)
 
     monkeypatch.setattr(trainer.collector, "collect", outgrow)
     with pytest.raises(PromptTooLong):
@@ -519,3 +519,52 @@ def test_a_run_trains_on_a_gpu(kind, tmp_path, request):
     lines = records(run)
     assert [line["step"] for line in lines] == list(range(1, UPDATES + 1))
     assert all(isfinite(line["grad_norm"]) for line in lines)
+
+
+# Each of three trajectories says at most six tokens in each of five turns.
+MOST_OF_A_GROUP = 3 * 5 * 6
+
+
+def test_a_run_ends_when_its_tokens_are_sampled_and_goes_beyond_them_by_less_than_a_group(
+    undisturbed, base_model, tmp_path
+):
+    free = records(undisturbed)
+    # A group more than two updates have: the third one is cut short.
+    budget = free[1]["sampled_tokens_total"] + 1
+    run = trained(tmp_path / "run", base_model, run={"total_tokens": budget})
+    lines = records(run)
+    assert [line["groups"] for line in lines] == [2, 2, 1]
+    assert [line["sampled_tokens_total"] for line in lines[:2]] == [line["sampled_tokens_total"] for line in free[:2]]
+    assert budget <= lines[-1]["sampled_tokens_total"] < budget + lines[-1]["sampled_tokens"]
+    # The end of the run is evaluated and saved as any other.
+    assert records(run, "evaluations")[-1]["step"] == 3
+    assert checkpoints(run)[-1].name == "000003"
+    trainer = resume_run(run)
+    assert trainer.finished
+    assert trainer.run()
+    assert records(run) == lines
+
+
+@pytest.mark.parametrize("budget", [1, 100, 333])
+def test_whatever_the_budget_it_is_reached_and_not_passed_by_a_group(base_model, tmp_path, budget):
+    run = trained(tmp_path / "run", base_model, run={"total_tokens": budget, "updates": 50}, search={"groups": 4})
+    assert budget <= records(run)[-1]["sampled_tokens_total"] < budget + MOST_OF_A_GROUP
+
+
+def test_a_run_of_limited_tokens_that_is_stopped_goes_on_bit_for_bit(base_model, tmp_path):
+    limit = {"run": {"total_tokens": 400, "checkpoint_every": 1, "updates": 50}}
+    whole = trained(tmp_path / "whole", base_model, **limit)
+    stopped = start(tmp_path / "run", base_model, **limit)
+    assert not stopped.run(stop=lambda: True)
+    assert resume_run(tmp_path / "run").run()
+    assert result(tmp_path / "run") == result(whole)
+    assert records(whole)[-1]["sampled_tokens_total"] >= 400
+
+
+def test_prompt_tokens_are_counted_over_the_run_and_older_checkpoints_know_none(undisturbed, tmp_path):
+    lines = records(undisturbed)
+    for before, line in zip([{"prompt_tokens_total": 0}, *lines], lines, strict=False):
+        assert line["prompt_tokens_total"] == before["prompt_tokens_total"] + line["prompt_tokens"]
+    assert records(undisturbed, "evaluations")[-1]["prompt_tokens_total"] == lines[-1]["prompt_tokens_total"] > 0
+    assert resume_run(undisturbed).progress.prompt_tokens == lines[-1]["prompt_tokens_total"]
+    assert Progress(**{"update": 3, "tasks": 6, "sampled_tokens": 99}).prompt_tokens == 0
