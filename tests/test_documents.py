@@ -208,3 +208,12 @@ def test_every_measurement_stands_with_its_date_where_it_is_said_what_was_run():
         assert re.search(
             rf"^\| {date} \|.*\({re.escape(f'../benchmarks/results/{path.name}')}\)", page, re.MULTILINE
         ), path.name
+
+
+def test_what_the_campaigns_counted_is_what_the_page_shows():
+    page = (ROOT / "docs" / "what_was_run.md").read_text(encoding="utf-8")
+    found = json.loads((ROOT / "docs" / "abuse.json").read_text(encoding="utf-8"))
+    assert re.search(rf"^\| {found['date']} \|.*\(abuse\.json\)", page, re.MULTILINE)
+    for name, counts in found["counts"].items():
+        assert f"| {' | '.join([name, *map(str, counts.values())])} |" in page, name
+        assert (counts["wrong"], counts["crashed"]) == (0, 0), name

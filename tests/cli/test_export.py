@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.agents.short_runs import trained
-from tests.cli.test_core_install import core, run  # noqa: F401 (fixtures: a Python without the extras)
+from tests.cli.test_core_install import run, with_command  # noqa: F401 (fixtures: a Python without the extras)
 from tsr_gym import Tree, cli
 
 

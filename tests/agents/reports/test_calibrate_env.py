@@ -137,7 +137,7 @@ def test_draws_and_risk_reach_the_environments_of_a_model_too(lake_model):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"env": "nonsense"}, "nonsense cannot be made"),
+        ({"env": "nonsense"}, "there is no environment 'nonsense'"),
         ({"score": "Nonsense"}, "there is no scorer 'Nonsense'"),
         ({"score": "FrozenLakeScore(height=2)"}, r"the scorer 'FrozenLakeScore' has no \['height'\]"),
         ({"score": "SokobanScore(potential='estimate')"}, "cannot rate frozenlake"),

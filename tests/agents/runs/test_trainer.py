@@ -457,7 +457,7 @@ def test_a_run_that_is_too_short_or_none_cannot_be_matched(undisturbed, base_mod
         ({"task": {"env_set": ("num_boxes=99",)}}, "wanted 1 to 8 boxes"),
         ({"task": {"eval_split": "exam"}}, "wanted split of"),
         ({"task": {"score": "Nothing"}}, "there is no scorer 'Nothing'"),
-        ({}, "nonsense cannot be made"),
+        ({}, "there is no environment 'nonsense'"),
     ],
 )
 def test_settings_are_checked_before_any_model_is_looked_for(tmp_path, changes, message):
