@@ -25,8 +25,6 @@ def check_config(config: TrainConfig) -> None:
         raise ConfigError(
             f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
         )
-    if config.model.model != "default":
-        check_model_folder(Path(config.model.model))
     estimator = parse_call(config.learn.estimator, what="estimator").name
     if ":" not in estimator and estimator not in ("auto", *ESTIMATORS):
         raise no_such("estimator", estimator, ("auto", *ESTIMATORS))
@@ -37,6 +35,8 @@ def check_config(config: TrainConfig) -> None:
     for split in (config.task.train_split, config.task.eval_split):
         task_pool(config.env, config.task, split)
     token_targets(config)
+    if config.model.model != "default":
+        check_model_folder(Path(config.model.model))
 
 
 def token_targets(config: TrainConfig) -> list[int] | None:
