@@ -1,12 +1,9 @@
 """Checks of a configuration that need no learning: names, folders, environments; torch-free, for quick answers."""
 
-from pathlib import Path
-
 from tsr_gym.agents.episodes.collect import choose_search
 from tsr_gym.agents.episodes.env_pool import task_pool
 from tsr_gym.agents.learning.settings import ESTIMATORS
 from tsr_gym.agents.lessons.groups import choose_groups
-from tsr_gym.agents.models.card import check_model_folder
 from tsr_gym.agents.raters import choose_rater
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
@@ -19,7 +16,6 @@ def check_config(config: TrainConfig) -> None:
 
     Raises:
         ConfigError: The folder exists, or a setting is unknown or impossible.
-        CheckpointError: There is no such model.
     """
     if config.folder.exists():
         raise ConfigError(
@@ -35,8 +31,6 @@ def check_config(config: TrainConfig) -> None:
     for split in (config.task.train_split, config.task.eval_split):
         task_pool(config.env, config.task, split)
     token_targets(config)
-    if config.model.model != "default":
-        check_model_folder(Path(config.model.model))
 
 
 def token_targets(config: TrainConfig) -> list[int] | None:
