@@ -43,6 +43,9 @@ def main(args: list[str]) -> int:
         # Before the libraries of learning are imported, which takes seconds.
         check: Any = load("tsr_gym.agents.runs.check:check_config")
         check(config)
+        if config.model.model != "default":
+            check_model_folder: Any = load("tsr_gym.agents.models.card:check_model_folder")
+            check_model_folder(Path(config.model.model))
         begin = partial(_start, config, args)
     _require_learning()
     joined: Any = load("tsr_gym.agents.processes:joined")
