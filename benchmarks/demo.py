@@ -22,7 +22,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tsr_gym.agents.reports.report import draw_curves, summarise_runs
-from tsr_gym.agents.runs.base_model import BaseRecipe, build_base_model
+from tsr_gym.agents.runs.base_model import build_base_model
+from tsr_gym.agents.runs.base_recipe import BaseRecipe
 from tsr_gym.cli.tables import show_tables
 
 ENV_SET = "solution_length=[3,10]"

@@ -8,14 +8,14 @@ import numpy as np
 from grid_peers import Work, insist
 from rounds import alternate
 
-from tsr_gym.agents.arrays import ArrayTree, Moment, array_beam
+from tsr_gym.agents.arrays import ArrayRequest, ArrayTree, array_beam
 
 BRANCHING = 4
 
 
-def randomly(batch: Any, moment: Moment) -> Any:
+def randomly(batch: Any, request: ArrayRequest) -> Any:
     """Choose uniformly by the seeds."""
-    return ((moment.seeds >> np.uint64(33)) * np.uint64(4) >> np.uint64(31)).astype(np.int64)
+    return ((request.seeds >> np.uint64(33)) * np.uint64(4) >> np.uint64(31)).astype(np.int64)
 
 
 class Replay:

@@ -319,7 +319,7 @@ def _read_deque(reader: _Reader, depth: int) -> Any:
     maxlen, items = reader.value(depth), reader.value(depth)
     if type(items) is not tuple:
         raise SnapshotError(f"a deque is filled from a {type(items).__name__}: damaged")
-    return deque(items, maxlen)
+    return deque(items, maxlen) if reader.makes else items
 
 
 _READERS: dict[bytes, Callable[[_Reader, int], Any]] = {

@@ -131,25 +131,32 @@ def _digest(path: Path) -> str:
 
 
 @contextmanager
-def locked(lock: Path) -> Iterator[None]:
+def locked(lock: Path, *, wait: float = _WAIT_SECONDS) -> Iterator[None]:
     """Keep other processes out while a file is locked; a process that dies gives its lock back.
 
+    Args:
+        lock: The file.
+        wait: How many seconds to wait for another process that holds it.
+
     Raises:
+        ConfigError: Another process holds it, and did not give it back in that time.
         TsrGymError: The file cannot be made or locked.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     # SQLite's lock, because it works on every system and needs nobody to clean up.
-    with closing(_lock(lock)):
+    with closing(_lock(lock, wait)):
         yield
 
 
-def _lock(path: Path) -> sqlite3.Connection:
+def _lock(path: Path, wait: float) -> sqlite3.Connection:
     try:
-        lock = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+        lock = sqlite3.connect(path, timeout=wait, isolation_level=None)
         # Nothing is written, so there is nothing for a journal to save, which a killed process would leave behind.
         lock.execute("PRAGMA journal_mode=MEMORY")
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            raise ConfigError(f"another process holds {path}, and did not give it back in {wait:g} s") from error
         raise TsrGymError(f"cannot lock {path}: {error}; choose a folder that can be written") from error
     return lock
 

@@ -121,11 +121,18 @@ def _find(name: str, home: str, what: str, among: Callable[[Any], bool] | None =
     choices = [name for name in names if among is None or among(module[name])]
     if name in choices:
         return module[name]
+    raise no_such(what, name, choices)
+
+
+def no_such(what: str, name: str, choices: Sequence[str], others: str = "package.module:name of yours") -> ConfigError:
+    """Return the error of a name that nothing has, with the choices and the one that was perhaps meant.
+
+    >>> print(no_such("strategy", "beem", ["beam", "naive"]))
+    there is no strategy 'beem': did you mean beam? wanted one of beam, naive, or package.module:name of yours
+    """
     close = get_close_matches(name, choices, 1)
     hint = f" did you mean {close[0]}?" if close else ""
-    raise ConfigError(
-        f"there is no {what} {name!r}:{hint} wanted one of {', '.join(choices)}, or package.module:name of yours"
-    )
+    return ConfigError(f"there is no {what} {name!r}:{hint} wanted one of {', '.join(choices)}, or {others}")
 
 
 def _own_functions(module: Mapping[str, Any]) -> list[str]:

@@ -3,10 +3,17 @@
 from functools import lru_cache
 from typing import Any
 
+from gymnasium.error import InvalidAction
+
 from tsr_gym.spaces import FreeText
 from tsr_gym.state_env import NO_NOISE, Episode, Limits, StateEnv, StateT, new_tuple
 
 MAX_TEXT = 100_000
+
+
+def no_text(action: object) -> InvalidAction:
+    """Return the error for an action that is no text, which only a program can give."""
+    return InvalidAction(f"wanted an action as text, got {action!r:.80}; numbers are for action_type='discrete'")
 
 
 def split_turn(text: str, separator: str | None) -> tuple[str, ...]:
@@ -39,6 +46,8 @@ class TextEnv(StateEnv[StateT, str, str]):
     Every `info` holds:
 
     - ``action_is_valid``: every action of the turn was understood, and there was at least one;
+    - ``invalid_reason``: only where it was not: why the first invalid action meant nothing, which `transition` may say
+      under this name;
     - ``action_is_effective``: the turn changed the state;
     - ``executed``: the actions that were carried out, a tuple of str;
     - ``success``: the task was solved;
@@ -124,6 +133,7 @@ class TextEnv(StateEnv[StateT, str, str]):
         Raises:
             ResetNeeded: `reset` was not called yet.
             EpisodeOver: The episode has ended.
+            InvalidAction: The action is no text.
         """
         # All in one function: half of the time would go into calls.
         if self._episode is None:
@@ -131,6 +141,8 @@ class TextEnv(StateEnv[StateT, str, str]):
         start, turns, actions, terminated, truncated = self._episode
         if terminated or truncated:
             self._refuse()
+        if not isinstance(action, str):
+            raise no_text(action)
         rng = self._stream.draw() if self.draws_noise else NO_NOISE
         limits = self.limits
         max_actions, state, reward = limits.max_actions, start, 0.0
@@ -140,12 +152,13 @@ class TextEnv(StateEnv[StateT, str, str]):
         valid = bool(wanted)
         executed: list[str] = []
         facts: dict[str, Any] = {}
+        reason = "" if valid else "the turn holds no action"
         for name in wanted:
             if terminated or actions == max_actions:
                 break
             state, gained, terminated, found = self.transition(state, name, rng)
             if found and not found.get("action_is_valid", True):
-                valid = False
+                valid, reason = False, reason or found.get("invalid_reason") or f"{name[:80]!r} means nothing here"
             else:
                 reward += gained
                 actions += 1
@@ -164,6 +177,8 @@ class TextEnv(StateEnv[StateT, str, str]):
             "action_is_effective": state is not start and state != start,
             "executed": tuple(executed),
         }
+        if reason:
+            info["invalid_reason"] = reason
         return self.observe(state), reward, terminated, truncated, {**facts, **info} if facts else info
 
     def _facts(self, state: StateT) -> dict[str, Any]:

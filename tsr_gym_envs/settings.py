@@ -1,13 +1,25 @@
 """Settings of an environment from keywords and a named preset, and how many actions its limits leave."""
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Any, Protocol, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from tsr_gym import ConfigError
 
 SettingsT = TypeVar("SettingsT")
 ACTION_TYPES = ("discrete", "text")
+# What is taken as a value of a type, and how errors call it.
+_KINDS: dict[Any, tuple[tuple[type[Any], ...], str]] = {
+    int: ((int, np.integer), "a whole number"),
+    float: ((int, float, np.integer, np.floating), "a number"),
+    bool: ((bool, np.bool_), "True or False"),
+    str: ((str, os.PathLike), "text"),
+    NoneType: ((NoneType,), "None"),
+}
 
 
 class FormSettings(Protocol):
@@ -52,16 +64,49 @@ def settings_from(
     Raises:
         ConfigError: The preset or a keyword is unknown.
     """
-    if preset not in presets:
+    if not isinstance(preset, str) or preset not in presets:
         raise ConfigError(f"wanted preset of {sorted(presets)}, got {preset!r}")
     known = [field.name for field in fields(cls) if field.name != "preset"]  # type: ignore[arg-type]
     if unknown := sorted(set(given) - set(known)):
         raise ConfigError(f"unknown settings {unknown}; known: {known}")
     # Lists come from JSON, as in a saved environment spec.
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    check_kinds(cls, values)
     is_discrete = values.get("action_type", "discrete" if values.get("obs_type") in arrays else "text") == "discrete"
     defaults = {**presets[preset], **({"action_type": "discrete", **discrete} if is_discrete else {})}
     return cls(preset=preset, **{**defaults, **values})
+
+
+def check_kinds(cls: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Raise ConfigError where a value is not of its field's type: of numbers, texts, None and tuples of them."""
+    kinds = get_type_hints(cls)
+    for name, value in given.items():
+        if not _fits(value, kinds[name]):
+            raise ConfigError(f"wanted {name} as {_named(kinds[name])}, got {value!r:.200}")
+
+
+def _fits(value: object, kind: Any) -> bool:
+    if isinstance(kind, UnionType):
+        return any(_fits(value, choice) for choice in get_args(kind))
+    if get_origin(kind) is Literal:
+        # Which of the names it is, the settings look themselves.
+        return isinstance(value, str)
+    if get_origin(kind) is tuple:
+        parts = get_args(kind)
+        wanted = parts[:1] * len(value) if isinstance(value, tuple) and ... in parts else parts
+        return isinstance(value, tuple) and len(value) == len(wanted) and all(map(_fits, value, wanted))
+    # True is a number to Python.
+    return isinstance(value, _KINDS[kind][0]) and (kind is bool or not isinstance(value, bool))
+
+
+def _named(kind: Any) -> str:
+    if isinstance(kind, UnionType):
+        return " or ".join(map(_named, get_args(kind)))
+    if get_origin(kind) is tuple:
+        first, *_ = parts = get_args(kind)
+        several = _named(first).removeprefix("a ") + "s"
+        return several if ... in parts else f"{len(parts)} {several}"
+    return _KINDS[str if get_origin(kind) is Literal else kind][1]
 
 
 def check_form(settings: FormSettings, texts: Collection[str], arrays: Collection[str]) -> None:

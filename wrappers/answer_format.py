@@ -18,7 +18,8 @@ class AnswerFormat(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorA
     which costs a turn. The penalty is subtracted from a turn's reward where the form is missing, or where the
     environment says that a part of the answer meant nothing.
 
-    `info` gains ``action`` (what the environment was given) and ``format_penalty`` (what was subtracted).
+    `info` gains ``action`` (what the environment was given) and ``format_penalty`` (what was subtracted), and
+    ``invalid_reason`` says where the form is missing.
 
     Args:
         env: An environment with text actions.
@@ -69,6 +70,9 @@ class AnswerFormat(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorA
         observation, reward, terminated, truncated, info = self.env.step(parsed or "")
         well_formed = parsed is not None and info.get("action_is_valid", True)
         penalty = 0.0 if well_formed else self.penalty
+        if parsed is None:
+            form = "<think>...</think><answer>...</answer>" if self.think else "<answer>...</answer>"
+            info["invalid_reason"] = f"wanted {form}, with the action in the answer"
         info["action"] = parsed or ""
         info["action_is_valid"] = well_formed
         info["format_penalty"] = penalty

@@ -103,12 +103,12 @@ class Imagination:
         # Asked before the snapshot, which reads the random state and so forgets what was drawn before.
         drew_noise = not isinstance(self._base, StateEnv) or self._base.drew_noise
         snap, key = self._stack.snapshot(), key_of(self._base)
-        first = score_of(result)
+        first = score_in(result)
         if not drew_noise or self._repeats == 1:
             return ImaginedTurn(result, snap, key, first, (first,)), drew_noise
         address = (*self._address, number) if self._noise == "fresh" else self._address
         seeds = [derive_seed(self._seed, "draw", draw, *address) for draw in range(1, self._repeats)]
-        draws = (first, *[score_of(self._step(action, seed)) for seed in seeds])
+        draws = (first, *[score_in(self._step(action, seed)) for seed in seeds])
         return ImaginedTurn(result, snap, key, _joined(draws, self._risk), draws), drew_noise
 
     def _dice(self, number: int) -> int | None:
@@ -126,7 +126,7 @@ class Imagination:
         return result
 
 
-def score_of(result: Any) -> float:
+def score_in(result: Any) -> float:
     """Return the guide of a turn: what a scorer wrote, the reward without one."""
     _, reward, _, _, info = result
     return float(info.get("score", reward))

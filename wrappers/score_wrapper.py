@@ -1,6 +1,6 @@
 """ScoreWrapper: a guide for search, written into info and never into the reward."""
 
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import gymnasium as gym
 
@@ -37,6 +37,10 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         env: The environment.
         settings: What the subclass was constructed with, for the environment's spec.
 
+    Raises:
+        ConfigError: The subclass rates the states of one game, as `FrozenLakeScore(ScoreWrapper[FrozenLakeState])`
+            says, and the environment has those of another.
+
     Attributes:
         score_of: Whether scores rate a ``"turn"``, so that a path's scores add up, or the ``"state"`` that it reached,
             so that only the last one counts. A score of states looks at `after` alone.
@@ -47,6 +51,12 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     def __init__(self, env: gym.Env[Any, Any], **settings: Any) -> None:
         gym.utils.RecordConstructorArgs.__init__(self, **settings)
         super().__init__(env)
+        wanted, found = _state_of(type(self), ScoreWrapper), _state_of(type(env.unwrapped), StateEnv)
+        if wanted is not None and found is not None and not issubclass(found, wanted):
+            raise ConfigError(
+                f"{type(self).__name__} rates a {wanted.__name__}, and {type(env.unwrapped).__name__} has a "
+                f"{found.__name__}: choose a score of this game, or RewardScore"
+            )
         self._last: Any = None
 
     def score(self, before: StateT, action: Any, after: StateT, reward: float) -> float:
@@ -104,3 +114,14 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     def set_wrapper_state(self, state: Any) -> None:
         """Continue from a state that `wrapper_state` returned."""
         self._last = state
+
+
+def _state_of(kind: type[Any], generic: type[Any]) -> type[Any] | None:
+    """Return the state that a class names in its bases, such as `TextEnv[SokobanState]`; None where it names none."""
+    for cls in kind.__mro__:
+        for base in vars(cls).get("__orig_bases__", ()):
+            first = (*get_args(base), None)[0]
+            is_ours = isinstance(get_origin(base), type) and issubclass(get_origin(base), generic)
+            if is_ours and isinstance(first, type) and first is not Any:
+                return first
+    return None

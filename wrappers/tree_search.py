@@ -21,7 +21,7 @@ from tsr_gym.stack import NOISES, Noise, Stack, env_support, replayable, restore
 from tsr_gym.state_env import StateEnv
 from tsr_gym.tree import Candidate, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.wrappers.grow import grow, play_out
-from tsr_gym.wrappers.imagine import Imagination, ImaginedTurn, Risk, key_of, score_of
+from tsr_gym.wrappers.imagine import Imagination, ImaginedTurn, Risk, key_of, score_in
 
 # Types of values that nobody can change.
 _FIXED = frozenset((bool, int, float, str, bytes, type(None)))
@@ -145,7 +145,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         tree, cursor = self.tree, self._cursor
         result = self.env.step(candidate.text)
         tree.spend(env_steps=1)
-        score = score_of(result)
+        score = score_in(result)
         turn = ImaginedTurn(result, self._stack.snapshot(), key_of(self.unwrapped), score, (score,))
         node = _node(tree, cursor, candidate, turn)
         self._cursor = tree.add(node, played=tree.played[-1:] == [cursor])

@@ -6,6 +6,6 @@ object per node. Needs numba.
 
 from tsr_gym.agents.arrays.beam import ArrayBeam, array_beam
 from tsr_gym.agents.arrays.puct import ArrayPuct, array_puct
-from tsr_gym.agents.arrays.tree import ArrayEnv, ArrayTree, Moment
+from tsr_gym.agents.arrays.tree import ArrayEnv, ArrayRequest, ArrayTree
 
-__all__ = ["ArrayBeam", "ArrayEnv", "ArrayPuct", "ArrayTree", "Moment", "array_beam", "array_puct"]
+__all__ = ["ArrayBeam", "ArrayEnv", "ArrayPuct", "ArrayRequest", "ArrayTree", "array_beam", "array_puct"]

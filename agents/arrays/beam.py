@@ -11,12 +11,12 @@ from tsr_gym.agents.arrays.beam_kernels import Came, Fan, Members, fan_out, keep
 from tsr_gym.agents.arrays.tree import (
     ArrayEnv,
     ArrayPolicy,
+    ArrayRequest,
     ArrayScore,
     ArrayTree,
     Flags,
     Floats,
     Longs,
-    Moment,
     Words,
     root_seeds,
 )
@@ -76,7 +76,7 @@ def array_beam(
     >>> import gymnasium as gym, tsr_gym
     >>> envs = gym.make_vec("tsr/Sokoban-v0", num_envs=3, level="######\n#@ $.#\n######")
     >>> _ = envs.reset(seed=0)
-    >>> found = array_beam(envs, lambda _, moment: moment.numbers, width=4, branching=4, depth=3, seeds=range(3))
+    >>> found = array_beam(envs, lambda _, request: request.numbers, width=4, branching=4, depth=3, seeds=range(3))
     >>> found.actions[0].tolist(), found.returns.round(1).tolist()
     ([3, 3], [10.8, 10.8, 10.8])
     """
@@ -124,7 +124,7 @@ def _play(
     fan_out(members, noise == "common", fan)
     batch.select(fan.rows.ravel(), seeds=fan.dice.ravel() if batch.draws_noise and noise != "same" else None)
     numbers = np.tile(np.arange(branching), tasks * width)
-    actions = policy(batch, Moment(turn, numbers, fan.choices.ravel(), fan.wanted.ravel()))
+    actions = policy(batch, ArrayRequest(turn, numbers, fan.choices.ravel(), fan.wanted.ravel()))
     rewards, terminated, truncated = batch.advance(actions)
     scores = rewards if score is None else np.asarray(score(batch, rewards), np.float64)
     parts = (np.asarray(actions, np.int64), rewards, scores, terminated, truncated)

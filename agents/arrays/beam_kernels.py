@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tsr_gym.agents.arrays.compiled import DICE, POLICY, TIE, derive, njit
-from tsr_gym.agents.arrays.tree import ArrayTree, Flags, Floats, Longs, Words
+from tsr_gym.agents.arrays.tree import DICE, POLICY, TIE, ArrayTree, Flags, Floats, Longs, Words, derive, njit
 
 # Merits that differ by less are a tie, because sums of the same rewards in another order differ in the last digits.
 _DECIMALS = 1e9
@@ -122,10 +121,6 @@ def keep_best(members: Members, new: Members) -> Members:
     """Return the best of the members that have ended and of the candidates, best first.
 
     Ties go to the lower of the seeds that derive from theirs.
-
-    Args:
-        members: The paths that took candidates, and those that have ended.
-        new: The candidates, as `write_turn` returns them.
     """
     tasks, width = members.merits.shape
     shape = (tasks, width)

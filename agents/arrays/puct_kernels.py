@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tsr_gym.agents.arrays.compiled import DICE, TIE, derive, njit
-from tsr_gym.agents.arrays.tree import ArrayTree, Flags, Floats, Longs, Words
+from tsr_gym.agents.arrays.tree import DICE, TIE, ArrayTree, Flags, Floats, Longs, Words, derive, njit
 
 # Of a selection's bound, so little is left to chance that it decides ties only.
 _CHANCE = 1e-7 / (1 << 53)

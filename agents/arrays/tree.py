@@ -2,18 +2,34 @@
 
 One search here is as many searches as there are tasks, in lock-step, without an object per node. Everything random
 derives from a task's seed and an address in its tree, so a task's tree does not depend on the tasks beside it.
+Importing this module without numba raises MissingExtra.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tsr_gym.optional import require
+
+require("numba", "agents")
+
+import numba  # noqa: E402
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 Words = NDArray[np.uint64]
+
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+# Purposes of the seeds that derive from a node's; the numbers of children lie below.
+POLICY, DICE, TIE = 1 << 32, 2 << 32, 3 << 32
+# The increment and the factors of splitmix64.
+_GOLDEN, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_ONE, _SHIFTS = np.uint64(1), (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
 class ArrayEnv(Protocol):
@@ -42,7 +58,7 @@ class ArrayEnv(Protocol):
         """Take an action wherever the episode goes on; return rewards, terminated and truncated, `[N]` each."""
 
 
-class Moment(NamedTuple):
+class ArrayRequest(NamedTuple):
     """What a policy is told beside the batch of N environments, each of which stands where an action is wanted.
 
     Attributes:
@@ -58,7 +74,7 @@ class Moment(NamedTuple):
     wanted: Flags
 
 
-ArrayPolicy = Callable[[Any, Moment], Longs]
+ArrayPolicy = Callable[[Any, ArrayRequest], Longs]
 # The batch after a turn and the turn's rewards `[N]` give the scores `[N]`.
 ArrayScore = Callable[[Any, Floats], Floats]
 
@@ -122,3 +138,20 @@ def root_seeds(seeds: Any, tasks: int) -> Words:
     if words.shape != (tasks,):
         raise ValueError(f"wanted one seed for each of {tasks} tasks, got an array of shape {words.shape}")
     return words
+
+
+def njit(function: FunctionT) -> FunctionT:
+    """Return the function compiled to machine code, under its Python type.
+
+    It takes and returns plain arrays, NamedTuples of them, and numbers, and knows no environment.
+    """
+    return cast(FunctionT, numba.njit(cache=True)(function))
+
+
+@njit
+def derive(seed: Any, number: int) -> Any:
+    """Return a seed for a numbered purpose of a seed, by the output function of splitmix64 (Steele et al. 2014)."""
+    word = seed + (np.uint64(number) + _ONE) * _GOLDEN
+    word = (word ^ word >> _SHIFTS[0]) * _FIRST
+    word = (word ^ word >> _SHIFTS[1]) * _SECOND
+    return word ^ word >> _SHIFTS[2]

@@ -6,8 +6,10 @@ from typing import Any, Literal
 import gymnasium as gym
 
 from tsr_gym.agents.episodes.moments import Moment
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.errors import ConfigError
-from tsr_gym.registration import env_id
+from tsr_gym.keywords import parse_settings
+from tsr_gym.registration import accepted, env_id
 from tsr_gym.stack import Noise, restore, snapshot
 from tsr_gym.text_env import TextEnv
 from tsr_gym.wrappers import AnswerFormat, DeadEnds, TreeSearchWrapper
@@ -48,6 +50,8 @@ class EnvPool:
         risk: float | None = None,
         dead_ends: DeadEndRule = "off",
     ) -> None:
+        # Now, so that a name that is none is told with those that there are.
+        accepted(env, settings)
         self._env = env_id(env)
         self._settings = dict(settings)
         self.score = score
@@ -59,11 +63,7 @@ class EnvPool:
         self._dead_ends = dead_ends
         self._risk: Risk = "mean" if risk is None else risk
         self._envs = [self._make()]
-        base = self._envs[0].unwrapped
-        if not isinstance(base, TextEnv):
-            raise ConfigError(
-                f"wanted an environment of text (a tsr_gym.TextEnv), {self._env} is a {type(base).__name__}"
-            )
+        base: Any = self._envs[0].unwrapped
         self.base: TextEnv[Any] = base
 
     def set(
@@ -98,8 +98,12 @@ class EnvPool:
         except (gym.error.Error, ModuleNotFoundError, TypeError) as error:
             raise ConfigError(f"{self._env} cannot be made with {self._settings}: {error}") from error
         base = made.unwrapped
-        reads_tags = isinstance(base, TextEnv) and base.reads_tags
-        env = made if reads_tags else AnswerFormat(made, penalty=self._penalty, think=self._think)
+        if not isinstance(base, TextEnv):
+            made.close()
+            raise ConfigError(
+                f"wanted an environment of text (a tsr_gym.TextEnv), {self._env} is a {type(base).__name__}"
+            )
+        env = made if base.reads_tags else AnswerFormat(made, penalty=self._penalty, think=self._think)
         if self._dead_ends != "off":
             env = DeadEnds(env, limits=self._dead_ends == "limits")
         if self._scorer is not None:
@@ -108,3 +112,54 @@ class EnvPool:
             except TypeError as error:
                 raise ConfigError(f"the scorer {self.score} cannot be made: {error}") from error
         return TreeSearchWrapper(env, noise=self._noise, repeats=self._repeats, risk=self._risk)
+
+
+def task_pool(
+    env: str,
+    task: TaskConfig,
+    split: str | None,
+    search: SearchConfig | None = None,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    think: bool = True,
+) -> EnvPool:
+    """Return the environments that a configuration asks for.
+
+    Args:
+        env: Gymnasium id, short name or ``package.module:Id``.
+        task: What is played.
+        split: Instances; None or ``"none"`` for all, and of no effect where the environment has no splits.
+        search: Whose dice it has; plain play by default.
+        fixed: Settings that a model was made for; those of `task` win.
+        think: Whether answers have a thinking part.
+
+    Raises:
+        ConfigError: The environment, a setting or the scorer is unknown, or the environment is not made of text.
+    """
+    search = search or SearchConfig()
+    own = dict(fixed or {}) | parse_settings(task.env_set)
+    return EnvPool(
+        env,
+        task_settings(env, task.preset, split) | own,
+        score=task.score,
+        penalty=task.penalty,
+        think=think,
+        noise=search.noise,
+        repeats=search.repeats,
+        risk=search.risk,
+        dead_ends=search.dead_ends,
+    )
+
+
+def task_settings(env: str, preset: str, split: str | None) -> dict[str, Any]:
+    """Return preset and split as settings, each where it is given and the environment's constructor takes it.
+
+    Raises:
+        ConfigError: There is no such environment, or it has no presets and one is wanted other than the default.
+    """
+    wanted = {"preset": preset, "split": split}
+    wanted = {name: value for name, value in wanted.items() if value is not None and value.lower() != "none"}
+    taken = accepted(env, wanted)
+    if "preset" in wanted.keys() - taken.keys() and preset != TaskConfig().preset:
+        raise ConfigError(f"{env} has no presets, got preset={preset!r}: leave it out")
+    return taken

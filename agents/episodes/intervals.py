@@ -20,15 +20,15 @@ class Interval(NamedTuple):
     high: float
 
 
-def wilson(successes: int, number: int, z: float = 1.96) -> tuple[float, float]:
-    """Return the Wilson score interval of a share.
+def wilson(successes: int, number: int) -> tuple[float, float]:
+    """Return the 95 % Wilson score interval of a share.
 
     >>> [round(end, 3) for end in wilson(8, 10)]
     [0.49, 0.943]
     """
     if number == 0:
         return 0.0, 1.0
-    share = successes / number
+    share, z = successes / number, 1.96
     centre = share + z**2 / (2 * number)
     spread = z * sqrt(share * (1 - share) / number + z**2 / (4 * number**2))
     scale = 1 + z**2 / number
@@ -36,12 +36,7 @@ def wilson(successes: int, number: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def pooled_mean(values: Sequence[float], owners: Sequence[int]) -> Interval | None:
-    """Return the mean of some measurements; None where there are none.
-
-    Args:
-        values: The measurements.
-        owners: The instance of each.
-    """
+    """Return the mean of some measurements, each on the instance that is its owner; None where there are none."""
     if not values:
         return None
     _, place = np.unique(owners, return_inverse=True)
@@ -57,8 +52,6 @@ def pooled(
     first: Sequence[float],
     second: Sequence[float],
     owners: Sequence[int],
-    *,
-    resamples: int = 200,
 ) -> Interval | None:
     """Return a statistic of pairs of measurements; None where it is not defined.
 
@@ -67,7 +60,6 @@ def pooled(
         first: One side of the pairs.
         second: The other side.
         owners: The instance of each pair.
-        resamples: How often instances are drawn again.
     """
     found = statistic(first, second)
     if found is None:
@@ -75,7 +67,7 @@ def pooled(
     one, two, owner = np.array(first), np.array(second), np.array(owners)
     places = [np.flatnonzero(owner == one_owner) for one_owner in np.unique(owner)]
     again = []
-    for drawn in _draws(len(places), resamples):
+    for drawn in _draws(len(places), 200):
         chosen = np.concatenate([places[number] for number in drawn])
         value = statistic(one[chosen].tolist(), two[chosen].tolist())
         again += [] if value is None else [value]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.env_pool import EnvPool, task_pool
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, pick_autocast, stop_ids
 from tsr_gym.agents.models.settings import ModelConfig
@@ -11,7 +11,6 @@ from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.prompts import PROMPTS, History, Prompt
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
 from tsr_gym.text_env import TextEnv
 
@@ -43,22 +42,8 @@ class ModelPlayer:
         Raises:
             ConfigError: A setting or the scorer is unknown.
         """
-        search = search or SearchConfig()
-        settings: dict[str, Any] = {"preset": self.task.preset}
-        settings |= {} if split is None else {"split": split}
-        settings |= self.policy.card.env_settings
-        settings |= parse_settings(self.task.env_set)
-        return EnvPool(
-            self.env,
-            settings,
-            score=self.task.score,
-            penalty=self.task.penalty,
-            think=self._prompt("").think,
-            noise=search.noise,
-            repeats=search.repeats,
-            risk=search.risk,
-            dead_ends=search.dead_ends,
-        )
+        fixed, think = self.policy.card.env_settings, self._prompt("").think
+        return task_pool(self.env, self.task, split, search, fixed=fixed, think=think)
 
     def chat(self, instructions: str, *, temperature: float, reads_tags: bool = False) -> ChatPolicy:
         """Return the model as a policy that samples at a temperature.

@@ -102,7 +102,6 @@ def harvest_moments(
     *,
     threshold: float = 1.0,
     min_tries: int = 2,
-    deepest: bool = False,
     turns: bool = True,
     solved: Callable[[Node], bool] = lambda node: node.solved,
 ) -> list[Moment]:
@@ -114,8 +113,6 @@ def harvest_moments(
         tree: A grown tree, with snapshots.
         threshold: Success rates from 0 to this, both excluded, are wanted.
         min_tries: Fewest paths with a known outcome.
-        deepest: Whether to take only states below which there is no other such state on any path: the last ones from
-            which a success is still known.
         turns: Whether the turns and actions that are left are part of a state.
         solved: Whether a leaf is a success; for environments whose info does not say so.
 
@@ -129,8 +126,6 @@ def harvest_moments(
     wanted = {
         key for key, (_, tries, successes) in found.items() if tries >= min_tries and 0 < successes < threshold * tries
     }
-    if deepest:
-        wanted -= _above(tree, wanted, turns)
     first: dict[Hashable, int] = {}
     for index in sorted(tree.below()):
         if (key := _state(tree, index, turns)) in wanted and tree.nodes[index].is_open:
@@ -157,15 +152,6 @@ def _count(tree: Tree, turns: bool, solved: Callable[[Node], bool]) -> dict[Hash
         if solved(end):
             successes.update(states)
     return {state: Outcomes(visits[state], tries[state], successes[state]) for state in visits}
-
-
-def _above(tree: Tree, wanted: set[Hashable], turns: bool) -> set[Hashable]:
-    """Return the states on whose paths another wanted one follows."""
-    above: set[Hashable] = set()
-    for leaf in tree.leaves():
-        states = [state for index in tree.path(leaf) if (state := _state(tree, index, turns)) in wanted]
-        above |= {state for state in states[:-1] if state != states[-1]}
-    return above
 
 
 def _moment(tree: Tree, index: int, state: Hashable, counted: Outcomes) -> Moment:
@@ -208,27 +194,15 @@ class MomentBank:
                 self._moments[moment.key] = moment
         return len(self) - before
 
-    def update(self, moment: Moment, new: Outcomes, *, keep: float = 1.0) -> Moment:
-        """Add what became of new episodes from a moment, and return it as it is now.
-
-        Args:
-            moment: One of the bank, as it is or as it was.
-            new: What `outcomes` says of a tree that was grown from it.
-            keep: Share of the older outcomes that still counts; less than 1 for a policy that changes.
+    def update(self, moment: Moment, new: Outcomes) -> Moment:
+        """Add what `outcomes` says of a tree that was grown from a moment, and return the moment as it is now.
 
         Raises:
             KeyError: The bank has no such moment.
-            ValueError: The share is not between 0 and 1, or nothing is left of both.
         """
-        if not 0 <= keep <= 1:
-            raise ValueError(f"wanted 0 <= keep <= 1, got {keep}")
         known = self._moments[moment.key]
-        updated = replace(
-            known,
-            visits=keep * known.visits + new.visits,
-            tries=keep * known.tries + new.tries,
-            successes=keep * known.successes + new.successes,
-        )
+        counts = (known.visits + new.visits, known.tries + new.tries, known.successes + new.successes)
+        updated = replace(known, visits=counts[0], tries=counts[1], successes=counts[2])
         self._moments[moment.key] = updated
         return updated
 
@@ -237,19 +211,12 @@ class MomentBank:
         for key in list(self._moments)[: max(0, len(self) - most)]:
             del self._moments[key]
 
-    def keep_if(self, wanted: Callable[[Moment], bool]) -> int:
-        """Drop all moments but those that are wanted, and return how many were dropped."""
-        before = len(self)
-        self._moments = {key: moment for key, moment in self._moments.items() if wanted(moment)}
-        return before - len(self)
-
     def sample(
         self,
         rng: np.random.Generator,
         num: int = 1,
         *,
         prefer: Preference = "uncertain",
-        between: tuple[float, float] = (0.0, 1.0),
     ) -> list[Moment]:
         """Draw moments, with replacement.
 
@@ -258,17 +225,15 @@ class MomentBank:
             num: How many.
             prefer: ``"uncertain"`` draws by ``p (1 - p)``, the variance of the outcome; ``"hard"`` by ``1 - p``;
                 ``"uniform"`` all alike. Here p is ``(successes + 1) / (tries + 2)``, so that few tries say little.
-            between: Success rates that are taken at all, both included.
 
         Raises:
-            ValueError: There is no such preference, or no moment of these success rates.
+            ValueError: There is no such preference, or no moment.
         """
         if prefer not in get_args(Preference):
             raise ValueError(f"wanted prefer of {list(get_args(Preference))}, got {prefer!r}")
-        low, high = between
-        among = [moment for moment in self if low <= moment.success_rate <= high]
-        if not among:
-            raise ValueError(f"none of the bank's {len(self)} moments has a success rate between {low} and {high}")
+        if not self._moments:
+            raise ValueError("there is no moment to draw: the bank is empty")
+        among = list(self)
         weights = np.array([_weight(moment, prefer) for moment in among])
         return [among[pick] for pick in rng.choice(len(among), size=num, p=weights / weights.sum())]
 

@@ -174,16 +174,7 @@ def _episodes(
     """Yield the tree of every episode and the node at which it ended, batch by batch.
 
     Without a strategy an episode is a single rollout, on the dice of its tree, at half the steps: nothing was chosen,
-    so they are as good as the episode's own, but they are other dice.
-
-    Args:
-        pool: Environments.
-        policy: Who plays.
-        strategy: Searches before every turn.
-        starts: Instance and seed of every episode.
-        noise: The imagined dice.
-        rater: Scores what a search grows.
-        batch: Episodes that are played side by side.
+    so they are as good as the episode's own, but they are other dice. `starts` are instance and seed of every episode.
     """
     for first in range(0, len(starts), batch):
         part = starts[first : first + batch]

@@ -18,7 +18,8 @@ class TaskConfig:
     """What is played."""
 
     preset: str = "paper"
-    """Settings of the environment: paper (what the paper states) or tsr-code (what its released code does)."""
+    """Settings of the environment: paper (what the paper states) or tsr-code (what its released code does); of no
+    effect where an environment has no presets."""
     env_set: tuple[str, ...] = ()
     """More settings of the environment as KEY=VALUE, the value in JSON, such as solution_length=[3,10]."""
     score: str = "reward"
@@ -26,7 +27,7 @@ class TaskConfig:
     penalty: float = 0.1
     """Price of an answer without the wanted form (paper)."""
     train_split: str | None = "train"
-    """Instances to train on; None where the environment has no splits."""
+    """Instances to train on; none for all, and of no effect where an environment has no splits."""
     eval_split: str | None = "test"
     """Held-out instances, which share none with training up to symmetry."""
 

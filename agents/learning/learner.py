@@ -114,17 +114,19 @@ class Learner:
         if critic is not None:
             self.optimizers["critic"] = self._adam(critic, config.critic_lr)
 
-    def update(self, batch: Batch, *, seed: int = 0) -> dict[str, float]:
+    def update(self, batch: Batch, *, seed: int = 0, as_many: int | None = None) -> dict[str, float]:
         """Learn from a batch once, or `epochs` times.
 
         Args:
             batch: Trajectories in groups.
             seed: Of the order in which they are taken.
+            as_many: How many trajectories these count as where `LearnConfig.minibatch` says how many steps are taken;
+                None for their own number.
 
         Returns:
             Means over the optimizer steps: the parts of the loss (see `ObjectiveLoss`), ``grad_norm``, the shares of
             steps whose gradient ``spikes`` and that were therefore ``skipped``, and, with a critic, ``value_loss`` and
-            ``critic_grad_norm``.
+            ``critic_grad_norm``. And the number of these steps, ``optimizer_steps``.
 
         Raises:
             ConfigError: The model cannot read rows in the layout of the batch.
@@ -133,13 +135,14 @@ class Learner:
         self.model.eval()
         material = self._prepare(batch.to(self.device))
         steps: list[dict[str, float]] = []
-        for rows in self._minibatches(material.batch, seed):
+        for rows in self._minibatches(material.batch, seed, as_many):
             try:
                 steps.append(self._step(material.rows(rows)))
             except TrainingDiverged as error:
                 error.steps_taken = len(steps)
                 raise
-        return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
+        means = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
+        return means | {"optimizer_steps": len(steps)}
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the policy's parameters by name, for an engine, what LoRA learned merged into them.
@@ -258,14 +261,16 @@ class Learner:
                     found[name][index, : part.ids.shape[1]] = read(laid) * counts
         return {name: self.processes.total(read) for name, read in found.items()}
 
-    def _minibatches(self, batch: Batch, seed: int) -> Iterator[Tensor]:
+    def _minibatches(self, batch: Batch, seed: int, as_many: int | None) -> Iterator[Tensor]:
         """Yield the rows of each optimizer step: whole trajectories, in an order that the seed decides."""
         number = batch.num_trajectories
-        steps = max(1, round(number / self.config.minibatch))
+        by_size = max(1, round((as_many or number) / self.config.minibatch))
+        steps = min(self.config.steps or by_size, number)
         for epoch in range(self.config.epochs):
             generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
             order = torch.randperm(number, generator=generator) if steps > 1 else torch.arange(number)
-            for chosen in order.chunk(steps):
+            # Chunks of equal size may be fewer than wanted.
+            for chosen in order.tensor_split(steps) if self.config.steps else order.chunk(steps):
                 yield torch.isin(batch.trajectory, chosen.to(self.device)).nonzero()[:, 0]
 
     def _step(self, material: _Material) -> dict[str, float]:

@@ -52,7 +52,11 @@ class LearnConfig:
     epochs: int = 1
     """Times that an update goes through its trajectories (released code: 1)."""
     minibatch: int = 32
-    """Trajectories per optimizer step (paper: 32, so that an update is one step)."""
+    """Trajectories per optimizer step (paper: 32, so that an update is one step). Where every leaf of a search is
+    learned from, they count as the trajectories that would have been selected: steps are larger, and not more."""
+    steps: int | None = None
+    """Optimizer steps per epoch however much there is to learn from, in place of minibatch; 1 beside match_tokens makes
+    larger steps of more groups. None for as many as minibatch makes."""
     microbatch: int = 8
     """Rows per forward pass; only memory and speed depend on it."""
     layout: Literal["auto", "padded", "packed", "shared"] = "auto"
@@ -72,7 +76,7 @@ class LearnConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_numbers(self, "epochs", "minibatch", "microbatch", least=1)
+        check_numbers(self, "epochs", "minibatch", "steps", "microbatch", least=1)
         check_numbers(self, "lr", "critic_lr", "weight_decay", "lora_rank", least=0)
         check_numbers(self, "grad_clip", "value_clip", "lora_alpha", above=0)
         check_numbers(self, "gamma", "lam", "critic_gradient", least=0, most=1)

@@ -155,10 +155,6 @@ def format_penalty(group: Group, *, penalty: float = 0.1) -> Group:
 
     `AnswerFormat` does so already where it stands above an environment; this is for environments that read tags
     themselves.
-
-    Args:
-        group: Trajectories.
-        penalty: What is taken off, once per turn.
     """
     return Group(
         group.task,

@@ -1,5 +1,6 @@
 """Groups to learn from: chosen by a filter from what was collected, and rewritten by credit rules."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -30,9 +31,6 @@ def choose_groups(config: LessonConfig) -> Callable[[Collected], Filtered]:
 
     The filter sees rewards as they were earned. TSPO's gate, ``"learnable"``, rewrites groups that only failed by the
     credit rules itself and passes the others as they are.
-
-    Args:
-        config: Names the filter and the credit rules.
 
     Raises:
         ConfigError: There is no such filter or rule.
@@ -119,7 +117,7 @@ def choose_credit(names: Sequence[str]) -> CreditRule:
 
 
 def _after_selection(collected: Collected, keep: Filter) -> Filtered:
-    return keep(collected.groups)
+    return _counted(keep(collected.groups), collected.groups)
 
 
 def _before_selection(collected: Collected, keep: Filter) -> Filtered:
@@ -128,6 +126,13 @@ def _before_selection(collected: Collected, keep: Filter) -> Filtered:
         Group(group.task, tuple(one for tree in grown for one in harvest_all(tree)))
         for group, grown in zip(collected.groups, collected.trees, strict=True)
     ]
-    kept = keep(everything)
+    kept = _counted(keep(everything), everything)
     tasks = {group.task for group in kept}
     return Filtered([group for group in collected.groups if group.task in tasks], kept.dropped)
+
+
+def _counted(kept: Sequence[Group], groups: Sequence[Group]) -> Filtered:
+    """Return what a filter kept with what it left out, which a filter of somebody's own need not count itself."""
+    if isinstance(kept, Filtered):
+        return kept
+    return Filtered(kept, Counter(group_filtered=len(groups) - len(kept)))

@@ -113,7 +113,7 @@ def load_policy(
     model, loading = loaded
     _check_loaded(folder, model, tokenizer, loading["missing_keys"])
     if lora is not None:
-        add_lora(model, lora, base=str(folder))
+        add_lora(model, lora, base=str(folder.absolute()))
     return LanguageModel(model.to(device), tokenizer, ModelCard.load(folder))
 
 

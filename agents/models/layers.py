@@ -40,10 +40,6 @@ def compile_layers(model: Any, *, backend: str = "inductor") -> None:
     where it can be read (`chunked_logprobs`); and because activations can then still be checkpointed, a layer at a
     time. Every layout works; padded rows gain most on a CPU, where a forest's attention is not compiled.
 
-    Args:
-        model: A Hugging Face model.
-        backend: Of `torch.compile`.
-
     Raises:
         ConfigError: The model has no layers that are known.
     """

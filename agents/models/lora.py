@@ -4,6 +4,7 @@ The model remains of its class, so code that reads it needs to know nothing of t
 one: its weights are merged, and what it takes to go on training lies in a subfolder.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from tsr_gym.optional import require
 ADAPTER = "default"
 # Where torch.compile keeps the model that it wraps.
 COMPILED = "_orig_mod."
-ADAPTER_FILE, BASE_FILE = "adapter_model.safetensors", "base.safetensors"
+ADAPTER_FILE, BASE_FILE, SETTINGS_FILE = "adapter_model.safetensors", "base.safetensors", "adapter_config.json"
 
 
 def add_lora(model: Any, settings: LoraSettings, *, base: str = "") -> None:
@@ -109,13 +110,16 @@ def save_lora(model: Any, folder: Path, weights: Mapping[str, Tensor] | None = N
 def restore_lora(model: Any, folder: Path) -> None:
     """Put a model with LoRA, loaded from the merged weights, into the state that `save_lora` wrote, bit for bit.
 
+    It then belongs to the model that it was first put beside: the merged one would have the adapter in it twice.
+
     Raises:
         CheckpointError: There is no adapter, or it is of other sizes and places.
     """
     adapter, base = _tensors(model)
     try:
         saved = {name: load_file(folder / name) for name in (ADAPTER_FILE, BASE_FILE)}
-    except (OSError, SafetensorError) as error:
+        named = json.loads((folder / SETTINGS_FILE).read_text())["base_model_name_or_path"]
+    except (OSError, SafetensorError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"{folder}: wanted the adapter of a model with LoRA ({error})") from error
     for name, own in ((ADAPTER_FILE, adapter), (BASE_FILE, base)):
         found = {key: value.shape for key, value in saved[name].items()}
@@ -123,6 +127,7 @@ def restore_lora(model: Any, folder: Path) -> None:
             raise CheckpointError(f"{folder / name}: of LoRA with another rank or other targets: use those of its run")
         for key, value in own.items():
             value.copy_(saved[name][key])
+    model.peft_config[ADAPTER].base_model_name_or_path = named
 
 
 @contextmanager

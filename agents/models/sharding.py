@@ -43,12 +43,7 @@ def shard(model: Any, processes: Processes, where: device, *, offload: bool = Fa
 
 
 def settle(model: Any, where: device) -> None:
-    """Read a spread model once, which decides that it is the whole, and what is in it, such as a backbone, a part.
-
-    Args:
-        model: A Hugging Face causal language model.
-        where: The device to compute on.
-    """
+    """Read a spread model once, which decides that it is the whole, and what is in it, such as a backbone, a part."""
     with torch.no_grad():
         model(input_ids=torch.ones(1, 2, dtype=torch.int64, device=where))
     # Its parameters are then those that are spread.

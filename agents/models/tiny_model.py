@@ -29,12 +29,9 @@ def signs(text: str) -> list[str]:
 
 
 def tiny_tokenizer(texts: Iterable[str]) -> Any:
-    """Return a byte-level Qwen2 tokenizer in which every sign of some texts is one token and blanks are none.
+    """Return a byte-level Qwen2 tokenizer in which every sign of the texts is one token and blanks are none.
 
     Any other text falls apart into bytes, so nothing is unknown.
-
-    Args:
-        texts: What the model will read and write.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Qwen2Tokenizer(

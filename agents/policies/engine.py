@@ -1,6 +1,6 @@
 """Engine: token ids in, token ids and log-probabilities out; knows no chat and no environment."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 
@@ -39,32 +39,4 @@ class Engine(Protocol):
         """
 
     def load_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
-        """Replace parameters by name; anything remembered under the old ones is forgotten.
-
-        Args:
-            weights: Pairs of Hugging Face parameter name and tensor.
-        """
-
-
-class ScriptedEngine:
-    """An engine that says what a function tells it to, for tests and for timing everything but the model.
-
-    Args:
-        answer: From prompt ids and seed to the ids to say.
-    """
-
-    def __init__(self, answer: Callable[[Sequence[int], int], Sequence[int]]) -> None:
-        self.answer = answer
-        self.calls = 0
-
-    def generate(self, prompts: Sequence[Sequence[int]], *, seeds: Sequence[Sequence[int]]) -> list[list[Completion]]:
-        """Return the scripted answers with log-probability 0."""
-        self.calls += 1
-        return [[self._complete(prompt, seed) for seed in row] for prompt, row in zip(prompts, seeds, strict=True)]
-
-    def _complete(self, prompt: Sequence[int], seed: int) -> Completion:
-        ids = tuple(self.answer(prompt, seed))
-        return Completion(ids, (0.0,) * len(ids), "stop")
-
-    def load_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
-        """Do nothing: a script has no weights."""
+        """Replace parameters by Hugging Face name; anything remembered under the old ones is forgotten."""

@@ -56,9 +56,6 @@ def legal_player(base: TextEnv[Any]) -> RandomPolicy:
     """Return a random player of what is legal in each state of a `TextEnv`.
 
     Where a turn may hold any number of actions it has one.
-
-    Args:
-        base: The environment, without its wrappers.
     """
     return RandomPolicy(
         lambda tree, node: base.legal_actions(episode_of(tree.nodes[node].snapshot).state),

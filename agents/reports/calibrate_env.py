@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.env_pool import EnvPool, task_settings
 from tsr_gym.agents.episodes.intervals import Interval
 from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
 from tsr_gym.agents.episodes.search import search
@@ -277,8 +277,7 @@ def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[Env
     task, model = TaskConfig(preset=config.preset, env_set=config.env_set), None
     if config.model != "random":
         model = load_player(config.env, task, ModelConfig(model=config.model), note)
-    settings: dict[str, Any] = {"preset": config.preset}
-    settings |= {} if config.split is None else {"split": config.split}
+    settings = task_settings(config.env, config.preset, config.split)
     settings |= {} if model is None else model.policy.card.env_settings
     settings |= parse_settings(config.env_set)
     pool = EnvPool(

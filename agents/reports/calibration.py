@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import sqrt
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -171,25 +172,14 @@ def value_at(base: TextEnv[Any], tree: Tree, node: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RatedNodes:
-    """The nodes of some trees but their first ones.
-
-    Attributes:
-        nodes: Those whose value is known.
-        num_unknown: How many others there are.
-    """
+    """The nodes of some trees but their first ones: those whose value is known, and how many others there are."""
 
     nodes: list[Rated]
     num_unknown: int
 
 
 def rate(trees: Sequence[Tree], owners: Sequence[int], base: TextEnv[Any]) -> RatedNodes:
-    """Return scores and values of the nodes of some trees.
-
-    Args:
-        trees: Grown trees.
-        owners: Number of each tree's instance.
-        base: The environment, without its wrappers.
-    """
+    """Return scores and values of the nodes of some trees, each tree of the instance that is its owner."""
     found, num_unknown = [], 0
     for number, (tree, owner) in enumerate(zip(trees, owners, strict=True)):
         for index, node in enumerate(tree.nodes):
@@ -207,12 +197,7 @@ def rate(trees: Sequence[Tree], owners: Sequence[int], base: TextEnv[Any]) -> Ra
 
 
 def siblings_walk(tree: Tree, *, branching: int) -> Iterator[list[Expand]]:
-    """Try several candidates at every turn and go on from the first, so that scores have no say in what is compared.
-
-    Args:
-        tree: What has grown.
-        branching: Candidates per turn.
-    """
+    """Try several candidates at every turn and go on from the first, so that scores have no say in what is compared."""
     here = tree.root
     while not tree.nodes[here].done:
         yield [Expand(here, branching)]
@@ -232,14 +217,16 @@ def rank_turns(rated: Sequence[Rated]) -> list[TurnRanking]:
 
 def rank_siblings(rated: Sequence[Rated]) -> SiblingRanking:
     """Return how well scores rank the candidates of one place."""
-    places = [list(nodes) for _, nodes in groupby(sorted(rated, key=_place), key=_place)]
-    places = [nodes for nodes in places if len(nodes) > 1]
-    sets = [nodes for nodes in places if _range(nodes) > _TIE]
-    owners = [nodes[0].owner for nodes in sets]
-    pairs = [([one.score for one in nodes], [one.value for one in nodes]) for nodes in sets]
+    places = [nodes for nodes in _grouped(rated, "tree", "parent") if len(nodes) > 1]
+    pairs, owners = [], []
+    for nodes in places:
+        scores, values = [one.score for one in nodes], [one.value for one in nodes]
+        if max(values) - min(values) > _TIE:
+            pairs.append((scores, values))
+            owners.append(nodes[0].owner)
     return SiblingRanking(
-        len(sets),
-        len(places) - len(sets),
+        len(pairs),
+        len(places) - len(pairs),
         pooled_mean([spearman(*pair) or 0.0 for pair in pairs], owners),
         pooled_mean([kendall(*pair) or 0.0 for pair in pairs], owners),
         pooled_mean([lost(*pair) for pair in pairs], owners),
@@ -257,23 +244,13 @@ def lost(scores: Sequence[float], values: Sequence[float]) -> float:
     return max(values) - fmean(taken)
 
 
-def _place(one: Rated) -> tuple[int, int]:
-    return one.tree, one.parent
-
-
-def _range(nodes: Sequence[Rated]) -> float:
-    values = [one.value for one in nodes]
-    return max(values) - min(values)
-
-
 def find_drops(rated: Sequence[Rated]) -> Drops:
     """Return what a search dropped and kept."""
     prefixes = [one for one in rated if one.is_prefix]
     dropped = [one for one in prefixes if not one.went_on]
     kept = [one for one in prefixes if one.went_on]
     losses, owners = [], []
-    turns = groupby(sorted(prefixes, key=_turn), key=_turn)
-    for nodes in (list(group) for _, group in turns):
+    for nodes in _grouped(prefixes, "tree", "turn"):
         best = {went_on: [one.value for one in nodes if one.went_on == went_on] for went_on in (False, True)}
         if best[False] and best[True]:
             losses.append(max(0.0, max(best[False]) - max(best[True])))
@@ -288,8 +265,10 @@ def find_drops(rated: Sequence[Rated]) -> Drops:
     )
 
 
-def _turn(one: Rated) -> tuple[int, int]:
-    return one.tree, one.turn
+def _grouped(rated: Sequence[Rated], *names: str) -> list[list[Rated]]:
+    """Return nodes by the attributes of these names, in their order."""
+    key = attrgetter(*names)
+    return [list(nodes) for _, nodes in groupby(sorted(rated, key=key), key=key)]
 
 
 def _share(nodes: Sequence[Rated], *, winnable: bool) -> Interval | None:

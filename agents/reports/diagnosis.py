@@ -13,13 +13,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a run shows.
-
-    Attributes:
-        name: Which sign.
-        what: What was seen, with numbers.
-        advice: What to do.
-    """
+    """A sign that a run shows, what was seen, with numbers, and what to do."""
 
     name: str
     what: str
@@ -52,6 +46,9 @@ class _Trend(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.early:.3g} -> {self.late:.3g}"
+
+
+_Check = Callable[[Sequence[Record], Thresholds], Finding | None]
 
 
 def diagnose(records: Sequence[Record], thresholds: Thresholds | None = None) -> list[Finding]:
@@ -108,17 +105,6 @@ def _template_collapse(records: Sequence[Record], limits: Thresholds) -> Finding
     return None
 
 
-def _nothing_to_learn(records: Sequence[Record], limits: Thresholds) -> Finding | None:
-    equal = _trend(records, "equal_groups", limits.window)
-    if equal is None or equal.late <= limits.equal_groups:
-        return None
-    return Finding(
-        "nothing to learn",
-        f"in most groups every trajectory earns the same (share {equal})",
-        "easier or harder tasks, more trajectories a group, or search, so that some succeed where others fail",
-    )
-
-
 def _gradient_unrest(records: Sequence[Record], limits: Thresholds) -> Finding | None:
     spikes = [record["spikes"] for record in records[-limits.window :] if record.get("spikes") is not None]
     if not spikes or sum(spikes) / len(spikes) <= limits.spikes:
@@ -130,33 +116,41 @@ def _gradient_unrest(records: Sequence[Record], limits: Thresholds) -> Finding |
     )
 
 
-def _clip_binds(records: Sequence[Record], limits: Thresholds) -> Finding | None:
-    clipped = _trend(records, "clip_fraction", limits.window)
-    if clipped is None or clipped.late <= limits.clip_fraction:
-        return None
-    return Finding(
-        "clip binds",
-        f"a large share of tokens is clipped ({clipped})",
-        "fewer epochs or larger minibatches; with old_logprobs=sampler, see whether sampler and learner agree",
-    )
+def _excess(number: str, limit: Callable[[Thresholds], float], name: str, what: str, advice: str) -> _Check:
+    """Return a check of whether a number of the records has come to lie above its limit."""
+
+    def check(records: Sequence[Record], limits: Thresholds) -> Finding | None:
+        trend = _trend(records, number, limits.window)
+        if trend is None or trend.late <= limit(limits):
+            return None
+        return Finding(name, what.format(trend), advice)
+
+    return check
 
 
-def _idle_search(records: Sequence[Record], limits: Thresholds) -> Finding | None:
-    duplicates = _trend(records, "duplicate_candidates", limits.window)
-    if duplicates is None or duplicates.late <= limits.duplicates:
-        return None
-    return Finding(
-        "idle search",
-        f"most candidates repeat a sibling (share {duplicates})",
-        "less branching, a higher sampling temperature, or plain play: the policy has made up its mind",
-    )
-
-
-_CHECKS: tuple[Callable[[Sequence[Record], Thresholds], Finding | None], ...] = (
+_CHECKS: tuple[_Check, ...] = (
     _echo_trap,
     _template_collapse,
-    _nothing_to_learn,
+    _excess(
+        "equal_groups",
+        lambda limits: limits.equal_groups,
+        "nothing to learn",
+        "in most groups every trajectory earns the same (share {})",
+        "easier or harder tasks, more trajectories a group, or search, so that some succeed where others fail",
+    ),
     _gradient_unrest,
-    _clip_binds,
-    _idle_search,
+    _excess(
+        "clip_fraction",
+        lambda limits: limits.clip_fraction,
+        "clip binds",
+        "a large share of tokens is clipped ({})",
+        "fewer epochs or larger minibatches; with old_logprobs=sampler, see whether sampler and learner agree",
+    ),
+    _excess(
+        "duplicate_candidates",
+        lambda limits: limits.duplicates,
+        "idle search",
+        "most candidates repeat a sibling (share {})",
+        "less branching, a higher sampling temperature, or plain play: the policy has made up its mind",
+    ),
 )

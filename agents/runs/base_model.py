@@ -17,15 +17,15 @@ from torch import Tensor
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.model_player import ModelPlayer
-from tsr_gym.agents.episodes.play import bars, evaluate
+from tsr_gym.agents.episodes.play import evaluate
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, ModelCard, save_policy
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import END, tiny_model, tiny_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
+from tsr_gym.agents.runs.base_recipe import BaseRecipe, check_recipe
 from tsr_gym.cache_home import cache_home
 from tsr_gym.codec import digest
-from tsr_gym.errors import ConfigError
 from tsr_gym.files import write_folder
 from tsr_gym.registration import env_id
 from tsr_gym.seeds import derive_seed
@@ -33,45 +33,6 @@ from tsr_gym.version import __version__
 from tsr_gym.wrappers import TreeSearchWrapper
 
 Note = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseRecipe:
-    """How a base model is made.
-
-    Attributes:
-        seed: Of everything.
-        env_set: Settings of the environment, as KEY=VALUE.
-        band: Success that the model should end with, on instances of the validation split, at temperature 0.5.
-        hidden: Width of the model.
-        layers: Its depth.
-        skill: Share of optimal turns in the first stage.
-        steps: Optimizer steps of the first stage.
-        poor_skill: Share of optimal turns in the second stage.
-        malformed: Share of malformed answers in the second stage.
-        instances: Task instances of the first stage.
-        episodes: Demonstrations of each of them; the second stage has one of each of a fifth as many others.
-        poor_steps: Most steps of the second stage, which ends as soon as success is in the band.
-        validations: Instances on which success is measured.
-        batch: Turns per step.
-        lr: Learning rate of the first stage, which falls to a tenth of it.
-    """
-
-    seed: int = 0
-    env_set: tuple[str, ...] = ()
-    band: tuple[float, float] = (0.02, 0.25)
-    hidden: int = 64
-    layers: int = 2
-    skill: float = 0.95
-    steps: int = 1000
-    poor_skill: float = 0.12
-    malformed: float = 0.28
-    instances: int = 4_000
-    episodes: int = 6
-    poor_steps: int = 200
-    validations: int = 256
-    batch: int = 64
-    lr: float = 3e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +62,23 @@ def default_model(env: str, env_set: Sequence[str] = (), *, note: Note = lambda 
     """
     recipe = BaseRecipe(env_set=tuple(env_set))
     key = digest((env_id(env), recipe, __version__))[:12]
-    folder = cache_home() / "models" / f"{env_id(env).replace('/', '-')}-{key}"
+    folder = cache_home() / "models" / f"{env_id(env).replace('/', '-').replace(':', '-')}-{key}"
     if not folder.exists():
+        check_recipe(env, folder, recipe)
         note(f"building the base model of {env_id(env)} in {folder}")
         build_base_model(env, folder, recipe, note=note)
     return folder
 
 
 def build_base_model(
-    env: str, out: Path, recipe: BaseRecipe = BaseRecipe(), *, note: Note = lambda text: None
+    env: str, out: Path, recipe: BaseRecipe | None = None, *, note: Note = lambda text: None
 ) -> dict[str, Any]:
     """Build a base model in a folder, in Hugging Face form.
 
     Args:
         env: Gymnasium id or short name of an environment with an oracle.
         out: The folder; it must not exist.
-        recipe: How.
+        recipe: How; None for `BaseRecipe`'s defaults.
         note: Told what is being done.
 
     Returns:
@@ -125,24 +87,24 @@ def build_base_model(
     Raises:
         ConfigError: The folder exists, or the environment has no oracle to learn from.
     """
-    if out.exists():
-        raise ConfigError(f"{out} exists: choose another folder")
+    recipe = recipe or BaseRecipe()
+    form = check_recipe(env, out, recipe)
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
-    card = ModelCard(
-        prompt="compact", history="markov", env=env_id(env), env_settings={"obs_type": "compact"}, max_tokens=16
-    )
+    card = ModelCard(prompt="compact", history="markov", env=env_id(env), env_settings=form, max_tokens=16)
     task = TaskConfig(env_set=recipe.env_set)
     blank = ModelPlayer(env, task, ModelConfig(), LanguageModel(None, None, card))
     pool = blank.pool("train")
-    if bars(pool, tasks=[recipe.seed]).optimal is None:
-        raise ConfigError(f"{env_id(env)} has no oracle with these settings: there is no good play to imitate")
     tokenizer = tiny_tokenizer(_texts(pool, recipe.seed))
     model = tiny_model(tokenizer, hidden=recipe.hidden, layers=recipe.layers, seed=recipe.seed)
     player = replace(blank, policy=LanguageModel(model, tokenizer, card))
     chat = player.chat("", temperature=1.0)
     note("imitating mostly optimal play")
     skilled = _demonstrate(pool, chat, _Play(recipe.skill), _tasks(recipe, 1, recipe.instances), recipe.episodes)
+    longest = max(len(example.answer) for example in skilled)
+    if longest > 16:
+        card = replace(card, max_tokens=longest)
+        player = replace(player, policy=player.policy._replace(card=card))
     _imitate(model, skilled, recipe, steps=recipe.steps, lr=recipe.lr, final=0.1, warmup=50)
     best = _success(player, recipe)
     note(f"plays with success {best:.3f}; imitating poor play until it is from {recipe.band[0]} to {recipe.band[1]}")

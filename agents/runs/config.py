@@ -78,7 +78,8 @@ class TrainConfig:
     @property
     def folder(self) -> Path:
         """Where the run lives."""
-        name = f"{self.env.replace('/', '-')}-{self.search.name.replace(':', '-')}-{self.run.seed}"
+        env, search = (text.replace("/", "-").replace(":", "-") for text in (self.env, self.search.name))
+        name = f"{env}-{search}-{self.run.seed}"
         return self.run.out or Path("runs") / name
 
     @property

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tsr_gym.agents.runs.lock import held
 from tsr_gym.errors import CheckpointError, shown
 from tsr_gym.files import write_atomically
 from tsr_gym.tree import Tree
@@ -121,6 +122,9 @@ class RunLog:
         Args:
             update: Updates done; TensorBoard shows none after it twice.
             watch: Called with ``"update"`` or ``"evaluation"`` and the record that was just written.
+
+        Raises:
+            ConfigError: Another process trains this run.
         """
         if not self.writes:
             yield
@@ -128,7 +132,7 @@ class RunLog:
         # Whoever only reads logs needs no torch.
         from torch.utils.tensorboard import SummaryWriter
 
-        with SummaryWriter(self.folder / "tensorboard", purge_step=update + 1) as board:
+        with held(self.folder), SummaryWriter(self.folder / "tensorboard", purge_step=update + 1) as board:
             self._board, self._watch = board, watch
             yield
 
@@ -167,11 +171,13 @@ class RunLog:
         """Drop the lines after an update, which will be written again.
 
         Raises:
-            CheckpointError: The disk is full or not writable.
+            CheckpointError: The disk is full or not writable, or a line is damaged.
+            ConfigError: Another process trains this run.
         """
         if self.writes:
-            self.metrics.cut_after(update)
-            self.evaluations.cut_after(update)
+            with held(self.folder):
+                self.metrics.cut_after(update)
+                self.evaluations.cut_after(update)
 
     def _write(self, lines: JsonLines, tab: str, kind: str, record: Record) -> None:
         if self._board is None:

@@ -12,7 +12,7 @@ from tsr_gym.agents.runs.health import group_signs, tree_signs
 
 LEARNED = (
     *("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm", "spikes", "skipped"),
-    *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut"),
+    *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut", "optimizer_steps"),
 )
 
 
@@ -24,7 +24,7 @@ def update_record(
     learned: Mapping[str, float],
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Return the line of an update.
+    """Return the line of an update; means over trajectories are None where there were none.
 
     Args:
         search: How trajectories come to be.
@@ -35,19 +35,19 @@ def update_record(
         seconds: What took how long.
     """
     played = [trajectory for group in collected.groups for trajectory in group.trajectories]
-    summary = summarise(played)
+    summary = summarise(played) if played else None
     rewards = [trajectory.total_reward for trajectory in played]
     spent = collected.spent
     return {
         "step": progress.update,
         "search": search.name,
         "per_instance": search.words,
-        "success": summary.success,
+        "success": None if summary is None else summary.success,
         "reward_mean": fmean(rewards) if rewards else None,
         "reward_std": pstdev(rewards) if rewards else None,
-        "response_length": summary.response_length,
-        "turns": summary.turns,
-        "valid": summary.valid,
+        "response_length": None if summary is None else summary.response_length,
+        "turns": None if summary is None else summary.turns,
+        "valid": None if summary is None else summary.valid,
         "trajectories": len(played),
         "groups": len(collected.groups),
         "groups_kept": len(groups),

@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 
-from tsr_gym.agents.episodes.collect import Collected, Collector, choose_search
+from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.groups import choose_groups
@@ -36,13 +35,14 @@ from tsr_gym.agents.models.language_model import (
 from tsr_gym.agents.models.logprobs import cross_logprobs
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import make_rater
+from tsr_gym.agents.runs.check import check_choices
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import JsonLines, Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
-from tsr_gym.agents.runs.token_budget import groups_at_once
+from tsr_gym.agents.runs.token_budget import search_within
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
@@ -193,7 +193,8 @@ class Trainer:
         learned: dict[str, float] = {}
         if any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
             batch = collate(groups, layout=self.config.learn.layout)
-            learned = self.learner.update(batch, seed=derive_seed(self.config.run.seed, "update", update))
+            seed = derive_seed(self.config.run.seed, "update", update)
+            learned = self.learner.update(batch, seed=seed, as_many=self._as_many(groups))
         self.progress = Progress(
             update,
             self.progress.tasks + len(collected.groups),
@@ -204,6 +205,13 @@ class Trainer:
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
         record = update_record(self.collector.search, self.progress, collected, groups, learned, seconds)
         return record | self._prompt_signs(collected.groups), collected
+
+    def _as_many(self, groups: Sequence[Group]) -> int | None:
+        """Return how many trajectories groups of leaves would have if searches selected them; None for other groups."""
+        search = self.config.search
+        if self.collector.search.harvest != "leaves":
+            return None
+        return sum(min(len(group.trajectories), search.trajectories + search.naive) for group in groups)
 
     def _collect(self) -> Collected:
         """Search as many instances as an update takes: a fixed number, or until another run's tokens are matched."""
@@ -227,13 +235,7 @@ class Trainer:
         total = self.config.run.total_tokens
         if total is None:
             return self._search(first, starts)
-        parts: list[Collected] = []
-        while starts and sampled < total:
-            count = groups_at_once(total - sampled, sampled=sampled, groups=first, least=self.processes.size)
-            parts.append(self._search(first, starts[:count]))
-            starts, first = starts[count:], first + len(parts[-1].groups)
-            sampled += parts[-1].spent.sampled_tokens
-        return reduce(add, parts)
+        return search_within(total, self._search, first, starts, sampled=sampled, least=self.processes.size)
 
     def _search(self, first: int, starts: Sequence[Moment | None]) -> Collected:
         """Search an instance from each start, each process its share, and return what all of them brought."""
@@ -296,9 +298,7 @@ def check_run(config: TrainConfig) -> None:
             f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
         )
     pick_device(config.model.device)
-    choose_search(config.search)
-    choose_groups(config.lessons)
-    choose_estimator(config.learn.estimator, critic=config.learn.algorithm == "ppo")
+    check_choices(config)
     any_model = ModelPlayer(config.env, config.task, config.model, LanguageModel(None, None, ModelCard()))
     for split in (config.task.train_split, config.task.eval_split):
         any_model.pool(split)
@@ -360,8 +360,8 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
             number was before.
 
     Raises:
-        CheckpointError: The folder holds no run, or its latest checkpoint is damaged.
-        ConfigError: The run cannot have as many updates.
+        CheckpointError: The folder holds no run, or its latest checkpoint or a log is damaged.
+        ConfigError: The run cannot have as many updates, or another process trains it.
     """
     if not (folder / "config.json").is_file() or not checkpoints(folder):
         raise CheckpointError(f"{folder}: wanted the folder of a run with config.json and a checkpoint, found none")
@@ -375,7 +375,7 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
     trainer = Trainer(config, folder, latest / "model", known, processes)
     trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice)
-    trainer.log.cut_after(trainer.progress.update)
+    processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer
 
 

@@ -117,16 +117,12 @@ class _Outcomes:
             own[node] = fmean([first for first, _ in below]), fmean([second for _, second in below])
         helped = {self.tree.root: own[self.tree.root]}
         for node in list(self._inner)[1:]:
-            above, mean = helped[_parent(self.tree, node)], own[node]
+            parent = self.tree.nodes[node].parent
+            assert parent is not None
+            above, mean = helped[parent], own[node]
             share = trust / (begun[node] + trust)
             helped[node] = mean[0] + share * (above[0] - mean[0]), mean[1] + share * (above[1] - mean[1])
         return {node: max(0.0, second - first * first) for node, (first, second) in helped.items()}, begun
 
     def _came_to(self, end: int) -> float:
         return self.tree.total(end, "reward") if self.outcome == "return" else float(self.tree.nodes[end].solved)
-
-
-def _parent(tree: Tree, node: int) -> int:
-    parent = tree.nodes[node].parent
-    assert parent is not None
-    return parent

@@ -36,11 +36,6 @@ def ranked(tree: Tree, nodes: Iterable[int], worth: Callable[[int], float]) -> l
 
     What is known to be a dead end comes after all others, whatever it is worth: it is no place for a search to hold.
     Ties are broken as `Tree.best` breaks them, by the tree's seed and the nodes' addresses.
-
-    Args:
-        tree: What has grown.
-        nodes: What to order.
-        worth: How good a node is, larger is better.
     """
 
     def rank(node: int) -> tuple[bool, float, int]:

@@ -1,10 +1,11 @@
-"""Play on: the policy continues from given nodes, nothing is chosen; what strategies with rollouts share."""
+"""Play on: the policy continues from given nodes, nothing is chosen; `naive`, and what rollouts share."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from tsr_gym.agents.strategies.harvest import harvested
 from tsr_gym.agents.strategies.order import is_dead, ranked
 from tsr_gym.tree import Expand, Tree, Wishes
 
@@ -33,6 +34,15 @@ def play_on(
         ends = [next(grown[end]) if end in grown else end for end in ends]
         turns = None if turns is None else turns - 1
     return ends
+
+
+@harvested("episodes")
+def naive(tree: Tree, *, rollouts: int = 1) -> Wishes:
+    """Play so many independent episodes from the root to their ends."""
+    if rollouts < 1:
+        raise ValueError(f"wanted rollouts >= 1, got {rollouts}")
+    yield from play_on(tree, [tree.root] * rollouts)
+    return None
 
 
 def to_the_end(strategy: Callable[[Tree], Any], *, paths: int | None) -> "partial[Wishes]":

@@ -31,7 +31,7 @@ def test_a_model_is_built_as_the_recipe_says_and_what_is_done_is_told(capsys, tm
     ("args", "message"),
     [
         (["sokoban", "--out", "."], "exists: choose another folder"),
-        (["nonsense", "--out", "model"], "nonsense cannot be made"),
+        (["nonsense", "--out", "model"], "there is no environment 'nonsense'"),
         (["frozen_lake", "--out", "model", "--env-set", "max_actions=null"], "no oracle with these settings"),
     ],
     ids=["folder exists", "no such environment", "no oracle"],

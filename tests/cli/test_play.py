@@ -22,7 +22,9 @@ def play(capsys, monkeypatch):
         more = ["--env-set", *settings] if settings else []
         assert cli.main(["play", env, "--seed", str(seed), *more, *flags]) == 0
         shown = capsys.readouterr().out
-        assert re.match(r"actions(, several joined by \|\|)?; or: undo, restart, next, hint, quit\n", shown)
+        opening, commands, shown = shown.partition("; or: undo, restart, next, hint, quit, help\n")
+        assert commands
+        play.opening = opening
         return shown.split("\n> ")
 
     return play
@@ -101,10 +103,47 @@ def test_whoever_follows_the_hints_solves_a_generated_room(play, seed):
     assert lines
 
 
-def test_words_that_mean_nothing_are_told_and_cost_a_turn(play):
-    assert play("sokoban", "please", settings=[CORRIDOR])[1].endswith(
-        "return 0, 4 turns left, 10 actions left, not understood"
+def test_words_that_mean_nothing_are_told_why_and_cost_nothing(play):
+    shown = play("sokoban", "please", "Right || oops", "", "undo", "Right", settings=[CORRIDOR])
+    assert shown[1] == "not understood: 'please' is no action: write Up, Down, Left or Right; nothing was done"
+    # Not even the part of a turn that was understood.
+    assert shown[2] == "not understood: 'oops' is no action: write Up, Down, Left or Right; nothing was done"
+    assert shown[3] == "not understood: the turn holds no action; nothing was done"
+    assert shown[4] == "nothing to undo"
+    assert shown[5].endswith(f"{MIDDLE}\n######\nreturn -0.1, 4 turns left, 9 actions left")
+
+
+def test_what_was_not_understood_leaves_the_dice_where_they_were(play):
+    settings = ['desc=["FFF","FSF","FFG"]']
+    for seed in range(5):
+        plain = play("frozen_lake", "Right", settings=settings, seed=seed)
+        assert play("frozen_lake", "jump", "Right", settings=settings, seed=seed)[2] == plain[1]
+
+
+def test_rules_legend_and_actions_are_shown_at_the_beginning_and_for_help(play):
+    _, asked, mark, _ = play("sokoban", "help", "?", settings=[CORRIDOR])
+    for text in (play.opening, asked, mark):
+        flat = " ".join(text.split())
+        assert "# is a wall, _ floor, O a target, X a box" in flat
+        assert "actions: Up, Down, Left, Right, several joined by ||" in flat
+        assert "<answer>" not in flat
+    play("retrieval_qa")
+    # There, the tags are what one writes.
+    assert "<search> your query </search>" in " ".join(play.opening.split())
+
+
+def test_what_can_be_clicked_in_the_shop_is_shown_with_every_page(play):
+    first, results, item, wrong, bought, _ = play(
+        "webshop", "search[jeans]", "click[next >]", "click[nothing like it]", "search[mug]"
     )
+    assert "for example: search[" in first
+    asins = re.findall(r"click\[(b[0-9a-z]{9})\]", results)
+    assert len(asins) == 10
+    assert all(asin.upper() in results for asin in asins)
+    assert "click[back to search], click[next >]" in " ".join(results.split())
+    assert "click[< prev]" in item
+    assert wrong.startswith("not understood: the page shows no 'nothing like it' to click")
+    assert "Total results" in bought
 
 
 def test_after_the_end_one_can_only_go_back_or_on(play):
@@ -184,7 +223,7 @@ def test_what_cannot_be_played_is_one_message_and_status_2(capsys, args, message
 
 
 def test_a_hint_keeps_the_blanks_of_an_action_that_is_a_whole_text(play):
-    first, hint, results, _ = play("webshop", "hint", "search[red shoes]")
-    assert first.startswith("actions; or:")
+    _, hint, results, _ = play("webshop", "hint", "search[red shoes]")
+    assert play.opening.endswith("actions")
     assert re.match(r"\s*search\[\w+ .*\]\s*$", hint)
     assert "Page 1 (Total results:" in results

@@ -2,8 +2,12 @@
 
 import copy
 import pickle
+import struct
 import sys
+import tracemalloc
+from collections import deque
 from dataclasses import dataclass
+from hashlib import blake2b
 from types import ModuleType
 
 import gymnasium as gym
@@ -14,6 +18,7 @@ from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym.testing.worlds import Dice, Place, Walk
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
 from tsr_gym.classes import record_of
+from tsr_gym.codec import encode
 from tsr_gym.random_stream import Drawn
 from tsr_gym.snapshots import MAGIC, VERSION
 
@@ -223,6 +228,23 @@ def test_bytes_make_no_objects_of_packages_that_are_not_the_environments_own(lib
             snap.layers  # noqa: B018
     assert Bomb.made == []
     assert snapshot(env) == before
+
+
+def test_bytes_that_would_become_much_memory_are_refused_before_they_do():
+    env = Walk()
+    env.reset(seed=1)
+    (layer,) = snapshot(env).layers
+    count, piece = 100_000, encode(deque())
+    payload = encode((layer._replace(state=layer.state._replace(rules="here")),))
+    bomb = payload.replace(encode("here"), b"t" + struct.pack("<I", count) + piece * count)
+    digest = blake2b(bomb, digest_size=16).digest()
+    snap = Snapshot.from_bytes(MAGIC + bytes([VERSION]) + digest + bomb)
+    tracemalloc.start()
+    with pytest.raises(SnapshotError, match="so many small containers"):
+        restore(env, snap)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5 * len(bomb)
 
 
 def test_an_environment_may_hold_what_its_own_packages_make(library):

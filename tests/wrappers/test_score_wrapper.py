@@ -1,8 +1,10 @@
 """ScoreWrapper: scores go into info, rewards stay as they are."""
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
+import tsr_gym.wrappers
 from tests.tsr_gym.testing.worlds import Walk
 from tsr_gym import ConfigError, Limits, restore, snapshot
 from tsr_gym.wrappers import AnswerFormat, ScoreWrapper
@@ -128,3 +130,36 @@ def test_what_looks_at_more_than_the_state_cannot_rate_one(score_of, look, messa
     env.reset(seed=1)
     with pytest.raises(ConfigError, match=message):
         env.rate_state(env.unwrapped.state)
+
+
+GAMES = {
+    "Sokoban": "SokobanState",
+    "FrozenLake": "FrozenLakeState",
+    "WebShop": "ShopState",
+    "RetrievalQA": "RetrievalState",
+}
+
+
+@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("scorer", GAMES)
+def test_a_scorer_of_another_game_is_refused_before_anything_is_played(game, scorer):
+    env, make = gym.make(f"tsr/{game}-v0"), vars(tsr_gym.wrappers)[f"{scorer}Score"]
+    if game == scorer:
+        assert make(env).unwrapped is env.unwrapped
+        return
+    with pytest.raises(ConfigError) as caught:
+        make(env)
+    message = f"{scorer}Score rates a {GAMES[scorer]}, and {game}Env has a {GAMES[game]}: choose a score of this game"
+    assert message in str(caught.value) or "wanted a RetrievalQAEnv under the wrappers" in str(caught.value)
+
+
+def test_a_scorer_that_names_no_state_takes_every_environment():
+    class Anything(ScoreWrapper):
+        def score(self, before, action, after, reward):
+            return reward
+
+    class Boards(ScoreWrapper[np.ndarray]):
+        """Names observations, as scorers of environments of others do."""
+
+    assert Anything(gym.make("tsr/Sokoban-v0"))
+    assert Boards(gym.make("CartPole-v1"))

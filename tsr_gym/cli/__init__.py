@@ -45,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args[0] not in COMMANDS:
         print(f"tsr: no command {args[0]!r}\n\n{USAGE}", file=sys.stderr)
         return 2
+    if "" not in sys.path:
+        # Modules of yours lie where you are; the script alone would look only where it is installed.
+        sys.path.append("")
     try:
         command: Callable[[list[str]], int] = _callable(load(COMMANDS[args[0]][0]))
         return command(args[1:])

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.optional import load, require
 
 
@@ -25,7 +26,7 @@ def main(args: list[str]) -> int:
         """Folder of the model, in Hugging Face form; it must not exist."""
         recipe: recipe_kind = field(default_factory=recipe_kind)
 
-    chosen = tyro.cli(BaseModelArgs, args=args, prog="tsr base-model", config=(tyro.conf.OmitArgPrefixes,))
+    chosen = read_arguments(BaseModelArgs, args, prog="tsr base-model")
     build: Any = load("tsr_gym.agents.runs.base_model:build_base_model")
     about = build(chosen.env, chosen.out, chosen.recipe, note=print)
     print(f"{chosen.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5")

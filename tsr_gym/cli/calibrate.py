@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
-
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.progress_bar import progress_bar
 from tsr_gym.cli.tables import show_tables
 from tsr_gym.optional import load, require
@@ -25,13 +24,9 @@ def main(args: list[str]) -> int:
         out: Path | None = None
         """Folder for calibration.json and calibration.png."""
 
-    chosen = tyro.cli(
-        CalibrateArgs,
-        # --scorer is an older name of the setting.
-        args=[re.sub(r"^--scorer(?=$|=)", "--score", arg) for arg in args],
-        prog="tsr calibrate",
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs),
-    )
+    # --scorer is an older name of the setting.
+    args = [re.sub(r"^--scorer(?=$|=)", "--score", arg) for arg in args]
+    chosen = read_arguments(CalibrateArgs, args, prog="tsr calibrate", positional=True)
     if chosen.out is not None:
         require("matplotlib", "agents")
     if chosen.what.model != "random":

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.shortcuts import Shortcuts, fold_shortcuts
 from tsr_gym.optional import load, require
 
@@ -40,7 +41,7 @@ def main(args: list[str]) -> int:
         model: model_kind = field(default_factory=model_kind)
         shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
-    chosen = tyro.cli(EvalArgs, args=fold_shortcuts(args), prog="tsr eval", config=(tyro.conf.OmitArgPrefixes,))
+    chosen = read_arguments(EvalArgs, fold_shortcuts(args), prog="tsr eval")
     require("torch", "agents")
     require("transformers", "agents")
     play: Any = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")

@@ -1,6 +1,7 @@
 """`tsr play`: an environment in the terminal, with undo, hints and a warning where nothing can be solved any more."""
 
 import sys
+import textwrap
 from cmd import Cmd
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore, snapshot
 from tsr_gym.text_env import TextEnv
 
-HELP = "{}; or: undo, restart, next, hint, quit"
-COMMANDS = ("undo", "restart", "next", "hint", "quit")
+COMMANDS = ("undo", "restart", "next", "hint", "quit", "help")
+WIDTH = 100
 UNLIMITED = {"max_turns": None, "max_actions_per_turn": None, "max_actions": None}
 MAX_HINT = 5
 
@@ -50,8 +51,7 @@ def main(args: list[str]) -> int:
     if not isinstance(base, TextEnv):
         raise ConfigError(f"wanted an environment of text, {chosen.env} is a {type(base).__name__}")
     game = Game(env, base, chosen.seed, numbered=chosen.levels is not None)
-    several = f", several joined by {base.separator}" if base.separator else ""
-    print(HELP.format(f"actions{several}"))
+    game.do_help("")
     game.show()
     game.cmdloop()
     return 0
@@ -83,7 +83,7 @@ class Game(Cmd):
 
     def precmd(self, line: str) -> str:
         """Take commands in any case and by their first letter; what is not one is a turn."""
-        word = line.strip().lower()
+        word = line.strip().lower().replace("?", "help")
         return next((name for name in COMMANDS if word and word in (name, name[0])), line)
 
     def onecmd(self, line: str) -> bool:
@@ -102,10 +102,25 @@ class Game(Cmd):
         if episode.terminated or episode.truncated:
             print("the episode is over: undo, restart, next or quit")
             return
-        self._past.append((snapshot(self._env), self._now))
+        before = snapshot(self._env)
         observation, reward, _, _, info = self._env.step(turn)
+        if info.get("action_is_valid") is False:
+            restore(self._env, before)
+            print(f"not understood: {info['invalid_reason']}; nothing was done")
+            return
+        self._past.append((before, self._now))
         self._now = (observation, info, self._now[-1] + float(reward))
         self.show()
+
+    def do_help(self, _: str) -> None:
+        """Show the rules, the actions and the commands."""
+        rules = self._base.instructions
+        if not self._base.reads_tags:
+            rules = rules.replace("<answer>", "").replace("</answer>", "")
+        words = f": {', '.join(self._base.actions)}" if self._base.actions else ""
+        several = f", several joined by {self._base.separator}" if self._base.separator else ""
+        print(f"{textwrap.fill(rules, WIDTH)}\n" if rules else "")
+        print(f"actions{words}{several}; or: {', '.join(COMMANDS)}")
 
     def do_undo(self, _: str) -> None:
         """Take the last turn back."""
@@ -155,9 +170,13 @@ class Game(Cmd):
             for name in ("turns_left", "actions_left")
             if info.get(name) is not None
         ]
-        parts += ["not understood"] if info.get("action_is_valid") is False else []
         parts += ["solved!"] if info.get("success") else self._warning()
         print(f"\n{observation}\n{', '.join(parts)}")
+        episode = self._base.episode
+        # Where actions depend on the state, they are shown with it.
+        if not self._base.actions and not (episode.terminated or episode.truncated):
+            choices = ", ".join(self._base.legal_actions(self._base.state))
+            print(textwrap.fill(f"for example: {choices}", WIDTH, break_on_hyphens=False))
 
     def _warning(self) -> list[str]:
         try:

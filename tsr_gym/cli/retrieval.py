@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.progress_bar import progress_bar
 from tsr_gym.optional import load, require
 
@@ -57,13 +58,8 @@ Args = (
 
 def main(args: list[str]) -> int:
     """Index or serve."""
-    chosen: Any = tyro.cli(
-        Args,
-        args=args,
-        prog="tsr retrieval",
-        description="Search a corpus by BM25 as Lucene and Pyserini do.",
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
+    description = "Search a corpus by BM25 as Lucene and Pyserini do."
+    chosen = read_arguments(Args, args, prog="tsr retrieval", description=description)
     return _index(chosen) if isinstance(chosen, IndexArgs) else _serve(chosen)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.shortcuts import Shortcuts, fold_shortcuts
 from tsr_gym.optional import load, require
 
@@ -35,7 +35,7 @@ class ResumeArgs:
 def main(args: list[str]) -> int:
     """Train and return 0 at the end of the run, 130 after an interruption."""
     if any(arg == "--resume" or arg.startswith("--resume=") for arg in args):
-        chosen: Any = tyro.cli(ResumeArgs, args=args, prog="tsr train")
+        chosen = read_arguments(ResumeArgs, args, prog="tsr train")
         begin = partial(_resume, chosen)
     else:
         begin = partial(_start, _configured(args))
@@ -62,12 +62,7 @@ def _configured(args: list[str]) -> Any:
         config: kind
         shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
-    chosen = tyro.cli(
-        TrainArgs,
-        args=fold_shortcuts(args),
-        prog="tsr train",
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs),
-    )
+    chosen = read_arguments(TrainArgs, fold_shortcuts(args), prog="tsr train", positional=True)
     return chosen.config
 
 
@@ -133,7 +128,9 @@ def _progress(console: Console) -> Iterator[Progress]:
 def _line(record: dict[str, Any]) -> str:
     kept = f"{record['groups_kept']}/{record['groups']}"
     tokens = f"{record['sampled_tokens_total']:,}"
-    return f"success {record['success']:.2f}  return {record['reward_mean']:.2f}  kept {kept}  tokens {tokens}"
+    # Where no search brought a trajectory, there is no mean.
+    means = ("-" if record[name] is None else f"{record[name]:.2f}" for name in ("success", "reward_mean"))
+    return "success {}  return {}  kept {}  tokens {}".format(*means, kept, tokens)
 
 
 def _end(trainer: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import gymnasium as gym
 import tyro
 
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.progress_bar import progress_bar
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
@@ -71,13 +72,8 @@ Args = (
 
 def main(args: list[str]) -> int:
     """Import, generate or serve."""
-    chosen: Any = tyro.cli(
-        Args,
-        args=args,
-        prog="tsr webshop",
-        description="WebShop: its catalogues, and the shop as a web site.",
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
+    description = "WebShop: its catalogues, and the shop as a web site."
+    chosen = read_arguments(Args, args, prog="tsr webshop", description=description)
     require("numba", "envs")
     if isinstance(chosen, ImportArgs):
         if not chosen.files:

@@ -15,10 +15,10 @@ from tsr_gym_envs.frozen_lake.lakes import Lakes
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS
 from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState, Ice, moves, state_key
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, make_settings
+from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
 _NUMBERS = {name.lower(): number for number, name in enumerate(ACTIONS)}
-_IMPOSSIBLE = {"action_is_valid": False}
 
 
 class FrozenLakeEnv(TextEnv[FrozenLakeState]):
@@ -52,9 +52,9 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
     Terminates on the goal and in a hole; truncates after `max_turns` turns or `max_actions` actions.
 
     ## Information
-    As every `TextEnv`: ``action_is_valid``, ``action_is_effective``, ``executed``, ``success``, ``turns_left``,
-    ``actions_left``, and ``prob``, the chance of what happened; where actions are discrete, ``action_is_effective``,
-    ``success``, ``actions_left`` and ``prob``.
+    As every `TextEnv`: ``action_is_valid``, ``invalid_reason``, ``action_is_effective``, ``executed``, ``success``,
+    ``turns_left``, ``actions_left``, and ``prob``, the chance of what happened; where actions are discrete,
+    ``action_is_effective``, ``success``, ``actions_left`` and ``prob``.
 
     ## Arguments
     | keyword | default (preset ``paper``) | ``tsr-code`` |
@@ -111,7 +111,7 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         """Return where one named action leads on this ice."""
         number = _NUMBERS.get(action.lower())
         if number is None:
-            return Step(state, 0.0, False, _IMPOSSIBLE)
+            return Step(state, 0.0, False, unknown_action(action, ACTIONS))
         move = moves(state.desc, self._ice, self.settings.is_slippery)[state.position][number]
         chance, position, reward, ended = move.draw(rng.random()) if self.draws_noise else move.outcomes[0]
         return Step(FrozenLakeState(state.desc, position), float(reward), ended, {"prob": chance})

@@ -37,6 +37,8 @@ class Lakes:
         if unknown := sorted(set(options) - {"desc", "number"}):
             raise ConfigError(f"wanted reset options among ['desc', 'number'], got {unknown}")
         if "desc" in options:
+            if not isinstance(options["desc"], list | tuple):
+                raise ConfigError(f"wanted desc as rows of text, got {options['desc']!r:.80}")
             desc = check_map(tuple(options["desc"]))
         elif "number" in options:
             desc = self.map(options["number"])
@@ -52,8 +54,9 @@ class Lakes:
         Raises:
             ConfigError: There is no such number.
         """
-        if number < 0 or (self.size is not None and number >= self.size):
-            raise ConfigError(f"wanted the number of a map below {self.size or 'infinity'}, got {number}")
+        below = float("inf") if self.size is None else self.size
+        if not isinstance(number, int | np.integer) or not 0 <= number < below:
+            raise ConfigError(f"wanted the number of a map below {self.size or 'infinity'}, got {number!r}")
         if number in self._known:
             return self._known[number]
         desc = self._draw_from(seeding.np_random(number)[0], number)

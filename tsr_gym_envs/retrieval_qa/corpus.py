@@ -155,7 +155,10 @@ def open_corpus(path: str | Path, *, verify: bool = False) -> Corpus:
     if path.is_file():
         path = cached(path, "retrieval/corpora", MANIFEST, partial(write_corpus, path, link=True))
     if not (path / MANIFEST).is_file():
-        raise InvalidCorpus(f"{path}: wanted a jsonl file of passages or a folder with {MANIFEST}, found neither")
+        found = (
+            f"a folder without {MANIFEST}: make one with `tsr retrieval index`" if path.is_dir() else "nothing there"
+        )
+        raise InvalidCorpus(f"{path}: wanted a jsonl file of passages or the folder of an index, found {found}")
     about = _manifest(path / MANIFEST)
     corpus = Corpus(path, about)
     corpus.check(about, again=verify)

@@ -10,7 +10,8 @@ from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
 from tsr_gym.optional import load
 from tsr_gym.state_env import Episode, new_tuple
-from tsr_gym.text_env import MAX_TEXT
+from tsr_gym.text_env import MAX_TEXT, no_text
+from tsr_gym_envs.reasons import invalid
 from tsr_gym_envs.retrieval_qa.answers import exact_match, token_f1
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.plan import next_turn, sensible_turns
@@ -23,8 +24,8 @@ from tsr_gym_envs.retrieval_qa.searches import Searches
 from tsr_gym_envs.retrieval_qa.settings import AnswerMatch, History, RetrievalSettings
 from tsr_gym_envs.retrieval_qa.state import RetrievalState, RetrievalTurn
 from tsr_gym_envs.retrieval_qa.world import default_world
+from tsr_gym_envs.settings import check_kinds
 
-_INVALID = {"action_is_valid": False}
 _VALID: dict[str, Any] = {}
 
 
@@ -62,7 +63,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     last turn never searches. With ``verl``, a turn without any action terminates, too.
 
     ## Information
-    As every `TextEnv`, and the same at every turn:
+    As every `TextEnv`, ``invalid_reason`` where a turn was invalid, and the same at every turn:
     ``question_id`` and ``group`` (data source and id, for groups of rollouts); ``answer`` (None before it is given);
     ``exact_match``, ``f1`` and ``answer_correct`` of it (False and 0.0 before); ``searches``, the number carried out;
     ``retrieved``, a tuple of passage ids per turn; ``answer_turn``, the first turn, counted from 1, whose passages as
@@ -138,6 +139,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         Raises:
             ResetNeeded: `reset` was not called yet.
             EpisodeOver: The episode has ended.
+            InvalidAction: The action is no text.
             RetrievalFailed: The retriever did not answer; nothing has changed.
         """
         if self._episode is None:
@@ -145,6 +147,8 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         start, turns, actions, terminated, truncated = self._episode
         if terminated or truncated:
             self._refuse()
+        if not isinstance(action, str):
+            raise no_text(action)
         turns_left = self._num_turns - turns - 1
         state, reward, terminated, facts = self._turn(start, action, is_last=turns_left == 0)
         truncated = not terminated and turns_left == 0
@@ -154,9 +158,10 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         info = {
             "turns_left": turns_left,
             "actions_left": None,
-            "action_is_valid": facts is not _INVALID,
+            "action_is_valid": True,
             "action_is_effective": True,
             "executed": executed,
+            **facts,
             **self._facts(state),
         }
         return observation, reward, terminated, truncated, info
@@ -174,7 +179,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         )
         ended = kind == "answer" or (kind == "invalid" and protocol.ends_on_invalid)
         reward = self.grade(after) if ended or is_last else 0.0
-        return Step(after, reward, ended, _INVALID if kind == "invalid" else _VALID)
+        return Step(after, reward, ended, invalid(action.reason) if kind == "invalid" else _VALID)
 
     def _search(self, state: RetrievalState, text: str, queries: tuple[str, ...]) -> RetrievalState:
         question = self.question(state)
@@ -324,8 +329,12 @@ def make(
         world = default_world()
         questions, corpus = world / "questions.jsonl", world / "corpus.jsonl"
     if questions is None or (corpus is None and retriever is None):
-        raise ConfigError("wanted questions together with a corpus or a retriever, or none of them for the default")
-    asked = read_questions(questions) if isinstance(questions, str | Path) else question_set(questions)
+        missing = "questions" if questions is None else "a corpus or a retriever"
+        given = f"the retriever {retriever!r:.80}" if corpus is None else f"the corpus {corpus}"
+        given = given if questions is None else f"the questions {questions!s:.80}"
+        raise ConfigError(f"wanted {missing} for {given}; leave out all three for generated ones")
+    check_kinds(RetrievalSettings, {"max_turns": max_turns, "top_k": top_k, "split": split})
+    asked = _questions(questions)
     engine = _make_retriever(retriever, corpus)
     settings = RetrievalSettings(
         questions=asked.digest,
@@ -339,6 +348,15 @@ def make(
         answer_match=answer_match,
     )
     return RetrievalQAEnv(settings, asked, engine, max_remembered=max_remembered, render_mode=render_mode)
+
+
+def _questions(given: str | Path | Sequence[Question]) -> QuestionSet:
+    if isinstance(given, str | Path):
+        return read_questions(given)
+    questions = list(given) if isinstance(given, Sequence) else [None]
+    if not all(isinstance(question, Question) for question in questions):
+        raise ConfigError(f"wanted questions as a path or as Question objects, got {given!r:.200}")
+    return question_set(given)
 
 
 def _make_retriever(given: Retriever | str | None, corpus: str | Path | None) -> Retriever:

@@ -17,14 +17,12 @@ MAX_QUERIES = 8
 
 
 class RetrievalAction(NamedTuple):
-    """What a turn's text asks for: queries of a search, an answer, or nothing."""
+    """What a turn's text asks for: queries of a search, an answer, or nothing, and why nothing."""
 
     kind: Literal["search", "answer", "invalid"]
     queries: tuple[str, ...] = ()
     answer: str = ""
-
-
-INVALID = RetrievalAction("invalid")
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +132,10 @@ def parse(text: str, protocol: Protocol) -> RetrievalAction:
     """Return what a turn's text, already cut, asks for."""
     searches = list(inside(text, protocol.search_tag))
     answers = list(inside(text, protocol.answer_tag))
-    if protocol.both == "invalid" and len(searches) + len(answers) != 1:
-        return INVALID
     if not searches and not answers:
-        return INVALID
+        return _nothing(f"the turn holds neither <{protocol.search_tag}> nor <{protocol.answer_tag}>")
+    if protocol.both == "invalid" and len(searches) + len(answers) != 1:
+        return _nothing(f"wanted one search or one answer, got {len(searches) + len(answers)}")
     if protocol.both == "first":
         wants_answer = not searches or (bool(answers) and answers[0][0] < searches[0][0])
     else:
@@ -147,18 +145,23 @@ def parse(text: str, protocol: Protocol) -> RetrievalAction:
     return _search(searches[0][1], protocol)
 
 
+def _nothing(reason: str) -> RetrievalAction:
+    return RetrievalAction("invalid", reason=reason)
+
+
 def _search(content: str, protocol: Protocol) -> RetrievalAction:
     if not protocol.tool:
         return RetrievalAction("search", (content.strip(),))
+    no_call = f'the search is no call of {protocol.tool!r} with a list of texts as "query_list"'
     try:
         call = json.loads(content)
     # Deeply nested brackets exhaust the reader's recursion.
     except (ValueError, RecursionError):
-        return INVALID
+        return _nothing(no_call)
     arguments = call.get("arguments") if isinstance(call, dict) and call.get("name") == protocol.tool else None
     queries = arguments.get("query_list") if isinstance(arguments, dict) else None
     if not isinstance(queries, list) or not queries or not all(isinstance(query, str) for query in queries):
-        return INVALID
+        return _nothing(no_call)
     return RetrievalAction("search", tuple(query.strip() for query in queries[:MAX_QUERIES]))
 
 
@@ -234,7 +237,7 @@ def make_protocol(given: str | Mapping[str, Any] | Protocol) -> Protocol:
 
 
 def _from_fields(given: str | Mapping[str, Any]) -> Protocol:
-    changes = {"preset": given} if isinstance(given, str) else dict(given)
+    changes = dict(given) if isinstance(given, Mapping) else {"preset": given}
     name = changes.pop("preset", "search-r1")
     if name not in PROTOCOLS:
         raise ConfigError(f"wanted a protocol of {sorted(PROTOCOLS)}, a mapping or a Protocol, got {name!r}")

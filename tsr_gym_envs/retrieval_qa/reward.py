@@ -174,7 +174,7 @@ def make_reward(given: str | Mapping[str, Any] | Reward) -> Reward:
     """
     if isinstance(given, Reward):
         return given
-    if isinstance(given, str):
+    if not isinstance(given, Mapping):
         if given not in REWARDS:
             raise ConfigError(f"wanted a reward of {sorted(REWARDS)}, a mapping or a Reward, got {given!r}")
         return REWARDS[given]

@@ -8,6 +8,7 @@ from gymnasium.core import RenderFrame
 
 from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.state_env import new_tuple
+from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.sokoban import oracle
 from tsr_gym_envs.sokoban.arrays import TILES, tile_codes
@@ -22,7 +23,6 @@ from tsr_gym_envs.sokoban.values import best_value
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
 _NUMBERS = {word: number for number, name in enumerate(ACTIONS) for word in (name, name.lower())}
-_IMPOSSIBLE = {"action_is_valid": False}
 _POSSIBLE: dict[str, Any] = {}
 
 
@@ -61,8 +61,9 @@ class SokobanEnv(TextEnv[SokobanState]):
     Terminates when solved; truncates after `max_turns` turns or `max_actions` actions.
 
     ## Information
-    As every `TextEnv`: ``action_is_valid``, ``action_is_effective``, ``executed``, ``success``, ``turns_left``,
-    ``actions_left``; where actions are discrete, ``action_is_effective``, ``success`` and ``actions_left``.
+    As every `TextEnv`: ``action_is_valid``, ``invalid_reason``, ``action_is_effective``, ``executed``, ``success``,
+    ``turns_left``, ``actions_left``; where actions are discrete, ``action_is_effective``, ``success`` and
+    ``actions_left``.
 
     ## Arguments
     | keyword | default (preset ``paper``) | ``tsr-code`` |
@@ -123,7 +124,7 @@ class SokobanEnv(TextEnv[SokobanState]):
         if number is None:
             number = _NUMBERS.get(action.lower())
             if number is None:
-                return Step(state, 0.0, False, _IMPOSSIBLE)
+                return Step(state, 0.0, False, unknown_action(action, ACTIONS))
         after = push(state, number)
         level, boxes, _ = after
         reward = self._rewards.step if boxes == state.boxes else reward_of(state, after, self._rewards)

@@ -57,6 +57,8 @@ class Rooms:
         if unknown := sorted(set(options) - {"level", "number"}):
             raise ConfigError(f"wanted reset options among ['level', 'number'], got {unknown}")
         if "level" in options:
+            if not isinstance(options["level"], str):
+                raise ConfigError(f"wanted a level as text, got {options['level']!r:.80}")
             return parse_level(options["level"])
         if "number" in options:
             return self.room(options["number"])
@@ -76,8 +78,8 @@ class Rooms:
         if self._files is not None and self.size is None:
             raise ConfigError("wanted num_levels, which numbers the levels of several files, got None")
         limit = NUM_PUBLISHED if self.size is None else self.size
-        if not 0 <= number < limit:
-            raise ConfigError(f"wanted the number of a room below {limit}, got {number}")
+        if not isinstance(number, int | np.integer) or not 0 <= number < limit:
+            raise ConfigError(f"wanted the number of a room below {limit}, got {number!r}")
         if self.size is None:
             return self._draw(np.random.default_rng(number), number)
         if number not in self._known:

@@ -12,7 +12,9 @@ from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
 from tsr_gym.spaces import FreeText
 from tsr_gym.state_env import new_tuple
+from tsr_gym_envs.reasons import invalid, shown
 from tsr_gym_envs.settings import actions_within
+from tsr_gym_envs.webshop.actions import ShopAction
 from tsr_gym_envs.webshop.observation import page_of, page_text, url
 from tsr_gym_envs.webshop.oracle import best_plan
 from tsr_gym_envs.webshop.pages.text import MODES, SEPARATOR
@@ -26,7 +28,6 @@ from tsr_gym_envs.webshop.state import ShopState
 
 # A description in a catalogue may be as long as a book.
 _MAX_PAGE = 10_000_000
-_IMPOSSIBLE = {"action_is_valid": False}
 
 
 class WebShopEnv(TextEnv[ShopState]):
@@ -63,12 +64,12 @@ class WebShopEnv(TextEnv[ShopState]):
     one may go on after a purchase, and terminates again with the next one.
 
     ## Information
-    As every `TextEnv`: ``action_is_valid``, ``action_is_effective``, ``executed``, ``success`` (the reward is 1),
-    ``turns_left``, ``actions_left``; also ``purchased``, ``noun_source`` (where the nouns of the title score come
-    from), and ``available_actions``: the original's ``has_search_bar`` and ``clickables``, and ``actions``, the texts
-    that mean something. After a purchase the parts of the reward: ``r_type``, ``r_att``, ``w_att``, ``query_match``,
-    ``category_match``, ``title_score``, ``r_price``, ``w_price``, ``num_attr_matches``, ``num_option_matches``, and
-    where options are wanted ``r_option``, ``w_option``.
+    As every `TextEnv`: ``action_is_valid``, ``invalid_reason``, ``action_is_effective``, ``executed``, ``success``
+    (the reward is 1), ``turns_left``, ``actions_left``; also ``purchased``, ``noun_source`` (where the nouns of the
+    title score come from), and ``available_actions``: the original's ``has_search_bar`` and ``clickables``, and
+    ``actions``, the texts that mean something. After a purchase the parts of the reward: ``r_type``, ``r_att``,
+    ``w_att``, ``query_match``, ``category_match``, ``title_score``, ``r_price``, ``w_price``, ``num_attr_matches``,
+    ``num_option_matches``, and where options are wanted ``r_option``, ``w_option``.
 
     ## Arguments
     | keyword | default |
@@ -162,13 +163,14 @@ class WebShopEnv(TextEnv[ShopState]):
 
     def transition(self, state: ShopState, action: str, rng: np.random.Generator) -> Step:
         """Return where one action leads, and what a purchase earns."""
-        following = follow(self.shop, state, self.shop.parse(action))
+        asked = self.shop.parse(action)
+        following = follow(self.shop, state, asked)
         after = state if following is None else following
         if self._memory:
             past = (*state.past, self._look(state), action)
             after = after._replace(past=past[-2 * self._memory :])
         if following is None:
-            return new_tuple(Step, (after, 0.0, False, _IMPOSSIBLE))
+            return new_tuple(Step, (after, 0.0, False, invalid(_why_nothing(action, asked))))
         if after.page != "done":
             return new_tuple(Step, (after, 0.0, False, {}))
         parts = self.shop.purchase(after)
@@ -252,6 +254,16 @@ class WebShopEnv(TextEnv[ShopState]):
         """
         left = actions_within(turns_left, actions_left, self.limits.max_actions_per_turn or 1)
         return float(best_plan(self.shop, state, left).reward == 1)
+
+
+def _why_nothing(text: str, asked: ShopAction) -> str:
+    """Return why an action means nothing on the page."""
+    if asked.argument is None or asked.name != "click":
+        return f"{shown(text)} is no action: write search[words] or click[name]"
+    name = asked.argument.lower()
+    if name == "search":
+        return "'search' is no click: write search[words]"
+    return f"the page shows no {shown(name)} to click"
 
 
 def _instructions(separator: str | None) -> str:

@@ -19,11 +19,7 @@ _compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=True)
 
 
 class ByMask:
-    """Attention with a dense mask.
-
-    Args:
-        forest: Which token sees which.
-    """
+    """Attention with a dense mask."""
 
     def __init__(self, forest: TokenForest) -> None:
         self.forest = forest
@@ -39,11 +35,7 @@ class ByMask:
 
 
 class ByBlocks:
-    """FlexAttention, compiled on a GPU; it has no backward pass on CPU.
-
-    Args:
-        forest: Which token sees which.
-    """
+    """FlexAttention, compiled on a GPU; it has no backward pass on CPU."""
 
     def __init__(self, forest: TokenForest) -> None:
         self.forest = forest

@@ -58,11 +58,7 @@ def lay_out(batch: Batch, layout: LayoutName, *, kernel: Kernel | None = None) -
 
 
 class Padded:
-    """Rows as they are, padding and all.
-
-    Args:
-        batch: The rows.
-    """
+    """Rows as they are, padding and all."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch

@@ -17,11 +17,7 @@ SMALL = 2**16
 
 
 class ByRuns:
-    """Attention in several calls over a forest, without much that is computed in vain.
-
-    Args:
-        forest: Which token sees which.
-    """
+    """Attention in several calls over a forest, without much that is computed in vain."""
 
     def __init__(self, forest: TokenForest) -> None:
         self.forest = forest

@@ -54,14 +54,7 @@ class Stretch(NamedTuple):
 
 
 def cut_line(line: Line, *, heads: int, size: int, prices: Prices = PRICES) -> list[Stretch]:
-    """Return the stretches of a line that cost least, or nearly.
-
-    Args:
-        line: How its tokens hang together.
-        heads: Heads of the attention.
-        size: Width of a head.
-        prices: What calls cost.
-    """
+    """Return the stretches of a line that cost least, or nearly."""
     cuts = _places(line)
     above: list[int] = line.depth[cuts[:-1]].tolist()
     per_key, per_pair = prices.number * heads * size, heads * (prices.pair + prices.product * size)

@@ -1,8 +1,16 @@
 """Losses as pure functions of tensors, `policy_loss` puts an objective's together."""
 
-from tsr_gym.agents.learning.losses.clipping import cispo_gains, clipped_value_loss, ppo_gains, whiten
 from tsr_gym.agents.learning.losses.policy_loss import Given, ObjectiveLoss, policy_loss
-from tsr_gym.agents.learning.losses.ratios import Correction, kl_estimate, log_ratios, mismatch_weights
+from tsr_gym.agents.learning.losses.ratios import (
+    Correction,
+    cispo_gains,
+    clipped_value_loss,
+    kl_estimate,
+    log_ratios,
+    mismatch_weights,
+    ppo_gains,
+    whiten,
+)
 from tsr_gym.agents.learning.losses.token_weights import (
     StepWeights,
     policy_counts,

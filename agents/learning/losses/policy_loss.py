@@ -6,13 +6,15 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.learning.batch import Batch
-from tsr_gym.agents.learning.losses.clipping import Gains, cispo_gains, ppo_gains
 from tsr_gym.agents.learning.losses.ratios import (
     Correction,
+    Gains,
+    cispo_gains,
     kl_estimate,
     log_ratios,
     mismatch_weights,
     per_token_gradient,
+    ppo_gains,
 )
 from tsr_gym.agents.learning.losses.token_weights import StepWeights, sequence_units, turn_units
 from tsr_gym.agents.learning.objective import Objective

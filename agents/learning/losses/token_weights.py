@@ -72,12 +72,7 @@ def policy_counts(objective: Objective, batch: Batch) -> Tensor:
 
 
 def step_weights(objective: Objective, batch: Batch) -> StepWeights:
-    """Return the weights that an objective gives to the tokens of one optimizer step, see `policy_counts`.
-
-    Args:
-        objective: Its aggregation, its weight of searched trajectories and its weight of imitation.
-        batch: All trajectories of the step.
-    """
+    """Return the weights that an objective gives to the tokens of one optimizer step, see `policy_counts`."""
     counts = policy_counts(objective, batch)
     policy = token_weights(batch, objective.aggregation, counts=counts, longest=objective.longest)
     if objective.imitation == 0:

@@ -148,6 +148,6 @@ def random_choice(observation, turn, number, seed):
     return (seed >> 33) * 4 >> 31
 
 
-def randomly(batch, moment):
+def randomly(batch, request):
     """Choose as `random_choice` does, in arrays."""
-    return ((moment.seeds >> np.uint64(33)) * np.uint64(4) >> np.uint64(31)).astype(np.int64)
+    return ((request.seeds >> np.uint64(33)) * np.uint64(4) >> np.uint64(31)).astype(np.int64)

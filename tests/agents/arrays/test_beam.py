@@ -24,9 +24,9 @@ CELLS = np.random.default_rng(1).integers(1000, size=36)
 class Scripted:
     """A policy of the board and the candidate's number, for both kinds of search, and the scores of both."""
 
-    def array_policy(self, batch, moment):
-        self.turn = moment.depth
-        self.actions = (batch.observe().reshape(batch.num_envs, -1) @ CELLS + moment.numbers) % 4
+    def array_policy(self, batch, request):
+        self.turn = request.depth
+        self.actions = (batch.observe().reshape(batch.num_envs, -1) @ CELLS + request.numbers) % 4
         return self.actions
 
     def array_score(self, batch, rewards):
@@ -98,9 +98,9 @@ def pushed_right(observation, turn, number, seed):
     return (int(observation.argmax()) + turn + number + (seed & 1)) % 4
 
 
-def pushed_right_in_arrays(batch, moment):
+def pushed_right_in_arrays(batch, request):
     seen = batch.observe().reshape(batch.num_envs, -1).argmax(1)
-    return (seen + moment.depth + moment.numbers + (moment.seeds & np.uint64(1)).astype(np.int64)) % 4
+    return (seen + request.depth + request.numbers + (request.seeds & np.uint64(1)).astype(np.int64)) % 4
 
 
 @pytest.mark.parametrize("noise", ["fresh", "common", "same"])
@@ -169,7 +169,7 @@ def test_where_the_episode_has_ended_nothing_grows():
     envs = batch_of("Sokoban", 2, level="#####\n#@$.#\n#####", autoreset_mode="Disabled")
     envs.fork(0, [1])
     envs.step([3, 0])
-    found = array_beam(envs, lambda batch, moment: moment.numbers, width=2, branching=4, depth=3, seeds=[0, 1])
+    found = array_beam(envs, lambda batch, request: request.numbers, width=2, branching=4, depth=3, seeds=[0, 1])
     assert (found.tree.actions[0] == -1).all()
     assert found.actions[0, 0] == -1
     assert found.returns.tolist() == [0.0, pytest.approx(10.9)]
@@ -181,22 +181,22 @@ def test_actions_and_scores_of_any_numbers_will_do():
     envs, numbers = batch_of("Sokoban", 3, **ROOMS), {"width": 2, "branching": 3, "depth": 4, "seeds": range(3)}
     small = array_beam(
         envs,
-        lambda batch, moment: randomly(batch, moment).astype(np.int8),
+        lambda batch, request: randomly(batch, request).astype(np.int8),
         score=lambda batch, rewards: (rewards * 4).astype(np.int32),
         **numbers,
     )
     large = array_beam(envs, randomly, score=lambda batch, rewards: np.trunc(rewards * 4), **numbers)
     assert all(np.array_equal(one, other) for one, other in zip(small.tree, large.tree, strict=True))
     with pytest.raises(InvalidAction):
-        array_beam(envs, lambda batch, moment: np.zeros(batch.num_envs), **numbers)
+        array_beam(envs, lambda batch, request: np.zeros(batch.num_envs), **numbers)
 
 
 def test_policies_are_told_which_actions_count():
     seen = []
 
-    def watch(batch, moment):
-        seen.append(moment.wanted.copy())
-        return moment.numbers
+    def watch(batch, request):
+        seen.append(request.wanted.copy())
+        return request.numbers
 
     array_beam(batch_of("Sokoban", 1, **ROOMS), watch, width=2, branching=4, depth=2, seeds=[0])
     # At the root there is one path; of the two rows of four, one counts.
@@ -209,7 +209,7 @@ def test_policies_are_told_which_actions_count():
         ({"width": 0}, "wanted width, branching and depth >= 1, got 0, 2 and 2"),
         ({"depth": 0}, "wanted width, branching and depth >= 1, got 2, 2 and 0"),
         ({"noise": "loud"}, "wanted noise of"),
-        ({"score_of": "moment"}, "wanted score_of"),
+        ({"score_of": "request"}, "wanted score_of"),
         ({"seeds": [1]}, "wanted one seed for each of 2 tasks"),
     ],
 )

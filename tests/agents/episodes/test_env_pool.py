@@ -77,8 +77,8 @@ def test_a_scorer_of_ones_own_is_named_by_its_module():
 @pytest.mark.parametrize(
     ("env", "settings", "more", "message"),
     [
-        ("nonsense", {}, {}, r"nonsense cannot be made with \{\}: .*doesn't exist"),
-        ("nowhere:Some-v0", {}, {}, "nowhere:Some-v0 cannot be made"),
+        ("nonsense", {}, {}, "there is no environment 'nonsense': wanted one of frozen_lake, "),
+        ("nowhere:Some-v0", {}, {}, "there is no environment 'nowhere:Some-v0' .*No module named 'nowhere'"),
         ("CartPole-v1", {}, {}, r"wanted an environment of text \(a tsr_gym\.TextEnv\), CartPole-v1 is a CartPoleEnv"),
         ("CartPole-v1", {"preset": "paper"}, {}, "CartPole-v1 cannot be made with .*preset"),
         ("sokoban", {"colour": 1}, {}, r"unknown settings \['colour'\]"),

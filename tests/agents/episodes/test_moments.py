@@ -56,11 +56,9 @@ def test_states_from_which_success_is_known_and_not_certain_are_harvested():
         ({"threshold": 0.5}, {""}),
         ({"min_tries": 3}, {"", "a"}),
         ({"min_tries": 7}, set()),
-        ({"deepest": True}, {"ab"}),
-        ({"deepest": True, "min_tries": 3}, {"a"}),
     ],
 )
-def test_how_hard_and_how_deep_is_an_argument(settings, found):
+def test_how_hard_is_an_argument(settings, found):
     assert set(rates(small_tree(), **settings)) == found
 
 
@@ -139,25 +137,13 @@ def test_what_is_known_of_a_moment_adds_up():
     assert len(bank) == 3
 
 
-def test_new_outcomes_count_and_old_ones_fade():
+def test_new_outcomes_count():
     bank = bank_of(small_tree())
     moment = next(iter(bank))
     assert bank.update(moment, Outcomes(5, 4, 4)).success_rate == 6 / 10
-    faded = bank.update(moment, Outcomes(2, 2, 0), keep=0.5)
-    assert (faded.visits, faded.tries, faded.successes) == (7.5, 7.0, 3.0)
-    assert next(iter(bank)) == faded
-    with pytest.raises(ValueError, match="some tries"):
-        bank.update(moment, Outcomes(0, 0, 0), keep=0.0)
-    with pytest.raises(ValueError, match="0 <= keep <= 1"):
-        bank.update(moment, Outcomes(1, 1, 0), keep=2.0)
+    assert next(iter(bank)).tries == 10
     with pytest.raises(KeyError):
         MomentBank().update(moment, Outcomes(1, 1, 0))
-
-
-def test_moments_that_are_mastered_can_be_dropped():
-    bank = bank_of(small_tree())
-    assert bank.keep_if(lambda moment: moment.success_rate < 0.6) == 1
-    assert [moment.observation for moment in bank] == ["", "ab"]
 
 
 @pytest.mark.parametrize("prefer", ["uncertain", "hard", "uniform"])
@@ -172,18 +158,17 @@ def test_moments_are_drawn_by_how_hard_they_are(prefer):
         assert abs(drawn[name] - 6000 * chance) < 4 * (6000 * chance * (1 - chance)) ** 0.5
 
 
-def test_draws_can_be_kept_between_success_rates():
-    bank, rng = bank_of(small_tree()), np.random.default_rng(1)
-    assert {moment.observation for moment in bank.sample(rng, 50, between=(0.4, 0.6))} == {"ab"}
-    with pytest.raises(ValueError, match="none of the bank's 3 moments"):
-        bank.sample(rng, between=(0.9, 1.0))
+def test_what_cannot_be_drawn_is_refused():
+    rng = np.random.default_rng(1)
+    with pytest.raises(ValueError, match="the bank is empty"):
+        MomentBank().sample(rng)
     with pytest.raises(ValueError, match="'easy'"):
-        bank.sample(rng, prefer="easy")
+        bank_of(small_tree()).sample(rng, prefer="easy")
 
 
 def test_a_bank_comes_back_from_the_disk_as_it_was(tmp_path):
     bank = bank_of(small_tree())
-    bank.update(next(iter(bank)), Outcomes(3, 2, 1), keep=0.25)
+    bank.update(next(iter(bank)), Outcomes(3, 2, 1))
     bank.save(tmp_path / "bank.jsonl")
     again = MomentBank.load(tmp_path / "bank.jsonl")
     assert list(again) == list(bank)
@@ -304,8 +289,9 @@ def test_episodes_begin_at_moments_and_succeed_as_often_as_those_say(tmp_path):
         assert abs(moment.success_rate - chance(moment)) < 5 * sigma + 1e-9
     rng = np.random.default_rng(5)
     found = {}
-    for name, between in (("hard", (0.0, 0.15)), ("even", (0.35, 0.65)), ("easy", (0.75, 1.0))):
-        (moment,) = bank.sample(rng, between=between)
+    for name, low, high in (("hard", 0.0, 0.15), ("even", 0.35, 0.65), ("easy", 0.75, 1.0)):
+        among = [moment for moment in bank if low <= moment.success_rate <= high]
+        moment = among[rng.integers(len(among))]
         found[name] = played(moment, range(100, 150))
         expected = 50 * chance(moment)
         assert found[name].tries == 50
@@ -316,7 +302,7 @@ def test_episodes_begin_at_moments_and_succeed_as_often_as_those_say(tmp_path):
 
 def test_a_moment_on_the_ice_has_dice_of_its_own_in_every_episode():
     trees = search([lake(seed) for seed in range(8)], WALKER, partial(naive, rollouts=30), seeds=range(8))
-    moment = next(iter(bank_of(*trees, deepest=True)))
+    moment = max(bank_of(*trees), key=lambda moment: moment.depth)
     assert 0 < moment.success_rate < 1
     env = lake(0)
     seen = set()

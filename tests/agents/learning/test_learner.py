@@ -254,6 +254,23 @@ def test_minibatches_hold_whole_trajectories_and_an_epoch_every_one_of_them(untr
             steps.clear()
 
 
+def test_as_many_steps_are_taken_as_were_asked_for_and_none_is_empty(untrained):
+    # Four trajectories: by their size, as another number of them, and in a fixed number of steps.
+    for settings, as_many, expected in (
+        ({"minibatch": 1}, None, 4),
+        ({"minibatch": 1}, 2, 2),
+        ({"minibatch": 2}, 1, 1),
+        ({"minibatch": 1, "steps": 3}, None, 3),
+        ({"minibatch": 1, "steps": 1}, 2, 1),
+        ({"minibatch": 99, "steps": 2, "epochs": 2}, None, 4),
+        ({"steps": 9}, None, 4),
+    ):
+        learner = Learner(copy.deepcopy(untrained), None, replace(CONFIG, **settings))
+        told = learner.update(make_batch(untrained), as_many=as_many)
+        taken = {int(state["step"]) for state in learner.optimizers["policy"].state.values()}
+        assert {told["optimizer_steps"]} == taken == {expected}
+
+
 def test_in_a_second_epoch_the_ratio_has_moved_and_the_clip_may_bind(model):
     batch = make_batch(model, spread=0.0)
     learner = Learner(model, None, replace(CONFIG, lr=0.05), temperature=TEMPERATURE)

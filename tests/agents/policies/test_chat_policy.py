@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.agents.scripted_engine import ScriptedEngine
 from tests.agents.tiny import CHATML, chatml_tokenizer
 from tests.agents.worlds import rooms
 from tsr_gym import Candidate, ConfigError, Expand
@@ -9,7 +10,7 @@ from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.trajectory import Group, harvest_all
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.policies.chat_policy import ChatPolicy, sample_seeds
-from tsr_gym.agents.policies.engine import Completion, ScriptedEngine
+from tsr_gym.agents.policies.engine import Completion
 from tsr_gym.agents.policies.prompts import History, compact_prompt, paper_prompt
 from tsr_gym.agents.strategies import naive
 from tsr_gym_envs.sokoban.env import SokobanEnv

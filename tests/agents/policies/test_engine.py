@@ -1,6 +1,7 @@
 """Engine: the scripted one says what it is told, so that everything else can be tested without a model."""
 
-from tsr_gym.agents.policies.engine import Completion, Engine, ScriptedEngine
+from tests.agents.scripted_engine import ScriptedEngine
+from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tsr_gym.agents.policies.sampling import sample_tokens, uniforms
+from tsr_gym.agents.policies.transformers_engine import sample_tokens, uniforms
 
 M = 2**64 - 1
 

@@ -16,8 +16,7 @@ from transformers import (
 
 from tests.agents.tiny import random_qwen2
 from tsr_gym import ConfigError, PromptTooLong
-from tsr_gym.agents.policies.sampling import sample_tokens
-from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.agents.policies.transformers_engine import TransformersEngine, sample_tokens
 
 STOP = 5
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests.agents.scripted_engine import ScriptedEngine
 from tests.agents.tiny import random_qwen2, save_chat_model
 from tests.agents.worlds import lake, picture, rooms
 from tsr_gym import Candidate, CheckpointError, PromptTooLong
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.policies.engine import ScriptedEngine
 from tsr_gym.agents.policies.prompts import History, compact_prompt
 from tsr_gym.agents.raters import CriticValue, OwnScore, WeightedRater, make_rater
 from tsr_gym.agents.strategies import beam

@@ -13,7 +13,8 @@ from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.tiny_model import END
 from tsr_gym.agents.runs import base_model as module
-from tsr_gym.agents.runs.base_model import BaseRecipe, build_base_model, default_model
+from tsr_gym.agents.runs.base_model import build_base_model, default_model
+from tsr_gym.agents.runs.base_recipe import BaseRecipe
 
 CPU = torch.device("cpu")
 TINIEST = replace(SMALL, steps=3, instances=6, episodes=2, hidden=16, batch=8)
@@ -59,7 +60,7 @@ def test_a_folder_that_exists_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("env", "settings", "message"),
     [
-        ("nonsense", (), "nonsense cannot be made"),
+        ("nonsense", (), "there is no environment 'nonsense'"),
         ("sokoban", ("num_boxes=99",), "wanted 1 to 8 boxes"),
         ("frozen_lake", ("max_actions=null",), "tsr/FrozenLake-v0 has no oracle with these settings"),
     ],

@@ -30,7 +30,7 @@ IMPOSSIBLE = [
     ("search", name, value) for name in ("groups", "trajectories", "paths_per_search", "repeats") for value in (0, -1)
 ]
 IMPOSSIBLE += [("model", name, 0) for name in ("max_tokens", "threads", "max_batch")]
-IMPOSSIBLE += [("learn", name, 0) for name in ("epochs", "minibatch", "microbatch")]
+IMPOSSIBLE += [("learn", name, 0) for name in ("epochs", "minibatch", "microbatch", "steps")]
 IMPOSSIBLE += [("run", name, 0) for name in ("total_tokens", "eval_instances", "checkpoint_every", "keep_checkpoints")]
 IMPOSSIBLE += [("run", name, -1) for name in ("updates", "eval_every", "save_trees", "eval_temperature")]
 IMPOSSIBLE += [("learn", name, value) for name in ("grad_clip", "value_clip") for value in (0.0, -1.0, NAN, INF)]
@@ -161,6 +161,7 @@ CHANGED = TrainConfig(
         grad_clip=0.5,
         epochs=2,
         minibatch=16,
+        steps=4,
         microbatch=4,
         old_logprobs="learner",
         layout="shared",

@@ -13,6 +13,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.agents.runs.test_checkpoint import STATE, small_disk
+from tests.agents.runs.test_lock import another_process
 from tests.agents.short_runs import (
     UPDATES,
     command,
@@ -299,6 +300,25 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_can_be_used(undisturbe
     shutil.rmtree(run / "checkpoints" / "000005")
     assert resume_run(run).run()
     assert result(run) == expected
+
+
+def test_a_run_that_another_process_trains_is_not_resumed(undisturbed, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    with another_process(run) as holder:
+        before = files_of(run)
+        with pytest.raises(ConfigError, match=rf"run is being trained by process {holder.pid} on"):
+            resume_run(run, updates=6)
+        assert files_of(run) == before
+
+
+def test_a_damaged_line_of_the_metrics_ends_a_resume_before_anything_is_lost(undisturbed, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join([*lines[:2], lines[2][:40] + "\n", *lines[3:]]))
+    before = (run / "metrics.jsonl").read_bytes()
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: wanted an object with a step"):
+        resume_run(run, updates=6)
+    assert (run / "metrics.jsonl").read_bytes() == before
 
 
 def test_a_damaged_configuration_is_named(undisturbed, tmp_path):

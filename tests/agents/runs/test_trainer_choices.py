@@ -55,6 +55,42 @@ def test_a_run_with_other_choices_learns_and_repeats(name, base_model, tmp_path)
     assert lines == records(trained(tmp_path / "two", base_model, **changes))
 
 
+def test_learning_from_leaves_takes_as_many_steps_as_learning_from_what_was_selected(base_model, tmp_path):
+    taken, learned_from = {}, {}
+    for learn_from in ("selected", "leaves"):
+        (line,) = records(
+            trained(
+                tmp_path / learn_from,
+                base_model,
+                search={"search": "beam(width=2, branching=4)", "learn_from": learn_from, "naive": 1},
+                learn={"algorithm": "grpo", "estimator": "tree_backup", "minibatch": 4},
+                run={"updates": 1, "eval_every": 0, "eval_instances": 2},
+            )
+        )
+        taken[learn_from], learned_from[learn_from] = line["optimizer_steps"], line["trajectories"]
+    # Two groups of three searched and a plain trajectory.
+    assert taken == {"selected": 2, "leaves": 2}
+    assert learned_from["selected"] == 8 < 3 * 8 < learned_from["leaves"]
+
+
+def test_steps_can_be_held_fixed_where_tokens_are_matched(base_model, tmp_path):
+    run = {"updates": 1, "eval_every": 0, "eval_instances": 2}
+    other = trained(tmp_path / "other", base_model, search={"search": "best_of_n(n=12)"}, run=run)
+    lines = [
+        records(
+            trained(tmp_path / str(steps), base_model, search={"match_tokens": other}, learn={"steps": steps}, run=run)
+        )
+        for steps in (None, 2)
+    ]
+    (free,), (fixed,) = lines
+    assert free["groups"] == fixed["groups"] > 2
+    assert (records(other)[0]["optimizer_steps"], free["optimizer_steps"], fixed["optimizer_steps"]) == (
+        2,
+        free["groups"],
+        2,
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -173,7 +173,7 @@ def test_a_key_names_map_and_cell_and_takes_the_start_for_ice():
         ({"size": 1}, "map size between 2 and 64, got 1"),
         ({"p": 0}, "0 < p <= 1, got 0"),
         ({"success_rate": 2}, "between 0 and 1, got 2"),
-        ({"reward_schedule": (1, 0)}, "three rewards"),
+        ({"reward_schedule": (1, 0)}, "wanted reward_schedule as 3 numbers"),
         ({"max_turns": 0}, "wanted max_turns >= 1"),
         ({"render_mode": "video"}, "wanted a render_mode"),
     ],

@@ -178,10 +178,12 @@ def test_a_file_without_passages_is_refused(tmp_path, content):
         open_corpus(tmp_path / "none.jsonl")
 
 
-@pytest.mark.parametrize("place", ["nothing", "folder"])
-def test_a_place_without_a_corpus_is_refused(tmp_path, place):
+@pytest.mark.parametrize(
+    ("place", "found"), [("nothing", "nothing there"), ("folder", "a folder without corpus.json: make one with `tsr")]
+)
+def test_a_place_without_a_corpus_is_refused(tmp_path, place, found):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InvalidCorpus, match="found neither"):
+    with pytest.raises(InvalidCorpus, match=f"{place}: wanted a jsonl file .* found {found}"):
         open_corpus(tmp_path / place)
 
 

@@ -57,6 +57,8 @@ def find_files(where: str | Path | Sequence[str | Path]) -> OriginalFiles:
         InvalidCatalogue: A file is missing, or it is not clear which one is meant.
     """
     if isinstance(where, str | Path):
+        if not Path(where).exists():
+            raise InvalidCatalogue(f"wanted the folder of a catalogue or of the original's files, there is no {where}")
         found = sorted(Path(where).glob("items_*.json")) or [path for path in [Path(where)] if path.is_file()]
     else:
         found = [Path(path) for path in where]

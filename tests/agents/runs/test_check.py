@@ -1,0 +1,122 @@
+"""Check: choices that do not fit together are refused before a run, and the documents' recipes are not."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+from tsr_gym import ConfigError
+from tsr_gym.agents.episodes.settings import SearchConfig
+from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.lessons.settings import LessonConfig
+from tsr_gym.agents.runs.check import check_choices
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.trainer import check_run
+from tsr_gym.cli import train
+
+UNDO = LessonConfig(credit=("format_penalty", "undo_selection(samples=8, kept=4)"))
+BEST = {"search": "best_of_n(n=8)", "trajectories": 4, "naive": 2}
+
+
+def run_of(search=None, *, lessons=None, **learn):
+    """Return the configuration of a run of GRPO."""
+    return TrainConfig(
+        env="sokoban",
+        search=SearchConfig(**(search or {})),
+        lessons=lessons or LessonConfig(),
+        learn=LearnConfig(**{"algorithm": "grpo", **learn}),
+    )
+
+
+FITTING = {
+    "the best 4 of 8 beside plain play": run_of(BEST, lessons=UNDO),
+    "the best 4 of 8 in two searches": run_of(
+        {**BEST, "search": "best_of_n(n=8, keep=4)", "trajectories": 8}, lessons=UNDO
+    ),
+    "the best 4 of as many as there are by default": run_of(
+        {**BEST, "search": "best_of_n"}, lessons=LessonConfig(credit=("undo_selection(samples=32, kept=4)",))
+    ),
+    "plain play without searched trajectories": run_of({}, objective=Objective(searched_weight=0.0)),
+    "imitation alone": run_of({"search": "beam"}, objective=Objective(searched_weight=0.0, imitation=0.1)),
+    "plain play beside": run_of({"search": "beam", "naive": 4}, objective=Objective(searched_weight=0.0)),
+    "a baseline of plain play alone": run_of({}, estimator="rloo(baseline='naive')"),
+    "a baseline of plain play beside": run_of({"search": "beam", "naive": 4}, estimator="rloo(baseline='naive')"),
+    "leaves as failures": run_of({"search": "beam", "learn_from": "leaves"}, estimator="tree_backup"),
+    "selected paths with a critic": run_of({"search": "beam"}, algorithm="ppo"),
+}
+REFUSED = {
+    "another search": ({**BEST, "search": "beam(width=4, branching=2)"}, r"best_of_n\(n=8, keep=4\)"),
+    "other samples": ({**BEST, "search": "best_of_n(n=9)"}, "samples=9, kept=4"),
+    "other paths": ({**BEST, "trajectories": 3}, "samples=8, kept=3"),
+    "one path each": ({**BEST, "search": "best_of_n(n=8, keep=1)"}, "samples=8, kept=1"),
+    "all episodes": ({**BEST, "learn_from": "leaves"}, "learn_from=selected"),
+    "no plain play": ({**BEST, "naive": 0}, "naive >= 1"),
+    "the episode's own dice": ({**BEST, "noise": "same"}, "noise=fresh"),
+    "paths cut at dead ends": ({**BEST, "dead_ends": "proven"}, "dead_ends=off"),
+}
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_choices_that_fit_together_pass(name):
+    check_choices(FITTING[name])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_undoing_a_selection_is_refused_where_its_formula_does_not_hold(name):
+    search, message = REFUSED[name]
+    with pytest.raises(ConfigError, match=f"undo_selection.*{message}"):
+        check_choices(run_of(search, lessons=UNDO))
+
+
+@pytest.mark.parametrize("search", ["beam", "best_of_n(n=16)", "random_branching"])
+def test_a_run_in_which_nothing_counts_is_refused(search):
+    with pytest.raises(ConfigError, match="nothing would be learned from: set naive, imitation or searched_weight"):
+        check_choices(run_of({"search": search}, objective=Objective(searched_weight=0.0)))
+
+
+def test_values_without_a_critic_are_refused():
+    search = {"search": "beam", "learn_from": "leaves"}
+    with pytest.raises(ConfigError, match=r"algorithm=grpo has no critic: write unfinished='failure'"):
+        check_choices(run_of(search, estimator="tree_backup(unfinished='value')"))
+
+
+def test_a_baseline_of_plain_play_is_refused_where_there_is_none():
+    with pytest.raises(ConfigError, match=r"plain play.*set naive >= 1, or baseline='all'"):
+        check_choices(run_of({"search": "beam"}, estimator="grpo(baseline='naive')"))
+
+
+@pytest.mark.parametrize("estimator", ["auto", "turn_gae", "bi_level_gae"])
+def test_unfinished_leaves_are_refused_with_a_critic_over_whole_episodes(estimator):
+    search = {"search": "beam", "learn_from": "leaves"}
+    with pytest.raises(ConfigError, match=r"learn_from=selected, or algorithm=grpo with .*tree_backup"):
+        check_choices(run_of(search, algorithm="ppo", estimator=estimator))
+
+
+def test_a_run_is_checked_before_it_begins(tmp_path):
+    with pytest.raises(ConfigError, match="undo_selection"):
+        check_run(run_of({**BEST, "naive": 0}, lessons=UNDO))
+
+
+def recipes():
+    """Return the arguments of every new run that the documents tell to start."""
+    text = "\n".join((ROOT / name).read_text() for name in ("README.md", "docs/training.md")).replace("\\\n", " ")
+    lines = re.findall(r"^(?:tsr|torchrun .* -m tsr_gym\.cli) train (.*)$", text, flags=re.MULTILINE)
+    return sorted({line.partition(" # ")[0].strip() for line in lines if "--resume" not in line})
+
+
+def test_the_documents_have_recipes():
+    assert len(recipes()) >= 8
+
+
+@pytest.mark.parametrize("recipe", recipes())
+def test_the_documents_recipes_pass(recipe):
+    check_choices(train._configured(shlex.split(recipe)))
+
+
+def test_the_check_itself_needs_no_torch():
+    code = "import sys, tsr_gym.agents.runs.check; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
