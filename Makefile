@@ -5,13 +5,14 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 SEEDS ?= 3
+TIMES ?= 50
 # One thread per process: runs repeat bit for bit, and two processes share two cores well.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep search-speed learner-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=8, SMOKE=1)
 demo: $(READY)
@@ -27,7 +28,11 @@ test: $(READY)
 ## make test-deep: the same at full size, and what needs an environment of its own
 test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
-	$(MAKE) test-trl test-sb3 test-lucene test-dense test-browser test-gym-zoo test-py
+	$(MAKE) test-abuse test-trl test-sb3 test-lucene test-dense test-browser test-gym-zoo test-py
+
+## make test-abuse: forged and damaged files, and runs that are killed, TIMES as many as in make test; writes the counts
+test-abuse: $(READY)
+	$(RUN) -m pytest -n 2 tests/abuse --abuse-times $(TIMES) --abuse-json docs/abuse.json
 
 ## make test-trl: our losses against TRL's on the same tokens, in an environment with TRL
 test-trl: .venv-trl/.ready
@@ -36,7 +41,7 @@ test-trl: .venv-trl/.ready
 .venv-trl/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
-	.venv-trl/bin/python -m pip install --quiet -c constraints.txt -e ".[agents,dev]" trl==1.16.0
+	.venv-trl/bin/python -m pip install --quiet -c constraints.txt -e ".[cli,agents,dev]" trl==1.16.0
 	touch $@
 
 ## make test-sb3: Stable-Baselines3's PPO plays both grid worlds, in an environment with it
@@ -46,7 +51,7 @@ test-sb3: .venv-sb3/.ready
 .venv-sb3/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-sb3
 	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
-	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt -e ".[envs]" stable-baselines3==2.9.2
+	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli]" stable-baselines3==2.9.2
 	touch $@
 
 ## make test-lucene: BM25 against Lucene itself, through Pyserini's jar; needs Java 17 or later
@@ -55,7 +60,7 @@ test-lucene: .venv-lucene/.ready
 
 .venv-lucene/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-lucene
-	.venv-lucene/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,dev]"
+	.venv-lucene/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,dev]"
 	.venv-lucene/bin/python -m pip install --quiet --no-deps pyserini==0.25.0 pyjnius==1.9.0
 	touch $@
 
@@ -66,7 +71,7 @@ test-dense: .venv-dense/.ready
 .venv-dense/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-dense
 	.venv-dense/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
-	.venv-dense/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,serve,dense,opensearch,dev]"
+	.venv-dense/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,serve,dense,opensearch,dev]"
 	touch $@
 
 ## make test-browser: the shop in a headless Chromium, which must be installed with its driver
@@ -93,19 +98,24 @@ search-speed: .venv-mctx/.ready
 
 .venv-mctx/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-mctx
-	.venv-mctx/bin/python -m pip install --quiet -c constraints.txt -e ".[envs]" mctx==0.0.71 jax==0.10.2
+	.venv-mctx/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli]" mctx==0.0.71 jax==0.10.2
 	touch $@
 
 ## make learner-speed: what an update costs in each layout, and beside TRL's trainer, in an environment with it
 learner-speed: .venv-trl/.ready
 	.venv-trl/bin/python -m benchmarks.learner_speed
 
-## make test-py: the core tests on every Python that is supported and installed here
+## make test-py: the core tests on every Python that is supported and installed here, by pyenv and uv too
 test-py:
 	for version in 3.11 3.12 3.13; do \
-	  if python$$version -c "" 2>/dev/null; then \
-	    python$$version -m venv .venv-py$$version && \
-	    .venv-py$$version/bin/python -m pip install --quiet -e ".[envs,dev]" && \
+	  python=; \
+	  for found in python$$version $$HOME/.pyenv/versions/$$version*/bin/python "$$(uv python find $$version 2>/dev/null)"; do \
+	    if [ -z "$$python" ] && "$$found" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$version')" 2>/dev/null; \
+	    then python=$$found; fi; \
+	  done; \
+	  if [ -n "$$python" ]; then \
+	    echo "Python $$version: $$python" && "$$python" -m venv .venv-py$$version && \
+	    .venv-py$$version/bin/python -m pip install --quiet -e ".[envs,cli,dev]" && \
 	    .venv-py$$version/bin/python -m pytest -n 2 -m "not deep and not gpu" tests/tsr_gym tests/tsr_gym_envs tests/wrappers || exit 1; \
 	  else echo "python$$version is not installed here: not tested"; fi; \
 	done
@@ -117,9 +127,10 @@ lint: $(READY)
 
 # torch first and alone, so that no other build of it is drawn in.
 $(READY): setup.cfg pyproject.toml constraints.txt
+	@echo "installing into $(VENV): about 3 GB, mostly torch, and some minutes; once, without a word from pip"
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet -c constraints.txt "$(TORCH)"
-	$(RUN) -m pip install --quiet -c constraints.txt -e ".[envs,agents,lora,dev]"
+	$(RUN) -m pip install --quiet -c constraints.txt -e ".[envs,cli,agents,lora,dev]"
 	touch $@
 
 clean:

@@ -33,6 +33,12 @@ COMMON = (
     "--groups 16 --trajectories 8 --keep 0.5 --filter mixed_success --lr 5e-4 --critic-lr 1e-3 --entropy 0.003 "
     "--microbatch 256 --save-trees 1"
 )
+HEADLINE = (
+    "Does search during training pay? Sokoban, played without search on held-out rooms after each kind of training"
+)
+SMOKE = "smoke only shows that it runs: these numbers say nothing about the methods"
+# The command that this Python has.
+TSR = os.path.relpath(Path(sys.executable).with_name("tsr"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +77,20 @@ def main() -> int:
     base = _base_model(out, smoke=args.smoke)
     common = (*COMMON.split(), "--model", str(base), "--env-set", ENV_SET, "--eval-instances", str(instances))
     first, second = _jobs(out, common, range(seeds), updates)
+    print(HEADLINE, flush=True)
+    print(f"{len(first) + len(second)} runs of {updates} updates, {args.workers} side by side", flush=True)
     with _bars() as bars:
         _train(out, first, args.workers, bars)
         _train(out, second, args.workers, bars)
     folders = [out / job.name for job in sorted([*first, *second], key=lambda job: job.name)]
     report = summarise_runs(folders)
+    print(SMOKE if args.smoke else HEADLINE)
     show_tables((report.ends, report.by_updates, report.by_tokens))
     draw_curves(folders, out / "report.png")
     (out / "report.json").write_text(json.dumps(asdict(report), indent=2))
     if args.record:
         write_result("demo", asdict(report))
-    print(f"curves: {out / 'report.png'}   table: {out / 'report.json'}   one run: tsr report {folders[0]}")
+    print(f"curves: {out / 'report.png'}   table: {out / 'report.json'}   one run: {TSR} report {folders[0]}")
     return 0
 
 
@@ -146,7 +155,7 @@ def _run(out: Path, job: Job) -> int:
 
 def _bars() -> Progress:
     columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, TextColumn("{task.fields[last]}"), console=Console())
+    return Progress(*columns, TextColumn("{task.fields[last]}"), console=Console(), disable=not Console().is_terminal)
 
 
 def _show(out: Path, job: Job, bars: Progress, task: TaskID) -> None:
@@ -154,7 +163,11 @@ def _show(out: Path, job: Job, bars: Progress, task: TaskID) -> None:
     done = _lines(folder / "metrics.jsonl")
     held_out = _lines(folder / "evaluations.jsonl")
     last = f"held out {100 * json.loads(held_out[-1])['success']:.0f} %" if held_out else "waiting"
+    before = bars.tasks[task].fields["last"]
     bars.update(task, completed=len(done), last=last)
+    # Where no bar can be drawn, a line for each evaluation that says something new.
+    if bars.disable and last != before:
+        print(f"{job.name}: {len(done)} of {job.updates} updates, {last}", flush=True)
 
 
 def _lines(path: Path) -> list[str]:

@@ -25,7 +25,8 @@ import tsr_gym
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import TaskConfig
-from tsr_gym.agents.models.language_model import LanguageModel, ModelCard, load_policy
+from tsr_gym.agents.models.card import ModelCard
+from tsr_gym.agents.models.language_model import LanguageModel, load_policy
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import tiny_model, tiny_tokenizer
 from tsr_gym.agents.policies.random_policy import RandomPolicy

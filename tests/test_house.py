@@ -155,10 +155,10 @@ def allowed(name):
     room = SOURCES[name][0]
     if room == "benchmarks":
         return None
-    core = REQUIREMENTS[""] - {"tyro", "rich"}
+    core, cli = REQUIREMENTS[""], REQUIREMENTS["cli"]
     if name.startswith("tsr_gym/cli/"):
-        return REQUIREMENTS[""]
-    return core | {"tsr_gym_envs": REQUIREMENTS["envs"], "agents": REQUIREMENTS["agents"]}.get(room, set())
+        return core | cli
+    return core | {"tsr_gym_envs": REQUIREMENTS["envs"], "agents": REQUIREMENTS["agents"] - cli}.get(room, set())
 
 
 @pytest.mark.parametrize("name", SOURCES)

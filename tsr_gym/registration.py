@@ -60,7 +60,7 @@ def find_env(name: str) -> EnvSpec:
         raise ConfigError(f"there is no environment {name!r} ({type(error).__name__}: {error})") from error
     except gym.error.Error as error:
         choices = sorted(set(SHORT_NAMES) - {"frozenlake"})
-        raise no_such("environment", name, choices, "a Gymnasium id, package.module:Id of yours") from error
+        raise no_such("environment", name, choices, "a Gymnasium id, or package.module:Id of yours") from error
 
 
 def accepted(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,19 +16,10 @@ from tsr_gym.budget import Budget
 from tsr_gym.errors import InvalidTree, SnapshotError, shown
 from tsr_gym.files import write_atomically
 from tsr_gym.node import Candidate, Node, node_from_json, node_to_json, plain
+from tsr_gym.outline import outline
 from tsr_gym.seeds import derive_seed, numbered_seeds
 
-__all__ = [
-    "Candidate",
-    "Expand",
-    "Node",
-    "Policy",
-    "Quantity",
-    "Rater",
-    "Strategy",
-    "Tree",
-    "Wishes",
-]
+__all__ = ["Candidate", "Expand", "Node", "Policy", "Quantity", "Rater", "Strategy", "Tree", "Wishes"]
 
 _BUDGET = tuple(Budget.__dataclass_fields__)
 _counts = attrgetter(*_BUDGET)
@@ -87,6 +78,13 @@ class Tree:
         self.about = dict(about or {})
         self.root = self.ROOT
         self._store = _Store()
+
+    def __repr__(self) -> str:
+        return f"Tree({len(self.nodes)} nodes, seed {self.seed})"
+
+    def outline(self, limit: int = 1000) -> str:
+        """Return a line per node from `root` on, each indented below its parent; at most `limit` nodes."""
+        return outline(self.nodes, self.children, self.root, limit)
 
     @property
     def nodes(self) -> Sequence[Node]:

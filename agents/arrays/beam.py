@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tsr_gym.agents.arrays.beam_kernels import Came, Fan, Members, fan_out, keep_best, write_turn
 from tsr_gym.agents.arrays.tree import (
+    DICE,
+    POLICY,
+    TIE,
     ArrayEnv,
     ArrayPolicy,
     ArrayRequest,
@@ -18,9 +20,14 @@ from tsr_gym.agents.arrays.tree import (
     Floats,
     Longs,
     Words,
+    derive,
+    njit,
     root_seeds,
 )
 from tsr_gym.stack import NOISES, Noise
+
+# Merits that differ by less are a tie, because sums of the same rewards in another order differ in the last digits.
+_DECIMALS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,156 @@ def array_beam(
         members = keep_best(members, write_turn(1 + turn * places, members, fan, came, score_of == "turn", tree))
     chosen = np.where(members.merits > -np.inf, members.nodes, -1)
     return ArrayBeam(tree.actions_to(chosen[:, 0]), members.returns[:, 0], chosen, tree)
+
+
+class Members(NamedTuple):
+    """Paths of K beams, `[K, W]` each; where a beam has fewer than W, merits are minus infinity and nothing goes on.
+
+    Attributes:
+        nodes: The places of their ends in the trees.
+        rows: Where in the batch these stand.
+        seeds: Their seeds.
+        merits: What they are worth to the search.
+        returns: Their rewards so far.
+        goes_on: Whether their episodes go on, so that they take candidates.
+    """
+
+    nodes: Longs
+    rows: Longs
+    seeds: Words
+    merits: Floats
+    returns: Floats
+    goes_on: Flags
+
+
+class Fan(NamedTuple):
+    """The candidates of all members side by side, M of each, `[K, W M]` each.
+
+    Attributes:
+        rows: Where in the batch each one's parent stands.
+        seeds: Their seeds.
+        choices: The seeds that choose their actions.
+        dice: The seeds of their dice.
+        wanted: Whether they count.
+    """
+
+    rows: Longs
+    seeds: Words
+    choices: Words
+    dice: Words
+    wanted: Flags
+
+
+class Came(NamedTuple):
+    """What the candidates did and what came of it, `[K, W M]` each."""
+
+    actions: Longs
+    rewards: Floats
+    scores: Floats
+    terminated: Flags
+    truncated: Flags
+
+
+@njit
+def fan_out(members: Members, common: bool, fan: Fan) -> None:
+    """Fill a fan with the candidates of all members.
+
+    Args:
+        members: The paths.
+        common: Whether siblings share their dice.
+        fan: What is filled.
+    """
+    tasks, width = members.rows.shape
+    branching = fan.rows.shape[1] // width
+    for task in range(tasks):
+        for member in range(width):
+            parent = members.seeds[task, member]
+            for number in range(branching):
+                slot, seed = member * branching + number, derive(parent, number)
+                fan.rows[task, slot] = members.rows[task, member]
+                fan.seeds[task, slot] = seed
+                fan.choices[task, slot] = derive(seed, POLICY)
+                fan.dice[task, slot] = derive(parent if common else seed, DICE)
+                fan.wanted[task, slot] = members.goes_on[task, member]
+
+
+@njit
+def write_turn(first: int, members: Members, fan: Fan, came: Came, adds_up: bool, tree: ArrayTree) -> Members:
+    """Write what a turn brought into the trees, and return it as paths of beams that have room for all of it.
+
+    Args:
+        first: The place of the first candidate in every tree.
+        members: The paths that took candidates.
+        fan: The candidates.
+        came: What they did.
+        adds_up: Whether scores rate turns, and add up along a path, or states.
+        tree: What is written into.
+    """
+    tasks, size = fan.wanted.shape
+    branching = size // members.nodes.shape[1]
+    nodes, rows = np.empty((tasks, size), np.int64), np.empty((tasks, size), np.int64)
+    merits, returns = np.full((tasks, size), -np.inf), np.zeros((tasks, size))
+    goes_on = np.zeros((tasks, size), np.bool_)
+    for task in range(tasks):
+        for slot in range(size):
+            member, place = slot // branching, first + slot
+            nodes[task, slot], rows[task, slot] = place, task * size + slot
+            if not fan.wanted[task, slot]:
+                continue
+            score, reward = came.scores[task, slot], came.rewards[task, slot]
+            ended = came.terminated[task, slot] or came.truncated[task, slot]
+            tree.parents[task, place], tree.actions[task, place] = members.nodes[task, member], came.actions[task, slot]
+            tree.rewards[task, place], tree.scores[task, place] = reward, score
+            tree.terminated[task, place] = came.terminated[task, slot]
+            tree.truncated[task, place] = came.truncated[task, slot]
+            merits[task, slot] = members.merits[task, member] + score if adds_up else score
+            returns[task, slot] = members.returns[task, member] + reward
+            goes_on[task, slot] = not ended
+    return Members(nodes, rows, fan.seeds, merits, returns, goes_on)
+
+
+@njit
+def keep_best(members: Members, new: Members) -> Members:
+    """Return the best of the members that have ended and of the candidates, best first.
+
+    Ties go to the lower of the seeds that derive from theirs.
+    """
+    tasks, width = members.merits.shape
+    shape = (tasks, width)
+    # Below W a member, from W on a candidate.
+    kept = np.empty(width, np.int64)
+    worths, ties = np.empty(width), np.empty(width, np.uint64)
+    nodes, rows, seeds = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
+    merits, returns, goes_on = np.full(shape, -np.inf), np.zeros(shape), np.zeros(shape, np.bool_)
+    for task in range(tasks):
+        size = 0
+        for number in range(width + new.merits.shape[1]):
+            slot = number - width
+            if slot >= 0:
+                merit, seed = new.merits[task, slot], new.seeds[task, slot]
+            else:
+                merit, seed = members.merits[task, number], members.seeds[task, number]
+            # Whoever took candidates lives on in them.
+            if merit == -np.inf or (slot < 0 and members.goes_on[task, number]):
+                continue
+            worth, tie = np.rint(merit * _DECIMALS), derive(seed, TIE)
+            place = size
+            while place > 0 and (worth > worths[place - 1] or (worth == worths[place - 1] and tie < ties[place - 1])):
+                place -= 1
+            if place == width:
+                continue
+            size = min(size + 1, width)
+            for later in range(size - 1, place, -1):
+                worths[later], ties[later] = worths[later - 1], ties[later - 1]
+                kept[later] = kept[later - 1]
+            worths[place], ties[place], kept[place] = worth, tie, number
+        for place in range(size):
+            slot = kept[place] - width
+            chosen, slot = (new, slot) if slot >= 0 else (members, kept[place])
+            nodes[task, place], rows[task, place] = chosen.nodes[task, slot], chosen.rows[task, slot]
+            seeds[task, place], merits[task, place] = chosen.seeds[task, slot], chosen.merits[task, slot]
+            returns[task, place], goes_on[task, place] = chosen.returns[task, slot], chosen.goes_on[task, slot]
+    return Members(nodes, rows, seeds, merits, returns, goes_on)
 
 
 def _start(over: Flags, seeds: Words, width: int, branching: int) -> Members:

@@ -62,17 +62,16 @@ def choose_filter(text: str, *, credit: CreditRule | None = None) -> "partial[An
         call = _in_full(text)
         if call == "keep_learnable" and credit is None:
             raise ConfigError("the filter learnable asks what a credit rule makes of failed groups: set credit")
-        return choose(call, home=FILTERS, what="filter", offered={"credit": credit}, among=_is_filter, trial=_try)
+        return choose(
+            call,
+            home=FILTERS,
+            what="filter",
+            offered={"credit": credit},
+            among=lambda one: one.__name__.startswith("keep_"),
+            trial=lambda keep: keep([]),
+        )
     except ConfigError as error:
         raise ConfigError(f"wanted filter {', '.join(SHORT)}, or a filter with its numbers: {error}") from error
-
-
-def _is_filter(function: Any) -> bool:
-    return function.__name__.startswith("keep_")  # type: ignore[no-any-return]
-
-
-def _try(keep: Filter) -> None:
-    keep([])
 
 
 def fold_keep(text: str, keep: float | None) -> str:

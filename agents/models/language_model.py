@@ -1,10 +1,8 @@
-"""Models from local folders, and the card of how a small embedded model is to be prompted."""
+"""Models from local folders, with their tokenizers and cards."""
 
 import copy
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,54 +11,13 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from tsr_gym.agents.models.card import ModelCard, check_model_folder
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.lora import LoraReference, adapted_layers, add_lora, merged_weights, restore_lora, save_lora
 from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.errors import CheckpointError, ConfigError
 
-CARD = "tsr_gym.json"
 LORA = "lora"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCard:
-    """The settings that a model was made for.
-
-    Attributes:
-        prompt: Name of the prompt.
-        history: Name of the history.
-        env: Environment it was made for, None for any.
-        env_settings: Settings of the environment that it was made for.
-        max_tokens: Longest answer that makes sense, None for no opinion.
-        about: How it was made.
-    """
-
-    prompt: str = "paper"
-    history: str = "full"
-    env: str | None = None
-    env_settings: dict[str, Any] = field(default_factory=dict)
-    max_tokens: int | None = None
-    about: dict[str, Any] = field(default_factory=dict)
-
-    def save(self, folder: Path) -> None:
-        """Write the card into a model's folder."""
-        (folder / CARD).write_text(json.dumps(asdict(self), indent=2))
-
-    @classmethod
-    def load(cls, folder: Path) -> "ModelCard":
-        """Return a folder's card, the default one where it has none.
-
-        Raises:
-            CheckpointError: The card is damaged.
-        """
-        if not (folder / CARD).exists():
-            return cls()
-        try:
-            return cls(**json.loads((folder / CARD).read_text()))
-        except (ValueError, TypeError) as error:
-            raise CheckpointError(
-                f"{folder / CARD}: not a model card ({error}): delete it, or build the model again"
-            ) from error
 
 
 class LanguageModel(NamedTuple):
@@ -101,8 +58,7 @@ def load_policy(
         MissingExtra: LoRA is wanted and PEFT is not installed.
         ConfigError: LoRA cannot stand where it is wanted.
     """
-    if not (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder}: wanted the folder of a Hugging Face model with config.json, found none")
+    check_model_folder(folder)
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, output_loading_info=True

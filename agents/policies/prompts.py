@@ -1,11 +1,11 @@
 """Prompts: the words around an observation, and how much of the past they repeat."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tsr_gym.errors import ConfigError
-from tsr_gym.tree import Node
+from tsr_gym.tree import Candidate, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,38 @@ PROMPTS: dict[str, Callable[..., Prompt]] = {
     "compact": compact_prompt,
     "plain": plain_prompt,
 }
+
+
+def messages_for(
+    prompt: Prompt,
+    observation: Any,
+    info: Mapping[str, Any],
+    *,
+    reward: float = 0.0,
+    past: Sequence[Mapping[str, str]] = (),
+) -> list[dict[str, str]]:
+    r"""Return the chat messages for an observation of an environment, without a tree.
+
+    Args:
+        prompt: The words around observations; the answer is to begin with its `forced`.
+        observation: What `reset` or `step` returned.
+        info: What it returned with it.
+        reward: Of the turn before.
+        past: The messages before with the answers to them, ``{"role": "assistant", "content": ...}``; () at the start.
+
+    >>> prompt = compact_prompt()
+    >>> first = messages_for(prompt, "P_G", {"actions_left": 5})
+    >>> first
+    [{'role': 'user', 'content': 'P_G\nturn 1 left 5'}]
+    >>> said = {"role": "assistant", "content": "<answer>Right</answer>"}
+    >>> messages_for(prompt, "_PG", {"actions_left": 4}, past=[*first, said])[-1]["content"]
+    '_PG\nturn 2 left 4'
+    """
+    turn = sum(message["role"] == "assistant" for message in past)
+    parent = turn - 1 if turn else None
+    node = Node(parent, turn, Candidate(""), observation, reward, reward, False, False, info, None)
+    system = [{"role": "system", "content": prompt.system}] if prompt.system and not past else []
+    return [*map(dict, past), *system, {"role": "user", "content": prompt.turn(node)}]
 
 
 @dataclass(frozen=True, slots=True)

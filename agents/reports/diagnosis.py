@@ -69,6 +69,26 @@ def diagnose(records: Sequence[Record], thresholds: Thresholds | None = None) ->
     return [finding for finding in found if finding is not None]
 
 
+def at_random(records: Sequence[Record], random: float | None, updates: int = 20) -> Finding | None:
+    """Return that the last updates were no better than random play, or None where they were, or are too few.
+
+    Args:
+        records: One per update in order, with the `success` of training.
+        random: Success of random play, None where nobody knows it.
+        updates: How many of the last ones are looked at.
+    """
+    found = [record["success"] for record in records[-updates:] if record.get("success") is not None]
+    # Two in a hundred is what the mean of so many may be off by chance.
+    if random is None or len(found) < updates or (success := sum(found) / updates) > random + 0.02:
+        return None
+    return Finding(
+        "at the random bar",
+        f"success was {success:.3f} over the last {updates} updates, random play has {random:.3f}",
+        "raise the learning rates (--lr, --critic-lr), which small models need to be far above the paper's; see that "
+        "some trajectories succeed where others of their group fail, by easier tasks or by search; try another --model",
+    )
+
+
 def _trend(records: Sequence[Record], name: str, window: int) -> _Trend | None:
     early, late = (
         [record[name] for record in part if record.get(name) is not None]

@@ -72,7 +72,7 @@ def evaluate_model(
     strategy = None if search.name == "naive" else choose_strategy(search.search)
     folder = Path(source)
     if (folder / "config.json").is_file() and checkpoints(folder):
-        config = TrainConfig.from_json((folder / "config.json").read_text(), source=str(folder / "config.json"))
+        config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
         env, task, model = config.env, config.task, config.model
         folder = _latest_model(folder)
     elif source == "default":

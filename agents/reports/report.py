@@ -91,7 +91,7 @@ def load_run(folder: Path) -> Run:
     """
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"{folder}: wanted the folder of a run with config.json, found none")
-    config = TrainConfig.from_json((folder / "config.json").read_text(), source=str(folder / "config.json"))
+    config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
     evaluations = JsonLines(folder / "evaluations.jsonl").read()
     if not evaluations:
         raise CheckpointError(f"{folder}: the run has not been evaluated yet")
@@ -296,10 +296,31 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
         panel.grid(alpha=0.3)
     panels[1].set_xscale("symlog", linthresh=10_000)
     panels[1].set_xlim(left=0)
+    # The ticks of a symlog axis stand so close below its threshold that they cannot be read.
+    panels[1].set_xticks(_powers(max(run.evaluations[-1]["sampled_tokens_total"] for run in runs)))
+    panels[1].minorticks_off()
+    panels[1].xaxis.set_major_formatter(lambda tokens, place: _short(tokens))
     panels[0].set_ylabel("held-out success, %")
     panels[0].legend(fontsize=8)
     figure.savefig(out, dpi=150)
     pyplot.close(figure)
+
+
+def _powers(most: int) -> list[int]:
+    """Return 0 and the round numbers of tokens, 1, 2 or 5 times a power of ten, from 10,000 to `most`."""
+    found = [first * 10**power for power in range(4, 16) for first in (1, 2, 5)]
+    found = [0, *[number for number in found if number <= max(most, 10_000)]]
+    # Labels of more would touch.
+    return found if len(found) <= 9 else [number for number in found if str(number)[0] in "01"]
+
+
+def _short(tokens: float) -> str:
+    """Return a number of tokens as a label.
+
+    >>> _short(20_000), _short(1_500_000), _short(0)
+    ('20k', '1.5M', '0')
+    """
+    return f"{tokens / 1e6:g}M" if tokens >= 1e6 else f"{tokens / 1e3:g}k" if tokens >= 1e3 else f"{tokens:g}"
 
 
 def _curve(run: Run, key: str) -> tuple[list[float], list[float]]:

@@ -96,7 +96,7 @@ class TrainConfig:
         return json.dumps(asdict(self), indent=2, default=str)
 
     @classmethod
-    def from_json(cls, text: str, *, source: str = "config.json") -> "TrainConfig":
+    def from_json(cls, text: str | bytes, *, source: str = "config.json") -> "TrainConfig":
         """Return the configuration that `to_json` wrote.
 
         Raises:
@@ -109,7 +109,7 @@ class TrainConfig:
             if missing := sorted({item.name for item in fields(cls)} - set(data)):
                 raise ValueError(f"there is no {missing[0]}")
             return read_section(cls, data, source)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(f"{source}: not the configuration of a run ({error})") from error

@@ -23,8 +23,6 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.language_model import (
-    LanguageModel,
-    ModelCard,
     frozen_reference,
     load_critic,
     load_policy,
@@ -35,15 +33,15 @@ from tsr_gym.agents.models.language_model import (
 from tsr_gym.agents.models.logprobs import cross_logprobs
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import make_rater
-from tsr_gym.agents.runs.check import check_choices
+from tsr_gym.agents.runs.check import check_choices, check_config, token_targets
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.health import first_answers, prompt_information
-from tsr_gym.agents.runs.log import JsonLines, Record, RunLog, Watch, writing
+from tsr_gym.agents.runs.log import Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.agents.runs.token_budget import search_within
-from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
+from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, shown
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
 
@@ -293,16 +291,9 @@ def check_run(config: TrainConfig) -> None:
     Raises:
         ConfigError: The folder exists, or a setting is unknown or impossible.
     """
-    if config.folder.exists():
-        raise ConfigError(
-            f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
-        )
+    check_config(config)
     pick_device(config.model.device)
     check_choices(config)
-    any_model = ModelPlayer(config.env, config.task, config.model, LanguageModel(None, None, ModelCard()))
-    for split in (config.task.train_split, config.task.eval_split):
-        any_model.pool(split)
-    _token_targets(config)
 
 
 def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE) -> Trainer:
@@ -319,7 +310,7 @@ def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE
     """
     processes.first(lambda: check_run(config))
     folder = config.folder
-    targets = _token_targets(config)
+    targets = token_targets(config)
     trainer = Trainer(config, folder, model_dir, targets, processes)
     beside = folder.with_name(f".{folder.name}.partial")
     try:
@@ -365,12 +356,12 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
     """
     if not (folder / "config.json").is_file() or not checkpoints(folder):
         raise CheckpointError(f"{folder}: wanted the folder of a run with config.json and a checkpoint, found none")
-    config = TrainConfig.from_json((folder / "config.json").read_text(), source=str(folder / "config.json"))
+    config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
     config = replace(config, run=replace(config.run, out=folder, updates=updates or config.run.updates))
     targets = folder / "token_targets.json"
     latest = checkpoints(folder)[-1]
     processes.first(lambda: check_folder(latest))
-    known = json.loads(targets.read_text()) if targets.exists() else None
+    known = _known_targets(targets) if targets.exists() else None
     if known is not None and len(known) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
     trainer = Trainer(config, folder, latest / "model", known, processes)
@@ -379,18 +370,12 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
     return trainer
 
 
-def _token_targets(config: TrainConfig) -> list[int] | None:
-    """Return the tokens that another run had sampled after each of its updates.
-
-    Raises:
-        ConfigError: That run has fewer updates, or is none.
-    """
-    other = config.search.match_tokens
-    if other is None:
-        return None
-    totals = [record["sampled_tokens_total"] for record in JsonLines(other / "metrics.jsonl").read()]
-    if len(totals) < config.run.updates:
-        raise ConfigError(
-            f"match_tokens: wanted a run of at least {config.run.updates} updates, {other} has {len(totals)}"
-        )
-    return totals
+def _known_targets(path: Path) -> list[int]:
+    """Return the tokens that a run has to match after each update, as its folder holds them."""
+    try:
+        known = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: damaged ({error}): restore it from a copy") from error
+    if not (isinstance(known, list) and all(type(count) is int and count >= 0 for count in known)):
+        raise CheckpointError(f"{path}: wanted a list of counts, got {shown(known)}: damaged")
+    return known

@@ -89,6 +89,11 @@ def result(run):
     }
 
 
+def files_of(folder):
+    """Return the bytes of all files under a folder by their names."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def command(*args, hash_seed="0"):
     """Start the `tsr` command in a process of its own."""
     return subprocess.Popen(

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import distribution
 
 import pytest
@@ -24,42 +25,64 @@ def closure(names):
     return found.values()
 
 
-@pytest.fixture(scope="session")
-def core(tmp_path_factory):
-    """The site-packages of a core install, linked together from the installed packages."""
-    site = tmp_path_factory.mktemp("core")
-    for found in closure(REQUIREMENTS[""]):
+def linked(site, requirements):
+    """Fill a folder with links to what an install has: the site-packages that these requirements make."""
+    for found in closure(requirements):
         for top in {path.parts[0] for path in found.files} - {"..", "__pycache__"}:
             (site / top).symlink_to(found.locate_file(top))
     return site
 
 
+@pytest.fixture(scope="session")
+def core(tmp_path_factory):
+    """The site-packages of a core install."""
+    return linked(tmp_path_factory.mktemp("core"), REQUIREMENTS[""])
+
+
+@pytest.fixture(scope="session")
+def with_command(tmp_path_factory):
+    """The site-packages of an install with the extra cli and no other."""
+    return linked(tmp_path_factory.mktemp("cli"), REQUIREMENTS[""] | REQUIREMENTS["cli"])
+
+
+@pytest.fixture(scope="session")
+def serving(tmp_path_factory):
+    """The site-packages of an install with the extra serve and no other."""
+    return linked(tmp_path_factory.mktemp("serve"), REQUIREMENTS[""] | REQUIREMENTS["serve"])
+
+
 @pytest.fixture
-def run(core, tmp_path):
-    """Return a function that runs Python in the core install."""
-
-    def run(*args, stdin=""):
-        return subprocess.run(
-            # -S: without the site-packages of this very Python.
-            [sys.executable, "-S", *args],
-            cwd=tmp_path,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{core}{os.pathsep}{ROOT}",
-                "PYTHONIOENCODING": "utf-8",
-                "COLUMNS": "120",
-            },
-        )
-
-    return run
+def run(with_command, tmp_path):
+    """Return a function that runs Python in an install with the extra cli."""
+    return partial(run_in, with_command, tmp_path)
 
 
-@pytest.mark.parametrize("package", ["torch", "transformers", "numba", "bs4", "jinja2", "matplotlib"])
+@pytest.fixture
+def run_core(core, tmp_path):
+    """Return a function that runs Python in a core install."""
+    return partial(run_in, core, tmp_path)
+
+
+def run_in(site, folder, *args, stdin=""):
+    return subprocess.run(
+        # -S: without the site-packages of this very Python.
+        [sys.executable, "-S", *args],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{site}{os.pathsep}{ROOT}",
+            "PYTHONIOENCODING": "utf-8",
+            "COLUMNS": "120",
+        },
+    )
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers", "numba", "bs4", "jinja2", "matplotlib", "tyro", "rich"])
 def test_the_install_has_nothing_of_the_extras(core, package):
     assert not (core / package).exists()
 
@@ -97,9 +120,44 @@ print("all of it")
 """
 
 
-def test_environments_snapshots_and_search_work(run):
-    done = run("-c", WORK)
+def test_a_core_install_is_at_most_eight_distributions():
+    # And tsr-gym itself.
+    assert len(closure(REQUIREMENTS[""])) + 1 <= 8
+
+
+def test_environments_snapshots_and_search_work(run_core):
+    done = run_core("-c", WORK)
     assert (done.stdout, done.returncode) == ("all of it\n", 0), done.stderr
+
+
+def test_without_its_libraries_the_command_says_how_to_install_them(run_core, tmp_path):
+    assert "tsr COMMAND --help" in run_core("-m", "tsr_gym.cli").stdout
+    assert run_core("-m", "tsr_gym.cli", "--version").returncode == 0
+    done = run_core("-m", "tsr_gym.cli", "play", "sokoban")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "tsr play: this needs the package 'tyro', which is not installed: pip install 'tsr-gym[cli]'\n"
+    )
+
+
+SHOP = """
+import gymnasium
+import tsr_gym
+import tsr_gym.cli.webshop
+import tsr_gym_envs.serving
+from starlette.testclient import TestClient
+from tsr_gym_envs.webshop.site.app import shop_site
+from tsr_gym_envs.webshop.site.trips import Trips
+
+trips = Trips(gymnasium.make("tsr/WebShop-v0", max_turns=None))
+with TestClient(shop_site(trips, host="127.0.0.1"), base_url="http://127.0.0.1") as visitor:
+    print(visitor.get("/").status_code)
+"""
+
+
+def test_the_extra_serve_alone_runs_the_shop(serving, tmp_path):
+    done = run_in(serving, tmp_path, "-c", SHOP)
+    assert (done.stdout, done.returncode) == ("200\n", 0), done.stderr
 
 
 def test_the_command_explains_itself_and_its_training(run):

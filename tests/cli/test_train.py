@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.agents.runs.test_checkpoint import STATE, small_disk
-from tests.agents.short_runs import UPDATES, records, result, train_flags
+from tests.agents.short_runs import UPDATES, files_of, records, result, train_flags
 from tests.agents.tiny import save_chat_model
 from tsr_gym import cli
 from tsr_gym.agents.runs.checkpoint import checkpoints
@@ -23,10 +23,6 @@ def status(*args):
         return ended.code
 
 
-def files_of(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_flags_make_the_run_that_the_same_configuration_makes(capsys, undisturbed, base_model, tmp_path):
     run = tmp_path / "run"
     assert status(*train_flags(run, base_model)) == 0
@@ -39,8 +35,57 @@ def test_flags_make_the_run_that_the_same_configuration_makes(capsys, undisturbe
     told = [line for line in shown.err.splitlines() if line.startswith("held out after")]
     assert [line.split()[3] for line in told] == ["0", "2", "4", "5"]
     assert all("random 0." in line and "optimal 1.000" in line for line in told)
-    # Nothing else is told of a run of less than ten updates that goes to a file.
-    assert len(shown.err.splitlines()) == len(told)
+    # Nothing else is told of a run of less than ten updates that goes to a file, but where its settings come from.
+    assert shown.err.splitlines()[0] == (
+        "learning with lr 0.002 (command line), critic_lr 0.002 (command line), minibatch 3 (command line); all else "
+        "is the default"
+    )
+    assert len(shown.err.splitlines()) == 1 + len(told)
+
+
+def without(args, *names):
+    """Return a command line without some flags and their values."""
+    for name in names:
+        place = args.index(name)
+        args = args[:place] + args[place + 2 :]
+    return args
+
+
+@pytest.mark.parametrize("card", ["as built", "older", "none"])
+def test_settings_that_nobody_gave_come_from_the_models_card(capsys, base_model, tmp_path, card):
+    model = shutil.copytree(base_model, tmp_path / "model")
+    stored = json.loads((model / "tsr_gym.json").read_text())
+    assert stored["learn"] == {"lr": 5e-4, "critic_lr": 1e-3}
+    if card != "as built":
+        stored.pop("learn")
+        (model / "tsr_gym.json").write_text(json.dumps(stored))
+    args = train_flags(tmp_path / "run", model, **{"--updates": 1, "--eval-every": 0, "--eval-instances": 1})
+    given = () if card == "none" else ("--lr",)
+    assert status(*without(args, *{"--lr", "--critic-lr"} - set(given))) == 0
+    learn = json.loads((tmp_path / "run" / "config.json").read_text())["learn"]
+    lr = 0.002 if given else 1e-6
+    critic_lr, source = (1e-3, "the model's card") if card == "as built" else (1e-5, "default")
+    assert (learn["lr"], learn["critic_lr"]) == (lr, critic_lr)
+    said = capsys.readouterr().err.splitlines()[0]
+    assert f"lr {lr:g} ({'command line' if given else 'default'}), critic_lr {critic_lr:g} ({source})" in said
+
+
+def test_a_card_with_impossible_settings_leaves_no_run(capsys, base_model, tmp_path):
+    model = shutil.copytree(base_model, tmp_path / "model")
+    stored = json.loads((model / "tsr_gym.json").read_text()) | {"learn": {"wings": 2}}
+    (model / "tsr_gym.json").write_text(json.dumps(stored))
+    assert status(*train_flags(tmp_path / "run", model)) == 2
+    assert "the settings of learning in the model's tsr_gym.json" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_stays_at_the_random_bar_says_so_once_with_advice(capsys, base_model, tmp_path):
+    flags = {"--updates": 22, "--groups": 1, "--trajectories": 1, "--eval-every": 0, "--eval-instances": 8, "--lr": 0}
+    # An answer of one token is none.
+    assert status(*train_flags(tmp_path / "run", base_model, **flags, **{"--max-tokens": 1})) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("at the random bar")]
+    (line,) = said
+    assert line.startswith("at the random bar: success was 0.000 over the last 20 updates, random play has 0.")
 
 
 def test_every_tenth_update_is_told_where_no_bar_can_be_drawn(capsys, base_model, tmp_path):

@@ -9,8 +9,12 @@ from tsr_gym.snapshots import MAGIC, VERSION
 
 def forged(value):
     """Return a snapshot of bytes that hold any value in place of layers."""
-    payload = encode(value)
-    return Snapshot.from_bytes(MAGIC + bytes([VERSION]) + blake2b(payload, digest_size=16).digest() + payload)
+    return Snapshot.from_bytes(sealed(encode(value)))
+
+
+def sealed(payload):
+    """Return the bytes of a snapshot with any payload, under the right digest."""
+    return MAGIC + bytes([VERSION]) + blake2b(payload, digest_size=16).digest() + payload
 
 
 def changed(snap, **parts):

@@ -430,3 +430,35 @@ def test_bytes_that_are_no_text_are_refused_as_a_tree(tmp_path):
 def test_a_missing_file_is_the_systems_own_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         Tree.load(tmp_path / "none.jsonl")
+
+
+def test_a_tree_prints_itself_as_an_indented_outline():
+    tree = grown()
+    assert repr(tree) == "Tree(8 nodes, seed 0)"
+    lines = tree.outline().splitlines()
+    # The children of a node follow it, two blanks further in, in their order.
+    assert [line.partition(":")[0] for line in lines] == [
+        "0",
+        "  1",
+        "    4",
+        "    5",
+        "  2",
+        "  3",
+        "    6",
+        "      7",
+    ]
+    assert lines[2].endswith("reward 0.5, score 1")
+    assert lines[6].endswith("reward 10, score 1, ended")
+    assert lines[7].endswith("reward 0, score 2, cut by a limit")
+    assert [line.partition(":")[0] for line in tree.at(3).outline().splitlines()] == ["3", "  6", "    7"]
+    assert tree.outline(limit=2).splitlines()[1:] == [lines[1], "... cut after 2 nodes"]
+    assert Tree().outline() == "no nodes"
+
+
+def test_in_an_outline_a_text_takes_one_short_line():
+    tree = Tree(seed=5)
+    tree.add(Node(None, 0, Candidate(""), "#P\n G" + 100 * "x", 0.0, 0.0, False, False, {}, None))
+    tree.add(Node(0, 1, Candidate("Up ||\nUp"), "over", 1.0, 1.0, True, False, {"success": True}, None))
+    first, second = tree.outline().splitlines()
+    assert first == "0: #P G" + 53 * "x" + "..."
+    assert second == "  1: Up || Up, reward 1, solved"

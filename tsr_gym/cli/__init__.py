@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tsr_gym.errors import ConfigError, TsrGymError
-from tsr_gym.optional import load
+from tsr_gym.optional import load, require
 from tsr_gym.version import __version__
 
 COMMANDS = {
@@ -49,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Modules of yours lie where you are; the script alone would look only where it is installed.
         sys.path.append("")
     try:
+        for package in ("tyro", "rich"):
+            require(package, "cli")
         command: Callable[[list[str]], int] = _callable(load(COMMANDS[args[0]][0]))
         return command(args[1:])
     except (TsrGymError, OSError) as error:

@@ -12,9 +12,7 @@ from tsr_gym.optional import load, require
 
 def main(args: list[str]) -> int:
     """Build the model and say how it plays."""
-    require("torch", "agents")
-    require("transformers", "agents")
-    recipe_kind: Any = load("tsr_gym.agents.runs.base_model:BaseRecipe")
+    recipe_kind: Any = load("tsr_gym.agents.runs.base_recipe:BaseRecipe")
 
     @dataclass(frozen=True)
     class BaseModelArgs:
@@ -27,6 +25,11 @@ def main(args: list[str]) -> int:
         recipe: recipe_kind = field(default_factory=recipe_kind)
 
     chosen = read_arguments(BaseModelArgs, args, prog="tsr base-model")
+    require("torch", "agents")
+    require("transformers", "agents")
+    # Before these are imported, which takes seconds.
+    check: Any = load("tsr_gym.agents.runs.base_recipe:check_recipe")
+    check(chosen.env, chosen.out, chosen.recipe)
     build: Any = load("tsr_gym.agents.runs.base_model:build_base_model")
     about = build(chosen.env, chosen.out, chosen.recipe, note=print)
     print(f"{chosen.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5")

@@ -9,6 +9,7 @@ import tyro
 
 from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.shortcuts import Shortcuts, fold_shortcuts
+from tsr_gym.errors import ConfigError
 from tsr_gym.optional import load, require
 
 
@@ -44,6 +45,7 @@ def main(args: list[str]) -> int:
     chosen = read_arguments(EvalArgs, fold_shortcuts(args), prog="tsr eval")
     require("torch", "agents")
     require("transformers", "agents")
+    _check(chosen)
     play: Any = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
     result = play(**{name: value for name, value in vars(chosen).items() if name not in ("out", "shortcuts")})
     low, high = result.evaluation.interval
@@ -56,3 +58,17 @@ def main(args: list[str]) -> int:
     if chosen.out is not None:
         chosen.out.write_text(json.dumps(asdict(result), indent=2))
     return 0
+
+
+def _check(chosen: Any) -> None:
+    """Check names and folders before the libraries of learning are imported, which takes seconds."""
+    run_kind: Any = load("tsr_gym.agents.runs.config:RunConfig")
+    run_kind(eval_instances=chosen.instances, eval_temperature=chosen.at_temperature)
+    check_model_folder: Any = load("tsr_gym.agents.models.card:check_model_folder")
+    task_pool: Any = load("tsr_gym.agents.episodes.env_pool:task_pool")
+    if chosen.source != "default":
+        check_model_folder(Path(chosen.source))
+    elif chosen.env is None:
+        raise ConfigError("wanted --env for the default model")
+    if chosen.env is not None:
+        task_pool(chosen.env, chosen.task, chosen.split, chosen.search)

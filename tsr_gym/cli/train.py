@@ -38,7 +38,12 @@ def main(args: list[str]) -> int:
         chosen = read_arguments(ResumeArgs, args, prog="tsr train")
         begin = partial(_resume, chosen)
     else:
-        begin = partial(_start, _configured(args))
+        config = _configured(args)
+        _require_learning()
+        # Before the libraries of learning are imported, which takes seconds.
+        check: Any = load("tsr_gym.agents.runs.check:check_config")
+        check(config)
+        begin = partial(_start, config, args)
     _require_learning()
     joined: Any = load("tsr_gym.agents.processes:joined")
     with joined() as processes:
@@ -66,13 +71,20 @@ def _configured(args: list[str]) -> Any:
     return chosen.config
 
 
-def _start(config: Any, processes: Any) -> Any:
+def _start(config: Any, args: list[str], processes: Any) -> Any:
     check: Any = load("tsr_gym.agents.runs.trainer:check_run")
     processes.first(lambda: check(config))
     start: Any = load("tsr_gym.agents.runs.trainer:start_run")
     # One process builds what is not there yet, and then all find it.
     processes.first(lambda: _model_dir(config))
-    return start(config, _model_dir(config), processes)
+    model_dir = _model_dir(config)
+    card: Any = load("tsr_gym.agents.models.card:ModelCard")
+    settle: Any = load("tsr_gym.agents.runs.settle:settle")
+    given_flags: Any = load("tsr_gym.agents.runs.settle:given_flags")
+    settled = settle(config, card.load(model_dir), given_flags(args))
+    if processes.leads:
+        print(settled.words, file=sys.stderr)
+    return start(settled.config, model_dir, processes)
 
 
 def _resume(chosen: ResumeArgs, processes: Any) -> Any:
@@ -102,7 +114,11 @@ def _run(trainer: Any, signals: "_Signals") -> bool:
     with _progress(console) as bar:
         task = bar.add_task("", total=trainer.config.run.updates, completed=trainer.progress.update)
 
+        unlearned = _Unlearned()
+
         def watch(kind: str, record: dict[str, Any]) -> None:
+            if text := unlearned(kind, record):
+                bar.console.print(text, soft_wrap=True)
             if kind == "update":
                 bar.update(task, completed=record["step"], description=_line(record))
             if kind == "evaluation" or (not console.is_terminal and record["step"] % 10 == 0):
@@ -144,6 +160,26 @@ def _evaluation(record: dict[str, Any]) -> str:
     bars = [f"{name} {record[name]:.3f}" for name in ("random", "optimal") if record[name] is not None]
     beside = f", beside {' and '.join(bars)}" if bars else ""
     return f"held out after {record['step']} updates: success {record['success']:.3f} [{low:.3f}, {high:.3f}]{beside}"
+
+
+class _Unlearned:
+    """Say once, with advice, that a run has stayed at the success of random play."""
+
+    def __init__(self) -> None:
+        self._find: Any = load("tsr_gym.agents.reports.diagnosis:at_random")
+        self._random: float | None = None
+        self._updates: list[dict[str, Any]] = []
+        self._said = False
+
+    def __call__(self, kind: str, record: dict[str, Any]) -> str:
+        """Return what is to be said after a record, mostly nothing."""
+        if kind == "evaluation":
+            self._random = record["random"]
+            return ""
+        self._updates = [*self._updates[-19:], record]
+        finding = None if self._said else self._find(self._updates, self._random)
+        self._said = self._said or finding is not None
+        return f"{finding.name}: {finding.what}\n    {finding.advice}" if finding else ""
 
 
 class _Signals:

@@ -349,7 +349,8 @@ def _manifest(path: Path) -> dict[str, Any]:
 def _table(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint64]:
     try:
         table = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
+    # Numpy reads the header as Python, and a damaged one may raise anything.
+    except Exception as error:
         raise InvalidCorpus(f"{path}: damaged ({error}); index the corpus again") from error
     if table.shape != shape or table.dtype != np.uint64:
         raise InvalidCorpus(f"{path}: wanted {shape} of uint64, got {table.shape} of {table.dtype}")

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from tsr_gym.agents.learning import advantages
 from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.settings import ESTIMATORS
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose
 
@@ -20,8 +21,7 @@ _TARGETS: dict[Any, Targets] = {
     advantages.turn_gae: advantages.turn_value_targets,
 }
 
-_OTHERS = {"Backup", "Contrast", "Needs", "estimate", "needs_of", "turn_value_targets", "value_targets"}
-OURS = [vars(advantages)[name] for name in advantages.__all__ if name not in _OTHERS]
+OURS = [vars(advantages)[name] for name in ESTIMATORS]
 
 
 class Chosen(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.agents.arrays.singles import batch_of, single, twin_puct
 from tsr_gym.agents.arrays import array_puct
-from tsr_gym.agents.arrays.puct_kernels import Statistics, bounds
+from tsr_gym.agents.arrays.puct import Statistics, bounds
 from tsr_gym.agents.arrays.tree import ArrayTree
 from tsr_gym_envs.sokoban.arrays import BOX
 

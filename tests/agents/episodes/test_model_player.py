@@ -8,7 +8,8 @@ import torch
 from tsr_gym import ConfigError
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
-from tsr_gym.agents.models.language_model import ModelCard, load_policy
+from tsr_gym.agents.models.card import ModelCard
+from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from tsr_gym.agents.episodes.trajectory import Group, harvest_all
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.policies.chat_policy import ChatPolicy, sample_seeds
 from tsr_gym.agents.policies.engine import Completion
-from tsr_gym.agents.policies.prompts import History, compact_prompt, paper_prompt
+from tsr_gym.agents.policies.prompts import History, compact_prompt, messages_for, paper_prompt
 from tsr_gym.agents.strategies import naive
 from tsr_gym_envs.sokoban.env import SokobanEnv
 
@@ -66,6 +66,18 @@ def test_later_prompts_are_what_the_template_writes_of_the_whole_conversation(to
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     ids = talking(tokenizer, (5,)).prompt_ids(tree, 3)
     assert tokenizer.decode(ids) == text + "<think>"
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, compact_prompt()], ids=["paper", "compact"])
+def test_messages_without_a_tree_are_those_that_the_policy_sends(tokenizer, prompt):
+    answer = "</think> <answer>Up</answer>"
+    tree = played(talking(tokenizer, spelled(tokenizer, answer), prompt=prompt))
+    past = []
+    for index, node in enumerate(tree.nodes[:3]):
+        messages = messages_for(prompt, node.observation, node.info, reward=node.reward, past=past)
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) + prompt.forced
+        assert tokenizer.decode(talking(tokenizer, (5,), prompt=prompt).prompt_ids(tree, index)) == text
+        past = [*messages, {"role": "assistant", "content": prompt.forced + answer}]
 
 
 def test_each_prompt_begins_with_the_one_before_and_the_sampled_ids(tokenizer):

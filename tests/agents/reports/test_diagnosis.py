@@ -2,7 +2,7 @@
 
 import pytest
 
-from tsr_gym.agents.reports.diagnosis import Thresholds, diagnose
+from tsr_gym.agents.reports.diagnosis import Thresholds, at_random, diagnose
 
 SHORT = Thresholds(window=3)
 
@@ -90,3 +90,23 @@ def test_numbers_that_are_missing_say_nothing():
     holes = run(**{**HEALTHY, "equal_groups": (1.0, 1.0)})
     holes[-1] = {**holes[-1], "equal_groups": None}
     assert names(holes) == ["nothing to learn"]
+
+
+@pytest.mark.parametrize(
+    ("success", "random", "updates", "wanted"),
+    [
+        (0.2, 0.19, 20, True),
+        (0.2, 0.1, 20, False),
+        (0.0, 0.1, 20, True),
+        (0.0, 0.1, 19, False),
+        (0.0, None, 20, False),
+        (None, 0.1, 20, False),
+    ],
+)
+def test_a_run_that_plays_as_random_play_does_is_told(success, random, updates, wanted):
+    found = at_random([{"success": success}] * updates, random)
+    assert (found is not None) is wanted
+    # One good update before the last twenty is no excuse, one good half of them is.
+    if wanted:
+        assert at_random([{"success": 1.0}, *[{"success": success}] * 20], random) == found
+        assert at_random([*[{"success": success}] * 10, *[{"success": 1.0}] * 10], random) is None

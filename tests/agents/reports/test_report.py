@@ -324,3 +324,23 @@ def test_runs_that_were_evaluated_on_other_instances_are_not_held_beside_each_ot
     assert table(summarise_runs([one, same]).ends)["ours"]["seeds"] == "2"
     with pytest.raises(ConfigError, match=r"other was evaluated on other instances than .*one: report them apart"):
         summarise_runs([one, same, other])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "wanted"),
+    [
+        (750_000, ["0", "10k", "20k", "50k", "100k", "200k", "500k"]),
+        (40, ["0", "10k"]),
+        (200_000_000, ["0", "10k", "100k", "1M", "10M", "100M"]),
+    ],
+)
+def test_ticks_of_sampled_tokens_are_few_and_round(monkeypatch, tmp_path, tokens, wanted):
+    drawn, save = [], Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, *args, **kw: (drawn.append(figure), save(figure, *args, **kw))
+    )
+    run = write_run(tmp_path / "run", [(0, 0, 0.1), (8, tokens // 2, 0.2), (16, tokens, 0.4)])
+    draw_curves([run], tmp_path / "curves.png")
+    axis = drawn[0].axes[1].xaxis
+    assert [label.get_text() for label in axis.get_ticklabels()] == wanted
+    assert len(axis.get_minorticklocs()) == 0

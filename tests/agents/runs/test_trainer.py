@@ -8,7 +8,6 @@ import signal
 from dataclasses import replace
 from math import isfinite
 
-import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -17,17 +16,18 @@ from tests.agents.runs.test_lock import another_process
 from tests.agents.short_runs import (
     UPDATES,
     command,
+    files_of,
     finish,
     records,
     result,
     short_run,
-    train_and_kill,
     train_flags,
     trained,
     wait_for,
 )
 from tests.agents.tiny import save_chat_model
 from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
+from tsr_gym.agents.reports.report import load_run
 from tsr_gym.agents.runs import trainer as module
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints
 from tsr_gym.agents.runs.config import TrainConfig
@@ -133,34 +133,6 @@ def test_another_seed_does_something_else(expected, base_model, tmp_path):
     assert (ours["random"], ours["optimal"]) == (theirs["random"], theirs["optimal"])
 
 
-def test_a_run_that_is_killed_without_warning_goes_on_to_the_same_end(expected, base_model, tmp_path):
-    run = tmp_path / "run"
-    # Other moments each time: whatever they are, nothing may change.
-    rng = np.random.default_rng()
-    moments = [(int(rng.integers(UPDATES - 2)), rng.uniform(0, 0.1)) for _ in range(3)]
-    killed = 0
-    for moment in moments:
-        args = train_flags(run, base_model) if not run.exists() else ["train", "--resume", run]
-        killed += train_and_kill(args, run, *moment)
-    assert killed > 0, moments
-    assert resume_run(run).run()
-    assert result(run) == expected, moments
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("search", ["naive", "beam"])
-def test_ten_kills_change_nothing_either(base_model, tmp_path, search):
-    changes = {"search": {"search": search}, "run": {"updates": 40, "checkpoint_every": 1}}
-    whole = result(trained(tmp_path / "whole", base_model, **changes))
-    run = tmp_path / "run"
-    first = train_flags(run, base_model, **{"--search": search, "--updates": 40, "--checkpoint-every": 1})
-    delays = np.random.default_rng().uniform(0, 0.3, size=10)
-    for delay in delays:
-        assert train_and_kill(["train", "--resume", run] if run.exists() else first, run, 0, delay), delays
-    assert finish(command("train", "--resume", run, hash_seed="77"))[0] == 0
-    assert result(run) == whole, delays
-
-
 class Killed(BaseException):
     """Stands for a kill at one of the moments at which the disk is touched."""
 
@@ -260,10 +232,6 @@ def test_a_run_that_has_come_to_its_end_stays_as_it_is_unless_more_is_wanted(
     assert found == longer
 
 
-def files_of(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_a_folder_that_exists_is_refused_and_left_alone(base_model, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
@@ -321,10 +289,20 @@ def test_a_damaged_line_of_the_metrics_ends_a_resume_before_anything_is_lost(und
     assert (run / "metrics.jsonl").read_bytes() == before
 
 
-def test_a_damaged_configuration_is_named(undisturbed, tmp_path):
+@pytest.mark.parametrize("data", [b"{", b'{"env": "\xff"}', b"[" * 100_000], ids=["cut", "no text", "deep"])
+def test_a_damaged_configuration_is_named(undisturbed, tmp_path, data):
     run = shutil.copytree(undisturbed, tmp_path / "run")
-    (run / "config.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"config\.json: not the configuration of a run"):
+    (run / "config.json").write_bytes(data)
+    for read in (resume_run, load_run):
+        with pytest.raises(ConfigError, match=r"config\.json: not the configuration of a run"):
+            read(run)
+
+
+@pytest.mark.parametrize("data", [b"[1, 2", b"\xff", b"[" * 100_000, b"7", b'["1"]'])
+def test_damaged_token_targets_are_named(undisturbed, tmp_path, data):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    (run / "token_targets.json").write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"token_targets\.json.*damaged"):
         resume_run(run)
 
 

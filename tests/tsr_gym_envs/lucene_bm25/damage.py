@@ -1,7 +1,4 @@
-"""Damage to an index, done in a process of its own, because a damaged index must not end the process that reads it.
-
-`python -m tests.tsr_gym_envs.lucene_bm25.damage FOLDER` counts what comes of it, for all files at full size.
-"""
+"""Damage to an index, done in a process of its own, because a damaged index must not end the process that reads it."""
 
 import json
 import os
@@ -9,7 +6,6 @@ import random
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -93,36 +89,27 @@ def try_all(folder, todo, keep_time):
         os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def count(folder, todo, *, keep_time):
-    """Return how often each outcome came; where a process dies of a damage, that is a crash, and another goes on.
+def outcomes(folder, todo, *, keep_time):
+    """Return the outcome of each damage; where a process dies of one, that is a crash, and another goes on.
 
     Args:
         folder: A sound index; what is damaged is a copy.
-        todo: What `damages` returned.
+        todo: Some of what `damages` returned.
         keep_time: Whether files keep their times of change, so that nobody notices.
     """
-    outcomes, rest, copy = Counter(), list(todo), folder.with_name("copy")
-    while rest:
+    found, copy = [], folder.with_name("copy")
+    while len(found) < len(todo):
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
         command = [sys.executable, "-m", "tests.tsr_gym_envs.lucene_bm25.damage", str(copy), json.dumps(keep_time)]
-        done = subprocess.run(
-            command, input=json.dumps(rest), cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
-        )
+        rest = json.dumps(todo[len(found) :])
+        done = subprocess.run(command, input=rest, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode <= 0, done.stderr
-        told = done.stdout.splitlines()
-        outcomes.update(line.partition(": ")[2] for line in told)
+        found += [line.partition(": ")[2] for line in done.stdout.splitlines()]
         if done.returncode < 0:
-            outcomes["crash"] += 1
-        rest = rest[len(told) + (done.returncode < 0) :]
-    return outcomes
+            found.append("crash")
+    return found
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        try_all(Path(sys.argv[1]), json.load(sys.stdin), json.loads(sys.argv[2]))
-    else:
-        home = Path(sys.argv[1]) / "index"
-        BM25Index.build(corpus(), home)
-        for kept in (False, True):
-            sys.stdout.write(f"times kept: {kept}: {dict(count(home, damages(home, 60), keep_time=kept))}\n")
+    try_all(Path(sys.argv[1]), json.load(sys.stdin), json.loads(sys.argv[2]))

@@ -217,7 +217,7 @@ def test_the_digest_is_that_of_the_text_and_not_of_the_place(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["corpus.json", "offsets.npy", "ids.npy", "passages.jsonl"])
-@pytest.mark.parametrize("harm", ["cut", "emptied", "gone", "nonsense"])
+@pytest.mark.parametrize("harm", ["cut", "emptied", "gone", "nonsense", "open"])
 def test_a_damaged_index_folder_is_refused(tmp_path, file, harm):
     folder = build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "index")
     content = (folder / file).read_bytes()
@@ -225,6 +225,7 @@ def test_a_damaged_index_folder_is_refused(tmp_path, file, harm):
         (folder / file).unlink()
     else:
         new = {"cut": content[: len(content) // 2], "emptied": b"", "nonsense": b"\x93NUMPY{}" + content[::-1]}
+        new["open"] = content.replace(b"}", b" ", 1)
         (folder / file).write_bytes(new[harm])
     with pytest.raises(InvalidCorpus):
         open_corpus(folder)

@@ -231,7 +231,8 @@ def read_array(path: Path) -> NDArray[Any]:
     """
     try:
         return np.asarray(np.load(path, mmap_mode="r"))
-    except (OSError, ValueError) as error:
+    # Numpy reads the header as Python, and a damaged one may raise anything.
+    except Exception as error:
         raise InvalidCatalogue(f"{path} is missing or damaged: {error}; import the catalogue again") from error
 
 

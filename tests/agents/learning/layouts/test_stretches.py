@@ -10,7 +10,7 @@ from tests.agents.learning.layouts.rows import BATCHES, batch_of, random_groups
 from tests.agents.learning.layouts.test_attention import seen_in_rows
 from tests.agents.learning.layouts.test_forest import HAND, rows_batch
 from tsr_gym.agents.learning.layouts import grow_forest
-from tsr_gym.agents.learning.layouts.stretches import GRAIN, Prices, cut_line
+from tsr_gym.agents.learning.layouts.runs import GRAIN, Prices, cut_line
 
 # Calls cost nothing, something, or everything.
 PRICES = [Prices(0, 0, 1, 0), Prices(200, 3, 2, 1), Prices(1e9, 0, 1, 1)]

@@ -148,6 +148,11 @@ def _damaged(name, change):
             _damaged("splits.npy", lambda path: path.write_bytes(b"x" * path.stat().st_size)),
             r"splits\.npy is missing or",
         ),
+        # A bracket without its end is another kind of error where Numpy reads it.
+        (
+            _damaged("splits.npy", lambda path: path.write_bytes(path.read_bytes().replace(b"}", b" ", 1))),
+            r"splits\.npy is missing or",
+        ),
     ],
 )
 def test_a_damaged_store_is_refused_when_it_is_opened(tmp_path, damage, message):

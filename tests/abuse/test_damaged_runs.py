@@ -1,0 +1,97 @@
+"""Files of a run and of its trees that were damaged: refused with a word, and nothing is deleted for it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.abuse.counts import Counts, Outcome, attacked, counted
+from tests.abuse.damaged_bytes import damaged
+from tests.agents.short_runs import files_of
+from tsr_gym import CheckpointError, ConfigError, InvalidTree, Tree
+from tsr_gym.agents.reports.report import load_run
+from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.trainer import resume_run
+
+LOGS = ("metrics.jsonl", "evaluations.jsonl")
+
+
+def campaign(count: int, seed: int, run: Path) -> Counts:
+    """Return what comes of damages to the files of a run, which is whole again afterwards."""
+    return counted(_attacks(count, np.random.default_rng(seed), run))
+
+
+def _attacks(count: int, rng: np.random.Generator, run: Path) -> Iterator[Outcome]:
+    sound = files_of(run)
+    latest = str(checkpoints(run)[-1].relative_to(run))
+    kinds = (["config.json"], LOGS, [name for name in sound if name.startswith("trees/")])
+    kinds += ([name for name in sound if name.startswith(latest)],)
+    for number in range(count):
+        names = kinds[number % len(kinds)]
+        name = names[rng.integers(len(names))]
+        (run / name).write_bytes(damaged(sound[name], rng))
+        yield _attacked(run, name, sound)
+        for other, data in sound.items():
+            (run / other).parent.mkdir(parents=True, exist_ok=True)
+            (run / other).write_bytes(data)
+
+
+def _attacked(run: Path, name: str, sound: dict[str, bytes]) -> Outcome:
+    before = files_of(run)
+    data = before[name]
+    what = f"{name}, first changed at {_first_change(sound[name], data)}, of {len(data)} bytes"
+
+    def unchanged() -> bool:
+        return files_of(run) == before
+
+    if name.startswith("trees/"):
+        return attacked(what, lambda: _is_read_alike(run / name), InvalidTree, unchanged)
+    refusals = (CheckpointError, ConfigError)
+    reported = attacked(what, lambda: _is_reported(run) and unchanged(), refusals, unchanged)
+    if name == "evaluations.jsonl" or reported.count in ("wrong", "crashed"):
+        return reported
+    # Of the logs those lines may go that will be written again, and the last one if it is torn.
+    return attacked(what, lambda: _goes_on(run, name, before), refusals, unchanged)
+
+
+def _first_change(one: bytes, other: bytes) -> int:
+    return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(other))
+
+
+def _is_read_alike(path: Path) -> bool:
+    tree = Tree.load(path)
+    twin = path.with_suffix(".again")
+    tree.save(twin)
+    same = Tree.load(twin).nodes == tree.nodes
+    twin.unlink()
+    return same
+
+
+def _is_reported(run: Path) -> bool:
+    found = load_run(run)
+    return TrainConfig.from_json(found.config.to_json()) == found.config
+
+
+def _goes_on(run: Path, name: str, before: dict[str, bytes]) -> bool:
+    trainer = resume_run(run)
+    after = files_of(run)
+    if before.keys() != after.keys() or any(before[one] != after[one] for one in before if one not in LOGS):
+        return False
+    # Whatever stands in a checkpoint is guarded by its digests, its list of digests against damage to the form alone.
+    return trainer.progress.update == 5 and (not name.startswith("checkpoints/") or name.endswith("manifest.json"))
+
+
+@pytest.fixture(scope="module")
+def run(undisturbed, tmp_path_factory):
+    """A run of the campaign's own."""
+    return Path(shutil.copytree(undisturbed, tmp_path_factory.mktemp("damaged") / "run"))
+
+
+def test_damaged_files_of_a_run_are_refused_and_stay(hold, run):
+    before = files_of(run)
+    counts = hold("files of a run", lambda count, seed: campaign(count, seed, run), 40)
+    assert counts.refused > 0
+    assert files_of(run) == before

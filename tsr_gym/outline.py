@@ -1,0 +1,42 @@
+"""Outline: a tree as indented lines, for people."""
+
+from collections.abc import Callable, Sequence
+
+from tsr_gym.node import Node
+
+MAX_TEXT = 60
+
+
+def outline(nodes: Sequence[Node], children: Callable[[int], Sequence[int]], root: int, limit: int) -> str:
+    """Return a line per node below a root, each indented below its parent, children in order.
+
+    Args:
+        nodes: Of the whole tree.
+        children: A node's, by index.
+        root: Where to begin.
+        limit: Most lines; a last one then says how many nodes are not shown.
+    """
+    if not nodes:
+        return "no nodes"
+    lines: list[str] = []
+    open_nodes = [root]
+    top = nodes[root].depth
+    while open_nodes and len(lines) < limit:
+        index = open_nodes.pop()
+        node = nodes[index]
+        lines.append("  " * (node.depth - top) + f"{index}: {_words(node)}")
+        open_nodes += reversed(children(index))
+    if open_nodes:
+        lines.append(f"... cut after {limit} nodes")
+    return "\n".join(lines)
+
+
+def _words(node: Node) -> str:
+    said = node.observation if node.parent is None else node.candidate.text
+    text = " ".join(str(said).split())
+    words = [text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."]
+    if node.parent is not None:
+        words.append(f"reward {node.reward:g}")
+        words += [f"score {node.score:g}"] if node.score != node.reward else []
+    end = "solved" if node.solved else "ended" if node.terminated else "cut by a limit" if node.truncated else ""
+    return ", ".join(filter(None, [*words, end]))
