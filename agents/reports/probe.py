@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tsr_gym.agents.episodes.collect import Collector, choose_search
-from tsr_gym.agents.episodes.env_pool import DeadEndRule, EnvPool
+from tsr_gym.agents.episodes.env_pool import DeadEndRule, EnvPool, task_settings
 from tsr_gym.agents.episodes.intervals import Interval, Price, pooled_mean, price_of_success, wilson
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
@@ -354,9 +354,7 @@ def _set_up(config: ProbeConfig, note: Callable[[str], None]) -> tuple[Callable[
             return replace(player, task=replace(task, score=score)).pool(config.split, search)
 
         return scored, player.chat_about(base, temperature=config.model.temperature)
-    settings: dict[str, Any] = {"preset": config.preset}
-    settings |= {} if config.split is None else {"split": config.split}
-    settings |= parse_settings(config.env_set)
+    settings = task_settings(config.env, config.preset, config.split) | parse_settings(config.env_set)
 
     def pool(score: str) -> EnvPool:
         return EnvPool(config.env, settings, score=score, noise=config.noise, dead_ends=config.dead_ends)

@@ -40,7 +40,7 @@ from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
-from tsr_gym.agents.runs.token_budget import groups_at_once
+from tsr_gym.agents.runs.token_budget import search_within
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, shown
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
@@ -233,13 +233,7 @@ class Trainer:
         total = self.config.run.total_tokens
         if total is None:
             return self._search(first, starts)
-        parts: list[Collected] = []
-        while starts and sampled < total:
-            count = groups_at_once(total - sampled, sampled=sampled, groups=first, least=self.processes.size)
-            parts.append(self._search(first, starts[:count]))
-            starts, first = starts[count:], first + len(parts[-1].groups)
-            sampled += parts[-1].spent.sampled_tokens
-        return reduce(add, parts)
+        return search_within(total, self._search, first, starts, sampled=sampled, least=self.processes.size)
 
     def _search(self, first: int, starts: Sequence[Moment | None]) -> Collected:
         """Search an instance from each start, each process its share, and return what all of them brought."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.test_core_install import core, run  # noqa: F401 (fixtures: a Python without the extras)
+from tests.cli.test_core_install import run, with_command  # noqa: F401 (fixtures: a Python without the extras)
 from tsr_gym import cli
 
 RANDOM = ["probe", "frozenlake", "--model", "random", "--score", "FrozenLakeScore", "--instances", "6", "--batch", "3"]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
-
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.progress_bar import progress_bar
 from tsr_gym.cli.tables import show_tables
 from tsr_gym.optional import load, require
@@ -29,12 +28,7 @@ def main(args: list[str]) -> int:
         """Folder for probe.json, which keeps what was measured, and probe.png; a probe that was stopped goes on in
         it."""
 
-    chosen = tyro.cli(
-        ProbeArgs,
-        args=_gathered(args),
-        prog="tsr probe",
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs),
-    )
+    chosen = read_arguments(ProbeArgs, _gathered(args), prog="tsr probe", positional=True)
     if chosen.out is not None:
         require("matplotlib", "agents")
     if chosen.what.model.model != "random":

@@ -152,8 +152,8 @@ def test_plain_play_comes_first_and_nothing_is_measured_twice():
         ({"score": ()}, "wanted a score, got none"),
         ({"noise": "loud"}, "wanted noise of"),
         ({"search": ("dream",)}, "there is no strategy 'dream'"),
-        ({"score": ("WebShopScore",)}, "the scorer WebShopScore cannot rate frozenlake"),
-        ({"env": "nonsense"}, "nonsense cannot be made"),
+        ({"score": ("WebShopScore",)}, "WebShopScore rates a ShopState, and FrozenLakeEnv has a FrozenLakeState"),
+        ({"env": "nonsense"}, "there is no environment 'nonsense'"),
     ],
 )
 def test_what_cannot_be_probed_is_a_message(wrong, message):
