@@ -169,6 +169,13 @@ def _bounded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
             super().data_received(data)
             self._watch()
 
+        def on_response_complete(self) -> None:
+            answered = self.cycle
+            super().on_response_complete()
+            # A request that came together with the one that was answered brings no further data.
+            if self.cycle is not answered:
+                self._watch()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._forget()
             num_open[self._host()] -= 1

@@ -57,7 +57,7 @@ class Letters(TextEnv[Word]):
         return state.text[-1:] != "" and state.text[-1:] in self.ends
 
 
-class LastLetter(ScoreWrapper[Word]):
+class LastLetter(ScoreWrapper):
     """Rate a word by its last letter's price: a score of states, as FrozenLake's proxy is."""
 
     score_of = "state"

@@ -207,6 +207,14 @@ def test_the_second_request_of_a_connection_has_to_be_finished_as_well(hasty):
         assert b"HTTP/1.1 408 " in rest_of(connection)
 
 
+def test_a_request_that_came_with_the_one_before_has_to_be_finished_as_well(hasty):
+    with connect(hasty) as connection:
+        connection.sendall(POST + b"x" * 100 + POST + b"x" * 99)
+        answers = rest_of(connection)
+    assert answers.startswith(b"HTTP/1.1 200 ")
+    assert b"HTTP/1.1 408 " in answers
+
+
 def test_an_answer_may_take_longer_than_a_request(hasty):
     assert httpx.get(f"http://127.0.0.1:{hasty}/slow", timeout=30).text == "done"
 
