@@ -1,14 +1,12 @@
 """Check: whether a run can begin and its choices fit together, told before it does; torch-free but for estimators."""
 
 from inspect import signature
-from pathlib import Path
 
 from tsr_gym.agents.episodes.collect import ChosenSearch, choose_search
 from tsr_gym.agents.episodes.env_pool import task_pool
 from tsr_gym.agents.learning.settings import ESTIMATORS
 from tsr_gym.agents.lessons import credit
 from tsr_gym.agents.lessons.groups import choose_groups
-from tsr_gym.agents.models.card import check_model_folder
 from tsr_gym.agents.raters import choose_rater
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
@@ -22,14 +20,11 @@ def check_config(config: TrainConfig) -> None:
 
     Raises:
         ConfigError: The folder exists, or a setting is unknown or impossible.
-        CheckpointError: There is no such model.
     """
     if config.folder.exists():
         raise ConfigError(
             f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
         )
-    if config.model.model != "default":
-        check_model_folder(Path(config.model.model))
     estimator = parse_call(config.learn.estimator, what="estimator").name
     if ":" not in estimator and estimator not in ("auto", *ESTIMATORS):
         raise no_such("estimator", estimator, ("auto", *ESTIMATORS))
