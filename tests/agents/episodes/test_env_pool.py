@@ -1,11 +1,13 @@
 """EnvPool: equal environments, set to task instances again and again."""
 
+from typing import Any
+
 import gymnasium as gym
 import pytest
 
 from tsr_gym import ConfigError, snapshot
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.wrappers import AnswerFormat, SokobanScore
+from tsr_gym.wrappers import AnswerFormat, ScoreWrapper, SokobanScore
 
 
 def standing(env):
@@ -70,8 +72,17 @@ def test_the_stack_is_what_the_configuration_says():
 
 
 def test_a_scorer_of_ones_own_is_named_by_its_module():
-    (env,) = EnvPool("sokoban", {}, score="tests.agents.worlds:LastLetter").set([1])
+    (env,) = EnvPool("sokoban", {}, score="tests.agents.episodes.test_env_pool:Boxes").set([1])
     assert env.tree.score_of == "state"
+
+
+class Boxes(ScoreWrapper[Any]):
+    """Rates the states of any world alike."""
+
+    score_of = "state"
+
+    def score(self, before, action, after, reward):
+        return 1.0
 
 
 @pytest.mark.parametrize(

@@ -140,8 +140,14 @@ def test_draws_and_risk_reach_the_environments_of_a_model_too(lake_model):
         ({"env": "nonsense"}, "there is no environment 'nonsense'"),
         ({"score": "Nonsense"}, "there is no scorer 'Nonsense'"),
         ({"score": "FrozenLakeScore(height=2)"}, r"the scorer 'FrozenLakeScore' has no \['height'\]"),
-        ({"score": "SokobanScore(potential='estimate')"}, "cannot rate frozenlake"),
-        ({"env": "sokoban", "score": "FrozenLakeScore"}, "the scorer FrozenLakeScore cannot rate sokoban"),
+        (
+            {"score": "SokobanScore(potential='estimate')"},
+            "SokobanScore rates a SokobanState, and FrozenLakeEnv has",
+        ),
+        (
+            {"env": "sokoban", "score": "FrozenLakeScore"},
+            "FrozenLakeScore rates a FrozenLakeState, and SokobanEnv has",
+        ),
         ({"search": "dream"}, "there is no strategy 'dream'"),
         ({"split": "tset"}, "wanted split of"),
         ({"budgets": ()}, "wanted budgets >= 1, got none"),
