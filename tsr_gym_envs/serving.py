@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Thread
+from typing import ClassVar
 
 import uvicorn
 from starlette.exceptions import HTTPException
@@ -147,68 +148,71 @@ def _server(app: ASGIApp, limits: ConnectionLimits, grace_s: int) -> uvicorn.Ser
     return uvicorn.Server(config)
 
 
-def _bounded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """Return uvicorn's own protocol with a time limit on requests and a number of connections for each client.
+class _Bounded(H11Protocol):
+    """uvicorn's own protocol with a time limit on requests and a number of connections for each client.
 
     uvicorn bounds neither: its timeout begins after an answer, its limit counts the connections of everybody.
     """
-    num_open: Counter[str] = Counter()
 
-    class Bounded(H11Protocol):
-        _timer: asyncio.TimerHandle | None = None
+    limits: ClassVar[ConnectionLimits]
+    num_open: ClassVar[Counter[str]]
+    _timer: asyncio.TimerHandle | None = None
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            num_open[self._host()] += 1
-            if num_open[self._host()] > limits.max_per_client:
-                self._refuse(b"503 Service Unavailable")
-            else:
-                self._watch()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.num_open[self._host()] += 1
+        if self.num_open[self._host()] > self.limits.max_per_client:
+            self._refuse(b"503 Service Unavailable")
+        else:
             self._watch()
 
-        def on_response_complete(self) -> None:
-            answered = self.cycle
-            super().on_response_complete()
-            # A request that came together with the one that was answered brings no further data.
-            if self.cycle is not answered:
-                self._watch()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
 
-        def connection_lost(self, exc: Exception | None) -> None:
+    def on_response_complete(self) -> None:
+        answered = self.cycle
+        super().on_response_complete()
+        # A request that came together with the one that was answered brings no further data.
+        if self.cycle is not answered:
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        self.num_open[self._host()] -= 1
+        # Nothing stays of clients that are gone.
+        if not self.num_open[self._host()]:
+            del self.num_open[self._host()]
+        super().connection_lost(exc)
+
+    def _host(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _watch(self) -> None:
+        """Start the time of a request that is not whole yet, unless it runs, and stop that of a whole one."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.more_body and not cycle.response_complete:
             self._forget()
-            num_open[self._host()] -= 1
-            # Nothing stays of clients that are gone.
-            if not num_open[self._host()]:
-                del num_open[self._host()]
-            super().connection_lost(exc)
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.limits.read_timeout_s, self._refuse, b"408 Request Timeout")
 
-        def _host(self) -> str:
-            return self.client[0] if self.client else ""
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-        def _watch(self) -> None:
-            """Start the time of a request that is not whole yet, unless it runs, and stop that of a whole one."""
-            cycle = self.cycle
-            if cycle is not None and not cycle.more_body and not cycle.response_complete:
-                self._forget()
-            elif self._timer is None:
-                self._timer = self.loop.call_later(limits.read_timeout_s, self._refuse, b"408 Request Timeout")
+    def _refuse(self, status: bytes) -> None:
+        self._forget()
+        cycle = self.cycle
+        # An application may have answered before it has read everything.
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+        self.transport.close()
 
-        def _forget(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
 
-        def _refuse(self, status: bytes) -> None:
-            self._forget()
-            cycle = self.cycle
-            # An application may have answered before it has read everything.
-            if cycle is None or cycle.response_complete or not cycle.response_started:
-                self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
-            self.transport.close()
-
-    return Bounded
+def _bounded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
+    """Return the bounded protocol of one server, which counts its own connections."""
+    return type("Bounded", (_Bounded,), {"limits": limits, "num_open": Counter()})
 
 
 @contextmanager
