@@ -120,6 +120,13 @@ class TextEnv(StateEnv[StateT, str, str]):
         """
         return None
 
+    def form(self, state: StateT) -> bytes | None:
+        """Return what instances that are equal up to symmetry share; None where every episode counts by itself.
+
+        For environments that leave nothing to chance, of the state in which an episode begins.
+        """
+        return None
+
     def success_bars(self, state: StateT) -> tuple[float, float] | None:
         """Return the exact success probability of uniform random play and of the best policy, or None if unknown.
 

@@ -20,7 +20,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def wilson(successes: int, number: int) -> tuple[float, float]:
+def wilson(successes: float, number: int) -> tuple[float, float]:
     """Return the 95 % Wilson score interval of a share.
 
     >>> [round(end, 3) for end in wilson(8, 10)]

@@ -16,6 +16,7 @@ from tsr_gym.agents.strategies import naive
 from tsr_gym.budget import Budget
 from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import Noise
+from tsr_gym.state_env import episode_of
 from tsr_gym.tree import Expand, Policy, Rater, Strategy, Tree
 from tsr_gym.wrappers.grow import play_out
 
@@ -63,12 +64,14 @@ class Evaluation:
 
     Attributes:
         success: Share of instances solved.
-        interval: 95 % Wilson interval of `success`, over instances.
+        interval: 95 % Wilson interval of `success`, over distinct instances: those that are equal up to symmetry count
+            as one, because they tell as much as one.
         total_reward: Mean return.
         turns: Mean turns.
         response_length: Mean tokens per episode.
         valid: Share of turns that had the wanted form.
         instances: The number of instances.
+        distinct: How many of them are different up to symmetry.
     """
 
     success: float
@@ -78,6 +81,7 @@ class Evaluation:
     response_length: float
     valid: float
     instances: int
+    distinct: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,11 @@ def evaluate(
     """
     starts = [(task, derive_seed(seed, "evaluation", task)) for task in tasks]
     batches = _episodes(pool, policy, strategy, starts, noise=noise, rater=rater, batch=batch)
-    return summarise([trajectory_to(tree, end, selected_by="naive") for ends in batches for tree, end in ends])
+    played, forms = [], []
+    for tree, end in (one for ends in batches for one in ends):
+        played.append(trajectory_to(tree, end, selected_by="naive"))
+        forms.append(pool.base.form(episode_of(tree.nodes[tree.ROOT].snapshot).state))
+    return summarise(played, forms)
 
 
 def _episodes(
@@ -193,17 +201,26 @@ def _one_candidate(tree: Tree) -> Iterator[list[Expand]]:
     yield [Expand(tree.root)]
 
 
-def summarise(played: Sequence[Trajectory]) -> Evaluation:
-    """Return the means over some episodes."""
+def summarise(played: Sequence[Trajectory], forms: Sequence[bytes | None] = ()) -> Evaluation:
+    """Return the means over some episodes.
+
+    Args:
+        played: The episodes.
+        forms: What the instance of each shares with those that are equal to it up to symmetry, None for nothing; none
+            where all count by themselves.
+    """
     turns = [turn for trajectory in played for turn in trajectory.turns]
+    known = [form for form in forms if form is not None]
+    distinct = len(played) - len(known) + len(set(known))
     return Evaluation(
         success=success_rate(played),
-        interval=wilson(sum(trajectory.success for trajectory in played), len(played)),
+        interval=wilson(success_rate(played) * distinct, distinct),
         total_reward=_mean([trajectory.total_reward for trajectory in played]),
         turns=_mean([len(trajectory.turns) for trajectory in played]),
         response_length=_mean([trajectory.num_tokens for trajectory in played]),
         valid=_mean([turn.is_valid for turn in turns]),
         instances=len(played),
+        distinct=distinct,
     )
 
 

@@ -19,6 +19,7 @@ from tsr_gym_envs.sokoban.plan import dead_end, shortest_plan
 from tsr_gym_envs.sokoban.rooms import Rooms
 from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, push, reward_of, state_key
 from tsr_gym_envs.sokoban.settings import SokobanSettings, make_settings
+from tsr_gym_envs.sokoban.symmetry import canonical_form
 from tsr_gym_envs.sokoban.values import best_value
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
@@ -166,6 +167,10 @@ class SokobanEnv(TextEnv[SokobanState]):
     def best_value(self, state: SokobanState, turns_left: int | None, actions_left: int | None) -> float | None:
         """Return 1 where a solution fits into the limits and 0 where none does; None where the solver gives up."""
         return best_value(state, actions_within(turns_left, actions_left, self.limits.max_actions_per_turn))
+
+    def form(self, state: SokobanState) -> bytes:
+        """Return the key of the room's canonical form, which its rotations and reflections share."""
+        return state_key(canonical_form(state))
 
     def success_bars(self, state: SokobanState) -> tuple[float, float] | None:
         """Return the success of uniformly random actions, and 1 or 0 as a solution fits into the limits."""

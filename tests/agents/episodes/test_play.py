@@ -125,6 +125,31 @@ def test_a_summary_is_the_means_of_the_episodes():
     assert summarise([]).success == 0.0
 
 
+def test_instances_that_are_equal_up_to_symmetry_count_as_one_in_the_interval():
+    won = Trajectory((turn([1], [2], 0.5, 0),), True, 9.0, "naive")
+    lost = Trajectory((turn([1], [2], 0.5, 0),), False, 9.0, "naive")
+    found = summarise([won, won, lost, lost], [b"a", b"a", b"b", None])
+    assert (found.success, found.instances, found.distinct) == (0.5, 4, 3)
+    assert found.interval == wilson(1.5, 3)
+
+
+def test_rooms_that_are_turned_or_mirrored_have_one_form_and_slippery_lakes_none():
+    pool = EnvPool("sokoban", {"split": "test"})
+    played = evaluate(pool, RandomPolicy(pool.base.actions, max_actions=5), tasks=held_out(256))
+    # Generated rooms of the default size are few.
+    assert played.instances == 256
+    assert 100 < played.distinct < 200
+    rows = ("######", "#@$ .#", "#    #", "######")
+    forms = {
+        base.form(base.state)
+        for level in (rows, [row[::-1] for row in rows], rows[::-1])
+        for base in [EnvPool("sokoban", {"level": "\n".join(level)}).set([1])[0].unwrapped]
+    }
+    assert len(forms) == 1
+    lake = EnvPool("frozen_lake", {}).set([1])[0].unwrapped
+    assert lake.form(lake.state) is None
+
+
 def test_the_held_out_instances_are_always_the_same_first_ones():
     assert held_out(5) == held_out(9)[:5]
     assert len(set(held_out(100))) == 100

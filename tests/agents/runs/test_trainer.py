@@ -345,13 +345,13 @@ def test_an_update_that_diverges_keeps_what_was_learned_before_it(
     trainer = start(run, base_model)
     real, calls = trainer.learner.update, []
 
-    def diverge(batch, *, seed):
+    def diverge(batch, *, seed, as_many=None):
         calls.append(seed)
         if len(calls) == 4:
             error = TrainingDiverged("policy_loss became NaN")
             error.steps_taken = steps_taken
             raise error
-        return real(batch, seed=seed)
+        return real(batch, seed=seed, as_many=as_many)
 
     monkeypatch.setattr(trainer.learner, "update", diverge)
     with pytest.raises(TrainingDiverged):
