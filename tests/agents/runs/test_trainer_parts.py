@@ -34,7 +34,8 @@ def test_a_run_goes_on_bit_for_bit_whatever_part_of_a_model_learns(base_model, t
 
 
 def test_an_adapter_belongs_to_the_model_that_it_names_however_often_its_run_was_resumed(base_model, tmp_path):
-    peft = pytest.importorskip("peft")
+    import peft
+
     learn = {"algorithm": "grpo", "lr": 0.05, **LORA}
     run = trained(tmp_path / "run", base_model, learn=learn, run={"updates": 1, "eval_every": 0, "keep_checkpoints": 1})
     for updates in (2, 3):
