@@ -19,7 +19,7 @@ def success_at(row: Row, share: float) -> float:
     """Return success in per cent at the evaluation nearest to a share of a run's sampled tokens."""
     whole = row["points"][-1]["sampled_tokens"]
     nearest = min(row["points"], key=lambda point: abs(point["sampled_tokens"] - share * whole))
-    return 100.0 * nearest["success"]
+    return 100.0 * float(nearest["success"])
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
