@@ -63,7 +63,7 @@ def main() -> int:
         runs = [Cell(one.setting, one.base, way, seed) for one in wanted for seed in (0, 1) for way in sides(one)]
     if not args.collect:
         instances, episodes = (32, 4) if args.quick else (128, 10)
-        build_bases(out, [one.base for one in wanted], args.workers)
+        build_bases(out, {one.base: BASES[one.base] for one in wanted}, args.workers)
         places = [(one.setting, one.base) for one in wanted]
         probe(out, places, args.workers, instances=instances, episodes=episodes)
         train(out, runs, args.workers)

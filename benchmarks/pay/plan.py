@@ -9,7 +9,7 @@ Part = Literal["headline", "ablation", "law", "lake", "hard"]
 
 # Updates of a run, whose budget they share equally; a run is evaluated after each quarter of them.
 UPDATES = 32
-GRPO = "--algorithm grpo --lr 1e-3 --entropy 0.003 --filter mixed_success --keep 1 --groups 16 --eval-instances 512"
+GRPO = "--algorithm grpo --lr 1e-3 --entropy 0.003 --filter mixed_success --keep 1 --groups 16"
 DECAY = "--lr-decay-from 0.5"
 PUBLIC = "--score SokobanScore(potential='estimate')"
 BEAM = "beam(width=4,branching=4,merge='state',until_success=True)"
@@ -25,6 +25,7 @@ class Setting:
         env_set: Settings of the environment.
         probe: Search and score whose tokens per success stand for the searched method's.
         tokens: Sampled tokens of a run.
+        eval_instances: Held-out instances.
     """
 
     world: str
@@ -32,6 +33,7 @@ class Setting:
     env_set: str
     probe: tuple[str, str]
     tokens: int = 120_000
+    eval_instances: int = 512
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,18 @@ class Cell:
         words = f"{self.setting.world} {self.setting.name} {self.base} {self.method.name} {self.seed}"
         return "".join(letter if letter.isalnum() or letter == "+" else "-" for letter in words)
 
+    @property
+    def title(self) -> str:
+        """A name in a table."""
+        return f"{self.method.name}, seed {self.seed}"
+
     def flags(self) -> str:
         """Return the flags of ``tsr train`` but for model and folder."""
         budget = f"--total-tokens {self.setting.tokens} --update-tokens {self.setting.tokens // UPDATES}"
         often = f"--updates {2 * UPDATES} --eval-every {UPDATES // 4} --checkpoint-every {UPDATES // 4}"
-        return f"{GRPO} --env-set {self.setting.env_set} {self.method.flags} {budget} {often} --seed {self.seed}"
+        held_out = f"--eval-instances {self.setting.eval_instances}"
+        env_set = f"--env-set {self.setting.env_set}"
+        return f"{GRPO} {env_set} {self.method.flags} {budget} {often} {held_out} --seed {self.seed}"
 
 
 def sokoban(low: int, high: int, tokens: int = 120_000) -> Setting:

@@ -3,8 +3,8 @@
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,11 +26,11 @@ def command(flags: str) -> str:
     return shlex.join(["tsr", *words(flags)])
 
 
-def build_bases(out: Path, names: Iterable[str], workers: int) -> None:
-    """Build the base models that are not there yet, each on a core of its own."""
+def build_bases(out: Path, recipes: Mapping[str, str], workers: int) -> None:
+    """Build the base models that are not there yet, each on a core of its own; recipes are flags, by name."""
     jobs = [
-        (f"base-model {BASES[name]} --out {out / 'bases' / name}", out / "logs" / f"base-{name}.log")
-        for name in sorted(set(names))
+        (f"base-model {flags} --out {out / 'bases' / name}", out / "logs" / f"base-{name}.log")
+        for name, flags in recipes.items()
         if not (out / "bases" / name).exists()
     ]
     _run_all(jobs, workers)
@@ -57,8 +57,15 @@ def probe_name(setting: Setting, base: str) -> str:
     return f"{setting.world}-{setting.name}-{base}".replace(" ", "-")
 
 
-def train(out: Path, cells: Iterable[Cell], workers: int) -> None:
-    """Do the runs that are not finished; one that was stopped goes on from its last checkpoint."""
+def train(out: Path, cells: Iterable[Cell], workers: int, *, watch: Callable[[], object] | None = None) -> None:
+    """Do the runs that are not finished; one that was stopped goes on from its last checkpoint.
+
+    Args:
+        out: Where everything lies.
+        cells: The runs.
+        workers: How many side by side.
+        watch: Called twice a second meanwhile; None to print a line for every run that is done.
+    """
     jobs = []
     for cell in cells:
         folder = out / "cells" / cell.name
@@ -66,7 +73,7 @@ def train(out: Path, cells: Iterable[Cell], workers: int) -> None:
             flags = f"train --resume {folder}" if folder.exists() else f"{train_flags(out, cell)} --out {folder}"
             jobs.append((flags, out / "logs" / f"{cell.name}.log"))
     (out / "cells").mkdir(parents=True, exist_ok=True)
-    _run_all(jobs, workers)
+    _run_all(jobs, workers, watch)
 
 
 def train_flags(out: Path, cell: Cell) -> str:
@@ -136,21 +143,26 @@ def _label(cell: Cell) -> str:
     return cell.method.name.replace(" ", "_")
 
 
-def _run_all(jobs: list[tuple[str, Path]], workers: int, say: Callable[[str], None] = print) -> None:
+def _run_all(jobs: list[tuple[str, Path]], workers: int, watch: Callable[[], object] | None = None) -> None:
     """Run commands in processes that are used again, so that libraries are imported once.
 
     Raises:
         SystemExit: A command failed; its log says why.
     """
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        waiting = {pool.submit(_run, flags, log): log for flags, log in jobs}
-        for number, job in enumerate(as_completed(waiting), 1):
-            log = waiting[job]
-            if status := job.result():
-                pool.shutdown(cancel_futures=True)
-                raise SystemExit(f"{log.stem} failed with status {status}:\n{log.read_text()[-2000:]}")
-            last = log.read_text().strip().splitlines()[-1:]
-            say(f"{number} of {len(jobs)}: {log.stem}: {' '.join(last)}")
+        logs = {pool.submit(_run, flags, log): log for flags, log in jobs}
+        running = set(logs)
+        while running:
+            ended, running = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+            for job in ended:
+                if status := job.result():
+                    pool.shutdown(cancel_futures=True)
+                    raise SystemExit(f"{logs[job].stem} failed with status {status}:\n{logs[job].read_text()[-2000:]}")
+                if watch is None:
+                    last = " ".join(logs[job].read_text().strip().splitlines()[-1:])
+                    print(f"{len(jobs) - len(running)} of {len(jobs)}: {logs[job].stem}: {last}", flush=True)
+            if watch is not None:
+                watch()
 
 
 def _one_thread() -> None:
