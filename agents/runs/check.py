@@ -121,7 +121,7 @@ def _check_estimator(config: TrainConfig, search: ChosenSearch) -> None:
     if needs.values and not with_critic:
         raise ConfigError(
             f"the estimator {learn.estimator} needs a critic's values, and algorithm={learn.algorithm} has no critic: "
-            "write unfinished='failure'"
+            "write unfinished='failure', or algorithm=ppo"
         )
     if needs.naive and not _has_plain_play(config):
         raise ConfigError(
@@ -132,12 +132,11 @@ def _check_estimator(config: TrainConfig, search: ChosenSearch) -> None:
         raise ConfigError(
             f"the estimator {learn.estimator} compares by turns where a whole group failed, and is not shown searched "
             "trajectories with searched_weight=0: it would treat a group whose only success was searched as one that "
-            "the credit rule rewrote. Write groups='all' in both, "
-            "tspo(groups='all') and first_occurrence(groups='all'), or "
-            "searched_weight above 0"
+            "the credit rule rewrote. Write groups='all' in both, tspo(groups='all') and "
+            "first_occurrence(groups='all'), or searched_weight above 0"
         )
     if needs.finished and search.harvest == "leaves":
         raise ConfigError(
             f"the estimator {learn.estimator} takes a branch that the search left for an episode that ended: wanted "
-            "learn_from=selected, or algorithm=grpo with an estimator that completes branches, such as tree_backup"
+            "learn_from=selected, or an estimator that completes branches, such as tree_backup"
         )

@@ -48,6 +48,9 @@ FITTING = {
     "a baseline of plain play alone": run_of({}, estimator="rloo(baseline='naive')"),
     "a baseline of plain play beside": run_of({"search": "beam", "naive": 4}, estimator="rloo(baseline='naive')"),
     "leaves as failures": run_of({"search": "beam", "learn_from": "leaves"}, estimator="tree_backup"),
+    "leaves with a critic": run_of(
+        {"search": "beam", "learn_from": "leaves"}, algorithm="ppo", estimator="tree_backup"
+    ),
     "selected paths with a critic": run_of({"search": "beam"}, algorithm="ppo"),
     "TSPO": run_of(lessons=EVIDENCE, score="SokobanScore", estimator="tspo"),
     "TSPO with searched trajectories": run_of(
@@ -94,8 +97,16 @@ def test_a_run_in_which_nothing_counts_is_refused(search):
 
 def test_values_without_a_critic_are_refused():
     search = {"search": "beam", "learn_from": "leaves"}
-    with pytest.raises(ConfigError, match=r"algorithm=grpo has no critic: write unfinished='failure'"):
+    with pytest.raises(ConfigError, match=r"needs a critic: wanted algorithm ppo with .*tree_backup"):
         check_choices(run_of(search, estimator="tree_backup(unfinished='value')"))
+    with pytest.raises(
+        ConfigError, match=r"algorithm=grpo has no critic: write unfinished='failure', or algorithm=ppo"
+    ):
+        check_choices(run_of(search, estimator=f"{__name__}:mine"))
+
+
+def mine(batch, *, unfinished="value"):
+    return batch.rewards
 
 
 def test_a_baseline_of_plain_play_is_refused_where_there_is_none():
@@ -118,7 +129,7 @@ def test_evidence_is_refused_where_no_scorer_knows_it():
 @pytest.mark.parametrize("estimator", ["auto", "turn_gae", "bi_level_gae"])
 def test_unfinished_leaves_are_refused_with_a_critic_over_whole_episodes(estimator):
     search = {"search": "beam", "learn_from": "leaves"}
-    with pytest.raises(ConfigError, match=r"learn_from=selected, or algorithm=grpo with .*tree_backup"):
+    with pytest.raises(ConfigError, match=r"learn_from=selected, or an estimator that .*tree_backup"):
         check_choices(run_of(search, algorithm="ppo", estimator=estimator))
 
 

@@ -12,7 +12,9 @@ from tsr_gym.agents.learning.advantages import Needs, needs_of, tree_backup, tsp
 from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
 
-OTHERS = {"Backup", "Contrast", "Needs", "estimate", "needs_of", "value_targets", "turn_value_targets"}
+OTHERS = {"Backup", "Contrast", "Needs", "estimate", "needs_of"}
+
+OTHERS |= {"tree_value_targets", "turn_value_targets", "value_targets"}
 OURS = {name: vars(advantages)[name] for name in set(advantages.__all__) - OTHERS}
 
 
