@@ -265,7 +265,7 @@ class MomentBank:
                 bank.add([_from_json(json.loads(line))])
             if not len(lines) == len(bank) == wanted:
                 raise InvalidTree(f"{path}: wanted {wanted} different moments, got {len(bank)} in {len(lines)} lines")
-        except (ValueError, LookupError, TypeError, AttributeError, SnapshotError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SnapshotError) as error:
             if isinstance(error, InvalidTree):
                 raise
             number = 1 if bank is None else len(bank) + 2

@@ -237,7 +237,7 @@ class Learner:
         learned = policy_counts(self.objective, batch) > 0
         advantages = self._advantages(batch, learned)
         targets = None if batch.values is None else self.chosen.targets(batch, advantages)
-        if critic is not None:
+        if critic is not None and not self.chosen.compares:
             advantages = whiten(advantages, batch.sampled & learned[:, None])
         return _Material(batch, advantages, targets, sampler, of_reference)
 

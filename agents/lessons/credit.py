@@ -45,7 +45,8 @@ def first_occurrence(
 
     Args:
         group: Trajectories of one task, whose turns' `observation` is what was found in that turn.
-        golds: Golden answers, or what gives them for a group.
+        golds: Golden answers, or what gives them for a group; where there are neither these nor `found`, the scorer
+            says what evidence is.
         alpha: What evidence is worth, ``0 < alpha <= 1``.
         groups: Which are rewritten: those in which every trajectory failed, as in the paper, or all. The others are
             returned as they are. `tspo` has the same choice, with the same default; the two belong together.
@@ -53,21 +54,22 @@ def first_occurrence(
             lower case without punctuation and articles; answers that prove nothing are skipped: yes, no, and those of
             at most one character. ``"substring"``: anywhere and any answer (Search-R1).
         found: Whether a turn found the evidence, instead of `golds` and `match`: for observations that are not text,
-            and for evidence by id; ``"score"`` for ``turn.score > 0``, where the scorer counts supporting passages.
+            and for evidence by id; ``"score"`` for ``turn.score > 0``, for scorers that know the evidence, such as
+            `RetrievalQAScore`.
 
     Raises:
-        ValueError: Alpha is not a share, there is nothing to look for, or observations are not text.
+        ValueError: Alpha is not a share, a group has no golden answers, or observations are not text.
     """
     if not 0 < alpha <= 1:
         raise ValueError(f"wanted 0 < alpha <= 1, got {alpha}")
     if groups == "all_wrong" and any(trajectory.success for trajectory in group.trajectories):
         return group
-    if found == "score":
+    if found == "score" or (found is None and not callable(golds) and not golds):
         return _with_evidence(group, lambda turn: turn.score > 0, alpha)
     if found is None:
         answers = tuple(golds(group) if callable(golds) else golds)
         if not answers:
-            raise ValueError("there is nothing to look for: wanted golden answers in golds, or a function in found")
+            raise ValueError(f"task {group.task}: wanted golden answers, golds gave none")
 
         def found(turn: Turn) -> bool:
             return shows_answer(turn, answers, match=match)

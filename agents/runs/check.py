@@ -67,6 +67,12 @@ def check_choices(config: TrainConfig) -> None:
         rule = choose(text, home=credit.__name__, what="credit rule")
         if rule.func is credit.undo_selection:
             _check_selection(config, search, (rule.keywords["samples"], rule.keywords["kept"]))
+        asks_scorer = rule.func is credit.first_occurrence and not rule.keywords.keys() & {"golds", "found"}
+        if asks_scorer and config.task.score == "reward":
+            raise ConfigError(
+                f"{text} asks the scorer which turns found the answer, and rewards do not say: set score, such as "
+                "RetrievalQAScore, or write found='score' where they do"
+            )
     objective = config.learn.objective
     if not (_has_plain_play(config) or objective.searched_weight or objective.imitation):
         raise ConfigError(
@@ -115,15 +121,22 @@ def _check_estimator(config: TrainConfig, search: ChosenSearch) -> None:
     if needs.values and not with_critic:
         raise ConfigError(
             f"the estimator {learn.estimator} needs a critic's values, and algorithm={learn.algorithm} has no critic: "
-            "write unfinished='failure'"
+            "write unfinished='failure', or algorithm=ppo"
         )
     if needs.naive and not _has_plain_play(config):
         raise ConfigError(
             f"the estimator {learn.estimator} compares with plain play, and {config.search.search} brings none: set "
             "naive >= 1, or baseline='all'"
         )
+    if needs.whole_groups and learn.objective.searched_weight == 0 and config.search.name != "naive":
+        raise ConfigError(
+            f"the estimator {learn.estimator} compares by turns where a whole group failed, and is not shown searched "
+            "trajectories with searched_weight=0: it would treat a group whose only success was searched as one that "
+            "the credit rule rewrote. Write groups='all' in both, tspo(groups='all') and "
+            "first_occurrence(groups='all'), or searched_weight above 0"
+        )
     if needs.finished and search.harvest == "leaves":
         raise ConfigError(
             f"the estimator {learn.estimator} takes a branch that the search left for an episode that ended: wanted "
-            "learn_from=selected, or algorithm=grpo with an estimator that completes branches, such as tree_backup"
+            "learn_from=selected, or an estimator that completes branches, such as tree_backup"
         )

@@ -9,7 +9,7 @@ from tsr_gym.agents.learning.advantages.grpo import dr_grpo, grpo, reinforce_pp,
 from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Contrast
 from tsr_gym.agents.learning.advantages.needs import Needs, needs_of
-from tsr_gym.agents.learning.advantages.trees import tree_backup, tree_grpo, treepo, treerl
+from tsr_gym.agents.learning.advantages.trees import tree_backup, tree_grpo, tree_value_targets, treepo, treerl
 from tsr_gym.agents.learning.advantages.turns import gigpo, mt_grpo, tspo
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "rloo",
     "tree_backup",
     "tree_grpo",
+    "tree_value_targets",
     "treepo",
     "treerl",
     "tspo",
