@@ -55,6 +55,7 @@ class Trajectory:
         finished: Whether the episode ended; False for a branch that the search left.
         counts: How much it counts beside others in a loss.
         selected_for: What its search went by: ``"reward"``, or the scorer or rater as configured; empty for plain play.
+        expansions: Nodes that its search expanded, to the end of what it selected; 0 for plain play.
     """
 
     turns: tuple[Turn, ...]
@@ -65,6 +66,7 @@ class Trajectory:
     finished: bool = True
     counts: float = 1.0
     selected_for: str = ""
+    expansions: int = 0
 
     @property
     def total_reward(self) -> float:
@@ -178,6 +180,11 @@ def _turn(tree: Tree, before: int, after: int) -> Turn:
         score=node.score,
         observation=node.observation,
     )
+
+
+def num_expanded(tree: Tree) -> int:
+    """Return at how many nodes of a tree something was tried."""
+    return sum(bool(tree.children(node)) for node in tree.below())
 
 
 def success_rate(trajectories: Sequence[Trajectory]) -> float:

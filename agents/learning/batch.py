@@ -39,6 +39,7 @@ class Batch:
         finished: `[B]` bool, True where the trajectory's episode ended.
         solved: `[B]` bool, True where the trajectory solved its task.
         counts: `[B]`, how much the trajectory counts beside others in a loss.
+        expansions: `[B]`, nodes that the search expanded which selected the trajectory; 0 for plain play.
         values: `[B, T]`, the critic's value of the state in which each token was sampled; None without a critic.
         layout: How a model is to read the rows, see `tsr_gym.agents.learning.layouts`: as they are, one after the other
             without padding, or as a trie in which equal beginnings are computed once; ``"auto"`` for the cheapest.
@@ -62,6 +63,7 @@ class Batch:
     finished: Tensor
     solved: Tensor
     counts: Tensor
+    expansions: Tensor
     values: Tensor | None = None
     layout: LayoutChoice = "padded"
 
@@ -237,4 +239,5 @@ def _padded(rows: Sequence[_Row]) -> Batch:
         finished=torch.tensor([row.kind.trajectory.finished for row in rows]),
         solved=torch.tensor([row.kind.trajectory.success for row in rows]),
         counts=torch.tensor([row.kind.trajectory.counts for row in rows]),
+        expansions=torch.tensor([float(row.kind.trajectory.expansions) for row in rows]),
     )
