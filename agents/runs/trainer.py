@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from tsr_gym.agents.episodes.collect import Collected, Collector
+from tsr_gym.agents.episodes.edges import edges_by_task
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.play import bars, evaluate, held_out
@@ -191,7 +192,7 @@ class Trainer:
         update = self.progress.update + 1
         learned: dict[str, float] = {}
         if any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
-            batch = collate(groups, layout=self.config.learn.layout)
+            batch = collate(groups, layout=self.config.learn.layout, edges=edges_by_task(collected))
             seed = derive_seed(self.config.run.seed, "update", update)
             scale = lr_scale(share_done(self.progress, self.config.run), self.config.learn)
             learned = self.learner.update(batch, seed=seed, as_many=self._as_many(groups), lr_scale=scale)

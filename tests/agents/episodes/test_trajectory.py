@@ -57,6 +57,7 @@ def test_a_trajectory_is_the_path_with_the_sampled_tokens_and_the_rewards():
         state=b"start",
         score=0.75,
         observation="after ab",
+        action=("Up", "Down"),
     )
     second = Turn(
         (1, 1),
@@ -69,6 +70,7 @@ def test_a_trajectory_is_the_path_with_the_sampled_tokens_and_the_rewards():
         state=b"there",
         score=2.5,
         observation="after c",
+        action=("Up",),
     )
     assert found == Trajectory(
         turns=(first, second), success=True, score=3.25, selected_by="beam", tree=3, finished=True
