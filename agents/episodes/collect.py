@@ -52,12 +52,25 @@ class Collected:
         )
 
     def __or__(self, other: "Collected") -> "Collected":
-        """Return what was brought in two ways for the same tasks."""
-        pairs = zip(self.groups, other.groups, strict=True)
-        both = self + other
-        groups = [Group(one.task, one.trajectories + another.trajectories) for one, another in pairs]
-        trees = [one + another for one, another in zip(self.trees, other.trees, strict=True)]
-        return replace(both, groups=groups, trees=trees)
+        """Return what was brought in two ways for the other's tasks, of which these are some, in the same order."""
+        searched = iter(zip(self.groups, self.trees, strict=True))
+        waiting = next(searched, None)
+        groups, trees = [], []
+        for group, grown in zip(other.groups, other.trees, strict=True):
+            if waiting is not None and waiting[0].task == group.task:
+                group = Group(group.task, waiting[0].trajectories + group.trajectories)
+                grown = waiting[1] + grown
+                waiting = next(searched, None)
+            groups.append(group)
+            trees.append(grown)
+        return replace(self + other, groups=groups, trees=trees)
+
+
+class Place(NamedTuple):
+    """Where an episode begins: the number of its instance in the run's sequence, and a moment in it or its start."""
+
+    number: int
+    moment: Moment | None
 
 
 class ChosenSearch(NamedTuple):
@@ -147,7 +160,7 @@ class Collector:
     Every search that selects paths yields the same number of trajectories per instance, as `choose_search` says. A
     strategy all of whose episodes are taken has groups of its own size. With ``learn_from="leaves"`` a searched group
     is every branch of its trees, and with ``naive`` each group has trajectories of plain play besides, on dice of their
-    own.
+    own. With ``search_when="failed"`` a group whose plain play has succeeded has these alone.
 
     Args:
         config: The search.
@@ -168,37 +181,51 @@ class Collector:
         self.search = choose_search(config)
         self.strategy = self.search.to_the_end()
 
-    def collect(self, first: int, count: int, starts: Sequence[Moment | None] = ()) -> Collected:
+    def collect(
+        self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
+    ) -> Collected:
         """Search the instances number `first` to `first + count` of the run's sequence.
 
         Args:
             first: Number of the first instance.
             count: How many.
             starts: Moment at which each begins, None for its own start; none for all at their starts.
+            plainly: Play as many episodes in place of the searches.
         """
         config = self.config
-        collected = self._search(first, count, self.strategy, self.search.searches, "tree", self._harvest, starts)
-        if config.naive:
-            play = to_the_end(partial(naive, rollouts=config.naive), paths=None)
-            collected |= self._search(first, count, play, 1, "naive", self._harvest_naive, starts)
-        return collected
+        places = [
+            Place(number, moment)
+            for number, moment in zip(range(first, first + count), starts or (None,) * count, strict=True)
+        ]
+        if plainly:
+            return self._play(places, config.trajectories + config.naive)
+        if config.search_when == "failed":
+            played = self._play(places, config.naive)
+            failed = [place for place, group in zip(places, played.groups, strict=True) if not group.has_success]
+            return self._searched(failed) | played if failed else played
+        return self._searched(places) | self._play(places, config.naive) if config.naive else self._searched(places)
+
+    def _searched(self, places: Sequence[Place]) -> Collected:
+        return self._search(places, self.strategy, self.search.searches, "tree", self._harvest)
+
+    def _play(self, places: Sequence[Place], rollouts: int) -> Collected:
+        play = to_the_end(partial(naive, rollouts=rollouts), paths=None)
+        return self._search(places, play, 1, "naive", self._harvest_naive)
 
     def _search(
         self,
-        first: int,
-        count: int,
+        places: Sequence[Place],
         strategy: Strategy,
         copies: int,
         name: str,
         harvested: "Harvested",
-        starts: Sequence[Moment | None],
     ) -> Collected:
-        """Run searches from the starts of some instances, `copies` of each."""
+        """Run searches from some places, `copies` of each."""
         started = perf_counter()
-        tasks = [derive_seed(self.seed, "task", number) for number in range(first, first + count)]
-        envs = self.pool.set(tasks, copies, starts)
+        tasks = [derive_seed(self.seed, "task", place.number) for place in places]
+        envs = self.pool.set(tasks, copies, [place.moment for place in places])
         reset_seconds = perf_counter() - started
-        seeds = [derive_seed(self.seed, name, first + i // copies, i % copies) for i in range(len(envs))]
+        seeds = [derive_seed(self.seed, name, place.number, copy) for place in places for copy in range(copies)]
         clock = _Clock(self.policy)
         trees = search(envs, clock, strategy, seeds=seeds, noise=self.config.noise, rater=self.rater)
         by_task = [trees[start : start + copies] for start in range(0, len(trees), copies)]

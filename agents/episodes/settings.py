@@ -64,6 +64,12 @@ class SearchConfig:
     """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"."""
     naive: int = 0
     """Trajectories of plain play per instance beside the searched ones, for mixed groups."""
+    search_when: Literal["always", "failed"] = "always"
+    """Which instances are searched: all of them, or only those whose plain play, the trajectories of naive, has failed
+    altogether."""
+    search_until: float = 1.0
+    """Share of the run after which all trajectories, the searched ones and those of naive, are plain play instead: of
+    its total_tokens, or of its updates where there is no total."""
     moments: int = 0
     """Groups of each update that begin at moments: states in the middle of the run's own episodes from which success
     was seen and is not certain. Until there are any, they begin at the start of their instance."""
@@ -74,10 +80,12 @@ class SearchConfig:
         check_choices(self)
         check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", least=1)
         check_numbers(self, "naive", "moments", least=0)
-        check_numbers(self, "risk", least=0, most=1)
+        check_numbers(self, "risk", "search_until", least=0, most=1)
         parse_call(self.search, what="strategy")
         if self.moments > self.groups:
             raise ConfigError(f"wanted moments <= groups={self.groups}, got {self.moments}")
+        if self.search_when == "failed" and not self.naive:
+            raise ConfigError("search_when=failed searches where plain play has failed: wanted naive >= 1, got 0")
         if self.repeats > 1 and self.noise == "same":
             raise ConfigError(f'repeats={self.repeats} needs draws that differ: wanted noise "fresh" or "common"')
 

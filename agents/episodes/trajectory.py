@@ -95,6 +95,11 @@ class Group:
         return pstdev([trajectory.total_reward for trajectory in self.trajectories])
 
     @property
+    def has_success(self) -> bool:
+        """Whether some trajectory solved the task."""
+        return any(trajectory.success for trajectory in self.trajectories)
+
+    @property
     def has_mixed_success(self) -> bool:
         """Whether some trajectories solved the task and some did not."""
         return len({trajectory.success for trajectory in self.trajectories}) == 2

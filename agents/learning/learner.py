@@ -110,11 +110,13 @@ class Learner:
         self.gradients = GradientMemory()
         self.device = next(model.parameters()).device
         self._spread()
-        self.optimizers = {"policy": self._adam(model, config.lr)}
-        if critic is not None:
-            self.optimizers["critic"] = self._adam(critic, config.critic_lr)
+        trained = {"policy": model} | ({} if critic is None else {"critic": critic})
+        self.rates = {"policy": config.lr, "critic": config.critic_lr}
+        self.optimizers = {name: self._adam(one, self.rates[name]) for name, one in trained.items()}
 
-    def update(self, batch: Batch, *, seed: int = 0, as_many: int | None = None) -> dict[str, float]:
+    def update(
+        self, batch: Batch, *, seed: int = 0, as_many: int | None = None, lr_scale: float = 1.0
+    ) -> dict[str, float]:
         """Learn from a batch once, or `epochs` times.
 
         Args:
@@ -122,17 +124,21 @@ class Learner:
             seed: Of the order in which they are taken.
             as_many: How many trajectories these count as where `LearnConfig.minibatch` says how many steps are taken;
                 None for their own number.
+            lr_scale: Share of the learning rates that this update has.
 
         Returns:
             Means over the optimizer steps: the parts of the loss (see `ObjectiveLoss`), ``grad_norm``, the shares of
             steps whose gradient ``spikes`` and that were therefore ``skipped``, and, with a critic, ``value_loss`` and
-            ``critic_grad_norm``. And the number of these steps, ``optimizer_steps``.
+            ``critic_grad_norm``. And the policy's ``lr``, and the number of these steps, ``optimizer_steps``.
 
         Raises:
             ConfigError: The model cannot read rows in the layout of the batch.
             TrainingDiverged: A loss or gradient is not finite; that step was not taken.
         """
         self.model.eval()
+        for name, optimizer in self.optimizers.items():
+            for parameters in optimizer.param_groups:
+                parameters["lr"] = self.rates[name] * lr_scale
         material = self._prepare(batch.to(self.device))
         steps: list[dict[str, float]] = []
         for rows in self._minibatches(material.batch, seed, as_many):
@@ -142,7 +148,7 @@ class Learner:
                 error.steps_taken = len(steps)
                 raise
         means = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
-        return means | {"optimizer_steps": len(steps)}
+        return means | {"lr": self.rates["policy"] * lr_scale, "optimizer_steps": len(steps)}
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the policy's parameters by name, for an engine, what LoRA learned merged into them.

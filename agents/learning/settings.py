@@ -30,6 +30,11 @@ class LearnConfig:
     """The loss."""
     lr: float = 1e-6
     """Learning rate of the policy (released code)."""
+    lr_decay_from: float = 1.0
+    """Share of the run, counted as search_until counts it, from which the learning rates fall in a straight line to 0
+    at its end, but not below lr_floor; 1 keeps them."""
+    lr_floor: float = 0.1
+    """Least share of the learning rates that a decay leaves."""
     critic_lr: float = 1e-5
     """Learning rate of the critic (released code)."""
     critic: Literal["model", "head"] = "model"
@@ -85,7 +90,7 @@ class LearnConfig:
         check_numbers(self, "epochs", "minibatch", "steps", "microbatch", least=1)
         check_numbers(self, "lr", "critic_lr", "weight_decay", "lora_rank", least=0)
         check_numbers(self, "grad_clip", "value_clip", "lora_alpha", above=0)
-        check_numbers(self, "gamma", "lam", "critic_gradient", least=0, most=1)
+        check_numbers(self, "gamma", "lam", "critic_gradient", "lr_decay_from", "lr_floor", least=0, most=1)
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"wanted betas from 0 to below 1, got {self.betas}")
         if self.objective.mismatch != "none" and self.old_logprobs != "learner":

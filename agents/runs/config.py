@@ -34,6 +34,12 @@ class RunConfig:
     Groups are searched together only while four times what they take on average is left, and then one at a time, or one
     a process: so a run goes beyond the number by less than the last of them took, unless groups became four times as
     long."""
+    update_tokens: int | None = None
+    """Search instances for an update until the run has sampled as many tokens for each update so far; None for as many
+    instances as groups says, which is then only how many are searched side by side."""
+    update_trajectories: int | None = None
+    """Search instances for an update until the filter keeps as many trajectories (dynamic sampling, DAPO), so that
+    steps of as many are alike; None learns from what comes."""
     seed: int = 0
     """Everything random in the run derives from it."""
     eval_every: int = 10
@@ -51,7 +57,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_numbers(self, "eval_instances", "checkpoint_every", "keep_checkpoints", least=1)
-        check_numbers(self, "total_tokens", least=1)
+        check_numbers(self, "total_tokens", "update_tokens", "update_trajectories", least=1)
         check_numbers(self, "updates", "eval_every", "eval_temperature", "save_trees", least=0)
 
 
@@ -72,6 +78,13 @@ class TrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
+        ends = {
+            "match_tokens": self.search.match_tokens,
+            "update_tokens": self.run.update_tokens,
+            "update_trajectories": self.run.update_trajectories,
+        }
+        if len(given := [name for name, end in ends.items() if end is not None]) > 1:
+            raise ConfigError(f"{given[0]} and {given[1]} both say when an update has enough: leave one out")
         if self.learn.algorithm == "grpo" and self.search.trajectories + self.search.naive < 2:
             raise ConfigError("grpo compares the trajectories of a group: wanted trajectories >= 2, got 1")
 

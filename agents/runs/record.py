@@ -12,7 +12,7 @@ from tsr_gym.agents.runs.health import group_signs, tree_signs
 
 LEARNED = (
     *("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm", "spikes", "skipped"),
-    *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut", "optimizer_steps"),
+    *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut", "lr", "optimizer_steps"),
 )
 
 

@@ -40,7 +40,8 @@ from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
-from tsr_gym.agents.runs.token_budget import search_within
+from tsr_gym.agents.runs.schedule import lr_scale, share_done
+from tsr_gym.agents.runs.token_budget import Limit, search_within
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, shown
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
@@ -192,7 +193,8 @@ class Trainer:
         if any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
             batch = collate(groups, layout=self.config.learn.layout)
             seed = derive_seed(self.config.run.seed, "update", update)
-            learned = self.learner.update(batch, seed=seed, as_many=self._as_many(groups))
+            scale = lr_scale(share_done(self.progress, self.config.run), self.config.learn)
+            learned = self.learner.update(batch, seed=seed, as_many=self._as_many(groups), lr_scale=scale)
         self.progress = Progress(
             update,
             self.progress.tasks + len(collected.groups),
@@ -212,34 +214,48 @@ class Trainer:
         return sum(min(len(group.trajectories), search.trajectories + search.naive) for group in groups)
 
     def _collect(self) -> Collected:
-        """Search as many instances as an update takes: a fixed number, or until another run's tokens are matched."""
+        """Search rounds of instances until an update has enough."""
         before, first = self.progress.sampled_tokens, self.progress.tasks
         with self.learner.sampling():
             collected = self._round(first, before)
-            if self.token_targets is not None:
-                target = self.token_targets[self.progress.update]
-                while (sampled := before + collected.spent.sampled_tokens) < target and not self._tokens_spent(sampled):
-                    collected += self._round(first + len(collected.groups), sampled)
+            while not self._enough(collected, sampled := before + collected.spent.sampled_tokens):
+                collected += self._round(first + len(collected.groups), sampled)
         return collected
 
+    def _enough(self, collected: Collected, sampled: int) -> bool:
+        """Whether an update needs no more instances once the run has sampled as many tokens."""
+        if self._tokens_spent(sampled):
+            return True
+        run, update = self.config.run, self.progress.update
+        if run.update_trajectories is not None:
+            return sum(len(group.trajectories) for group in self.lessons(collected)) >= run.update_trajectories
+        if run.update_tokens is not None:
+            return sampled >= (update + 1) * run.update_tokens
+        return self.token_targets is None or sampled >= self.token_targets[update]
+
     def _round(self, first: int, sampled: int) -> Collected:
-        """Search as many instances as an update takes, fewer where the run's tokens are used up before.
+        """Search as many instances as there are groups, fewer where a limit of tokens is reached before.
 
         Args:
             first: Number of the first instance, and of those before it in the run.
             sampled: Tokens that these took.
         """
         starts = self.practice.starts(first, self.config.search.groups)
-        total = self.config.run.total_tokens
-        if total is None:
+        limits = []
+        if (total := self.config.run.total_tokens) is not None:
+            limits.append(Limit(total))
+        if (tokens := self.config.run.update_tokens) is not None:
+            limits.append(Limit((self.progress.update + 1) * tokens, margin=1))
+        if not limits:
             return self._search(first, starts)
-        return search_within(total, self._search, first, starts, sampled=sampled, least=self.processes.size)
+        return search_within(limits, self._search, first, starts, sampled=sampled, least=self.processes.size)
 
     def _search(self, first: int, starts: Sequence[Moment | None]) -> Collected:
         """Search an instance from each start, each process its share, and return what all of them brought."""
         own = self.processes.share(len(starts))
         mine = starts[own.start : own.stop]
-        parts = self.processes.each(lambda: self.collector.collect(first + own.start, len(own), mine))
+        plainly = share_done(self.progress, self.config.run) >= self.config.search.search_until
+        parts = self.processes.each(lambda: self.collector.collect(first + own.start, len(own), mine, plainly=plainly))
         seconds = {name: max(part.seconds[name] for part in parts) for name in parts[0].seconds}
         return replace(reduce(add, parts), model_calls=max(part.model_calls for part in parts), seconds=seconds)
 

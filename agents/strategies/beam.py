@@ -17,6 +17,7 @@ def beam(
     depth: int | None = None,
     rank: Rank = "merit",
     merge: Merge = None,
+    until_success: bool = False,
 ) -> Wishes:
     """Keep the best partial episodes of every turn, expand each of them, and choose those that are left.
 
@@ -32,6 +33,7 @@ def beam(
         depth: Turns to look ahead, None to the end of the episode.
         rank: How paths are rated: by `Tree.merit`, by the sum of their scores, or by the last score alone.
         merge: Of the members that stand in the same state after a turn, only the best is kept.
+        until_success: End at the first turn that solves the task, and choose the episodes that did, best first.
     """
     if width < 1 or branching < 1:
         raise ValueError(f"wanted width and branching >= 1, got {width} and {branching}")
@@ -46,6 +48,8 @@ def beam(
             break
         yield wishes
         grown = [child for wish in wishes for child in tree.children(wish.node)[-branching:]]
+        if until_success and (solved := [child for child in grown if tree.nodes[child].solved]):
+            return ranked(tree, solved, worth)
         stopped = [node for node in members if not tree.nodes[node].is_open]
         members = distinct(tree, ranked(tree, stopped + grown, worth), merge)[:width]
         turns += 1

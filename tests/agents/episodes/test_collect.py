@@ -393,3 +393,22 @@ def test_plain_play_without_dead_ends_is_not_changed_by_playing_to_the_end():
     bare = collector(config, "FrozenLake")
     bare.strategy = bare.search.strategy
     assert pictures(bare.collect(0, 4)) == pictures(found)
+
+
+def test_only_what_plain_play_has_not_solved_is_searched():
+    settings = {"search": "beam", "trajectories": 2, "naive": 2}
+    both = collector(SearchConfig(**settings), "FrozenLake").collect(3, 12)
+    lean = collector(SearchConfig(**settings, search_when="failed"), "FrozenLake").collect(3, 12)
+    solved = [any(t.success for t in group.trajectories if t.selected_by == "naive") for group in both.groups]
+    assert 0 < sum(solved) < 12
+    for group, whole, was_solved in zip(lean.groups, both.groups, solved, strict=True):
+        # What is searched, and what is played, is what it would have been.
+        assert group.trajectories == (whole.trajectories[2:] if was_solved else whole.trajectories)
+    assert [len(trees) for trees in lean.trees] == [1 if was_solved else 3 for was_solved in solved]
+    assert lean.spent.sampled_tokens == sum(tree.spent.sampled_tokens for trees in lean.trees for tree in trees)
+
+
+def test_plainly_all_trajectories_are_plain_play():
+    config = SearchConfig(search="beam", trajectories=2, naive=3)
+    found = collector(config, "FrozenLake").collect(0, 4, plainly=True)
+    assert [[t.selected_by for t in group.trajectories] for group in found.groups] == [["naive"] * 5] * 4

@@ -31,16 +31,23 @@ IMPOSSIBLE = [
 ]
 IMPOSSIBLE += [("model", name, 0) for name in ("max_tokens", "threads", "max_batch")]
 IMPOSSIBLE += [("learn", name, 0) for name in ("epochs", "minibatch", "microbatch", "steps")]
-IMPOSSIBLE += [("run", name, 0) for name in ("total_tokens", "eval_instances", "checkpoint_every", "keep_checkpoints")]
+IMPOSSIBLE += [
+    ("run", name, 0)
+    for name in ("update_tokens", "total_tokens", "eval_instances", "checkpoint_every", "keep_checkpoints")
+]
 IMPOSSIBLE += [("run", name, -1) for name in ("updates", "eval_every", "save_trees", "eval_temperature")]
 IMPOSSIBLE += [("learn", name, value) for name in ("grad_clip", "value_clip") for value in (0.0, -1.0, NAN, INF)]
-IMPOSSIBLE += [("learn", name, value) for name in ("gamma", "lam") for value in (-0.1, 1.1, NAN)]
+IMPOSSIBLE += [
+    ("learn", name, value) for name in ("gamma", "lam", "lr_decay_from", "lr_floor") for value in (-0.1, 1.1, NAN)
+]
 IMPOSSIBLE += [("learn", name, value) for name in ("lr", "critic_lr", "weight_decay") for value in (-0.1, NAN, INF)]
 IMPOSSIBLE += [
     ("task", "penalty", -0.1),
     ("task", "penalty", NAN),
     ("search", "noise", "loud"),
     ("search", "naive", -1),
+    ("search", "search_until", 1.5),
+    ("search", "search_when", "luckily"),
     ("search", "learn_from", "luck"),
     ("lessons", "filter_when", "during"),
     ("model", "temperature", 0.0),
@@ -319,3 +326,13 @@ def test_so_is_the_share_that_its_filter_keeps(written, call):
     lessons = read_before(**written).lessons
     assert parse_call(lessons.filter) == parse_call(call)
     assert lessons.credit == CHANGED.lessons.credit
+
+
+def test_searching_where_plain_play_failed_needs_plain_play():
+    with pytest.raises(ConfigError, match="wanted naive >= 1, got 0"):
+        SearchConfig(search_when="failed")
+
+
+def test_an_update_ends_by_one_rule_only():
+    with pytest.raises(ConfigError, match="update_tokens and update_trajectories both say"):
+        TrainConfig(env="sokoban", run=RunConfig(update_tokens=100, update_trajectories=8))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tsr_gym.agents.runs.token_budget import groups_at_once
+from tsr_gym.agents.runs.token_budget import Limit, groups_at_once
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,11 @@ from tsr_gym.agents.runs.token_budget import groups_at_once
     ],
 )
 def test_groups_that_are_searched_together_have_four_times_their_mean_left(left, sampled, groups, least, wanted):
-    assert groups_at_once(left, sampled=sampled, groups=groups, least=least) == wanted
+    assert groups_at_once([Limit(sampled + left)], sampled=sampled, groups=groups, least=least) == wanted
+
+
+def test_the_narrower_of_two_limits_counts():
+    # 100 tokens a group: 5 groups of what may be passed, 10 of what may not.
+    soft, hard = Limit(1500, margin=1), Limit(5000)
+    assert groups_at_once([soft, hard], sampled=1000, groups=10) == 5
+    assert groups_at_once([Limit(3000, margin=1), hard], sampled=1000, groups=10) == 10

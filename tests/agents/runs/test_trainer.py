@@ -345,13 +345,13 @@ def test_an_update_that_diverges_keeps_what_was_learned_before_it(
     trainer = start(run, base_model)
     real, calls = trainer.learner.update, []
 
-    def diverge(batch, *, seed, as_many=None):
+    def diverge(batch, *, seed, **settings):
         calls.append(seed)
         if len(calls) == 4:
             error = TrainingDiverged("policy_loss became NaN")
             error.steps_taken = steps_taken
             raise error
-        return real(batch, seed=seed, as_many=as_many)
+        return real(batch, seed=seed, **settings)
 
     monkeypatch.setattr(trainer.learner, "update", diverge)
     with pytest.raises(TrainingDiverged):
@@ -406,11 +406,11 @@ def test_where_only_training_outgrows_the_model_what_came_before_is_kept(base_mo
     trainer = start(run, base_model)
     real, calls = trainer.collector.collect, []
 
-    def outgrow(first, count, starts):
+    def outgrow(first, count, starts, **settings):
         calls.append(first)
         if len(calls) == 4:
             raise PromptTooLong("too long")
-        return real(first, count, starts)
+        return real(first, count, starts, **settings)
 
     monkeypatch.setattr(trainer.collector, "collect", outgrow)
     with pytest.raises(PromptTooLong):
@@ -568,3 +568,27 @@ def test_prompt_tokens_are_counted_over_the_run_and_older_checkpoints_know_none(
     assert records(undisturbed, "evaluations")[-1]["prompt_tokens_total"] == lines[-1]["prompt_tokens_total"] > 0
     assert resume_run(undisturbed).progress.prompt_tokens == lines[-1]["prompt_tokens_total"]
     assert Progress(**{"update": 3, "tasks": 6, "sampled_tokens": 99}).prompt_tokens == 0
+
+
+def test_updates_of_a_number_of_tokens_make_up_for_what_the_ones_before_took_too_much(base_model, tmp_path):
+    lines = records(trained(tmp_path / "run", base_model, run={"update_tokens": 150, "updates": 5}))
+    totals = [line["sampled_tokens_total"] for line in lines]
+    assert all(0 <= total - 150 * update < MOST_OF_A_GROUP for update, total in enumerate(totals, 1))
+
+
+def test_an_update_searches_until_as_many_trajectories_are_kept(base_model, tmp_path):
+    # Every group of three is kept, and two are searched side by side.
+    few = {"run": {"update_trajectories": 7, "updates": 2}, "lessons": {"filter": "none"}}
+    assert [line["groups"] for line in records(trained(tmp_path / "run", base_model, **few))] == [4, 4]
+
+
+def test_learning_rates_fall_over_the_second_half_of_a_run_and_searches_end_there(base_model, tmp_path):
+    learn = {"lr_decay_from": 0.5, "lr_floor": 0.3, "lr": 0.01}
+    search = {"search": "best_of_n(n=4)", "search_until": 0.5, "trajectories": 2, "naive": 1}
+    run = trained(tmp_path / "run", base_model, run={"updates": 5}, learn=learn, search=search)
+    lines = records(run)
+    assert [line["lr"] for line in lines] == pytest.approx([0.01, 0.01, 0.01, 0.008, 0.004])
+    # Four and one episodes of each of two instances, then three.
+    sampled = [line["env_steps"] for line in lines]
+    assert min(sampled[:3]) > max(sampled[3:])
+    assert [line["trajectories"] for line in lines] == [6] * 5

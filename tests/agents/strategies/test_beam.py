@@ -55,3 +55,17 @@ def test_where_everything_is_lost_the_beam_ends_at_a_dead_end():
     tree = env.search(cycle("ab"), partial(beam, width=1, branching=2))
     assert [words_of(tree)[end] for end in tree.chosen] == ["b"]
     assert len(tree.nodes) == 3
+
+
+def test_a_beam_that_ends_at_a_success_saves_the_rest_and_chooses_what_solved():
+    # x ends the word for little, so that it leaves the beam; y ends it for more, a turn later.
+    pays = {"a": 2.0, "b": 3.0, "x": -1.0, "ay": 9.0, "by": 8.0, "y": -5.0}
+    env = lambda: letters(pays, ends="xy", turns=4)  # noqa: E731
+    first = env().search(cycle("abxy"), partial(beam, width=2, branching=4, until_success=True))
+    assert [words_of(first)[end] for end in first.chosen] == ["x", "y"]
+    assert len(first.nodes) == 1 + 4
+    on = env().search(cycle("abxy"), partial(beam, width=2, branching=4))
+    assert len(on.nodes) > len(first.nodes)
+    # Where nothing ends the word, it is a beam as any other.
+    plain, never = (env().search(cycle("ab"), partial(beam, until_success=until)) for until in (False, True))
+    assert [words_of(never)[end] for end in never.chosen] == [words_of(plain)[end] for end in plain.chosen]
