@@ -72,6 +72,8 @@ class Evaluation:
         valid: Share of turns that had the wanted form.
         instances: The number of instances.
         distinct: How many of them are different up to symmetry.
+        won: Of each instance, ``1`` where it was solved and ``0`` where not.
+        twins: Each instance that is equal to an earlier one up to symmetry, by number, beside the first of its kind.
     """
 
     success: float
@@ -82,6 +84,8 @@ class Evaluation:
     valid: float
     instances: int
     distinct: int
+    won: str
+    twins: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +214,12 @@ def summarise(played: Sequence[Trajectory], forms: Sequence[bytes | None] = ()) 
             where all count by themselves.
     """
     turns = [turn for trajectory in played for turn in trajectory.turns]
-    known = [form for form in forms if form is not None]
-    distinct = len(played) - len(known) + len(set(known))
+    first: dict[bytes, int] = {}
+    for number, form in enumerate(forms):
+        if form is not None:
+            first.setdefault(form, number)
+    twins = [(number, first[form]) for number, form in enumerate(forms) if form is not None and first[form] != number]
+    distinct = len(played) - len(twins)
     return Evaluation(
         success=success_rate(played),
         interval=wilson(success_rate(played) * distinct, distinct),
@@ -221,6 +229,8 @@ def summarise(played: Sequence[Trajectory], forms: Sequence[bytes | None] = ()) 
         valid=_mean([turn.is_valid for turn in turns]),
         instances=len(played),
         distinct=distinct,
+        won="".join("1" if trajectory.success else "0" for trajectory in played),
+        twins=tuple(twins),
     )
 
 

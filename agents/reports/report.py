@@ -1,50 +1,18 @@
 """Report: several runs held beside each other, over seeds, with intervals, with what they cost and what they show."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import sqrt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any
+from statistics import fmean
 
 import numpy as np
 
+from tsr_gym.agents.episodes.intervals import student
 from tsr_gym.agents.reports.diagnosis import Finding, diagnose
-from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.log import JsonLines
-from tsr_gym.errors import CheckpointError, ConfigError
-from tsr_gym.registration import env_id
+from tsr_gym.agents.reports.methods import Run, load_comparable, runs_by_method
+from tsr_gym.agents.reports.paired import COSTS, Cost, Difference, differences, group_cost
 
-# Two-sided 95 % quantiles of Student's t for 2 to 30 degrees of freedom.
-_T = (
-    4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
 PARTS = ("model", "env", "tree", "update")
-# Settings in which the runs of one method may differ.
-_NO_METHOD = (
-    *("env", "run.seed", "run.out", "run.label"),
-    *("run.checkpoint_every", "run.keep_checkpoints", "run.save_trees"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run, as its files tell it.
-
-    Attributes:
-        folder: Where it lies.
-        label: What its method is called.
-        config: All settings.
-        updates: The lines of ``metrics.jsonl``.
-        evaluations: The lines of ``evaluations.jsonl``.
-    """
-
-    folder: Path
-    label: str
-    config: TrainConfig
-    updates: list[dict[str, Any]]
-    evaluations: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +41,8 @@ class Report:
         by_updates: Success after some numbers of updates.
         by_tokens: Success after some numbers of sampled tokens.
         runs: Which runs these are.
+        pairs: What each method gains over the control, seed by seed; without rows where there is nothing to pair.
+        differences: The same as numbers.
         findings: Signs of collapse or of waste in runs, by folder; runs without any are left out.
     """
 
@@ -80,47 +50,36 @@ class Report:
     by_updates: Table
     by_tokens: Table
     runs: Table
+    pairs: Table
+    differences: list[Difference]
     findings: dict[str, list[Finding]]
 
 
-def load_run(folder: Path) -> Run:
-    """Read a run's folder.
-
-    Raises:
-        CheckpointError: The folder holds no run, or one without any evaluation.
-    """
-    if not (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder}: wanted the folder of a run with config.json, found none")
-    config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
-    evaluations = JsonLines(folder / "evaluations.jsonl").read()
-    if not evaluations:
-        raise CheckpointError(f"{folder}: the run has not been evaluated yet")
-    return Run(folder, label_of(config), config, JsonLines(folder / "metrics.jsonl").read(), evaluations)
-
-
-def label_of(config: TrainConfig) -> str:
-    """Return what reports call a run's method."""
-    search = config.search
-    if config.run.label:
-        return config.run.label
-    score = "" if config.task.score == "reward" else f", {config.task.score}"
-    matched = ", matched tokens" if search.match_tokens else ""
-    return f"{search.search}{score}{matched}"
-
-
-def summarise_runs(folders: Sequence[Path]) -> Report:
+def summarise_runs(
+    folders: Sequence[Path],
+    *,
+    against: str | None = None,
+    equal: Cost = "sampled_tokens",
+    with_student: bool = False,
+) -> Report:
     """Return the tables of some runs, methods in the order in which they come.
 
     Runs with the same settings but for the seed are one method, which their label names. Where runs of one label have
     other settings, these stand in the name.
 
+    Args:
+        folders: Of the runs.
+        against: Name or label of the method that the others are paired with; None for the first one.
+        equal: What pairs are held equal in.
+        with_student: Whether the table of pairs shows Student's interval over seeds as well.
+
     Raises:
-        CheckpointError: A folder holds no evaluated run.
+        CheckpointError: A folder holds no evaluated run, or one that does not say what is to be equal.
         ConfigError: There is no folder, two runs of a method have the same seed, or the runs were evaluated on
-            different instances.
+            different instances, or there is no such control.
     """
-    runs = _load_comparable(folders)
-    methods = _methods(runs)
+    runs = load_comparable(folders)
+    methods = runs_by_method(runs)
     first, known = runs[0], runs[0].evaluations[0]
     bars = ", ".join(f"{name} {100 * known[name]:.1f} %" for name in ("random", "optimal") if known[name] is not None)
     fewest = min(map(len, methods.values()))
@@ -131,50 +90,17 @@ def summarise_runs(folders: Sequence[Path]) -> Report:
     title = f"{task}, {known['instances']} held-out instances, no search at test time"
     costs = ("tokens", "s/update", *[f"{part} %" for part in PARTS])
     columns = ("method", "per instance", "seeds", "base %", "final %", "gain", "worst gain", *costs)
+    paired = differences(methods, against=against, equal=equal)
     findings = {str(run.folder): diagnose(run.updates) for run in runs}
     return Report(
         Table(title, caption, columns, [_row(name, members) for name, members in methods.items()]),
         _over("step", "updates", methods),
         _over("sampled_tokens_total", "sampled tokens", methods),
         _each(methods),
+        _pairs(paired, equal, with_student),
+        paired,
         {folder: found for folder, found in findings.items() if found},
     )
-
-
-def _methods(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Return the runs of each method by its name.
-
-    Raises:
-        ConfigError: Two runs of a method have the same seed, so that one of them says nothing of its own.
-    """
-    found: dict[str, list[Run]] = {}
-    settings = [dict(_settings(asdict(run.config))) for run in runs]
-    for run, own in zip(runs, settings, strict=True):
-        alike = [other for twin, other in zip(runs, settings, strict=True) if twin.label == run.label]
-        differing = [name for name in own if any(other[name] != own[name] for other in alike)]
-        words = [f"{name.rpartition('.')[2]}={own[name]}" for name in differing]
-        found.setdefault(", ".join([run.label, *words]), []).append(run)
-    for name, members in found.items():
-        by_seed: dict[int, Run] = {}
-        for run in members:
-            twin = by_seed.setdefault(run.config.run.seed, run)
-            if twin is not run:
-                raise ConfigError(
-                    f"{twin.folder} and {run.folder} are both seed {run.config.run.seed} of {name}: report one of them"
-                )
-    return found
-
-
-def _settings(section: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the settings that make a method, by section and name."""
-    for name, value in section.items():
-        if isinstance(value, Mapping):
-            yield from _settings(value, f"{path}{name}.")
-        elif path + name == "search.match_tokens":
-            # Every seed has a run of its own to match.
-            yield "match_tokens", value is not None
-        elif path + name not in _NO_METHOD:
-            yield path + name, value
 
 
 def _each(methods: Mapping[str, Sequence[Run]]) -> Table:
@@ -193,22 +119,6 @@ def _each(methods: Mapping[str, Sequence[Run]]) -> Table:
     return Table("each run", caption, ("run", "method", "seed", "updates", "base %", "final %"), rows)
 
 
-def _load_comparable(folders: Sequence[Path]) -> list[Run]:
-    if not folders:
-        raise ConfigError("wanted the folder of at least one run")
-    runs = [load_run(folder) for folder in folders]
-    for folder, run in zip(folders, runs, strict=True):
-        if _instances_of(run) != _instances_of(runs[0]):
-            raise ConfigError(f"{folder} was evaluated on other instances than {folders[0]}: report them apart")
-    return runs
-
-
-def _instances_of(run: Run) -> tuple[Any, ...]:
-    """Return all that decides which held-out instances a run was evaluated on."""
-    task = run.config.task
-    return env_id(run.config.env), task.preset, task.env_set, task.eval_split, run.evaluations[0]["instances"]
-
-
 def _over(key: str, name: str, methods: Mapping[str, Sequence[Run]]) -> Table:
     """Return success at some points of an axis, interpolated between evaluations, where all runs got that far."""
     ends = [run.evaluations[-1][key] for members in methods.values() for run in members]
@@ -217,16 +127,60 @@ def _over(key: str, name: str, methods: Mapping[str, Sequence[Run]]) -> Table:
     for label, members in methods.items():
         cells = []
         for point in points:
-            reached = all(run.evaluations[-1][key] >= point for run in members)
+            reached = all(run.evaluations[-1][key] + _slack(run, key) >= point for run in members)
             cells.append(_interval([float(np.interp(point, *_curve(run, key))) for run in members]) if reached else "-")
         rows.append((label, *cells))
     title = f"held-out success, %, after so many {name}"
     return Table(
         title,
-        "Interpolated between evaluations; - where not all runs got that far.",
+        "Interpolated between evaluations; - where not all runs got that far, or within a group of it.",
         ("method", *[f"{point:,}" for point in points]),
         rows,
     )
+
+
+def _slack(run: Run, key: str) -> float:
+    """Return how much further a run is taken to have come: runs that end by their tokens end a group apart."""
+    return group_cost(run, "sampled_tokens") if key == "sampled_tokens_total" else 0.0
+
+
+def _pairs(found: Sequence[Difference], equal: Cost, with_student: bool) -> Table:
+    words = equal.replace("_", " ")
+    caption = (
+        f"1/2, 3/4, 1: at equal {words}, shares of what the shorter run of each pair took, interpolated between "
+        "evaluations; a run that ended within a group of that is read at its end. Success over distinct instances."
+    )
+    if any(one.at == "end" for one in found):
+        caption += " end: at the ends of runs, which are further apart than a group."
+    kinds = {one.instances > 1 for one in found}
+    caption += f" Intervals: 95 %, bootstrap over {'seeds and instances' if kinds == {True} else 'seeds'}."
+    names = ("method", "against", "at", "pairs", "%", "control %", "points", "95 %")
+    columns = (*names, *(("Student's t",) if with_student else ()), *(cost.replace("_", " ") for cost in COSTS))
+    rows: list[tuple[str, ...]] = [
+        (
+            *(one.method, one.control, one.at, str(len(one.seeds)), f"{one.success:.1f}", f"{one.control_success:.1f}"),
+            *(f"{one.points:+.1f}", f"{one.low:+.1f} to {one.high:+.1f}"),
+            *([_ends(one.student)] if with_student else []),
+            *(f"{_amount(one.spent[cost])} / {_amount(one.control_spent[cost])}" for cost in COSTS),
+        )
+        for one in found
+    ]
+    return Table(f"pairs of equal seeds, at equal {words}", caption, columns, rows)
+
+
+def _ends(interval: tuple[float, float] | None) -> str:
+    return "-" if interval is None else f"{interval[0]:+.1f} to {interval[1]:+.1f}"
+
+
+def _amount(number: float | None) -> str:
+    """Return an amount as a cell.
+
+    >>> _amount(1_040_000), _amount(121_437), _amount(30), _amount(None)
+    ('1.04M', '121k', '30', '-')
+    """
+    if number is None:
+        return "-"
+    return f"{number / 1e6:.2f}M" if number >= 1e6 else f"{number / 1e3:.0f}k" if number >= 1e4 else f"{number:.0f}"
 
 
 def _row(label: str, runs: Sequence[Run]) -> tuple[str, ...]:
@@ -258,11 +212,8 @@ def _times(seconds: Sequence[Mapping[str, float]]) -> list[str]:
 
 
 def _interval(values: Sequence[float]) -> str:
-    # The interval of two is so wide that it says nothing.
-    if len(values) < 3:
-        return f"{fmean(values):.1f}"
-    quantile = _T[min(len(values) - 3, len(_T) - 1)]
-    return f"{fmean(values):.1f} ± {quantile * stdev(values) / sqrt(len(values)):.1f}"
+    known = student(values)
+    return f"{fmean(values):.1f}" if known is None else f"{known.mean:.1f} ± {known.high - known.mean:.1f}"
 
 
 def draw_curves(folders: Sequence[Path], out: Path) -> None:
@@ -277,8 +228,8 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    runs = _load_comparable(folders)
-    methods = _methods(runs)
+    runs = load_comparable(folders)
+    methods = runs_by_method(runs)
     figure, panels = pyplot.subplots(1, 2, figsize=(12, 4.5), sharey=True, layout="constrained")
     for panel, key, name in zip(panels, ("step", "sampled_tokens_total"), ("updates", "sampled tokens"), strict=True):
         for number, (label, members) in enumerate(methods.items()):

@@ -11,7 +11,7 @@ from tests.abuse.counts import Counts, Outcome, attacked, counted
 from tests.abuse.damaged_bytes import damaged
 from tests.agents.short_runs import files_of
 from tsr_gym import CheckpointError, ConfigError, InvalidTree, Tree
-from tsr_gym.agents.reports.report import load_run
+from tsr_gym.agents.reports.methods import load_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.trainer import resume_run

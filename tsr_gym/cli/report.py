@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -20,7 +20,13 @@ class ReportArgs:
     out: Path = Path("report.png")
     """File for the curves."""
     json: Path | None = None
-    """File for the tables and findings as JSON."""
+    """File for the tables, differences and findings as JSON."""
+    against: str | None = None
+    """Label or name of the method that the others are paired with, seed by seed; the first one by default."""
+    equal: Literal["sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps"] = "sampled_tokens"
+    """What pairs are held equal in."""
+    student: bool = False
+    """Show Student's interval over seeds beside that of the bootstrap over seeds and instances."""
 
 
 def main(args: list[str]) -> int:
@@ -29,8 +35,10 @@ def main(args: list[str]) -> int:
     require("matplotlib", "agents")
     summarise: Any = load("tsr_gym.agents.reports.report:summarise_runs")
     draw: Any = load("tsr_gym.agents.reports.report:draw_curves")
-    report = summarise(chosen.runs)
+    report = summarise(chosen.runs, against=chosen.against, equal=chosen.equal, with_student=chosen.student)
     show_tables((report.ends, report.by_updates, report.by_tokens, report.runs))
+    if report.pairs.rows:
+        show_tables((report.pairs,))
     for folder, findings in report.findings.items():
         for finding in findings:
             print(f"{folder}: {finding.name}: {finding.what}\n    {finding.advice}")

@@ -1,9 +1,19 @@
 """Estimates over instances: means by hand, and intervals that hold the truth as often as they say."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
-from tsr_gym.agents.episodes.intervals import Interval, pooled, pooled_mean, price_of_success, wilson
+from tsr_gym.agents.episodes.intervals import (
+    Interval,
+    crossed_mean,
+    pooled,
+    pooled_mean,
+    price_of_success,
+    student,
+    wilson,
+)
 from tsr_gym.agents.reports.calibration import spearman
 
 
@@ -94,3 +104,29 @@ def test_where_nothing_succeeded_the_price_has_a_lower_end_only():
     mean, low, high = price_of_success([40, 60], [0, 0], [5, 5])
     assert (mean, high) == (None, None)
     assert low == pytest.approx(10 * 13.8416 / 3.8416)
+
+
+def test_a_table_is_drawn_by_rows_and_by_columns_each_by_themselves():
+    rows = ((0.0, 1.0, 5.0), (2.0, 3.0, 4.0), (9.0, 7.0, 1.0))
+    means = [
+        sum(rows[row][column] for row in drawn for column in columns) / 9
+        for drawn in product(range(3), repeat=3)
+        for columns in product(range(3), repeat=3)
+    ]
+    found = crossed_mean(rows)
+    assert found.mean == pytest.approx(32 / 9)
+    assert (found.low, found.high) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.15)
+    # Rows that were drawn with the columns of the same numbers would never give 0.
+    assert crossed_mean(((1, 0), (0, 1))) == (0.5, 0, 1)
+
+
+def test_a_table_of_one_row_or_one_column_is_drawn_by_the_other():
+    assert crossed_mean([[1.0, 1.0, 1.0]]) == (1, 1, 1)
+    # Two of two: 0, 0.5 and 1, the ends in a quarter of the draws each.
+    assert crossed_mean([[0, 1]]) == crossed_mean([[0], [1]]) == (0.5, 0, 1)
+
+
+def test_students_interval_is_that_of_three_or_more():
+    # Deviation 10 of three: 4.303 * 10 / sqrt(3) = 24.843.
+    assert student([30, 40, 50]) == (40, pytest.approx(15.157, abs=1e-3), pytest.approx(64.843, abs=1e-3))
+    assert student([30, 50]) is None

@@ -131,6 +131,8 @@ def test_instances_that_are_equal_up_to_symmetry_count_as_one_in_the_interval():
     found = summarise([won, won, lost, lost], [b"a", b"a", b"b", None])
     assert (found.success, found.instances, found.distinct) == (0.5, 4, 3)
     assert found.interval == wilson(1.5, 3)
+    assert (found.won, found.twins) == ("1100", ((1, 0),))
+    assert summarise([won, lost, won], [b"a", b"b", b"a"]).twins == ((2, 0),)
 
 
 def test_rooms_that_are_turned_or_mirrored_have_one_form_and_slippery_lakes_none():

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 from tsr_gym import CheckpointError, ConfigError
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
-from tsr_gym.agents.reports.report import draw_curves, label_of, load_run, summarise_runs
+from tsr_gym.agents.reports.methods import label_of, load_run
+from tsr_gym.agents.reports.report import draw_curves, summarise_runs
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 
 CONFIG = TrainConfig(env="sokoban", search=SearchConfig(trajectories=8), run=RunConfig(label="ours"))

@@ -27,7 +27,7 @@ from tests.agents.short_runs import (
 )
 from tests.agents.tiny import save_chat_model
 from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
-from tsr_gym.agents.reports.report import load_run
+from tsr_gym.agents.reports.methods import load_run
 from tsr_gym.agents.runs import trainer as module
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints
 from tsr_gym.agents.runs.config import TrainConfig
