@@ -29,6 +29,7 @@ class Turn:
         score: What the search's guide thought of it.
         observation: What the environment answered.
         action: What was carried out, see `action_of`; None where nobody knows.
+        golden_answers: Texts that answer the task, where the environment knows them (``info["golden_answers"]``).
     """
 
     prompt_ids: tuple[int, ...]
@@ -42,6 +43,7 @@ class Turn:
     score: float = 0.0
     observation: Any = None
     action: Hashable = None
+    golden_answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ def _turn(tree: Tree, before: int, after: int) -> Turn:
         score=node.score,
         observation=node.observation,
         action=action_of(node),
+        golden_answers=tuple(node.info.get("golden_answers", ())),
     )
 
 

@@ -116,16 +116,21 @@ def test_evidence_is_worth_a_share_of_a_success(alpha):
         first_occurrence(FAILED, ANSWER, alpha=alpha)
 
 
-def test_without_answers_the_scorer_says_what_was_found():
-    scored = Group(0, (trajectory(turn(), turn(score=0.5), turn()), trajectory(turn(), turn())))
-    assert (
-        rewards(first_occurrence(scored)) == rewards(first_occurrence(scored, found="score")) == [[0.5, 0.5, 0], [0, 0]]
+def test_golden_answers_of_the_environment_are_looked_for_where_none_are_named():
+    given = tuple(
+        replace(one, turns=tuple(replace(turn, golden_answers=("Paul Walker",)) for turn in one.turns))
+        for one in FAILED.trajectories
     )
+    found = first_occurrence(replace(FAILED, trajectories=given))
+    assert rewards(found) == rewards(first_occurrence(FAILED, ("Paul Walker",)))
+    assert any(map(any, rewards(found)))
+    # What is named goes first.
+    assert not any(map(any, rewards(first_occurrence(replace(FAILED, trajectories=given), ("nobody",)))))
 
 
-def test_answers_that_are_missing_for_a_group_are_an_error():
-    with pytest.raises(ValueError, match="task 7: wanted golden answers"):
-        first_occurrence(FAILED, golds=lambda group: ())
+def test_without_an_answer_it_says_what_it_needs():
+    with pytest.raises(ValueError, match="golden answers"):
+        first_occurrence(FAILED)
 
 
 def test_in_a_group_that_only_failed_alpha_does_not_matter_to_scaled_advantages():
