@@ -23,6 +23,7 @@ class ModelCard:
         max_tokens: Longest answer that makes sense, None for no opinion.
         learn: Settings of learning that fit it, by their names in `LearnConfig`.
         about: How it was made.
+        spelling: A text, and the ids that the tokenizer made of it when the model was saved.
     """
 
     prompt: str = "paper"
@@ -32,6 +33,7 @@ class ModelCard:
     max_tokens: int | None = None
     learn: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
+    spelling: dict[str, list[int]] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write the card into a model's folder."""
