@@ -46,7 +46,7 @@ def follow_recipe(args: Sequence[str]) -> list[str]:
     if found.recipe is None:
         return rest
     if found.recipe not in RECIPES:
-        raise no_such("recipe", found.recipe, RECIPES)
+        raise no_such("recipe", found.recipe, tuple(RECIPES))
     if not rest or rest[0].startswith("-"):
         raise ConfigError(f"wanted the environment before --recipe {found.recipe}, got {rest[:1] or 'nothing'}")
     given = {arg.partition("=")[0] for arg in rest}
