@@ -113,12 +113,28 @@ def sokoban(low: int, high: int, tokens: int = 120_000) -> Setting:
     )
 
 
+def lake(size: int, tokens: int = 120_000) -> Setting:
+    """Return lakes of so many cells a side, on which one move in ten slips; one move a turn."""
+    limits = "max_actions_per_turn=1 max_turns=20 max_actions=20"
+    score = "FrozenLakeScore"
+    return Setting("frozen_lake", f"{size}x{size}", f"size={size} success_rate=0.9 {limits}", (BEAM, score), tokens)
+
+
+def hard() -> Setting:
+    """Return rooms of 7x7 cells that take 12 to 20 moves, in at most 26 turns of one move."""
+    limits = "max_actions_per_turn=1 max_turns=26 max_actions=26"
+    place = "dim=[7,7] solution_length=[12,20]"
+    return Setting("sokoban", "7x7, 12 to 20 moves", f"{place} {limits}", (BEAM, "SokobanScore(potential='estimate')"))
+
+
 # Flags of ``tsr base-model``, but for the folder.
 _RARE = (
     "--band 0 0.004 --steps 2600 --instances 3000 --episodes 5 --poor-skill 0.05 --malformed 0.3 --poor-steps 120 "
     "--validations 128"
 )
 BASES = {f"S{seed}": f"sokoban --seed {seed} --env-set {sokoban(10, 16).env_set} {_RARE}" for seed in (1, 2, 3, 4)}
+BASES["L1"] = f"frozen_lake --seed 1 --env-set {lake(6).env_set} {_RARE} --steps 1200 --band 0 0.02"
+BASES["H1"] = f"sokoban --seed 1 --env-set {hard().env_set} {_RARE} --steps 3000"
 
 # Ours: plain play first, one search only where it has failed, until its first success; learning rates fall.
 TSR_PLUS = Method(
@@ -129,6 +145,7 @@ TSR_PLUS = Method(
 # The best of nine configurations on S1, one or two seeds each: groups of 4, 8, 16 and 32; rates 5e-4, 1e-3 and 2e-3;
 # with and without decay; updates of half as many tokens; steps of half as many trajectories.
 FILTERING = Method("filtering", "--search naive --trajectories 8 --minibatch 16")
+ON_ICE = Method("tsr+", TSR_PLUS.flags.replace(PUBLIC, "--score FrozenLakeScore"), "public")
 ALWAYS = Method(
     "search always", f"--naive 4 --trajectories 1 --search {BEAM} {PUBLIC} --minibatch 10 {DECAY}", "public"
 )
@@ -144,11 +161,16 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     """Yield what a part of the study holds against each other."""
     rare = sokoban(10, 16)
     if part == "headline":
-        for base in BASES:
+        for base in ("S1", "S2", "S3", "S4"):
             yield Contrast(part, rare, base, TSR_PLUS, FILTERING, 4 if base == "S3" else 8)
     if part == "ablation":
         for other in (ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
+    if part == "hard":
+        yield Contrast(part, hard(), "H1", TSR_PLUS, FILTERING, 4)
+    if part == "lake":
+        yield Contrast(part, lake(6, 60_000), "L1", ON_ICE, FILTERING)
+        yield Contrast(part, lake(4, 60_000), "L1", ON_ICE, FILTERING, 3)
     if part == "law":
         for base in ("S1", "S2", "S4"):
             for low, high in ((3, 8), (5, 10), (7, 12)):

@@ -1,12 +1,13 @@
 """The study of when search pays: its analysis against hand-worked numbers, and its plan."""
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from benchmarks.pay.analysis import difference, interval, law, spearman, success_at
-from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, cells, contrasts, sokoban
+from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
 from tsr_gym.cli.train import _configured
 
 CONTRAST = Contrast("headline", sokoban(10, 16), "S1", TSR_PLUS, FILTERING, 3)
@@ -76,12 +77,12 @@ def test_the_law_is_told_over_settings_whose_ratio_is_known():
     assert law(rows[:3]) is None
 
 
-@pytest.mark.parametrize("part", ["headline", "ablation", "law"])
+@pytest.mark.parametrize("part", get_args(Part))
 def test_every_run_of_the_plan_is_one_that_can_be_configured_and_has_a_folder_of_its_own(part):
     planned = list(cells(part))
     assert len({cell.name for cell in planned}) == len(planned) > 0
-    for flags in {cell.flags().rpartition(" --seed")[0] for cell in planned}:
-        config = _configured(["sokoban", *flags.split()])
+    for world, flags in {(cell.setting.world, cell.flags().rpartition(" --seed")[0]) for cell in planned}:
+        config = _configured([world, *flags.split()])
         assert config.run.update_tokens * 32 == config.run.total_tokens
 
 
