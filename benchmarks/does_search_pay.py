@@ -16,11 +16,14 @@ import tyro
 
 from benchmarks.measure import RESULTS, write_result
 from benchmarks.pay.analysis import difference, law
+from benchmarks.pay.figure import draw
+from benchmarks.pay.page import PAGE, write_tables
 from benchmarks.pay.plan import BASES, Cell, Contrast, Part, cells, contrasts
 from benchmarks.pay.runs import base_row, build_bases, probe, probe_row, row_of, train
 from tsr_gym.files import write_atomically
 
 NAME = "does_search_pay"
+FIGURE = RESULTS.parents[1] / "docs" / "images" / f"{NAME}.png"
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
@@ -52,7 +55,7 @@ def main() -> int:
         kept = json.loads(path.read_text())
         kept |= analysed([one for part in PARTS for one in contrasts(part)], kept["runs"], kept["probes"])
         write_atomically(path, (json.dumps(kept, indent=2) + "\n").encode())
-        show(kept)
+        publish(kept)
         return 0
     wanted = [one for part in args.part for one in contrasts(part)]
     runs = [cell for part in args.part for cell in cells(part) if cell.seed < args.seeds]
@@ -70,11 +73,19 @@ def main() -> int:
     result = collected(out, wanted if args.quick else [one for part in PARTS for one in contrasts(part)])
     if args.quick:
         (out / f"{NAME}.json").write_text(json.dumps(result, indent=2))
+        show(result)
         print("a quick run only shows that it runs: these numbers say nothing about the methods")
     else:
         write_result(NAME, result)
-    show(result)
+        publish(result)
     return 0
+
+
+def publish(result: dict[str, Any]) -> None:
+    """Write figure and tables of the documents, and print the differences."""
+    draw(result, FIGURE)
+    write_atomically(PAGE, write_tables(PAGE.read_text(), result).encode())
+    show(result)
 
 
 def quick(contrast: Contrast) -> Contrast:

@@ -1,15 +1,20 @@
 """The study of when search pays: its analysis against hand-worked numbers, and its plan."""
 
+import json
 import math
 from typing import get_args
 
 import numpy as np
 import pytest
 
+from benchmarks.does_search_pay import analysed
+from benchmarks.measure import RESULTS
 from benchmarks.pay.analysis import difference, interval, law, spearman, success_at
+from benchmarks.pay.page import PAGE, write_tables
 from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
 from tsr_gym.cli.train import _configured
 
+RESULT = RESULTS / "does_search_pay.json"
 CONTRAST = Contrast("headline", sokoban(10, 16), "S1", TSR_PLUS, FILTERING, 3)
 
 
@@ -93,3 +98,12 @@ def test_a_contrast_has_equal_budgets_on_both_sides():
             for method in (one.method, one.control)
         ]
         assert budgets[0] == budgets[1]
+
+
+@pytest.mark.skipif(not RESULT.exists(), reason="the study has no result file")
+def test_the_differences_and_the_tables_of_the_page_are_those_of_the_runs_in_the_result_file():
+    result = json.loads(RESULT.read_text())
+    wanted = [one for part in get_args(Part) for one in contrasts(part)]
+    again = analysed(wanted, result["runs"], result["probes"])
+    assert again == {name: result[name] for name in again}
+    assert write_tables(PAGE.read_text(), result) == PAGE.read_text()
