@@ -67,12 +67,6 @@ def check_choices(config: TrainConfig) -> None:
         rule = choose(text, home=credit.__name__, what="credit rule")
         if rule.func is credit.undo_selection:
             _check_selection(config, search, (rule.keywords["samples"], rule.keywords["kept"]))
-        asks_scorer = rule.func is credit.first_occurrence and not rule.keywords.keys() & {"golds", "found"}
-        if asks_scorer and config.task.score == "reward":
-            raise ConfigError(
-                f"{text} asks the scorer which turns found the answer, and rewards do not say: set score, such as "
-                "RetrievalQAScore, or write found='score' where they do"
-            )
     objective = config.learn.objective
     if not (_has_plain_play(config) or objective.searched_weight or objective.imitation):
         raise ConfigError(

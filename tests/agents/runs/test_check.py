@@ -120,12 +120,6 @@ def test_groups_that_plain_play_failed_and_a_search_solved_are_refused_where_onl
         check_choices(run_of({"search": "beam", "naive": 4}, estimator="tspo", objective=objective))
 
 
-def test_evidence_is_refused_where_no_scorer_knows_it():
-    with pytest.raises(ConfigError, match=r"first_occurrence asks the scorer .*set score, such as RetrievalQAScore"):
-        check_choices(run_of(lessons=EVIDENCE, estimator="tspo"))
-    check_choices(run_of(lessons=LessonConfig(credit=("first_occurrence(found='score')",)), estimator="tspo"))
-
-
 @pytest.mark.parametrize("estimator", ["auto", "turn_gae", "bi_level_gae"])
 def test_unfinished_leaves_are_refused_with_a_critic_over_whole_episodes(estimator):
     search = {"search": "beam", "learn_from": "leaves"}
