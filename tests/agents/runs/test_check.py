@@ -148,6 +148,22 @@ def test_the_documents_recipes_pass(recipe):
     check_choices(train._configured(shlex.split(recipe)))
 
 
+PAPER = {
+    "sokoban": ("reward", "ppo", ("generator=ragen",)),
+    "frozenlake": ("FrozenLakeScore", "grpo", ()),
+    "webshop": ("WebShopScore", "grpo", ()),
+}
+
+
+@pytest.mark.parametrize("env", PAPER)
+def test_the_papers_proxy_algorithm_and_rooms_stand_in_its_recipe(env):
+    (line,) = [recipe for recipe in recipes() if recipe.startswith(env) and "Qwen2.5-3B" in recipe]
+    config = train._configured(shlex.split(line))
+    assert (config.task.score, config.learn.algorithm, tuple(config.task.env_set)) == PAPER[env]
+    assert config.search.name == "beam"
+    assert config.task.preset == "paper"
+
+
 def test_the_check_itself_needs_no_torch():
     code = "import sys, tsr_gym.agents.runs.check; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
