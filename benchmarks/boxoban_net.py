@@ -135,15 +135,26 @@ def loss_of(net: BoxobanNet, found: Positions) -> tuple[Tensor, Tensor]:
     return functional.nll_loss(logprobs, moves), functional.smooth_l1_loss(togo / UNIT, left.float() / UNIT)
 
 
-def train(positions: Positions, path: Path, *, steps: int, batch: int = 256, lr: float = 2e-3) -> dict[str, Any]:
+def train(
+    positions: Positions, path: Path, *, cycle: int, cut: int, steps: int, batch: int = 256, lr: float = 2e-3
+) -> dict[str, Any]:
     """Train a network, write it to a file, and return what training came to.
 
     It goes on where an interrupted training stopped; a hundredth of the positions, the last, are held out.
+
+    Args:
+        positions: What is learned.
+        path: Of the weights.
+        cycle: Steps of the learning rate's one cycle.
+        cut: Step at which the cycle is left; from there the rate falls in a straight line to 0 at the last step.
+        steps: All steps.
+        batch: Positions per step.
+        lr: Largest learning rate.
     """
     torch.manual_seed(0)
     net = BoxobanNet()
     optimizer = torch.optim.AdamW(net.parameters(), lr=lr, weight_decay=1e-4)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=cycle)
     kept, begun = len(positions.moves) - len(positions.moves) // 100, 0
     seconds, part = 0.0, path.with_suffix(".part")
     if part.exists():
@@ -159,9 +170,12 @@ def train(positions: Positions, path: Path, *, steps: int, batch: int = 256, lr:
         policy, value = loss_of(net, seen_from(Positions(*(part[rows] for part in positions)), int(rng.integers(8))))
         optimizer.zero_grad()
         (policy + value).backward()
+        if step < cut:
+            schedule.step()
+        else:
+            optimizer.param_groups[0]["lr"] = schedule.get_last_lr()[0] * (steps - step) / (steps - cut)
         optimizer.step()
-        schedule.step()
-        if step % 250 == 249:
+        if step % 100 == 99:
             states = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
             torch.save(states | {"step": step + 1, "seconds": process_time() - started}, part)
             print(f"step {step + 1}: policy {policy.item():.3f}, moves to go {value.item():.3f}", flush=True)
@@ -173,6 +187,8 @@ def train(positions: Positions, path: Path, *, steps: int, batch: int = 256, lr:
     return {
         "parameters": sum(weights.numel() for weights in net.parameters()),
         "learned_from": kept,
+        "cycle": cycle,
+        "cut": cut,
         "steps": steps,
         "batch": batch,
         "lr": lr,
