@@ -170,11 +170,11 @@ def train(
         policy, value = loss_of(net, seen_from(Positions(*(part[rows] for part in positions)), int(rng.integers(8))))
         optimizer.zero_grad()
         (policy + value).backward()
-        if step < cut:
-            schedule.step()
-        else:
+        if step >= cut:
             optimizer.param_groups[0]["lr"] = schedule.get_last_lr()[0] * (steps - step) / (steps - cut)
         optimizer.step()
+        if step < cut:
+            schedule.step()
         if step % 100 == 99:
             states = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
             torch.save(states | {"step": step + 1, "seconds": process_time() - started}, part)
