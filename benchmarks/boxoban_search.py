@@ -35,7 +35,7 @@ from tsr_gym_envs.sokoban.settings import make_settings
 
 IMAGE = Path(__file__).resolve().parents[1] / "docs" / "images" / "boxoban_search.png"
 # Levels that are searched together, so that the network is asked for many positions at once.
-CHUNK = 100
+CHUNK = 50
 # Noise of the policy, as in LevinTS (*) of the paper.
 NOISE = 0.01
 # The logarithm of the probability of a move that changes nothing.
