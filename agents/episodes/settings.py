@@ -65,8 +65,13 @@ class SearchConfig:
     naive: int = 0
     """Trajectories of plain play per instance beside the searched ones, for mixed groups."""
     moments: int = 0
-    """Groups of each update that begin at moments: states in the middle of the run's own episodes from which success
-    was seen and is not certain. Until there are any, they begin at the start of their instance."""
+    """Groups of each update that begin at moments: states in the middle of the run's own episodes. Until there are any,
+    they begin at the start of their instance."""
+    moments_from: str = "states"
+    """Which states: states (from which success was seen and is not certain), suffixes(level=0.5) (on the way to a
+    success, a turn farther from it after an update that succeeded from there in more than this share, else a turn
+    nearer), fatal (before a move that lost the task, as the end of an episode or dead_ends tell) or pivots(power=0.1)
+    (of failed episodes, where recovery is likely)."""
     match_tokens: Path | None = None
     """Another run's folder: sample groups in each update until as many tokens have been sampled in all as there."""
 
@@ -76,6 +81,7 @@ class SearchConfig:
         check_numbers(self, "naive", "moments", least=0)
         check_numbers(self, "risk", least=0, most=1)
         parse_call(self.search, what="strategy")
+        parse_call(self.moments_from, what="kind of moments")
         if self.moments > self.groups:
             raise ConfigError(f"wanted moments <= groups={self.groups}, got {self.moments}")
         if self.repeats > 1 and self.noise == "same":
