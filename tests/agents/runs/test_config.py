@@ -123,6 +123,7 @@ CHANGED = TrainConfig(
         rater="SelfConsistency()",
         naive=2,
         moments=1,
+        moments_from="suffixes(level=0.4)",
         learn_from="leaves",
         match_tokens=Path("runs/other"),
     ),
