@@ -4,6 +4,7 @@ from inspect import signature
 
 from tsr_gym.agents.episodes.collect import ChosenSearch, choose_search
 from tsr_gym.agents.episodes.env_pool import task_pool
+from tsr_gym.agents.episodes.starts import choose_starts
 from tsr_gym.agents.learning.settings import ESTIMATORS
 from tsr_gym.agents.lessons import credit
 from tsr_gym.agents.lessons.groups import choose_groups
@@ -29,6 +30,7 @@ def check_config(config: TrainConfig) -> None:
     if ":" not in estimator and estimator not in ("auto", *ESTIMATORS):
         raise no_such("estimator", estimator, ("auto", *ESTIMATORS))
     choose_search(config.search)
+    choose_starts(config.search.moments_from)
     choose_groups(config.lessons)
     if config.search.rater is not None:
         choose_rater(config.search.rater)

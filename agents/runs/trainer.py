@@ -91,7 +91,7 @@ class Trainer:
         self.eval_chat = player.chat_about(pool.base, temperature=config.run.eval_temperature)
         rater = None if config.search.rater is None else make_rater(config.search.rater, chat=self.chat)
         self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
-        self.practice = Practice(config.search.moments, seed=config.run.seed)
+        self.practice = Practice(config.search.moments, seed=config.run.seed, kind=config.search.moments_from)
         self.lessons = choose_groups(config.lessons)
         self.learner = Learner(
             self.policy.model,
@@ -186,7 +186,7 @@ class Trainer:
         started = perf_counter()
         self.chat.engine.load_weights(())
         collected = self._collect()
-        self.practice.keep(collected)
+        self.practice.keep(collected, self.progress.tasks)
         groups = self.lessons(collected)
         learning = perf_counter()
         update = self.progress.update + 1
@@ -205,7 +205,7 @@ class Trainer:
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
         record = update_record(self.collector.search, self.progress, collected, groups, learned, seconds)
-        return record | self._prompt_signs(collected.groups), collected
+        return record | self.practice.signs() | self._prompt_signs(collected.groups), collected
 
     def _as_many(self, groups: Sequence[Group]) -> int | None:
         """Return how many trajectories groups of leaves would have if searches selected them; None for other groups."""

@@ -132,6 +132,7 @@ CHANGED = TrainConfig(
         search_until=0.5,
         naive=2,
         moments=1,
+        moments_from="suffixes(level=0.4)",
         learn_from="leaves",
         match_tokens=Path("runs/other"),
     ),
