@@ -10,6 +10,7 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import accepted, env_id
+from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import Noise, restore, snapshot
 from tsr_gym.text_env import TextEnv
 from tsr_gym.wrappers import AnswerFormat, DeadEnds, TreeSearchWrapper
@@ -62,9 +63,19 @@ class EnvPool:
         self._repeats = repeats
         self._dead_ends = dead_ends
         self._risk: Risk = "mean" if risk is None else risk
+        self._starts: dict[int, Snapshot] = {}
         self._envs = [self._make()]
         base: Any = self._envs[0].unwrapped
         self.base: TextEnv[Any] = base
+
+    @property
+    def made_with(self) -> list[Any]:
+        """What decides at which starts its environments stand."""
+        return [self._env, self._settings, self.score, self._penalty, self._think, self._dead_ends]
+
+    def keep(self, starts: Mapping[int, Snapshot]) -> None:
+        """Keep the starts of some instances, by their seeds, which `set` then draws no more."""
+        self._starts.update(starts)
 
     def set(
         self, tasks: Sequence[int], copies: int = 1, starts: Sequence[Moment | None] = ()
@@ -84,12 +95,14 @@ class EnvPool:
         for number, task in enumerate(tasks):
             first, *others = ready[number * copies : (number + 1) * copies]
             moment = starts[number] if starts else None
-            first.reset(seed=task, options=None if moment is None else moment.start)
-            start = snapshot(first)
+            start = self._starts.get(task) if moment is None else None
+            if start is None:
+                first.reset(seed=task, options=None if moment is None else moment.start)
+                start = snapshot(first)
+            else:
+                _stand(first, start, task)
             for other in others:
-                if not other.started:
-                    other.reset(seed=task)
-                restore(other, start)
+                _stand(other, start, task)
         return ready
 
     def _make(self) -> TreeSearchWrapper:
@@ -112,6 +125,14 @@ class EnvPool:
             except TypeError as error:
                 raise ConfigError(f"the scorer {self.score} cannot be made: {error}") from error
         return TreeSearchWrapper(env, noise=self._noise, repeats=self._repeats, risk=self._risk)
+
+
+def _stand(env: TreeSearchWrapper, start: Snapshot, task: int) -> None:
+    """Put an environment at the start of an instance."""
+    if not env.started:
+        # Wrappers want an episode to have begun; in the middle of one nothing is drawn for it.
+        env.reset(seed=task, options={"snapshot": start})
+    restore(env, start)
 
 
 def task_pool(

@@ -3,7 +3,7 @@
 Numbers in parentheses name their source: TSR (arXiv 2602.11767), its released code, or the project's own choice.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,8 @@ class TaskConfig:
     effect where an environment has no presets."""
     env_set: tuple[str, ...] = ()
     """More settings of the environment as KEY=VALUE, the value in JSON, such as solution_length=[3,10]."""
+    eval_env_set: tuple[str, ...] = ()
+    """Settings that held-out instances have besides, or instead, where they are to differ from those of training."""
     score: str = "reward"
     """Guide of the search: reward, or a scorer such as FrozenLakeScore or "SokobanScore(potential='estimate')"."""
     penalty: float = 0.1
@@ -33,6 +35,11 @@ class TaskConfig:
 
     def __post_init__(self) -> None:
         check_numbers(self, "penalty", least=0)
+
+    @property
+    def held_out(self) -> "TaskConfig":
+        """What is played in evaluation: the same with the settings that held-out instances have."""
+        return replace(self, env_set=(*self.env_set, *self.eval_env_set), eval_env_set=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +86,9 @@ class SearchConfig:
     nearer), fatal (before a move that lost the task, as the end of an episode or dead_ends tell) or pivots(power=0.1)
     (of failed episodes, where recovery is likely)."""
     match_tokens: Path | None = None
-    """Another run's folder: sample groups in each update until as many tokens have been sampled in all as there."""
+    """Another run's folder: search instances in each update until as many tokens have been counted in all as there
+    after that update, so that an update makes up for what those before took too much; and end with its tokens, as
+    total_tokens says."""
 
     def __post_init__(self) -> None:
         check_choices(self)

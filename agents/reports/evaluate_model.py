@@ -5,8 +5,9 @@ from pathlib import Path
 
 import torch
 
+from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
-from tsr_gym.agents.episodes.play import Bars, Evaluation, bars, evaluate, held_out
+from tsr_gym.agents.episodes.play import Bars, Evaluation, evaluate
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.models.settings import ModelConfig
@@ -79,6 +80,7 @@ def evaluate_model(
         if env is None:
             raise ConfigError("wanted --env for the default model")
         folder = default_model(env, task.env_set)
+    task = task.held_out
     torch.set_num_threads(model.threads)
     policy = load_policy(folder, device=pick_device(model.device))
     env = env or policy.card.env
@@ -88,9 +90,10 @@ def evaluate_model(
     pool = player.pool(split, search)
     chat = player.chat_about(pool.base, temperature=at_temperature)
     rater = None if search.rater is None else make_rater(search.rater, chat=chat)
-    tasks = held_out(instances)
-    played = evaluate(pool, chat, tasks=tasks, seed=seed, strategy=strategy, noise=search.noise, rater=rater)
-    return ModelEvaluation(_words(env, split, task, search), played, bars(pool, tasks=tasks))
+    exam = HeldOut(pool, instances)
+    limits = exam.bars
+    played = evaluate(pool, chat, tasks=exam.tasks, seed=seed, strategy=strategy, noise=search.noise, rater=rater)
+    return ModelEvaluation(_words(env, split, task, search), played, limits)
 
 
 def _words(env: str, split: str, task: TaskConfig, search: SearchConfig) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.errors import CheckpointError, ConfigError
+from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
 
 # Settings in which the runs of one method may differ.
@@ -79,8 +80,9 @@ def load_comparable(folders: Sequence[Path]) -> list[Run]:
 
 def _instances_of(run: Run) -> tuple[Any, ...]:
     """Return all that decides which held-out instances a run was evaluated on."""
-    task = run.config.task
-    return env_id(run.config.env), task.preset, task.env_set, task.eval_split, run.evaluations[0]["instances"]
+    task = run.config.task.held_out
+    settings = parse_settings(task.env_set)
+    return env_id(run.config.env), task.preset, settings, task.eval_split, run.evaluations[0]["instances"]
 
 
 def runs_by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:

@@ -10,7 +10,7 @@ from tsr_gym.agents.lessons import credit
 from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.raters import choose_rater
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.log import JsonLines
+from tsr_gym.agents.runs.matching import token_targets
 from tsr_gym.agents.strategies import best_of_n
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose, no_such, parse_call
@@ -34,26 +34,9 @@ def check_config(config: TrainConfig) -> None:
     choose_groups(config.lessons)
     if config.search.rater is not None:
         choose_rater(config.search.rater)
-    for split in (config.task.train_split, config.task.eval_split):
-        task_pool(config.env, config.task, split)
+    task_pool(config.env, config.task, config.task.train_split)
+    task_pool(config.env, config.task.held_out, config.task.eval_split)
     token_targets(config)
-
-
-def token_targets(config: TrainConfig) -> list[int] | None:
-    """Return the tokens that another run had sampled after each of its updates; None for a run that matches none.
-
-    Raises:
-        ConfigError: That run has fewer updates, or is none.
-    """
-    other = config.search.match_tokens
-    if other is None:
-        return None
-    totals = [record["sampled_tokens_total"] for record in JsonLines(other / "metrics.jsonl").read()]
-    if len(totals) < config.run.updates:
-        raise ConfigError(
-            f"match_tokens: wanted a run of at least {config.run.updates} updates, {other} has {len(totals)}"
-        )
-    return totals
 
 
 def check_choices(config: TrainConfig) -> None:

@@ -40,12 +40,14 @@ class Progress:
         sampled_tokens: Tokens that the model has said in training.
         prompt_tokens: Tokens that it was conditioned on there, once per sample; checkpoints of older versions do not
             know, and are read as 0.
+        optimizer_steps: Steps that were taken on the policy; as with prompt tokens.
     """
 
     update: int = 0
     tasks: int = 0
     sampled_tokens: int = 0
     prompt_tokens: int = 0
+    optimizer_steps: int = 0
 
 
 def save_checkpoint(

@@ -29,11 +29,16 @@ class RunConfig:
     updates: int = 200
     """Updates (paper: 200 for Sokoban and FrozenLake)."""
     total_tokens: int | None = None
-    """End the run when as many tokens have been sampled in training, or after its updates, whichever comes first. No
+    """End the run when as many tokens have been counted in training, or after its updates, whichever comes first. No
     group, which is all searches and plain play of an instance, is begun after that; the last update has those before.
     Groups are searched together only while four times what they take on average is left, and then one at a time, or one
     a process: so a run goes beyond the number by less than the last of them took, unless groups became four times as
     long."""
+    sampled_price: float = 1.0
+    """What a sampled token counts in total_tokens, update_tokens and match_tokens."""
+    prompt_price: float = 0.0
+    """What a token of a prompt counts there, for every sample that it was read for: 0.1 beside sampled tokens, or 1
+    with sampled_price=0 for prompts alone."""
     update_tokens: int | None = None
     """Search instances for an update until the run has sampled as many tokens for each update so far; None for as many
     instances as groups says, which is then only how many are searched side by side."""
@@ -59,6 +64,9 @@ class RunConfig:
         check_numbers(self, "eval_instances", "checkpoint_every", "keep_checkpoints", least=1)
         check_numbers(self, "total_tokens", "update_tokens", "update_trajectories", least=1)
         check_numbers(self, "updates", "eval_every", "eval_temperature", "save_trees", least=0)
+        check_numbers(self, "sampled_price", "prompt_price", least=0)
+        if not self.sampled_price + self.prompt_price:
+            raise ConfigError("sampled_price=0 and prompt_price=0 count no tokens: wanted one of them above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,5 +63,6 @@ def update_record(
         "env_steps": spent.env_steps,
         "restores": spent.restores,
         **{name: learned.get(name) for name in LEARNED},
+        "optimizer_steps_total": progress.optimizer_steps,
         "seconds": dict(seconds),
     }

@@ -3,12 +3,13 @@
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.runs.checkpoint import Progress
 from tsr_gym.agents.runs.config import RunConfig
+from tsr_gym.agents.runs.token_budget import counted
 
 
 def share_done(progress: Progress, run: RunConfig) -> float:
     """Return the share of a run that is done, 0 to 1: of its total tokens, or without a total of its updates."""
     done, whole = (
-        (progress.update, run.updates) if run.total_tokens is None else (progress.sampled_tokens, run.total_tokens)
+        (progress.update, run.updates) if run.total_tokens is None else (counted(progress, run), run.total_tokens)
     )
     return min(1.0, done / max(1, whole))
 

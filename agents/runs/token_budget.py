@@ -1,12 +1,25 @@
-"""Token budget: how many groups a run of limited tokens searches side by side, so that it ends close to its limits."""
+"""Token budget: which tokens count, where a run ends by them, and how many groups it searches side by side before."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tsr_gym.agents.episodes.collect import Collected
 from tsr_gym.agents.episodes.moments import Moment
+from tsr_gym.agents.runs.config import RunConfig
+
+
+class Tokens(Protocol):
+    """What is counted by its tokens, such as a run's progress or what a search has spent."""
+
+    @property
+    def sampled_tokens(self) -> int:
+        """Tokens that were sampled."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that they were conditioned on, once per sample."""
 
 
 class Limit(NamedTuple):
@@ -22,7 +35,35 @@ class Limit(NamedTuple):
     margin: int = 4
 
 
-def groups_at_once(limits: Sequence[Limit], *, sampled: int, groups: int, least: int = 1) -> int:
+def counted(tokens: Tokens, run: RunConfig) -> float:
+    """Return what tokens count in a run, each kind at its price.
+
+    >>> from tsr_gym import Budget
+    >>> counted(Budget(sampled_tokens=100, prompt_tokens=900), RunConfig(prompt_price=0.1))
+    190.0
+    """
+    return run.sampled_price * tokens.sampled_tokens + run.prompt_price * tokens.prompt_tokens
+
+
+def total_of(run: RunConfig, targets: Sequence[int] | None) -> int | None:
+    """Return the tokens at which a run ends: its own number or that of the run that it matches; None without both.
+
+    Args:
+        run: Its settings.
+        targets: Tokens of the matched run after each update; None where there is none.
+    """
+    matched = targets[run.updates - 1] if targets and run.updates else None
+    return min((total for total in (run.total_tokens, matched) if total is not None), default=None)
+
+
+def update_end(run: RunConfig, targets: Sequence[int] | None, update: int) -> int | None:
+    """Return the tokens of the run at which an update, the first one is 0, has enough; None where others decide."""
+    if run.update_tokens is not None:
+        return (update + 1) * run.update_tokens
+    return None if targets is None else targets[update]
+
+
+def groups_at_once(limits: Sequence[Limit], *, spent: float, groups: int, least: int = 1) -> int:
     """Return how many groups may be searched together before the limits.
 
     What a group takes is expected from the mean of all groups of the run. Fewer than `least` are never searched, which
@@ -30,16 +71,16 @@ def groups_at_once(limits: Sequence[Limit], *, sampled: int, groups: int, least:
 
     Args:
         limits: At least one.
-        sampled: Tokens that were sampled.
-        groups: Groups that they were sampled for; of none nothing is known.
+        spent: Tokens that the run has counted.
+        groups: Groups that they were counted for; of none nothing is known.
         least: Fewest groups, one for every process.
 
-    >>> groups_at_once([Limit(5000)], sampled=1000, groups=10)
+    >>> groups_at_once([Limit(5000)], spent=1000, groups=10)
     10
     """
-    if not sampled:
+    if not spent:
         return least
-    return max(least, min((limit.tokens - sampled) * groups // (limit.margin * sampled) for limit in limits))
+    return max(least, min(int((limit.tokens - spent) * groups // (limit.margin * spent)) for limit in limits))
 
 
 def search_within(
@@ -48,7 +89,8 @@ def search_within(
     first: int,
     starts: Sequence[Moment | None],
     *,
-    sampled: int,
+    count: Callable[[Tokens], float],
+    spent: float,
     least: int = 1,
 ) -> Collected:
     """Search an instance from each start, and begin none but the first ones once one of the limits is reached.
@@ -58,13 +100,14 @@ def search_within(
         search: Searches some instances, from the number of the first one and their starts.
         first: Number of the first instance, and of those before it in the run.
         starts: Of the instances; at least one.
-        sampled: Tokens that the run has sampled.
+        count: Says what tokens count.
+        spent: Tokens that the run has counted.
         least: Fewest instances at a time, one for every process.
     """
     parts: list[Collected] = []
-    while not parts or (starts and sampled < min(limit.tokens for limit in limits)):
-        count = groups_at_once(limits, sampled=sampled, groups=first, least=least)
-        parts.append(search(first, starts[:count]))
-        starts, first = starts[count:], first + len(parts[-1].groups)
-        sampled += parts[-1].spent.sampled_tokens
+    while not parts or (starts and spent < min(limit.tokens for limit in limits)):
+        together = groups_at_once(limits, spent=spent, groups=first, least=least)
+        parts.append(search(first, starts[:together]))
+        starts, first = starts[together:], first + len(parts[-1].groups)
+        spent += count(parts[-1].spent)
     return reduce(add, parts)

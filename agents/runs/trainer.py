@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
@@ -15,9 +15,9 @@ import torch
 
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.edges import edges_by_task
+from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.moments import Moment
-from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner
@@ -34,16 +34,18 @@ from tsr_gym.agents.models.language_model import (
 from tsr_gym.agents.models.logprobs import cross_logprobs
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import make_rater
-from tsr_gym.agents.runs.check import check_choices, check_config, token_targets
+from tsr_gym.agents.runs.check import check_choices, check_config
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.evaluation import evaluation_record
 from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import Record, RunLog, Watch, writing
+from tsr_gym.agents.runs.matching import TARGETS, read_targets, token_targets
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.agents.runs.schedule import lr_scale, share_done
-from tsr_gym.agents.runs.token_budget import Limit, search_within
-from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, shown
+from tsr_gym.agents.runs.token_budget import Limit, counted, search_within, total_of, update_end
+from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
 
@@ -60,7 +62,7 @@ class Trainer:
         config: All settings.
         folder: Where the run lives.
         model_dir: The language model as it is now.
-        token_targets: Sampled tokens in all after each update, for a run that matches another; None for other runs.
+        token_targets: Counted tokens in all after each update, for a run that matches another; None for other runs.
         processes: Those that train together. Each searches its share of the instances, with the whole model in its
             memory meanwhile, and learns with its part of the parameters; the first one writes and evaluates.
     """
@@ -78,6 +80,7 @@ class Trainer:
         self.config = config
         self.folder = folder
         self.token_targets = token_targets
+        self.total_tokens = total_of(config.run, token_targets)
         self.processes = processes
         self.progress = Progress()
         self.policy = load_policy(model_dir, device=device, lora=config.lora)
@@ -86,9 +89,10 @@ class Trainer:
             restore_adapter(self.policy.model, model_dir)
         player = ModelPlayer(config.env, config.task, config.model, self.policy)
         pool = player.pool(config.task.train_split, config.search)
-        self.eval_pool = player.pool(config.task.eval_split)
         self.chat = player.chat_about(pool.base, temperature=config.model.temperature)
-        self.eval_chat = player.chat_about(pool.base, temperature=config.run.eval_temperature)
+        examined = ModelPlayer(config.env, config.task.held_out, config.model, self.policy)
+        self.held_out = HeldOut(examined.pool(config.task.eval_split), config.run.eval_instances)
+        self.eval_chat = examined.chat_about(self.held_out.pool.base, temperature=config.run.eval_temperature)
         rater = None if config.search.rater is None else make_rater(config.search.rater, chat=self.chat)
         self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
         self.practice = Practice(config.search.moments, seed=config.run.seed, kind=config.search.moments_from)
@@ -139,11 +143,10 @@ class Trainer:
     def finished(self) -> bool:
         """Whether the run has done all its updates, or sampled all its tokens."""
         run, progress = self.config.run, self.progress
-        return progress.update >= run.updates or self._tokens_spent(progress.sampled_tokens)
+        return progress.update >= run.updates or self._tokens_spent(counted(progress, run))
 
-    def _tokens_spent(self, sampled: int) -> bool:
-        total = self.config.run.total_tokens
-        return total is not None and sampled >= total
+    def _tokens_spent(self, spent: float) -> bool:
+        return self.total_tokens is not None and spent >= self.total_tokens
 
     def _critic(self, model_dir: Path) -> Critic | None:
         learn, model = self.config.learn, self.policy.model
@@ -201,6 +204,7 @@ class Trainer:
             self.progress.tasks + len(collected.groups),
             self.progress.sampled_tokens + collected.spent.sampled_tokens,
             self.progress.prompt_tokens + collected.spent.prompt_tokens,
+            self.progress.optimizer_steps + int(learned.get("optimizer_steps", 0)),
         )
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
@@ -216,40 +220,39 @@ class Trainer:
 
     def _collect(self) -> Collected:
         """Search rounds of instances until an update has enough."""
-        before, first = self.progress.sampled_tokens, self.progress.tasks
+        run, first = self.config.run, self.progress.tasks
+        before = counted(self.progress, run)
         with self.learner.sampling():
             collected = self._round(first, before)
-            while not self._enough(collected, sampled := before + collected.spent.sampled_tokens):
-                collected += self._round(first + len(collected.groups), sampled)
+            while not self._enough(collected, spent := before + counted(collected.spent, run)):
+                collected += self._round(first + len(collected.groups), spent)
         return collected
 
-    def _enough(self, collected: Collected, sampled: int) -> bool:
-        """Whether an update needs no more instances once the run has sampled as many tokens."""
-        if self._tokens_spent(sampled):
+    def _enough(self, collected: Collected, spent: float) -> bool:
+        """Whether an update needs no more instances once the run has counted as many tokens."""
+        if self._tokens_spent(spent):
             return True
-        run, update = self.config.run, self.progress.update
-        if run.update_trajectories is not None:
-            return sum(len(group.trajectories) for group in self.lessons(collected)) >= run.update_trajectories
-        if run.update_tokens is not None:
-            return sampled >= (update + 1) * run.update_tokens
-        return self.token_targets is None or sampled >= self.token_targets[update]
+        wanted = self.config.run.update_trajectories
+        if wanted is not None:
+            return sum(len(group.trajectories) for group in self.lessons(collected)) >= wanted
+        end = update_end(self.config.run, self.token_targets, self.progress.update)
+        return end is None or spent >= end
 
-    def _round(self, first: int, sampled: int) -> Collected:
+    def _round(self, first: int, spent: float) -> Collected:
         """Search as many instances as there are groups, fewer where a limit of tokens is reached before.
 
         Args:
             first: Number of the first instance, and of those before it in the run.
-            sampled: Tokens that these took.
+            spent: Tokens that these took.
         """
+        run = self.config.run
         starts = self.practice.starts(first, self.config.search.groups)
-        limits = []
-        if (total := self.config.run.total_tokens) is not None:
-            limits.append(Limit(total))
-        if (tokens := self.config.run.update_tokens) is not None:
-            limits.append(Limit((self.progress.update + 1) * tokens, margin=1))
+        end = update_end(run, self.token_targets, self.progress.update)
+        limits = [Limit(tokens, margin) for tokens, margin in ((self.total_tokens, 4), (end, 1)) if tokens is not None]
         if not limits:
             return self._search(first, starts)
-        return search_within(limits, self._search, first, starts, sampled=sampled, least=self.processes.size)
+        count, least = partial(counted, run=run), self.processes.size
+        return search_within(limits, self._search, first, starts, count=count, spent=spent, least=least)
 
     def _search(self, first: int, starts: Sequence[Moment | None]) -> Collected:
         """Search an instance from each start, each process its share, and return what all of them brought."""
@@ -281,25 +284,10 @@ class Trainer:
     def _evaluate(self) -> None:
         self.eval_chat.engine.load_weights(())
         with self.learner.sampling():
-            record = self.processes.first(self._evaluation)
+            record = self.processes.first(
+                lambda: evaluation_record(self.held_out, self.eval_chat, self.config.run, self.progress)
+            )
         self.log.evaluation(record)
-
-    def _evaluation(self) -> Record:
-        """Play held-out instances and return the line of it."""
-        run = self.config.run
-        tasks = held_out(run.eval_instances)
-        started = perf_counter()
-        played = evaluate(self.eval_pool, self.eval_chat, tasks=tasks, seed=derive_seed(run.seed, self.progress.update))
-        known = self.log.evaluations.read()
-        limits = {name: known[0][name] for name in ("random", "optimal")} if known else None
-        return {
-            "step": self.progress.update,
-            "sampled_tokens_total": self.progress.sampled_tokens,
-            "prompt_tokens_total": self.progress.prompt_tokens,
-            **asdict(played),
-            **(limits or asdict(bars(self.eval_pool, tasks=tasks))),
-            "seconds": {"evaluation": perf_counter() - started},
-        }
 
 
 def check_run(config: TrainConfig) -> None:
@@ -350,7 +338,7 @@ def _begin(beside: Path, config: TrainConfig, model_dir: Path, targets: Sequence
             # With LoRA the policy holds what it began as.
             shutil.copytree(model_dir, beside / "reference")
         if targets is not None:
-            (beside / "token_targets.json").write_text(json.dumps(targets))
+            (beside / TARGETS).write_text(json.dumps(targets))
 
 
 def _appear(beside: Path, folder: Path) -> None:
@@ -358,12 +346,15 @@ def _appear(beside: Path, folder: Path) -> None:
         os.replace(beside, folder)
 
 
-def resume_run(folder: Path, *, updates: int | None = None, processes: Processes = ALONE) -> Trainer:
+def resume_run(
+    folder: Path, *, updates: int | None = None, total_tokens: int | None = None, processes: Processes = ALONE
+) -> Trainer:
     """Go on with a run from its latest checkpoint.
 
     Args:
         folder: The run.
         updates: A new number of updates, None for the configured one.
+        total_tokens: A new number of tokens at which it ends, None for the configured one.
         processes: Those that train together, which have to call this together; as many as there are, whatever their
             number was before.
 
@@ -374,25 +365,15 @@ def resume_run(folder: Path, *, updates: int | None = None, processes: Processes
     if not (folder / "config.json").is_file() or not checkpoints(folder):
         raise CheckpointError(f"{folder}: wanted the folder of a run with config.json and a checkpoint, found none")
     config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
-    config = replace(config, run=replace(config.run, out=folder, updates=updates or config.run.updates))
-    targets = folder / "token_targets.json"
+    total = config.run.total_tokens if total_tokens is None else total_tokens
+    run = replace(config.run, out=folder, updates=updates or config.run.updates, total_tokens=total)
+    config = replace(config, run=run)
     latest = checkpoints(folder)[-1]
     processes.first(lambda: check_folder(latest))
-    known = _known_targets(targets) if targets.exists() else None
+    known = read_targets(folder)
     if known is not None and len(known) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
     trainer = Trainer(config, folder, latest / "model", known, processes)
     trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice)
     processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer
-
-
-def _known_targets(path: Path) -> list[int]:
-    """Return the tokens that a run has to match after each update, as its folder holds them."""
-    try:
-        known = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged ({error}): restore it from a copy") from error
-    if not (isinstance(known, list) and all(type(count) is int and count >= 0 for count in known)):
-        raise CheckpointError(f"{path}: wanted a list of counts, got {shown(known)}: damaged")
-    return known

@@ -31,6 +31,8 @@ class ResumeArgs:
     """Folder of the run."""
     updates: int | None = None
     """A new number of updates; the run's own by default."""
+    total_tokens: int | None = None
+    """A new number of tokens at which the run ends; the run's own by default."""
 
 
 def main(args: list[str]) -> int:
@@ -94,7 +96,7 @@ def _start(config: Any, args: list[str], processes: Any) -> Any:
 
 def _resume(chosen: ResumeArgs, processes: Any) -> Any:
     resume: Any = load("tsr_gym.agents.runs.trainer:resume_run")
-    return resume(chosen.resume, updates=chosen.updates, processes=processes)
+    return resume(chosen.resume, updates=chosen.updates, total_tokens=chosen.total_tokens, processes=processes)
 
 
 def _require_learning() -> None:
@@ -156,7 +158,10 @@ def _line(record: dict[str, Any]) -> str:
 
 def _end(trainer: Any) -> str:
     run, progress = trainer.config.run, trainer.progress
-    tokens = "" if run.total_tokens is None else f", {progress.sampled_tokens:,} of {run.total_tokens:,} sampled tokens"
+    tokens = f", {progress.sampled_tokens:,} sampled and {progress.prompt_tokens:,} prompt tokens"
+    if run.total_tokens is not None:
+        count: Any = load("tsr_gym.agents.runs.token_budget:counted")
+        tokens += f", {count(progress, run):,.0f} of {run.total_tokens:,} counted"
     return f"{trainer.folder}: {progress.update} of {run.updates} updates{tokens}"
 
 

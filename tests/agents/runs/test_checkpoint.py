@@ -212,7 +212,13 @@ def test_a_half_written_checkpoint_of_a_killed_run_is_replaced(run):
 def test_progress_is_plain_json(run):
     folder, *_ = run
     text = (folder / "checkpoints" / "000003" / "progress.json").read_text()
-    assert json.loads(text) == {"update": 3, "tasks": 24, "sampled_tokens": 999, "prompt_tokens": 0}
+    assert json.loads(text) == {
+        "update": 3,
+        "tasks": 24,
+        "sampled_tokens": 999,
+        "prompt_tokens": 0,
+        "optimizer_steps": 0,
+    }
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ CHANGED = TrainConfig(
     task=TaskConfig(
         preset="tsr-code",
         env_set=("p=0.7", "size=5"),
+        eval_env_set=("size=8",),
         score="FrozenLakeScore",
         penalty=0.2,
         train_split=None,
@@ -186,6 +187,8 @@ CHANGED = TrainConfig(
         out=Path("runs/x"),
         label="mine",
         total_tokens=5000,
+        sampled_price=0.5,
+        prompt_price=0.1,
         updates=3,
         seed=9,
         eval_every=1,

@@ -16,6 +16,11 @@ from tsr_gym.agents.runs.schedule import lr_scale, share_done
         # The last group went beyond the limit.
         (Progress(update=3, sampled_tokens=1100), RunConfig(updates=12, total_tokens=1000), 1.0),
         (Progress(), RunConfig(updates=0), 0.0),
+        (
+            Progress(update=3, sampled_tokens=200, prompt_tokens=3000),
+            RunConfig(total_tokens=1000, prompt_price=0.1),
+            0.5,
+        ),
     ],
 )
 def test_a_run_is_done_by_its_tokens_or_where_they_are_not_limited_by_its_updates(progress, run, wanted):
