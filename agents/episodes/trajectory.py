@@ -28,6 +28,7 @@ class Turn:
         state: Key of the state in which it was taken (`StateEnv.state_key`); None where nobody knows.
         score: What the search's guide thought of it.
         observation: What the environment answered.
+        golden_answers: Texts that answer the task, where the environment knows them (``info["golden_answers"]``).
     """
 
     prompt_ids: tuple[int, ...]
@@ -40,6 +41,7 @@ class Turn:
     state: bytes | None = None
     score: float = 0.0
     observation: Any = None
+    golden_answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ def _turn(tree: Tree, before: int, after: int) -> Turn:
         state=tree.nodes[before].state_key,
         score=node.score,
         observation=node.observation,
+        golden_answers=tuple(node.info.get("golden_answers", ())),
     )
 
 
