@@ -36,6 +36,7 @@ class Teaching:
         permutable: Those of `words` that may be exchanged for one another throughout an episode, which stays true then.
         permute: Probability that they are, for each episode imitated.
         copying: Whether playing well takes copying words out of what was shown.
+        learn: Settings of training that fit such a model, by the names of their flags.
     """
 
     teacher_turn: Player
@@ -48,6 +49,7 @@ class Teaching:
     permutable: frozenset[str] = frozenset()
     permute: float = 0.0
     copying: bool = False
+    learn: Mapping[str, Any] = field(default_factory=dict)
 
 
 def oracle_turn(env: Any, rng: np.random.Generator) -> str:

@@ -21,7 +21,7 @@ class ModelCard:
         env: Environment it was made for, None for any.
         env_settings: Settings of the environment that it was made for.
         max_tokens: Longest answer that makes sense, None for no opinion.
-        learn: Settings of learning that fit it, by their names in `LearnConfig`.
+        learn: Settings of training that fit it, by the names of their flags.
         about: How it was made.
         spelling: A text, and the ids that the tokenizer made of it when the model was saved.
     """

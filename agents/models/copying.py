@@ -14,7 +14,7 @@ from tsr_gym.errors import ConfigError
 # What the other heads and the feed-forward layers write: at full size it drowns the few words that are told.
 _QUIET = 0.1
 # How strongly the heads write and look: of the values and outputs, 1 leaves a normed vector as long as it was.
-_TOLD, _SOUGHT, _COPIED = 0.2, 1.5, 0.3
+_TOLD, _SOUGHT, _COPIED = 0.2, 1.5, 1.0
 
 
 @torch.no_grad()
@@ -28,7 +28,7 @@ def set_copying_heads(model: Any, *, seed: int = 0) -> None:
                           so that rotary positions make the score 2 c^2 / sqrt(D) sum_j cos((i - 1 - j') f_j);
                           W_v = P, W_o = 0.2 Q^T: every word is told the one before it
         layer 1, head 0   W_q = 1.5 P, W_k = 1.5 Q: looks where the word before is the present one;
-                          W_v = V, W_o = 0.3 V^T: says the word that stands there, with tied embeddings
+                          W_v = V, W_o = V^T: says the word that stands there, with tied embeddings
 
     What everything else writes is a tenth of what it was.
 
@@ -73,5 +73,5 @@ def _look_one_back(attention: Any, width: int, theta: float) -> None:
 
 
 def _orthonormal(width: int, generator: torch.Generator) -> Tensor:
-    rows, _ = torch.linalg.qr(torch.randn(width, width, generator=generator))
+    rows: Tensor = torch.linalg.qr(torch.randn(width, width, generator=generator))[0]
     return rows
