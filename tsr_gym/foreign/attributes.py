@@ -237,8 +237,11 @@ def checked(env: Any, state: Any, *, without: frozenset[str] = frozenset()) -> A
 def _check_names(env: Any, state: AttributesState, without: frozenset[str]) -> None:
     """Raise SnapshotError where a restore would take an attribute from an environment that its kind always has."""
     cls: Any = type(env)
-    known = state.attributes.keys() | without | tables_of(cls)
-    absent = [name for name, value in attributes_of(env).items() if name not in known and is_state(name, value)]
+    held, known = attributes_of(env), state.attributes.keys() | without | tables_of(cls)
+    absent = {name: value for name, value in held.items() if name not in known and is_state(name, value)}
+    if not state.attributes.keys() - held.keys():
+        # What is None here and absent there may be a means of rendering that was made there.
+        absent = {name: value for name, value in absent.items() if value is not None}
     # An episode may add attributes, so a difference alone says nothing.
-    if absent and (lost := sorted(lasting_names(env).intersection(absent))):
+    if absent and (lost := sorted(lasting_names(env) & absent.keys())):
         raise SnapshotError(f"the snapshot lacks {', '.join(lost)}, which every {cls.__name__} has: damaged")

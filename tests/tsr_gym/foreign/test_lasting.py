@@ -1,6 +1,7 @@
 """The attributes that every environment of a kind has: a snapshot without one is refused, and no other one is."""
 
 import gymnasium as gym
+import pygame
 import pytest
 
 from tests.tsr_gym.foreign import worlds
@@ -18,6 +19,17 @@ class Grows(worlds.RemembersItsArguments):
     def step(self, action):
         self.stepped = self.started
         return super().step(action)
+
+
+class Draws(worlds.RemembersItsArguments):
+    """Draws on something whose name says nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.backdrop = None
+
+    def render(self):
+        self.backdrop = pygame.Surface((2, 2))
 
 
 def renamed(snap, name, other):
@@ -54,6 +66,17 @@ def test_a_new_environment_refuses_what_lacks_an_attribute_that_it_was_made_with
     theirs = renamed(snapshot(env), "tau", "renamed")
     with pytest.raises(SnapshotError, match="lacks tau"):
         restore(gym.make("CartPole-v1"), theirs)
+
+
+def test_means_of_rendering_that_were_made_elsewhere_are_no_loss():
+    env, other = Draws(), Draws()
+    for one in (env, other):
+        one.reset(seed=1)
+    env.step(2)
+    env.render()
+    # A surface is no state; nothing was drawn here yet.
+    restore(other, Snapshot.from_bytes(snapshot(env).to_bytes()))
+    assert other.position == env.position
 
 
 def test_what_an_episode_adds_comes_and_goes():
