@@ -4,7 +4,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
-SEEDS ?= 3
+SEEDS ?= 8
 TIMES ?= 50
 # One thread per process: runs repeat bit for bit, and two processes share two cores well.
 export OMP_NUM_THREADS := 1
@@ -14,9 +14,9 @@ export TOKENIZERS_PARALLELISM := false
 
 .PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
 
-## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=8, SMOKE=1)
+## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
-	$(RUN) benchmarks/demo.py --seeds $(SEEDS) $(if $(SMOKE),--smoke)
+	$(RUN) -m benchmarks.demo --seeds $(SEEDS) $(if $(SMOKE),--smoke)
 
 ## make test: everything that needs the extras envs, agents and dev, at sampled sizes
 test: $(READY)

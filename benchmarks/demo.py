@@ -1,40 +1,36 @@
-"""The demonstration: does search during training pay? Small enough for two cores and a quarter of an hour.
+"""The demonstration: search in training where plain play hardly ever succeeds, for two cores and a quarter of an hour.
 
-Trains the embedded base model on Sokoban with instance filtering (plain rollouts), with beam search, with beam search
-guided by a potential, and with instance filtering at beam's number of sampled tokens: the control without which beam
-would be compared at several times the samples. Every method sees the same instances, and is evaluated without search
-on held-out rooms, beside the random and the optimal bar.
+Sokoban rooms of 10 to 16 moves, which the embedded base model solves once in a thousand episodes. ``tsr+`` searches,
+by a public guide, only the rooms that plain play fails; instance filtering plays plainly. Both sample as many tokens
+from the same rooms, and are evaluated without search on held-out rooms. `benchmarks.does_search_pay` is the whole
+study, with its other controls and the settings in which search loses.
 """
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from time import sleep
 
 import tyro
-from measure import write_result
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from benchmarks.measure import write_result
+from benchmarks.pay.analysis import difference
+from benchmarks.pay.plan import BASES, FILTERING, TSR_PLUS, UPDATES, Cell, Contrast, sokoban
+from benchmarks.pay.runs import Row, build_bases, row_of, train
 from tsr_gym.agents.reports.report import draw_curves, summarise_runs
-from tsr_gym.agents.runs.base_model import build_base_model
-from tsr_gym.agents.runs.base_recipe import BaseRecipe
 from tsr_gym.cli.tables import show_tables
 
-ENV_SET = "solution_length=[3,10]"
-# Of the small-scale recipe, not of the paper: rates for a model of 0.1 million parameters, and a filter that keeps only
-# groups with successes and failures, because return spread alone let such runs collapse.
-COMMON = (
-    "--groups 16 --trajectories 8 --keep 0.5 --filter mixed_success --lr 5e-4 --critic-lr 1e-3 --entropy 0.003 "
-    "--microbatch 256 --save-trees 1"
-)
-HEADLINE = (
-    "Does search during training pay? Sokoban, played without search on held-out rooms after each kind of training"
+BASE = "S1"
+CONTRAST = Contrast("headline", sokoban(10, 16, 90_000), BASE, TSR_PLUS, FILTERING)
+QUESTION = (
+    "Does search during training pay? Sokoban rooms of 10 to 16 moves, played without search on held-out rooms after "
+    "training with and without it, at equal sampled tokens"
 )
 SMOKE = "smoke only shows that it runs: these numbers say nothing about the methods"
 # The command that this Python has.
@@ -43,131 +39,85 @@ TSR = os.path.relpath(Path(sys.executable).with_name("tsr"))
 
 @dataclass(frozen=True, slots=True)
 class DemoArgs:
-    """Train with and without search on Sokoban and compare, at equal updates and at equal sampled tokens."""
+    """Train with and without search on Sokoban and compare, at equal sampled tokens, on paired seeds."""
 
-    seeds: int = 3
-    """Runs per method; three show that learning works, eight or more may rank methods."""
-    updates: int = 40
-    """Updates per run."""
+    seeds: int = 8
+    """Pairs of runs; fewer than eight may show that learning works, and rank nothing."""
     smoke: bool = False
-    """Only show that everything runs: one seed, a few updates, a base model of little skill."""
+    """Only show that everything runs: one pair, a few updates, a base model of little skill."""
     out: Path = Path("runs/demo")
-    """Where everything goes; runs that are there already are continued or kept."""
+    """Where everything goes; what is there already is continued or kept."""
     workers: int = os.cpu_count() or 1
     """Runs side by side."""
     record: bool = False
-    """Also write the table to benchmarks/results/demo.json."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One run."""
-
-    name: str
-    flags: tuple[str, ...]
-    updates: int
+    """Also write the result to benchmarks/results/demo.json."""
 
 
 def main() -> int:
     """Build the base model, train everything, report."""
     args = tyro.cli(DemoArgs)
-    args.out.mkdir(parents=True, exist_ok=True)
     out = args.out / "smoke" if args.smoke else args.out
-    seeds, updates, instances = (1, 4, 64) if args.smoke else (args.seeds, args.updates, 512)
-    base = _base_model(out, smoke=args.smoke)
-    common = (*COMMON.split(), "--model", str(base), "--env-set", ENV_SET, "--eval-instances", str(instances))
-    first, second = _jobs(out, common, range(seeds), updates)
-    print(HEADLINE, flush=True)
-    print(f"{len(first) + len(second)} runs of {updates} updates, {args.workers} side by side", flush=True)
+    contrast, recipe, pairs = CONTRAST, BASES[BASE], args.seeds
+    if args.smoke:
+        contrast = replace(CONTRAST, setting=replace(CONTRAST.setting, tokens=6_400, eval_instances=64))
+        recipe, pairs = f"{recipe} --steps 150 --instances 500 --episodes 2 --poor-steps 0 --band 0 1", 1
+    print(QUESTION, flush=True)
+    build_bases(out, {BASE: recipe}, args.workers)
+    cells = [
+        Cell(contrast.setting, BASE, method, seed)
+        for seed in range(pairs)
+        for method in (contrast.method, contrast.control)
+    ]
+    print(f"{len(cells)} runs of {contrast.setting.tokens:,} sampled tokens, {args.workers} side by side", flush=True)
     with _bars() as bars:
-        _train(out, first, args.workers, bars)
-        _train(out, second, args.workers, bars)
-    folders = [out / job.name for job in sorted([*first, *second], key=lambda job: job.name)]
+        tasks = {cell: bars.add_task(cell.title, total=UPDATES, last="waiting") for cell in cells}
+        train(out, cells, args.workers, watch=partial(_show, out, tasks, bars))
+    folders = [out / "cells" / cell.name for cell in sorted(cells, key=lambda cell: cell.method.name, reverse=True)]
     report = summarise_runs(folders)
-    print(SMOKE if args.smoke else HEADLINE)
-    show_tables((report.ends, report.by_updates, report.by_tokens))
+    show_tables((report.ends, report.by_tokens))
     draw_curves(folders, out / "report.png")
-    (out / "report.json").write_text(json.dumps(asdict(report), indent=2))
+    rows = [row for cell in cells if (row := row_of(out, cell)) is not None]
+    found = difference(contrast, rows, [])
+    (out / "report.json").write_text(json.dumps(asdict(report) | {"difference": found}, indent=2))
     if args.record:
-        write_result("demo", asdict(report))
+        write_result("demo", asdict(report) | {"difference": found, "rows": rows})
+    print(SMOKE if args.smoke else headline(found))
     print(f"curves: {out / 'report.png'}   table: {out / 'report.json'}   one run: {TSR} report {folders[0]}")
     return 0
 
 
-def _base_model(out: Path, *, smoke: bool) -> Path:
-    folder = out / "base"
-    if not folder.exists():
-        recipe = BaseRecipe(env_set=(ENV_SET,), band=(0.02, 0.1))
-        if smoke:
-            recipe = BaseRecipe(env_set=(ENV_SET,), band=(0.0, 1.0), steps=150, instances=500, episodes=2, poor_steps=0)
-        build_base_model("sokoban", folder, recipe, note=lambda text: print(f"base model: {text}"))
-    return folder
+def headline(found: Row | None) -> str:
+    """Return what was found, in a sentence or two."""
+    if found is None:
+        return "One pair of runs says nothing about the methods: make demo SEEDS=8 has eight."
+    shown = "search paid" if found["low"] > 0 else "search lost" if found["high"] < 0 else "nothing is shown"
+    return (
+        f"{shown}: {found['method']} {found['success']:.1f} %, {found['control']} {found['control_success']:.1f} %, "
+        f"paired difference {found['points']:+.1f} points, 95 % interval {found['low']:+.1f} to {found['high']:+.1f}, "
+        f"{found['seeds']} pairs, {found['sampled_tokens']:,} and {found['control_sampled_tokens']:,} sampled tokens; "
+        "benchmarks.does_search_pay has the settings where it does not"
+    )
 
 
-def _jobs(out: Path, common: Sequence[str], seeds: range, updates: int) -> tuple[list[Job], list[Job]]:
-    """Return the beam runs, and the others, some of which need to know what beam sampled."""
-    beam = ("--search", "beam", "--width", "2", "--branching", "4")
-    potential = ("--score", "SokobanScore(potential='estimate')")
-
-    def job(number: int, label: str, name: str, seed: int, *flags: str) -> Job:
-        return Job(f"{number}-{name}-s{seed}", (*common, "--seed", str(seed), "--label", label, *flags), updates)
-
-    first = [job(2, "beam(2,4), reward", "beam", seed, *beam) for seed in seeds]
-    second = []
-    for seed in seeds:
-        matched = ("--match-tokens", str(out / f"2-beam-s{seed}"))
-        second.append(job(4, "instance filtering, beam's tokens", "matched", seed, *matched))
-    for seed in seeds:
-        second.append(job(3, "beam(2,4), reward + potential (estimate)", "potential", seed, *beam, *potential))
-        second.append(job(1, "instance filtering", "naive", seed))
-    return first, second
-
-
-def _train(out: Path, jobs: Sequence[Job], workers: int, bars: Progress) -> None:
-    """Run jobs side by side and show how far each has come.
-
-    Raises:
-        SystemExit: A run failed; its log says why.
-    """
-    with ThreadPoolExecutor(workers) as pool:
-        tasks = {job.name: bars.add_task(job.name, total=job.updates, last="waiting") for job in jobs}
-        running: list[Future[int]] = [pool.submit(_run, out, job) for job in jobs]
-        while not all(future.done() for future in running):
-            for job in jobs:
-                _show(out, job, bars, tasks[job.name])
-            sleep(0.5)
-    for job, future in zip(jobs, running, strict=True):
-        _show(out, job, bars, tasks[job.name])
-        if status := future.result():
-            sys.exit(f"{job.name} failed with status {status}:\n{(out / f'{job.name}.log').read_text()[-2000:]}")
-
-
-def _run(out: Path, job: Job) -> int:
-    folder = out / job.name
-    command = [sys.executable, "-m", "tsr_gym.cli", "train"]
-    if folder.exists():
-        command += ["--resume", str(folder)]
-    else:
-        command += ["sokoban", "--out", str(folder), "--updates", str(job.updates), *job.flags]
-    with open(out / f"{job.name}.log", "a") as log:
-        return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
-
-
-def _bars() -> Progress:
+@contextmanager
+def _bars() -> Iterator[Progress]:
     columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, TextColumn("{task.fields[last]}"), console=Console(), disable=not Console().is_terminal)
+    last = TextColumn("{task.fields[last]}")
+    with Progress(*columns, last, console=Console(), disable=not Console().is_terminal) as bars:
+        yield bars
 
 
-def _show(out: Path, job: Job, bars: Progress, task: TaskID) -> None:
-    folder = out / job.name
-    done = _lines(folder / "metrics.jsonl")
-    held_out = _lines(folder / "evaluations.jsonl")
-    last = f"held out {100 * json.loads(held_out[-1])['success']:.0f} %" if held_out else "waiting"
-    before = bars.tasks[task].fields["last"]
-    bars.update(task, completed=len(done), last=last)
-    # Where no bar can be drawn, a line for each evaluation that says something new.
-    if bars.disable and last != before:
-        print(f"{job.name}: {len(done)} of {job.updates} updates, {last}", flush=True)
+def _show(out: Path, tasks: Mapping[Cell, TaskID], bars: Progress) -> None:
+    for cell, task in tasks.items():
+        folder = out / "cells" / cell.name
+        done = _lines(folder / "metrics.jsonl")
+        held_out = _lines(folder / "evaluations.jsonl")
+        last = f"held out {100 * json.loads(held_out[-1])['success']:.0f} %" if held_out else "waiting"
+        before = bars.tasks[task].fields["last"]
+        bars.update(task, completed=len(done), last=last)
+        # Where no bar can be drawn, a line for each evaluation that says something new.
+        if bars.disable and last != before:
+            print(f"{cell.title}: {len(done)} of {UPDATES} updates, {last}", flush=True)
 
 
 def _lines(path: Path) -> list[str]:

@@ -81,28 +81,35 @@ def one_pass(model: Any, batch: Batch, advantages: Tensor, layout: LayoutChoice)
             part = batch.rows(index)
             width = part.ids.shape[1]
             logprobs, entropy = lay_out(part, plan.layout).logprobs(model)
+            # No bonus is paid for it, so that its graph is let go before the backward pass.
+            entropy = entropy.detach()
             given = Given.of(part, advantages[index, :width], StepWeights(weights[index, :width]))
-            loss = policy_loss(objective, logprobs, entropy.detach(), given).loss
+            loss = policy_loss(objective, logprobs, entropy, given).loss
             loss.backward()
             total += float(loss.detach())
     return total
 
 
 def bytes_kept(model: Any, work: Callable[[], object]) -> int:
-    """Return the most bytes that a work keeps for a backward pass at a time, beside the parameters."""
+    """Return the most bytes that a work keeps when a backward pass asks for some, beside the parameters."""
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept: dict[int, list[int]] = {}
     most = 0
 
     def keep(tensor: Tensor) -> "_Kept":
-        nonlocal most
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept.setdefault(storage.data_ptr(), [storage.nbytes(), 0])[1] += 1
-            most = max(most, sum(size for size, _ in kept.values()))
-        return _Kept(tensor, kept)
+        # A result that knows what made it, and is kept for that, would never be let go.
+        return _Kept(tensor.detach(), kept)
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one.tensor):
+    # Not when something is kept: what no loss goes through is let go before the backward pass.
+    def ask(one: "_Kept") -> Tensor:
+        nonlocal most
+        most = max(most, sum(size for size, _ in kept.values()))
+        return one.tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, ask):
         work()
     return most
 

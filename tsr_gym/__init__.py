@@ -40,6 +40,7 @@ from tsr_gym.stack import (
     snapshot,
 )
 from tsr_gym.state_env import Episode, Limits, StateEnv, Step
+from tsr_gym.teaching import Teaching
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Candidate, Expand, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.version import __version__
@@ -75,6 +76,7 @@ __all__ = [
     "Step",
     "Strategy",
     "Support",
+    "Teaching",
     "TextEnv",
     "TrainingDiverged",
     "Tree",

@@ -21,6 +21,13 @@ VECTOR_ENTRY_POINTS = {
     "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.vector_env:make_vec",
     "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.vector_env:make_vec",
 }
+# Scorers that tell progress without knowing the answer, as the command line writes them.
+GUIDES = {
+    "tsr/FrozenLake-v0": "FrozenLakeScore",
+    "tsr/RetrievalQA-v0": "RetrievalQAScore",
+    "tsr/Sokoban-v0": "SokobanScore(potential='estimate')",
+    "tsr/WebShop-v0": "WebShopScore(variant='attributes')",
+}
 SHORT_NAMES = {
     "frozen_lake": "tsr/FrozenLake-v0",
     "frozenlake": "tsr/FrozenLake-v0",

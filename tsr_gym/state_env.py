@@ -366,6 +366,15 @@ def unbegun(env: StateEnv[StateT, ObsT, ActT]) -> StateEnv[StateT, ObsT, ActT]:
     return twin
 
 
+def left(env: StateEnv[Any, Any, Any]) -> tuple[int | None, int | None]:
+    """Return the turns and the actions that the limits of an environment still allow in the running episode."""
+    limits, episode = env.limits, env.episode
+    return (
+        None if limits.max_turns is None else limits.max_turns - episode.turns,
+        None if limits.max_actions is None else limits.max_actions - episode.actions,
+    )
+
+
 def episode_of(snap: Snapshot | None) -> Episode:
     """Return the state and the counters of the environment in a snapshot, without restoring it.
 

@@ -7,6 +7,7 @@ from gymnasium.error import InvalidAction
 
 from tsr_gym.spaces import FreeText
 from tsr_gym.state_env import NO_NOISE, Episode, Limits, StateEnv, StateT, new_tuple
+from tsr_gym.teaching import Teaching, taught_by_oracle
 
 MAX_TEXT = 100_000
 
@@ -133,6 +134,14 @@ class TextEnv(StateEnv[StateT, str, str]):
         Both from the start of an episode, under the environment's own limits.
         """
         return None
+
+    def teaching(self) -> Teaching | None:
+        """Return how a small language model is taught to play, or None where it cannot be.
+
+        Where an environment says nothing else: by imitation of its oracle, if it has one.
+        """
+        has_oracle = type(self).optimal_turn is not TextEnv.optimal_turn
+        return taught_by_oracle() if has_oracle else None
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Take one turn.

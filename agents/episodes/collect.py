@@ -11,7 +11,15 @@ from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import SearchConfig
-from tsr_gym.agents.episodes.trajectory import Group, Trajectory, harvest, harvest_all, harvest_leaves, trajectory_to
+from tsr_gym.agents.episodes.trajectory import (
+    Group,
+    Trajectory,
+    harvest,
+    harvest_all,
+    harvest_leaves,
+    num_expanded,
+    trajectory_to,
+)
 from tsr_gym.agents.strategies import choose_strategy, naive
 from tsr_gym.agents.strategies.harvest import Harvest, harvesting_of, leaves_by_tree
 from tsr_gym.agents.strategies.play_on import to_the_end
@@ -233,7 +241,12 @@ class Collector:
         groups = [
             Group(
                 task,
-                tuple(one for number, tree in enumerate(grown) for one in map(self._named, harvested(tree, number))),
+                tuple(
+                    self._named(one, expansions)
+                    for number, tree in enumerate(grown)
+                    for expansions in (num_expanded(tree),)
+                    for one in harvested(tree, number)
+                ),
             )
             for task, grown in zip(tasks, by_task, strict=True)
         ]
@@ -259,12 +272,13 @@ class Collector:
             return harvest_leaves(tree, selected_by=name, number=number)
         return harvest(tree, paths, selected_by=name, number=number)
 
-    def _named(self, trajectory: Trajectory) -> Trajectory:
-        """Return a trajectory that knows what its search went by."""
+    def _named(self, trajectory: Trajectory, expansions: int) -> Trajectory:
+        """Return a trajectory that knows what its search went by and how much it expanded."""
         if trajectory.selected_by == "naive" or self.search.harvest in ("episodes", "branches"):
             return trajectory
         by_reward = harvesting_of(self.search.strategy).by == "reward"
-        return replace(trajectory, selected_for="reward" if by_reward else self.config.rater or self.pool.score)
+        by = "reward" if by_reward else self.config.rater or self.pool.score
+        return replace(trajectory, selected_for=by, expansions=expansions)
 
     def _harvest_naive(self, tree: Tree, number: int) -> list[Trajectory]:
         return harvest_all(tree, number=self.search.searches)

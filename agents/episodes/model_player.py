@@ -80,8 +80,10 @@ class ModelPlayer:
         return min(self.model.max_tokens, self.policy.card.max_tokens or self.model.max_tokens)
 
     def _prompt(self, instructions: str, reads_tags: bool = False) -> Prompt:
-        preferred = "plain" if reads_tags else self.policy.card.prompt
+        # The other prompts write tags of their own.
+        preferred = self.policy.card.prompt
+        preferred = "plain" if reads_tags and preferred != "words" else preferred
         name = preferred if self.model.prompt == "auto" else self.model.prompt
         if name not in PROMPTS:
             raise ConfigError(f"wanted a prompt of {sorted(PROMPTS)}, got {name!r}")
-        return PROMPTS[name](instructions, max_tokens=self.max_tokens)
+        return PROMPTS[name](instructions, max_tokens=self.max_tokens, reads_tags=reads_tags)

@@ -126,11 +126,33 @@ def harvest_moments(
     wanted = {
         key for key, (_, tries, successes) in found.items() if tries >= min_tries and 0 < successes < threshold * tries
     }
+    nodes = [index for index in sorted(tree.below()) if _state(tree, index, turns) in wanted]
+    return list(_moments(tree, nodes, turns, found).values())
+
+
+def moments_at(tree: Tree, nodes: Iterable[int], *, turns: bool = True) -> dict[int, Moment]:
+    """Return the moments of some nodes of a tree, by node, with what became of all paths through their states.
+
+    Nodes from which nothing goes on, and those of whose paths no outcome is known, have none. Of nodes in the same
+    state the first one has it.
+
+    Args:
+        tree: A grown tree, with snapshots.
+        nodes: Of the tree.
+        turns: Whether the turns and actions that are left are part of a state.
+
+    Raises:
+        TsrGymError: The tree was saved without snapshots.
+    """
+    return _moments(tree, nodes, turns, _count(tree, turns, lambda node: node.solved))
+
+
+def _moments(tree: Tree, nodes: Iterable[int], turns: bool, found: dict[Hashable, Outcomes]) -> dict[int, Moment]:
     first: dict[Hashable, int] = {}
-    for index in sorted(tree.below()):
-        if (key := _state(tree, index, turns)) in wanted and tree.nodes[index].is_open:
-            first.setdefault(key, index)
-    return [_moment(tree, index, key, found[key]) for key, index in first.items()]
+    for index in nodes:
+        if tree.nodes[index].is_open and found[_state(tree, index, turns)].tries:
+            first.setdefault(_state(tree, index, turns), index)
+    return {index: _moment(tree, index, key, found[key]) for key, index in first.items()}
 
 
 def _state(tree: Tree, index: int, turns: bool) -> Hashable:
@@ -180,6 +202,9 @@ class MomentBank:
 
     def __len__(self) -> int:
         return len(self._moments)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._moments
 
     def __iter__(self) -> Iterator[Moment]:
         return iter(self._moments.values())
@@ -265,7 +290,7 @@ class MomentBank:
                 bank.add([_from_json(json.loads(line))])
             if not len(lines) == len(bank) == wanted:
                 raise InvalidTree(f"{path}: wanted {wanted} different moments, got {len(bank)} in {len(lines)} lines")
-        except (ValueError, LookupError, TypeError, AttributeError, SnapshotError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SnapshotError) as error:
             if isinstance(error, InvalidTree):
                 raise
             number = 1 if bank is None else len(bank) + 2

@@ -79,8 +79,13 @@ class SearchConfig:
     """Share of the run after which all trajectories, the searched ones and those of naive, are plain play instead: of
     its total_tokens, or of its updates where there is no total."""
     moments: int = 0
-    """Groups of each update that begin at moments: states in the middle of the run's own episodes from which success
-    was seen and is not certain. Until there are any, they begin at the start of their instance."""
+    """Groups of each update that begin at moments: states in the middle of the run's own episodes. Until there are any,
+    they begin at the start of their instance."""
+    moments_from: str = "states"
+    """Which states: states (from which success was seen and is not certain), suffixes(level=0.5) (on the way to a
+    success, a turn farther from it after an update that succeeded from there in more than this share, else a turn
+    nearer), fatal (before a move that lost the task, as the end of an episode or dead_ends tell) or pivots(power=0.1)
+    (of failed episodes, where recovery is likely)."""
     match_tokens: Path | None = None
     """Another run's folder: search instances in each update until as many tokens have been counted in all as there
     after that update, so that an update makes up for what those before took too much; and end with its tokens, as
@@ -92,6 +97,7 @@ class SearchConfig:
         check_numbers(self, "naive", "moments", least=0)
         check_numbers(self, "risk", "search_until", least=0, most=1)
         parse_call(self.search, what="strategy")
+        parse_call(self.moments_from, what="kind of moments")
         if self.moments > self.groups:
             raise ConfigError(f"wanted moments <= groups={self.groups}, got {self.moments}")
         if self.search_when == "failed" and not self.naive:

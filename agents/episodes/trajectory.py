@@ -3,13 +3,13 @@
 Tokens are exactly those that were sampled; rewards, never scores, are what a trajectory is worth.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import pstdev
 from typing import Any
 
-from tsr_gym.tree import Quantity, Tree
+from tsr_gym.tree import Node, Quantity, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class Turn:
         state: Key of the state in which it was taken (`StateEnv.state_key`); None where nobody knows.
         score: What the search's guide thought of it.
         observation: What the environment answered.
+        action: What was carried out, see `action_of`; None where nobody knows.
+        golden_answers: Texts that answer the task, where the environment knows them (``info["golden_answers"]``).
     """
 
     prompt_ids: tuple[int, ...]
@@ -40,6 +42,8 @@ class Turn:
     state: bytes | None = None
     score: float = 0.0
     observation: Any = None
+    action: Hashable = None
+    golden_answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Trajectory:
         finished: Whether the episode ended; False for a branch that the search left.
         counts: How much it counts beside others in a loss.
         selected_for: What its search went by: ``"reward"``, or the scorer or rater as configured; empty for plain play.
+        expansions: Nodes that its search expanded, to the end of what it selected; 0 for plain play.
     """
 
     turns: tuple[Turn, ...]
@@ -65,6 +70,7 @@ class Trajectory:
     finished: bool = True
     counts: float = 1.0
     selected_for: str = ""
+    expansions: int = 0
 
     @property
     def total_reward(self) -> float:
@@ -177,7 +183,23 @@ def _turn(tree: Tree, before: int, after: int) -> Turn:
         state=tree.nodes[before].state_key,
         score=node.score,
         observation=node.observation,
+        action=action_of(node),
+        golden_answers=tuple(node.info.get("golden_answers", ())),
     )
+
+
+def num_expanded(tree: Tree) -> int:
+    """Return at how many nodes of a tree something was tried."""
+    return sum(bool(tree.children(node)) for node in tree.below())
+
+
+def action_of(node: Node) -> Hashable:
+    """Return what was carried out to reach a node: the same for answers in other words that do the same.
+
+    What was said, where the environment does not tell; None where that cannot be compared.
+    """
+    said = node.info.get("executed", node.candidate.text)
+    return said if isinstance(said, Hashable) else None
 
 
 def success_rate(trajectories: Sequence[Trajectory]) -> float:

@@ -1,6 +1,6 @@
 """Batch: trajectories as padded tensors, exactly the sampled ids, for estimators and losses."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
@@ -8,9 +8,32 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from tsr_gym.agents.episodes.edges import Edge, edges_along
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 
 LayoutChoice = Literal["auto", "padded", "packed", "shared"]
+
+
+class Edges(NamedTuple):
+    """M moves that were tried for the tasks of a batch, each as often as it was tried; see `Edge`.
+
+    They say what moves lead to. They are no turns to learn from.
+
+    Attributes:
+        move: `[M]` int64, which move, as in `Batch.move`.
+        state: `[M]` int64, in which state, as in `Batch.state`.
+        after: `[M]` int64, which state it led to; -1 unknown.
+        actions: `[M]` int64, how many actions it took.
+        solved: `[M]` bool, True where it solved the task.
+        ended: `[M]` bool, True where nothing can follow.
+    """
+
+    move: Tensor
+    state: Tensor
+    after: Tensor
+    actions: Tensor
+    solved: Tensor
+    ended: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +62,14 @@ class Batch:
         finished: `[B]` bool, True where the trajectory's episode ended.
         solved: `[B]` bool, True where the trajectory solved its task.
         counts: `[B]`, how much the trajectory counts beside others in a loss.
+        expansions: `[B]`, nodes that the search expanded which selected the trajectory; 0 for plain play.
         values: `[B, T]`, the critic's value of the state in which each token was sampled; None without a critic.
         layout: How a model is to read the rows, see `tsr_gym.agents.learning.layouts`: as they are, one after the other
             without padding, or as a trie in which equal beginnings are computed once; ``"auto"`` for the cheapest.
             Only memory and speed depend on it.
+        move: `[B, T]` int64, which move of its state the turn made, equal where state and action are; -1 unknown or not
+            sampled.
+        edges: All moves that were tried for its tasks, on the CPU.
     """
 
     ids: Tensor
@@ -62,8 +89,11 @@ class Batch:
     finished: Tensor
     solved: Tensor
     counts: Tensor
+    expansions: Tensor
     values: Tensor | None = None
     layout: LayoutChoice = "padded"
+    move: Tensor | None = None
+    edges: Edges | None = None
 
     @property
     def num_trajectories(self) -> int:
@@ -85,7 +115,12 @@ class Batch:
         return replace(self, **changed)
 
 
-def collate(groups: Sequence[Group], *, layout: LayoutChoice = "padded") -> Batch:
+def collate(
+    groups: Sequence[Group],
+    *,
+    layout: LayoutChoice = "padded",
+    edges: Mapping[int, Sequence[Edge]] | None = None,
+) -> Batch:
     """Return the batch of some groups.
 
     A turn whose prompt extends the sequence before it goes on in the same row, so an episode with full history is one
@@ -94,6 +129,7 @@ def collate(groups: Sequence[Group], *, layout: LayoutChoice = "padded") -> Batc
     Args:
         groups: Trajectories; one without sampled tokens has no row.
         layout: How a model is to read the rows, see `Batch.layout`.
+        edges: The moves that were tried, by task; those of the trajectories for a task that it lacks.
 
     Raises:
         ValueError: There are no sampled tokens, or no such layout.
@@ -102,6 +138,7 @@ def collate(groups: Sequence[Group], *, layout: LayoutChoice = "padded") -> Batc
         raise ValueError(f"wanted layout of {get_args(LayoutChoice)}, got {layout!r}")
     numbers = _Numbers()
     rows: list[_Row] = []
+    tried: list[tuple[int, ...]] = []
     number, group_number = 0, 0
     for group in groups:
         before = number
@@ -109,10 +146,18 @@ def collate(groups: Sequence[Group], *, layout: LayoutChoice = "padded") -> Batc
             if turns := numbers.turns_of(group_number, trajectory, number):
                 rows += _rows_of(turns, _Kind(number, group_number, numbers.tree(group_number, trajectory), trajectory))
                 number += 1
-        group_number += number > before
+        if number > before:
+            known = (edges or {}).get(group.task)
+            tried += numbers.edges(group_number, edges_along(group.trajectories) if known is None else known)
+            group_number += 1
     if not rows:
         raise ValueError("wanted at least one trajectory with sampled tokens, got none")
-    return replace(_padded(rows), layout=layout)
+    return replace(_padded(rows), layout=layout, edges=_edges(tried))
+
+
+def _edges(tried: Sequence[tuple[int, ...]]) -> Edges:
+    move, state, after, actions, solved, ended = torch.tensor(tried, dtype=torch.int64).reshape(-1, 6).unbind(dim=1)
+    return Edges(move, state, after, actions, solved > 0, ended > 0)
 
 
 class _Sampled(NamedTuple):
@@ -124,6 +169,7 @@ class _Sampled(NamedTuple):
     node: int
     parent: int
     state: int
+    move: int
 
 
 class _Kind(NamedTuple):
@@ -145,11 +191,12 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Numbers:
-    """The numbers of trees, nodes and states of a batch, given out in the order in which they are first met."""
+    """The numbers of trees, nodes, states and moves of a batch, given out in the order in which they are first met."""
 
     trees: dict[tuple[int, int], int] = field(default_factory=dict)
     nodes: dict[tuple[Any, ...], int] = field(default_factory=dict)
     states: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    moves: dict[tuple[int, Hashable], int] = field(default_factory=dict)
 
     def tree(self, group: int, trajectory: Trajectory) -> int:
         return self.trees.setdefault((group, trajectory.tree), len(self.trees))
@@ -165,10 +212,26 @@ class _Numbers:
         found = []
         for k, turn in answered:
             node = self._node(tree, turn.node) if turn.node >= 0 else self._node(tree, "of", number, k)
-            state = -1 if turn.state is None else self.states.setdefault((group, turn.state), len(self.states))
-            found.append(_Sampled(turn, k, rewards[k], node, parent, state))
+            state = self._state(group, turn.state)
+            found.append(_Sampled(turn, k, rewards[k], node, parent, state, self._move(state, turn.action)))
             parent = node
         return found
+
+    def edges(self, group: int, tried: Iterable[Edge]) -> list[tuple[int, ...]]:
+        """Return the numbers of some moves of a group, in the order of `Edges`."""
+        found: list[tuple[int, ...]] = []
+        for edge in tried:
+            state, after = self._state(group, edge.state), self._state(group, edge.after)
+            if (move := self._move(state, edge.action)) >= 0:
+                found.append((move, state, after, edge.actions, edge.solved, edge.ended))
+        return found
+
+    def _state(self, group: int, key: bytes | None) -> int:
+        return -1 if key is None else self.states.setdefault((group, key), len(self.states))
+
+    def _move(self, state: int, action: Hashable) -> int:
+        unknown = state < 0 or action is None
+        return -1 if unknown else self.moves.setdefault((state, action), len(self.moves))
 
     def _node(self, *key: Any) -> int:
         return self.nodes.setdefault(key, len(self.nodes))
@@ -203,7 +266,7 @@ def _rows_of(turns: Sequence[_Sampled], kind: _Kind) -> list[_Row]:
 def _padded(rows: Sequence[_Row]) -> Batch:
     shape = (len(rows), max(len(row.ids) for row in rows))
     ids, present = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.bool)
-    turn, node, parent, state = (torch.full(shape, -1, dtype=torch.int64) for _ in range(4))
+    turn, node, parent, state, move = (torch.full(shape, -1, dtype=torch.int64) for _ in range(5))
     old_logprobs = torch.zeros(shape)
     # In single precision, sums of the same rewards in another order differ by more than equal returns may.
     rewards, scores = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
@@ -216,6 +279,7 @@ def _padded(rows: Sequence[_Row]) -> Batch:
             node[index, start:end] = sampled.node
             parent[index, start:end] = sampled.parent
             state[index, start:end] = sampled.state
+            move[index, start:end] = sampled.move
             old_logprobs[index, start:end] = torch.tensor(sampled.turn.logprobs)
             rewards[index, end - 1] = sampled.reward
             scores[index, end - 1] = sampled.turn.score
@@ -237,4 +301,6 @@ def _padded(rows: Sequence[_Row]) -> Batch:
         finished=torch.tensor([row.kind.trajectory.finished for row in rows]),
         solved=torch.tensor([row.kind.trajectory.success for row in rows]),
         counts=torch.tensor([row.kind.trajectory.counts for row in rows]),
+        expansions=torch.tensor([float(row.kind.trajectory.expansions) for row in rows]),
+        move=move,
     )

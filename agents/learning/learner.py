@@ -1,7 +1,7 @@
 """Learner: one update of a policy, and of a critic where there is one, from a batch of trajectories."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -110,9 +110,9 @@ class Learner:
         self.gradients = GradientMemory()
         self.device = next(model.parameters()).device
         self._spread()
-        trained = {"policy": model} | ({} if critic is None else {"critic": critic})
-        self.rates = {"policy": config.lr, "critic": config.critic_lr}
-        self.optimizers = {name: self._adam(one, self.rates[name]) for name, one in trained.items()}
+        self.optimizers = {"policy": self._adam(model, config.lr)}
+        if critic is not None:
+            self.optimizers["critic"] = self._adam(critic, config.critic_lr)
 
     def update(
         self, batch: Batch, *, seed: int = 0, as_many: int | None = None, lr_scale: float = 1.0
@@ -136,19 +136,17 @@ class Learner:
             TrainingDiverged: A loss or gradient is not finite; that step was not taken.
         """
         self.model.eval()
-        for name, optimizer in self.optimizers.items():
-            for parameters in optimizer.param_groups:
-                parameters["lr"] = self.rates[name] * lr_scale
         material = self._prepare(batch.to(self.device))
         steps: list[dict[str, float]] = []
-        for rows in self._minibatches(material.batch, seed, as_many):
-            try:
-                steps.append(self._step(material.rows(rows)))
-            except TrainingDiverged as error:
-                error.steps_taken = len(steps)
-                raise
+        with self._slowed(lr_scale) as lr:
+            for rows in self._minibatches(material.batch, seed, as_many):
+                try:
+                    steps.append(self._step(material.rows(rows)))
+                except TrainingDiverged as error:
+                    error.steps_taken = len(steps)
+                    raise
         means = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
-        return means | {"lr": self.rates["policy"] * lr_scale, "optimizer_steps": len(steps)}
+        return means | {"lr": lr, "optimizer_steps": len(steps)}
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the policy's parameters by name, for an engine, what LoRA learned merged into them.
@@ -199,6 +197,19 @@ class Learner:
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         return torch.optim.AdamW(trained, lr=lr, betas=config.betas, weight_decay=config.weight_decay)
 
+    @contextmanager
+    def _slowed(self, scale: float) -> Iterator[float]:
+        """Scale all learning rates for a while, and give the policy's."""
+        groups = [group for optimizer in self.optimizers.values() for group in optimizer.param_groups]
+        rates = [group["lr"] for group in groups]
+        try:
+            for group, rate in zip(groups, rates, strict=True):
+                group["lr"] = rate * scale
+            yield rates[0] * scale
+        finally:
+            for group, rate in zip(groups, rates, strict=True):
+                group["lr"] = rate
+
     def _precision(self) -> Any:
         return torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None)
 
@@ -237,7 +248,7 @@ class Learner:
         learned = policy_counts(self.objective, batch) > 0
         advantages = self._advantages(batch, learned)
         targets = None if batch.values is None else self.chosen.targets(batch, advantages)
-        if critic is not None:
+        if critic is not None and not self.chosen.compares:
             advantages = whiten(advantages, batch.sampled & learned[:, None])
         return _Material(batch, advantages, targets, sampler, of_reference)
 

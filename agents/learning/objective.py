@@ -57,6 +57,8 @@ class Objective:
     """What a trajectory counts that a search has chosen, beside 1 for plain play; 0 leaves it to imitation."""
     imitation: float = 0.0
     """Weight of the imitation of successful searched trajectories."""
+    imitated: Literal["alike", "expansions"] = "alike"
+    """How much each counts there: all alike, or as many nodes as its search expanded, the loss of LevinTS and PHS*."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -84,6 +86,8 @@ def _check(objective: Objective) -> None:
         raise ConfigError(
             f"wanted dual_clip above 1 + clip_high = {1 + objective.clip_high:g}, got {objective.dual_clip}"
         )
+    if objective.imitated == "expansions" and not objective.imitation:
+        raise ConfigError("imitated says how much imitated trajectories count: wanted imitation > 0, got 0")
     if objective.mismatch_high <= objective.mismatch_low:
         raise ConfigError(
             f"wanted mismatch_low < mismatch_high, got {objective.mismatch_low} and {objective.mismatch_high}"

@@ -12,8 +12,8 @@ from tsr_gym.sections import check_choices, check_numbers
 
 # Estimators by their names in `tsr_gym.agents.learning.advantages`, which only a learner imports.
 ESTIMATORS = (
-    *("bi_level_gae", "dr_grpo", "gae", "gigpo", "grpo", "mt_grpo", "reinforce_pp", "rloo", "tree_backup", "tree_grpo"),
-    *("treepo", "treerl", "tspo", "turn_gae"),
+    *("bi_level_gae", "dr_grpo", "gae", "gigpo", "graph", "grpo", "mt_grpo", "reinforce_pp", "rloo", "tree_backup"),
+    *("tree_grpo", "treepo", "treerl", "tspo", "turn_gae"),
 )
 
 

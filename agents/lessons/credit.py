@@ -45,7 +45,8 @@ def first_occurrence(
 
     Args:
         group: Trajectories of one task, whose turns' `observation` is what was found in that turn.
-        golds: Golden answers, or what gives them for a group.
+        golds: Golden answers, or what gives them for a group; without any, those that the environment gave with each
+            turn.
         alpha: What evidence is worth, ``0 < alpha <= 1``.
         groups: Which are rewritten: those in which every trajectory failed, as in the paper, or all. The others are
             returned as they are. `tspo` has the same choice, with the same default; the two belong together.
@@ -53,10 +54,11 @@ def first_occurrence(
             lower case without punctuation and articles; answers that prove nothing are skipped: yes, no, and those of
             at most one character. ``"substring"``: anywhere and any answer (Search-R1).
         found: Whether a turn found the evidence, instead of `golds` and `match`: for observations that are not text,
-            and for evidence by id; ``"score"`` for ``turn.score > 0``, where the scorer counts supporting passages.
+            and for evidence by id; ``"score"`` for ``turn.score > 0``, for scorers that know the evidence, such as
+            `RetrievalQAScore`.
 
     Raises:
-        ValueError: Alpha is not a share, there is nothing to look for, or observations are not text.
+        ValueError: Alpha is not a share, nobody gave golden answers, or observations are not text.
     """
     if not 0 < alpha <= 1:
         raise ValueError(f"wanted 0 < alpha <= 1, got {alpha}")
@@ -66,13 +68,20 @@ def first_occurrence(
         return _with_evidence(group, lambda turn: turn.score > 0, alpha)
     if found is None:
         answers = tuple(golds(group) if callable(golds) else golds)
-        if not answers:
-            raise ValueError("there is nothing to look for: wanted golden answers in golds, or a function in found")
 
         def found(turn: Turn) -> bool:
-            return shows_answer(turn, answers, match=match)
+            return shows_answer(turn, answers or _given(turn), match=match)
 
     return _with_evidence(group, found, alpha)
+
+
+def _given(turn: Turn) -> tuple[str, ...]:
+    if not turn.golden_answers:
+        raise ValueError(
+            "there is nothing to look for: the environment gives no golden answers; name them in golds, or evidence in "
+            "found, as in first_occurrence(found='score')"
+        )
+    return turn.golden_answers
 
 
 def _with_evidence(group: Group, found: Callable[[Turn], bool], alpha: float) -> Group:

@@ -21,8 +21,9 @@ class ModelCard:
         env: Environment it was made for, None for any.
         env_settings: Settings of the environment that it was made for.
         max_tokens: Longest answer that makes sense, None for no opinion.
-        learn: Settings of learning that fit it, by their names in `LearnConfig`.
+        learn: Settings of training that fit it, by the names of their flags.
         about: How it was made.
+        spelling: A text, and the ids that the tokenizer made of it when the model was saved.
     """
 
     prompt: str = "paper"
@@ -32,6 +33,7 @@ class ModelCard:
     max_tokens: int | None = None
     learn: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
+    spelling: dict[str, list[int]] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write the card into a model's folder."""

@@ -3,16 +3,18 @@
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForCausalLM
 from transformers.utils import logging
 
 from tsr_gym.agents.models.card import ModelCard, check_model_folder
 from tsr_gym.agents.models.critic import Critic
+from tsr_gym.agents.models.load_tokenizer import load_tokenizer, spelling_of
 from tsr_gym.agents.models.lora import LoraReference, adapted_layers, add_lora, merged_weights, restore_lora, save_lora
 from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.errors import CheckpointError, ConfigError
@@ -63,7 +65,9 @@ def load_policy(
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, output_loading_info=True
         )
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = load_tokenizer(folder)
+    except CheckpointError:
+        raise
     except Exception as error:  # Each file format fails in a way of its own.
         raise CheckpointError(f"{folder}: the model or its tokenizer cannot be read ({error})") from error
     model, loading = loaded
@@ -112,7 +116,7 @@ def save_policy(policy: LanguageModel, folder: Path, *, weights: Mapping[str, Te
     if adapted:
         save_lora(model, folder / LORA, weights)
     policy.tokenizer.save_pretrained(folder)
-    policy.card.save(folder)
+    replace(policy.card, spelling=spelling_of(policy.tokenizer)).save(folder)
 
 
 def restore_adapter(model: Any, folder: Path) -> None:

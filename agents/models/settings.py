@@ -14,9 +14,9 @@ class ModelConfig:
 
     model: str = "default"
     """Folder of a local Hugging Face model; default builds the small embedded model of the environment."""
-    prompt: Literal["auto", "paper", "compact", "plain"] = "auto"
+    prompt: Literal["auto", "paper", "compact", "plain", "words"] = "auto"
     """Words around observations. auto: what the model folder's tsr_gym.json says, else paper; for an environment with
-    a protocol of its own plain, which adds none."""
+    a protocol of its own plain, which adds none, unless the model was made for it in words."""
     history: str = "auto"
     """What a prompt repeats: full, markov, window(k), or auto."""
     max_tokens: int = 400

@@ -1,7 +1,7 @@
 """Tiny models: a Qwen2 architecture of about 0.1 million parameters and a tokenizer in which every sign is a token."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,13 @@ def tiny_tokenizer(texts: Iterable[str]) -> Any:
 
     Any other text falls apart into bytes, so nothing is unknown.
     """
+    found = sorted({sign for text in texts for sign in signs(text)} - set(_TAGS))
+    tokens = [AddedToken(sign, lstrip=True, rstrip=True, normalized=False, special=False) for sign in (*_TAGS, *found)]
+    return byte_tokenizer(tokens, _TEMPLATE)
+
+
+def byte_tokenizer(tokens: Sequence[AddedToken], template: str) -> Any:
+    """Return a Qwen2 tokenizer of single bytes and of some tokens, with a chat template."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Qwen2Tokenizer(
         vocab={sign: number for number, sign in enumerate(alphabet)},
@@ -41,16 +48,20 @@ def tiny_tokenizer(texts: Iterable[str]) -> Any:
         pad_token=PAD,
         unk_token=PAD,
     )
-    found = sorted({sign for text in texts for sign in signs(text)} - set(_TAGS))
-    tokenizer.add_tokens(
-        [AddedToken(sign, lstrip=True, rstrip=True, normalized=False, special=False) for sign in (*_TAGS, *found)]
-    )
-    tokenizer.chat_template = _TEMPLATE
+    tokenizer.add_tokens(list(tokens))
+    tokenizer.chat_template = template
     return tokenizer
 
 
 def tiny_model(
-    tokenizer: Any, *, hidden: int = 64, layers: int = 2, heads: int = 4, context: int = 512, seed: int = 0
+    tokenizer: Any,
+    *,
+    hidden: int = 64,
+    layers: int = 2,
+    heads: int = 4,
+    context: int = 512,
+    theta: float = 1e4,
+    seed: int = 0,
 ) -> Any:
     """Return an untrained causal language model of Qwen2's architecture for a tokenizer.
 
@@ -60,6 +71,7 @@ def tiny_model(
         layers: Depth.
         heads: Attention heads.
         context: Longest sequence.
+        theta: Base of the rotary positions; a large one leaves heads that look for equal words undisturbed by distance.
         seed: Of the parameters.
     """
     config = Qwen2Config(
@@ -71,6 +83,7 @@ def tiny_model(
         num_key_value_heads=heads,
         max_position_embeddings=context,
         tie_word_embeddings=True,
+        rope_parameters={"rope_theta": theta, "rope_type": "default"},
         # The usual 0.02 is for widths in the thousands; at this width it makes learning several times slower.
         initializer_range=0.1,
         use_sliding_window=False,

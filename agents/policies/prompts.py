@@ -27,7 +27,7 @@ class Prompt:
     stop: str = ""
 
 
-def paper_prompt(instructions: str, *, max_tokens: int = 400) -> Prompt:
+def paper_prompt(instructions: str, *, max_tokens: int = 400, **_: Any) -> Prompt:
     """Return the paper's arrangement: rules in the system message, state and budget each turn, thinking wanted.
 
     Args:
@@ -70,10 +70,26 @@ def plain_prompt(instructions: str, **_: Any) -> Prompt:
     return Prompt(instructions, lambda node: str(node.observation), "", think=False)
 
 
+def words_prompt(instructions: str = "", *, reads_tags: bool = False, **_: Any) -> Prompt:
+    """Return the shortest arrangement in words, for models whose tokens are words with the blank before them.
+
+    Args:
+        instructions: Not used: a model of this size learns the rules by imitation.
+        reads_tags: Whether the environment has a protocol of its own, so that answers begin and end with its tags.
+    """
+
+    def turn(node: Node) -> str:
+        return f"{' '.join(str(node.observation).split())} turn {node.depth + 1}"
+
+    forced, stop = ("", "") if reads_tags else (" <answer>", " </answer>")
+    return Prompt("", turn, forced, think=False, stop=stop)
+
+
 PROMPTS: dict[str, Callable[..., Prompt]] = {
     "paper": paper_prompt,
     "compact": compact_prompt,
     "plain": plain_prompt,
+    "words": words_prompt,
 }
 
 

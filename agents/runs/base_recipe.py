@@ -1,13 +1,15 @@
-"""BaseRecipe: how an embedded base model is made, and whether it can be; torch-free."""
+"""BaseRecipe and WordRecipe: how an embedded base model is made, and whether it can be; torch-free."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tsr_gym.agents.episodes.env_pool import EnvPool, task_pool
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import accepted, env_id
+from tsr_gym.sections import check_numbers
+from tsr_gym.teaching import Teaching, oracle_turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class BaseRecipe:
         episodes: Demonstrations of each of them; the second stage has one of each of a fifth as many others.
         poor_steps: Most steps of the second stage, which ends as soon as success is in the band.
         validations: Instances on which success is measured.
-        batch: Turns per step.
+        batch: Turns per step, or episodes where they are imitated whole.
         lr: Learning rate of the first stage, which falls to a tenth of it.
     """
 
@@ -49,8 +51,93 @@ class BaseRecipe:
     lr: float = 3e-3
 
 
-def check_recipe(env: str, out: Path, recipe: BaseRecipe) -> dict[str, Any]:
-    """Return the settings in which an environment shows itself to a very small model, none where it has one form only.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordRecipe(BaseRecipe):
+    """How a base model is made in a world of words, where episodes are imitated whole and copying comes first.
+
+    Attributes:
+        drill_steps: Most steps of the copying drill, which ends as soon as the model copies.
+        copies: Share of words that the model must copy right to end the drill.
+        burst: Steps of the second stage between two measurements.
+        poor_lr: Learning rate of the second stage, halved where a burst went too far.
+        least_valid: Share of valid answers under which a burst went too far: choices are hidden, more than form.
+    """
+
+    band: tuple[float, float] = (0.02, 0.08)
+    skill: float = 1.0
+    steps: int = 1000
+    malformed: float = 0.0
+    episodes: int = 1
+    poor_steps: int = 300
+    batch: int = 32
+    drill_steps: int = 600
+    copies: float = 0.95
+    burst: int = 20
+    poor_lr: float = 4e-4
+    least_valid: float = 0.7
+
+
+class Lesson(NamedTuple):
+    """What a world says of how it is learned.
+
+    Attributes:
+        teaching: Who plays well and poorly, and in which words.
+        form: Settings in which the environment shows itself to a very small model.
+    """
+
+    teaching: Teaching
+    form: dict[str, Any]
+
+    @property
+    def in_words(self) -> bool:
+        """Whether the model reads words rather than signs, and learns by a `WordRecipe`."""
+        return self.teaching.words is not None or self.teaching.copying or self.teaching.history == "full"
+
+
+def find_lesson(env: str, env_set: tuple[str, ...] = (), *, seed: int = 0) -> Lesson:
+    """Return how an environment is learned.
+
+    Args:
+        env: Gymnasium id or short name.
+        env_set: Settings of the environment, as KEY=VALUE.
+        seed: Of the instance on which the oracle is asked.
+
+    Raises:
+        ConfigError: The environment cannot be made, or nobody plays it well.
+    """
+    pool = _pool(env, env_set, {})
+    teaching = pool.base.teaching()
+    form = accepted(env, {} if teaching is None else teaching.env_settings)
+    try:
+        pool = _pool(env, env_set, form)
+    except ConfigError:
+        form = {}
+    pool.set([seed])
+    base = pool.base
+    knows = teaching is not None and (
+        teaching.teacher_turn is not oracle_turn
+        or base.optimal_turn(base.state, base.limits.max_turns, base.limits.max_actions) is not None
+    )
+    if teaching is None or not knows:
+        raise ConfigError(
+            f"{env_id(env)} has no oracle with these settings: there is no good play to imitate; choose a --model, or "
+            "write optimal_turn or teaching"
+        )
+    return Lesson(teaching, form)
+
+
+def recipe_for(env: str, env_set: tuple[str, ...] = ()) -> BaseRecipe:
+    """Return the default recipe of an environment: a `WordRecipe` where it is a world of words.
+
+    Raises:
+        ConfigError: See `find_lesson`.
+    """
+    kind = WordRecipe if find_lesson(env, env_set).in_words else BaseRecipe
+    return kind(env_set=env_set)
+
+
+def check_recipe(env: str, out: Path, recipe: BaseRecipe) -> Lesson:
+    """Return how an environment is learned.
 
     Args:
         env: Gymnasium id or short name.
@@ -58,24 +145,35 @@ def check_recipe(env: str, out: Path, recipe: BaseRecipe) -> dict[str, Any]:
         recipe: How it is made.
 
     Raises:
-        ConfigError: The folder exists, the environment cannot be made, or it has no oracle to learn from.
+        ConfigError: The folder exists, the environment cannot be made, it has no good play to learn from, the recipe is
+            not for its kind, or the band is narrower than can be measured.
     """
     if out.exists():
         raise ConfigError(f"{out} exists: choose another folder")
-    compact = accepted(env, {"obs_type": "compact"})
-    try:
-        form, pool = compact, _pool(env, recipe, compact)
-    except ConfigError:
-        form, pool = {}, _pool(env, recipe, {})
-    pool.set([recipe.seed])
-    base = pool.base
-    if base.optimal_turn(base.state, base.limits.max_turns, base.limits.max_actions) is None:
+    check_numbers(recipe, "validations", "batch", "instances", "episodes", least=1)
+    lesson = find_lesson(env, recipe.env_set, seed=recipe.seed)
+    if lesson.in_words != isinstance(recipe, WordRecipe):
+        kinds = (BaseRecipe.__name__, WordRecipe.__name__)
         raise ConfigError(
-            f"{env_id(env)} has no oracle with these settings: there is no good play to imitate; choose a --model, or "
-            "write optimal_turn"
+            f"wanted a {kinds[lesson.in_words]} for {env_id(env)}, got a {type(recipe).__name__}: see recipe_for"
         )
-    return form
+    _check_band(recipe)
+    return lesson
 
 
-def _pool(env: str, recipe: BaseRecipe, fixed: dict[str, Any]) -> EnvPool:
-    return task_pool(env, TaskConfig(env_set=recipe.env_set), "train", fixed=fixed)
+def _check_band(recipe: BaseRecipe) -> None:
+    """Refuse a band in which no number of successes lies that so many validations can show."""
+    low, high = recipe.band
+    if low > high:
+        raise ConfigError(f"wanted a band from low to high, got {low} to {high}")
+    most = int(high * recipe.validations)
+    # One success more or less is then still in the band, unless the band reaches down to no success at all.
+    if high > 0 and (most < 1 or (low > 0 and most < 3)):
+        raise ConfigError(
+            f"{recipe.validations} validations cannot tell whether success is from {low} to {high}: of them {most} "
+            f"would succeed at most; wanted validations >= {int(3 / high) + 1}"
+        )
+
+
+def _pool(env: str, env_set: tuple[str, ...], fixed: dict[str, Any]) -> EnvPool:
+    return task_pool(env, TaskConfig(env_set=env_set), "train", fixed=fixed)

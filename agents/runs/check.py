@@ -4,6 +4,7 @@ from inspect import signature
 
 from tsr_gym.agents.episodes.collect import ChosenSearch, choose_search
 from tsr_gym.agents.episodes.env_pool import task_pool
+from tsr_gym.agents.episodes.starts import choose_starts
 from tsr_gym.agents.learning.settings import ESTIMATORS
 from tsr_gym.agents.lessons import credit
 from tsr_gym.agents.lessons.groups import choose_groups
@@ -29,6 +30,7 @@ def check_config(config: TrainConfig) -> None:
     if ":" not in estimator and estimator not in ("auto", *ESTIMATORS):
         raise no_such("estimator", estimator, ("auto", *ESTIMATORS))
     choose_search(config.search)
+    choose_starts(config.search.moments_from)
     choose_groups(config.lessons)
     if config.search.rater is not None:
         choose_rater(config.search.rater)
@@ -98,15 +100,22 @@ def _check_estimator(config: TrainConfig, search: ChosenSearch) -> None:
     if needs.values and not with_critic:
         raise ConfigError(
             f"the estimator {learn.estimator} needs a critic's values, and algorithm={learn.algorithm} has no critic: "
-            "write unfinished='failure'"
+            "write unfinished='failure', or algorithm=ppo"
         )
     if needs.naive and not _has_plain_play(config):
         raise ConfigError(
             f"the estimator {learn.estimator} compares with plain play, and {config.search.search} brings none: set "
             "naive >= 1, or baseline='all'"
         )
+    if needs.whole_groups and learn.objective.searched_weight == 0 and config.search.name != "naive":
+        raise ConfigError(
+            f"the estimator {learn.estimator} compares by turns where a whole group failed, and is not shown searched "
+            "trajectories with searched_weight=0: it would treat a group whose only success was searched as one that "
+            "the credit rule rewrote. Write groups='all' in both, tspo(groups='all') and "
+            "first_occurrence(groups='all'), or searched_weight above 0"
+        )
     if needs.finished and search.harvest == "leaves":
         raise ConfigError(
             f"the estimator {learn.estimator} takes a branch that the search left for an episode that ended: wanted "
-            "learn_from=selected, or algorithm=grpo with an estimator that completes branches, such as tree_backup"
+            "learn_from=selected, or an estimator that completes branches, such as tree_backup"
         )

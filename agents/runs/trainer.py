@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from tsr_gym.agents.episodes.collect import Collected, Collector
+from tsr_gym.agents.episodes.edges import edges_by_task
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.moments import Moment
@@ -99,7 +100,7 @@ class Trainer:
         rater = self._rater(guide.critic if critic is None else critic)
         self.guide = guide if rater is not None and goes_by(rater, guide.critic) else None
         self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
-        self.practice = Practice(config.search.moments, seed=config.run.seed)
+        self.practice = Practice(config.search.moments, seed=config.run.seed, kind=config.search.moments_from)
         self.lessons = choose_groups(config.lessons)
         self.learner = Learner(
             self.policy.model,
@@ -203,13 +204,13 @@ class Trainer:
         started = perf_counter()
         self.chat.engine.load_weights(())
         collected = self._collect()
-        self.practice.keep(collected)
+        self.practice.keep(collected, self.progress.tasks)
         groups = self.lessons(collected)
         learning = perf_counter()
         update = self.progress.update + 1
         learned: dict[str, float | None] = {}
         if any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
-            batch = collate(groups, layout=self.config.learn.layout)
+            batch = collate(groups, layout=self.config.learn.layout, edges=edges_by_task(collected))
             seed = derive_seed(self.config.run.seed, "update", update)
             scale = lr_scale(share_done(self.progress, self.config.run), self.config.learn)
             learned |= self.learner.update(batch, seed=seed, as_many=self._as_many(groups), lr_scale=scale)
@@ -226,7 +227,7 @@ class Trainer:
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
         record = update_record(self.collector.search, self.progress, collected, groups, learned, seconds)
-        return record | self._prompt_signs(collected.groups), collected
+        return record | self.practice.signs() | self._prompt_signs(collected.groups), collected
 
     def _as_many(self, groups: Sequence[Group]) -> int | None:
         """Return how many trajectories groups of leaves would have if searches selected them; None for other groups."""

@@ -11,6 +11,7 @@ from tsr_gym.agents.strategies.adaptive import adaptive
 from tsr_gym.agents.strategies.beam import beam, greedy
 from tsr_gym.agents.strategies.best_first import best_first
 from tsr_gym.agents.strategies.best_of_n import best_of_n
+from tsr_gym.agents.strategies.levin import levin
 from tsr_gym.agents.strategies.lookahead import lookahead
 from tsr_gym.agents.strategies.play_on import naive
 from tsr_gym.agents.strategies.puct import puct
@@ -24,6 +25,7 @@ __all__ = [
     "best_first",
     "best_of_n",
     "greedy",
+    "levin",
     "lookahead",
     "naive",
     "puct",

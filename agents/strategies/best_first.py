@@ -1,9 +1,9 @@
 """Best-first search: expand the most promising node of the whole tree."""
 
-from collections.abc import Callable, Hashable
-from heapq import heappop, heappush
+from collections.abc import Callable
 
-from tsr_gym.agents.strategies.order import Merge, identity, ranked
+from tsr_gym.agents.strategies.frontier import Frontier
+from tsr_gym.agents.strategies.order import Merge, best_ends
 from tsr_gym.tree import Expand, Tree, Wishes
 
 
@@ -29,36 +29,18 @@ def best_first(
         value: What the path to a node looks worth; None is `Tree.merit`. A critic of what is still to come is added to
             what there was: ``lambda tree, node: tree.total(node, "reward") + critic(tree.nodes[node])``.
         parallel: Nodes that are expanded in one round; more ask the policy less often, on less knowledge.
-        merge: Of nodes in the same state, only the one that is expanded first ever is.
+        merge: Of nodes in the same state, only the one that is expanded first ever is. Where that leaves nothing to
+            expand and expansions are left, `Frontier` says which nodes are sampled again.
     """
     if expansions < 1 or samples < 1 or parallel < 1:
         raise ValueError(f"wanted expansions, samples and parallel >= 1, got {expansions}, {samples} and {parallel}")
-    worth: dict[int, float] = {tree.root: 0.0}
-    waiting = [(0.0, 0, tree.root)] if tree.nodes[tree.root].is_open else []
-    expanded: set[int] = set()
-    entered: set[Hashable] = set()
-    while batch := _next(tree, waiting, entered, min(parallel, expansions - len(expanded)), merge):
+    worth, frontier = {tree.root: 0.0}, Frontier(tree, merge)
+    frontier.add(tree.root, 0.0)
+    left = expansions
+    while batch := frontier.take(min(parallel, left)):
         yield [Expand(node, samples) for node in batch]
-        expanded.update(batch)
+        left -= len(batch)
         for child in [child for node in batch for child in tree.children(node)[-samples:]]:
             worth[child] = tree.merit(child) if value is None else value(tree, child)
-            if tree.nodes[child].is_open:
-                tie = tree.tie(child)
-                heappush(waiting, (-round(worth[child], 9), tie, child))
-    leaves = [node for node in worth if node not in expanded and node != tree.root]
-    finished = [leaf for leaf in leaves if tree.nodes[leaf].done]
-    return ranked(tree, finished, worth.__getitem__) or ranked(tree, leaves, worth.__getitem__)[:1]
-
-
-def _next(
-    tree: Tree, waiting: list[tuple[float, int, int]], entered: set[Hashable], number: int, merge: Merge
-) -> list[int]:
-    """Take the best nodes out of the queue, and drop those whose state was expanded already."""
-    batch: list[int] = []
-    while waiting and len(batch) < number:
-        node = heappop(waiting)[-1]
-        state = identity(tree, node, merge)
-        if state not in entered:
-            entered.add(state)
-            batch.append(node)
-    return batch
+            frontier.add(child, -worth[child])
+    return best_ends(tree, worth, worth.__getitem__)

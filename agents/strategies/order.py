@@ -45,6 +45,13 @@ def ranked(tree: Tree, nodes: Iterable[int], worth: Callable[[int], float]) -> l
     return sorted(nodes, key=rank)
 
 
+def best_ends(tree: Tree, nodes: Iterable[int], worth: Callable[[int], float]) -> list[int]:
+    """Return the finished episodes among the nodes of a search, best first; where there is none, its best leaf."""
+    leaves = [node for node in nodes if node != tree.root and not tree.children(node)]
+    finished = [leaf for leaf in leaves if tree.nodes[leaf].done]
+    return ranked(tree, finished, worth) or ranked(tree, leaves, worth)[:1]
+
+
 def is_dead(tree: Tree, node: int) -> bool:
     """Return whether an episode goes on at a node although it is proven lost."""
     return not tree.nodes[node].is_open and not tree.nodes[node].done

@@ -14,6 +14,19 @@ def test_what_is_kept_by_hand():
     assert bytes_kept(layer, lambda: [one() for one in work]) == 4 * (10 * 8 + 10 * 4)
 
 
+def test_what_no_loss_goes_through_is_not_kept():
+    layer, states = torch.nn.Linear(8, 4, bias=False), torch.zeros(10, 8, requires_grad=True)
+
+    def work():
+        found = layer(states)
+        # The exponential keeps its result, and the product both of its factors.
+        beside = (found.exp() * found).sum().detach()
+        assert beside == 0
+        found.sin().sum().backward()
+
+    assert bytes_kept(layer, work) == 4 * (10 * 8 + 10 * 4)
+
+
 def test_a_beam_has_its_last_candidates_and_all_share_its_prompt():
     paths = beam_tree(torch.Generator().manual_seed(0), 128, every=False)
     assert len(paths) == 8

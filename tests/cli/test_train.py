@@ -247,3 +247,11 @@ def test_a_second_signal_stops_at_once_and_spoils_nothing(capsys, base_model, tm
     assert shown.out == ""
     assert (run / "metrics.jsonl").exists() is False
     assert resume_run(run).progress.update == 0
+
+
+def test_turns_are_credited_by_the_golden_answers_that_the_environment_gives(chat_model, tmp_path):
+    args = train_flags(tmp_path / "run", chat_model, **{"--updates": 1, "--eval-every": 0, "--eval-instances": 1})
+    args[args.index("sokoban")] = "retrieval_qa"
+    flags = ("--algorithm", "grpo", "--estimator", "tspo", "--credit", "first_occurrence", "--env-set", "top_k=1")
+    assert status(*args, *flags) == 0
+    assert records(tmp_path / "run")[0]["success"] == 0.0

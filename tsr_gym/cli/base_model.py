@@ -7,30 +7,51 @@ from typing import Annotated, Any
 import tyro
 
 from tsr_gym.cli.arguments import read_arguments
+from tsr_gym.errors import ConfigError
 from tsr_gym.optional import load, require
 
 
 def main(args: list[str]) -> int:
     """Build the model and say how it plays."""
-    recipe_kind: Any = load("tsr_gym.agents.runs.base_recipe:BaseRecipe")
+    chosen = _read(args, _kind_for(args[0] if args and not args[0].startswith("-") else ""))
+    require("torch", "agents")
+    require("transformers", "agents")
+    # Before these are imported, which takes seconds.
+    check: Any = load("tsr_gym.agents.runs.base_recipe:check_recipe")
+    if type(chosen.recipe) is not (kind := _kind_for(chosen.env)):
+        # The environment stood behind flags; the defaults are those of its kind.
+        chosen = _read(args, kind)
+    check(chosen.env, chosen.out, chosen.recipe)
+    build: Any = load("tsr_gym.agents.runs.base_model:build_base_model")
+    about = build(chosen.env, chosen.out, chosen.recipe, keep_skilled=chosen.keep_skilled, note=print)
+    print(
+        f"{chosen.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5; "
+        f"{about['success_skilled']:.3f} before it was hidden"
+    )
+    return 0
 
+
+def _read(args: list[str], kind: Any) -> Any:
     @dataclass(frozen=True)
     class BaseModelArgs:
         """Build a tiny Qwen2-architecture model that plays an environment poorly, as a start for training."""
 
         env: Annotated[str, tyro.conf.Positional]
-        """Gymnasium id, or a short name such as sokoban."""
+        """Gymnasium id, package.module:Id of yours, or a short name such as sokoban."""
         out: Path
         """Folder of the model, in Hugging Face form; it must not exist."""
-        recipe: recipe_kind = field(default_factory=recipe_kind)
+        keep_skilled: bool = False
+        """Keep the model before its skill is hidden, in the subfolder skilled."""
+        recipe: kind = field(default_factory=kind)
 
-    chosen = read_arguments(BaseModelArgs, args, prog="tsr base-model")
-    require("torch", "agents")
-    require("transformers", "agents")
-    # Before these are imported, which takes seconds.
-    check: Any = load("tsr_gym.agents.runs.base_recipe:check_recipe")
-    check(chosen.env, chosen.out, chosen.recipe)
-    build: Any = load("tsr_gym.agents.runs.base_model:build_base_model")
-    about = build(chosen.env, chosen.out, chosen.recipe, note=print)
-    print(f"{chosen.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5")
-    return 0
+    return read_arguments(BaseModelArgs, args, prog="tsr base-model")
+
+
+def _kind_for(env: str) -> Any:
+    """Return the kind of recipe of an environment; of one that cannot be made any, because the check says why."""
+    recipe_for: Any = load("tsr_gym.agents.runs.base_recipe:recipe_for")
+    base: Any = load("tsr_gym.agents.runs.base_recipe:BaseRecipe")
+    try:
+        return type(recipe_for(env)) if env else base
+    except ConfigError:
+        return base

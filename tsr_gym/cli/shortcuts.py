@@ -15,7 +15,7 @@ _Share = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 
 @dataclass(frozen=True, slots=True)
 class Shortcuts:
-    """Short for numbers in the calls of --search and --filter, as in beam(width=2, branching=4)."""
+    """Short for several settings, or for numbers in the calls of --search and --filter: beam(width=2, branching=4)."""
 
     n: _Int = None
     """Best-of-N: episodes per search (paper: 32)."""
@@ -25,6 +25,9 @@ class Shortcuts:
     """Candidates per turn, the paper's M (paper: 4)."""
     depth: _Int = None
     """Lookahead: further turns per candidate, the paper's D (paper: 2)."""
+    recipe: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Of training: tsr+, plain play first and a guided search where it fails (this project's own, see
+    docs/does_search_pay.md). Whatever is given beside it wins."""
     keep: _Share = None
     """Filter: share of the groups that are kept (paper: 0.25); with top_p, of the variation."""
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tsr_gym.cli.arguments import read_arguments
+from tsr_gym.cli.recipes import follow_recipe
 from tsr_gym.cli.shortcuts import Shortcuts, fold_shortcuts
 from tsr_gym.optional import load, require
 
@@ -40,6 +41,7 @@ def main(args: list[str]) -> int:
         chosen = read_arguments(ResumeArgs, args, prog="tsr train")
         begin = partial(_resume, chosen)
     else:
+        args = follow_recipe(args)
         config = _configured(args)
         _require_learning()
         # Before the libraries of learning are imported, which takes seconds.

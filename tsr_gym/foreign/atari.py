@@ -120,7 +120,7 @@ class AtariAdapter:
 
     def check(self, env: Any, state: Any, seed: int | None) -> AttributesState:
         """Return the state if it fits the game."""
-        made = checked(env, state)
+        made = checked(env, state, without=WITHOUT)
         emulator = made.native
         if not isinstance(emulator, Emulator):
             raise SnapshotError(f"wanted the state of an emulator, got {emulator!r}: damaged")

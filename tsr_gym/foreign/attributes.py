@@ -17,6 +17,7 @@ from tsr_gym.codec import encode
 from tsr_gym.errors import SnapshotError, shown
 from tsr_gym.foreign.frozen import ATOMS, Freezer, Here, Uncopyable
 from tsr_gym.foreign.handles import CONTAINERS, holds_handles, is_handle_class, names_handle
+from tsr_gym.foreign.lasting import lasting_names
 from tsr_gym.foreign.noise import place_generator, replace_keys
 from tsr_gym.foreign.objects import attributes_of, is_of_class, is_plain, set_attributes
 from tsr_gym.foreign.portable import imported, may_be_set, portable_attribute
@@ -201,8 +202,13 @@ def _own(value: Any) -> Any:
     return value.copy() if type(value).__name__ == "Surface" else value
 
 
-def checked(env: Any, state: Any) -> AttributesState:
+def checked(env: Any, state: Any, *, without: frozenset[str] = frozenset()) -> AttributesState:
     """Return a layer's state as captured attributes that fit an environment.
+
+    Args:
+        env: The environment.
+        state: The layer's state.
+        without: Attributes that `capture` left out.
 
     Raises:
         SnapshotError: They belong to other settings, or are damaged.
@@ -221,7 +227,18 @@ def checked(env: Any, state: Any) -> AttributesState:
                 raise SnapshotError(f"the attribute {name}: {error}") from error
         state = AttributesState(state.settings, attributes, state.position, state.native)
         try_to_thaw(state.attributes)
+        _check_names(env, state, without)
     if not isinstance(state, AttributesState):
         raise SnapshotError(f"wanted captured attributes of {type(env).__name__}, got {shown(state)}: damaged")
     compare(env, state.settings)
     return state
+
+
+def _check_names(env: Any, state: AttributesState, without: frozenset[str]) -> None:
+    """Raise SnapshotError where a restore would take an attribute from an environment that its kind always has."""
+    cls: Any = type(env)
+    known = state.attributes.keys() | without | tables_of(cls)
+    absent = [name for name, value in attributes_of(env).items() if name not in known and is_state(name, value)]
+    # An episode may add attributes, so a difference alone says nothing.
+    if absent and (lost := sorted(lasting_names(env).intersection(absent))):
+        raise SnapshotError(f"the snapshot lacks {', '.join(lost)}, which every {cls.__name__} has: damaged")

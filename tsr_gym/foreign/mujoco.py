@@ -113,7 +113,7 @@ class MujocoAdapter:
 
     def check(self, env: Any, state: Any, seed: int | None) -> AttributesState:
         """Return the state if it fits the environment's model."""
-        made = checked(env, state)
+        made = checked(env, state, without=WITHOUT)
         simulation = made.native
         arrays = self._arrays.of(env.data, _arrays_of)
         if not isinstance(simulation, Simulation) or simulation.model != self._fingerprint(env):

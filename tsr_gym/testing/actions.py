@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from tsr_gym.spaces import FreeText
+from tsr_gym.state_env import left
 from tsr_gym.testing.facts import layers_of
 from tsr_gym.text_env import TextEnv
 
@@ -34,15 +35,6 @@ def draw_turn(env: TextEnv[Any], rng: np.random.Generator) -> str:
     most = 1 if env.separator is None else env.limits.max_actions_per_turn or 3
     count = int(rng.integers(1, min(most, 3) + 1))
     return f" {env.separator} ".join(legal[pick] for pick in rng.integers(len(legal), size=count))
-
-
-def left(env: TextEnv[Any]) -> tuple[int | None, int | None]:
-    """Return the turns and the actions that the limits still allow."""
-    limits, episode = env.limits, env.episode
-    return (
-        None if limits.max_turns is None else limits.max_turns - episode.turns,
-        None if limits.max_actions is None else limits.max_actions - episode.actions,
-    )
 
 
 class Actions:

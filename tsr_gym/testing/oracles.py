@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tsr_gym.testing.actions import left
+from tsr_gym.state_env import left
 from tsr_gym.testing.text_trial import TextTrial
 
 

@@ -100,7 +100,8 @@ def _path_of(factory: Any) -> str | None:
     """Return the name under which another process finds a function or class, None where it cannot."""
     if not isinstance(factory, FunctionType | type) or factory.__module__ == "__main__":
         return None
-    known = vars(sys.modules[factory.__module__]).get(factory.__qualname__) is factory
+    module = sys.modules.get(factory.__module__)
+    known = module is not None and vars(module).get(factory.__qualname__) is factory
     return f"{factory.__module__}:{factory.__qualname__}" if known else None
 
 

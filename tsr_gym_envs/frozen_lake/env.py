@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium.core import RenderFrame
 
 from tsr_gym import Limits, Step, TextEnv
+from tsr_gym.teaching import Teaching, taught_by_oracle
 from tsr_gym_envs.frozen_lake import optimal
 from tsr_gym_envs.frozen_lake.arrays import TILES, tile_codes
 from tsr_gym_envs.frozen_lake.discrete_env import FrozenLakeDiscreteEnv
@@ -174,6 +175,10 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
             actions_left=actions_left,
             max_actions_per_turn=self.limits.max_actions_per_turn,
         )
+
+    def teaching(self) -> Teaching:
+        """Return the teaching of the oracle, in the shortest observations."""
+        return taught_by_oracle(obs_type="compact")
 
     def success_bars(self, state: FrozenLakeState) -> tuple[float, float] | None:
         """Return the exact success of random actions and of the best policy, None where `optimal_turn` is."""

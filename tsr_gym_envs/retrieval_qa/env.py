@@ -64,7 +64,8 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
 
     ## Information
     As every `TextEnv`, ``invalid_reason`` where a turn was invalid, and the same at every turn:
-    ``question_id`` and ``group`` (data source and id, for groups of rollouts); ``answer`` (None before it is given);
+    ``question_id`` and ``group`` (data source and id, for groups of rollouts); ``golden_answers``, which no agent is
+    shown and credit rules look for; ``answer`` (None before it is given);
     ``exact_match``, ``f1`` and ``answer_correct`` of it (False and 0.0 before); ``searches``, the number carried out;
     ``retrieved``, a tuple of passage ids per turn; ``answer_turn``, the first turn, counted from 1, whose passages as
     shown hold a golden answer, else None; ``supporting_found``, the supporting passages shown so far, and
@@ -282,6 +283,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
             "success": correct,
             "question_id": question.id,
             "group": question.group,
+            "golden_answers": question.golden_answers,
             "answer": answer,
             "exact_match": correct,
             "f1": 0.0 if answer is None else token_f1(answer, question.golden_answers),

@@ -8,6 +8,7 @@ from gymnasium.core import RenderFrame
 
 from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.state_env import new_tuple
+from tsr_gym.teaching import Teaching, taught_by_oracle
 from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.sokoban import oracle
@@ -171,6 +172,10 @@ class SokobanEnv(TextEnv[SokobanState]):
     def form(self, state: SokobanState) -> bytes:
         """Return the key of the room's canonical form, which its rotations and reflections share."""
         return state_key(canonical_form(state))
+
+    def teaching(self) -> Teaching:
+        """Return the teaching of the oracle, in the shortest observations."""
+        return taught_by_oracle(obs_type="compact")
 
     def success_bars(self, state: SokobanState) -> tuple[float, float] | None:
         """Return the success of uniformly random actions, and 1 or 0 as a solution fits into the limits."""

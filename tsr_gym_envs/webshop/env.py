@@ -12,9 +12,11 @@ from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
 from tsr_gym.spaces import FreeText
 from tsr_gym.state_env import new_tuple
+from tsr_gym.teaching import Teaching
 from tsr_gym_envs.reasons import invalid, shown
 from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.webshop.actions import ShopAction
+from tsr_gym_envs.webshop.compact import compact_actions, compact_page, read_compact, write_compact
 from tsr_gym_envs.webshop.observation import page_of, page_text, url
 from tsr_gym_envs.webshop.oracle import best_plan
 from tsr_gym_envs.webshop.pages.text import MODES, SEPARATOR
@@ -25,6 +27,7 @@ from tsr_gym_envs.webshop.sessions import Stream, begin, begin_as_original, stre
 from tsr_gym_envs.webshop.settings import WebShopSettings, make_settings
 from tsr_gym_envs.webshop.shop import Shop, open_shop
 from tsr_gym_envs.webshop.state import ShopState
+from tsr_gym_envs.webshop.teaching import shop_teaching
 
 # A description in a catalogue may be as long as a book.
 _MAX_PAGE = 10_000_000
@@ -111,6 +114,7 @@ class WebShopEnv(TextEnv[ShopState]):
         self.settings = settings
         self.shop = shop
         self.instructions = _instructions(self.separator)
+        self._is_compact = settings.observation_mode == "compact"
         self._memory = max(settings.num_prev_obs, settings.num_prev_actions)
 
     @property
@@ -163,14 +167,14 @@ class WebShopEnv(TextEnv[ShopState]):
 
     def transition(self, state: ShopState, action: str, rng: np.random.Generator) -> Step:
         """Return where one action leads, and what a purchase earns."""
-        asked = self.shop.parse(action)
+        asked = read_compact(self.shop, state, action) if self._is_compact else self.shop.parse(action)
         following = follow(self.shop, state, asked)
         after = state if following is None else following
         if self._memory:
             past = (*state.past, self._look(state), action)
             after = after._replace(past=past[-2 * self._memory :])
         if following is None:
-            return new_tuple(Step, (after, 0.0, False, invalid(_why_nothing(action, asked))))
+            return new_tuple(Step, (after, 0.0, False, invalid(_why_nothing(action, self.shop.parse(action)))))
         if after.page != "done":
             return new_tuple(Step, (after, 0.0, False, {}))
         parts = self.shop.purchase(after)
@@ -191,6 +195,8 @@ class WebShopEnv(TextEnv[ShopState]):
         mode = self.settings.observation_mode
         if mode in MODES:
             return page_text(self.shop, state, mode)
+        if mode == "compact":
+            return compact_page(self.shop, state).text
         if mode == "url":
             return url(self.shop, state)
         # Templates and their parser are loaded by those who want them.
@@ -214,6 +220,8 @@ class WebShopEnv(TextEnv[ShopState]):
         """Return every click, and on the search page a few queries made of the instruction."""
         if state.page == "done" and self.shop.repairs.ends_with_purchase:
             return ()
+        if self._is_compact:
+            return compact_actions(self.shop, state)
         if state.page in ("index", "done"):
             return tuple(f"search[{query}]" for query in suggest_queries(self.shop.goal(state).instruction_text))
         return tuple(filter(self._is_one, self.shop.layout(page_of(self.shop, state)).actions))
@@ -227,12 +235,17 @@ class WebShopEnv(TextEnv[ShopState]):
 
     def _page_facts(self, state: ShopState) -> dict[str, Any]:
         """Return what every info says of a page, in new containers."""
-        layout = self.shop.layout(page_of(self.shop, state))
+        if self._is_compact:
+            page = compact_page(self.shop, state)
+            clickables, actions = page.shown, page.actions
+        else:
+            layout = self.shop.layout(page_of(self.shop, state))
+            clickables, actions = tuple(layout.targets), layout.actions
         return {
             "available_actions": {
                 "has_search_bar": state.page == "index",
-                "clickables": list(layout.targets),
-                "actions": list(layout.actions),
+                "clickables": list(clickables),
+                "actions": list(actions),
             },
             "purchased": state.page == "done",
             "noun_source": self.shop.noun_source,
@@ -242,8 +255,13 @@ class WebShopEnv(TextEnv[ShopState]):
         """Return the first actions of the best purchase that the limits leave; None where nothing can be bought."""
         per_turn = self.limits.max_actions_per_turn or 1
         left = actions_within(turns_left, actions_left, per_turn)
-        turn = takewhile(self._is_one, best_plan(self.shop, state, left).actions[:per_turn])
+        plan = best_plan(self.shop, state, left).actions[:per_turn]
+        turn = takewhile(self._is_one, write_compact(self.shop, state, plan) if self._is_compact else plan)
         return f" {self.separator} ".join(turn) or None
+
+    def teaching(self) -> Teaching:
+        """Return the teaching of a shopper who knows no more than an agent, on compact pages."""
+        return shop_teaching(self.shop)
 
     def best_value(self, state: ShopState, turns_left: int | None, actions_left: int | None) -> float | None:
         """Return 1 where a purchase that meets every wish is within reach of the oracle or was made, else 0.

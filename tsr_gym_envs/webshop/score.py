@@ -40,6 +40,15 @@ class Request(NamedTuple):
     text: str
 
 
+def spoken(text: str) -> tuple[str, ...]:
+    """Return the words of a text in their order, in lower case and without the signs around them.
+
+    >>> spoken("Men's X-Large (2 Pack), 3.5mm")
+    ("men's", 'x-large', '2', 'pack', '3.5mm')
+    """
+    return tuple(_WORD.findall(text.lower()))
+
+
 @lru_cache(maxsize=4096)
 def words_of(text: str) -> frozenset[str]:
     """Return the words of a text that say something.
@@ -47,7 +56,7 @@ def words_of(text: str) -> frozenset[str]:
     >>> sorted(words_of("Find me a red mug, 12 oz"))
     ['12', 'mug', 'oz', 'red']
     """
-    return frozenset(_WORD.findall(text.lower())) - FUNCTION_WORDS - _ASKING
+    return frozenset(spoken(text)) - FUNCTION_WORDS - _ASKING
 
 
 @lru_cache(maxsize=4096)

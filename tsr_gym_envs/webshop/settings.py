@@ -18,7 +18,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 # What the original's rules imply besides the rules.
 ORIGINAL: dict[str, Any] = {"observation_mode": "text", "max_turns": None}
-OBSERVATION_MODES = (*MODES, "html", "url")
+OBSERVATION_MODES = (*MODES, "html", "url", "compact")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,11 @@ class WebShopSettings:
             if size is not None and size < 1:
                 raise ConfigError(f"wanted {name} >= 1 or None, got {size}")
         repairs_of(self.rules, self.repairs)
+        if self.observation_mode == "compact" and self.is_original:
+            raise ConfigError(
+                "compact pages have actions of their own, which the original's rules do not read: wanted "
+                "rules='fixed', or another observation_mode"
+            )
 
     @property
     def chosen_repairs(self) -> Repairs:

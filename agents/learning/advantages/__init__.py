@@ -5,11 +5,12 @@ vocabulary is `Contrast` and `Backup`; `gae`, `turn_gae` and `bi_level_gae` comp
 """
 
 from tsr_gym.agents.learning.advantages.gae import bi_level_gae, gae, turn_gae, turn_value_targets, value_targets
+from tsr_gym.agents.learning.advantages.graph import graph
 from tsr_gym.agents.learning.advantages.grpo import dr_grpo, grpo, reinforce_pp, rloo
 from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Contrast
 from tsr_gym.agents.learning.advantages.needs import Needs, needs_of
-from tsr_gym.agents.learning.advantages.trees import tree_backup, tree_grpo, treepo, treerl
+from tsr_gym.agents.learning.advantages.trees import tree_backup, tree_grpo, tree_value_targets, treepo, treerl
 from tsr_gym.agents.learning.advantages.turns import gigpo, mt_grpo, tspo
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "estimate",
     "gae",
     "gigpo",
+    "graph",
     "grpo",
     "mt_grpo",
     "needs_of",
@@ -28,6 +30,7 @@ __all__ = [
     "rloo",
     "tree_backup",
     "tree_grpo",
+    "tree_value_targets",
     "treepo",
     "treerl",
     "tspo",

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from tsr_gym.agents.learning import advantages
+from tsr_gym.agents.learning.advantages.needs import needs_of
 from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.learning.settings import ESTIMATORS
 from tsr_gym.errors import ConfigError
@@ -19,6 +20,7 @@ _TARGETS: dict[Any, Targets] = {
     advantages.gae: advantages.value_targets,
     advantages.bi_level_gae: advantages.value_targets,
     advantages.turn_gae: advantages.turn_value_targets,
+    advantages.tree_backup: advantages.tree_value_targets,
 }
 
 OURS = [vars(advantages)[name] for name in ESTIMATORS]
@@ -30,14 +32,19 @@ class Chosen(NamedTuple):
     Attributes:
         estimator: From a batch to advantages.
         targets: From a batch and its advantages to what a critic should have said.
+        compares: Whether it compares trajectories or turns, so that advantages have their size and mean already, also
+            beside a critic.
     """
 
     estimator: Estimator
     targets: Targets
+    compares: bool = False
 
 
 def choose_estimator(text: str, *, critic: bool, gamma: float = 1.0, lam: float = 1.0) -> Chosen:
     """Return the estimator that a text names, such as ``"tree_grpo"`` or ``"grpo(baseline='naive')"``.
+
+    With a critic, `tree_backup` asks it what a branch is worth that the search left (``unfinished="value"``).
 
     Args:
         text: One of `tsr_gym.agents.learning.advantages` or ``package.module:name``, with literal keywords; ``"auto"``
@@ -53,14 +60,15 @@ def choose_estimator(text: str, *, critic: bool, gamma: float = 1.0, lam: float 
     if text == "auto":
         text = "gae" if critic else "grpo"
     home = advantages.__name__
-    estimator = choose(text, home=home, what="estimator", among=lambda one: one in OURS)
-    if estimator.func in OURS and critic != (estimator.func in _TARGETS):
+    chosen = choose(text, home=home, what="estimator", among=lambda one: one in OURS)
+    if critic and chosen.func in _TARGETS:
+        offered = {"gamma": gamma, "lam": lam, "unfinished": "value"}
+        chosen = choose(text, home=home, what="estimator", offered=offered)
+    if chosen.func in OURS and critic != needs_of(chosen).values:
         names = ", ".join(one.__name__ for one in _TARGETS)
         raise ConfigError(
             f"the estimator {text!r} {'has no use for' if critic else 'needs'} a critic: wanted algorithm ppo with one "
-            f"of {names}, or grpo with another"
+            f"of {names}(unfinished='value'), or grpo with another"
         )
-    if estimator.func not in _TARGETS:
-        return Chosen(estimator, advantages.value_targets)
-    bound = choose(text, home=home, what="estimator", offered={"gamma": gamma, "lam": lam})
-    return Chosen(bound, _TARGETS[estimator.func])
+    targets = _TARGETS.get(chosen.func, advantages.value_targets)
+    return Chosen(chosen, targets, compares=chosen.func is advantages.tree_backup)

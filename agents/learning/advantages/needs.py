@@ -19,11 +19,14 @@ class Needs(NamedTuple):
         naive: Trajectories of plain play in every group: without them a baseline that is fitted on them is fitted on
             all.
         finished: Finished episodes only, because a branch that the search left is treated as if nothing came after it.
+        whole_groups: All trajectories of a group, because it asks whether any of them succeeded, as the credit rule
+            that goes with it does: where it is not shown the searched ones, the two may disagree.
     """
 
     values: bool
     naive: bool
     finished: bool
+    whole_groups: bool = False
 
 
 def needs_of(estimator: Callable[[Batch], Tensor]) -> Needs:
@@ -41,4 +44,5 @@ def needs_of(estimator: Callable[[Batch], Tensor]) -> Needs:
         values=with_critic or chosen.get("unfinished") == "value",
         naive=chosen.get("baseline") == "naive",
         finished=with_critic,
+        whole_groups=chosen.get("groups") == "all_wrong",
     )

@@ -4,9 +4,11 @@ from typing import Literal
 
 from torch import Tensor
 
+from tsr_gym.agents.learning.advantages.mechanism.backups import back_up, rewards_of
 from tsr_gym.agents.learning.advantages.mechanism.comparison import Scale
 from tsr_gym.agents.learning.advantages.mechanism.estimate import Prefix, estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast, Unfinished
+from tsr_gym.agents.learning.advantages.mechanism.turn_table import discounted_sum, table_of
 from tsr_gym.agents.learning.batch import Batch
 
 
@@ -155,7 +157,8 @@ def tree_backup(
         only_child: The advantage of a turn without siblings: that of the turn before it, whose continuation it is, or
             0.
         unfinished: What completes the return of a branch that the search left, see `Backup`. By default it failed as
-            its group's failures did; ``"value"`` is less biased where there is a good critic.
+            its group's failures did; ``"value"`` asks a critic, whose targets are `tree_value_targets`, and is what a
+            configuration with a critic means. It is less biased where the critic is good.
         by: What weighs children in ``"child_softmax"``.
         tau: Its temperature.
         prefix: How often shared turns count, see `estimate`.
@@ -171,3 +174,18 @@ def tree_backup(
         of=Backup(kind=backup, by=by, tau=tau, unfinished=unfinished),
     )
     return estimate(batch, contrast, prefix=prefix)
+
+
+def tree_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
+    """Return the critic's targets for `tree_backup`, `[B, T]`: on every token of turn n what was earned from there on.
+
+    ``V(n) - sum of the rewards before n on its path``, with V(n) the mean over n's children of their values, the return
+    of its path for a leaf. What the search left is worth what the critic says itself, and teaches it nothing.
+
+    Args:
+        batch: One trajectory per leaf, with the critic's values.
+        advantages: Not used: they are differences between siblings.
+    """
+    table, backup = table_of(batch), Backup(kind="child_mean", unfinished="value")
+    before = table.returns - discounted_sum(table.reward, table.trajectory, 1.0)
+    return table.spread(back_up(table, rewards_of(table, backup), backup).values - before)

@@ -13,6 +13,7 @@ from tsr_gym.agents.learning.losses.ratios import (
 )
 from tsr_gym.agents.learning.losses.token_weights import (
     StepWeights,
+    imitation_counts,
     policy_counts,
     sequence_units,
     step_weights,
@@ -30,6 +31,7 @@ __all__ = [
     "StepWeights",
     "cispo_gains",
     "clipped_value_loss",
+    "imitation_counts",
     "kl_estimate",
     "log_ratios",
     "mismatch_weights",

@@ -71,13 +71,34 @@ def policy_counts(objective: Objective, batch: Batch) -> Tensor:
     return torch.where(batch.searched, objective.searched_weight, 1.0) * batch.counts
 
 
+def imitation_counts(objective: Objective, batch: Batch) -> Tensor:
+    """Return the count of each row's trajectory in the imitation loss, `[B]`; 0 for all but searched successes.
+
+    With ``imitated="expansions"`` a solution n counts the N nodes that its search expanded: the loss of LevinTS and
+    PHS*. The bound on N is d0(n) / pi(n), whose gradient is d0(n) / pi(n) times that of -log pi(n); the bound is
+    replaced by N itself, so that a step lowers what the search really cost:
+
+        sum_n N(n) * -log pi(n),  log pi(n) = sum_t log pi_t over the tokens of n
+
+    That is the aggregation ``"constant"``, up to its divisor; ``"sequence"`` takes the mean over a solution's tokens in
+    place of the sum, as `LevinLoss` does in the authors' code (github.com/levilelis/h-levin, loss_functions.py), and
+    divides by the sum of all N, so that the size of a step does not depend on how hard its tasks were. Two solutions of
+    two tokens and of one, after 30 and 10 expansions, with -log pi_t of 1, 3 and 4:
+
+        alike       sequence ((1 + 3) / 2 + 4) / 2 = 3               token (1 + 3 + 4) / 3 = 8 / 3
+        expansions  sequence (30 (1 + 3) / 2 + 10 * 4) / 40 = 2.5    token (30 (1 + 3) + 10 * 4) / 70 = 16 / 7
+    """
+    found = (batch.searched & batch.solved).float()
+    return found if objective.imitated == "alike" else found * batch.expansions
+
+
 def step_weights(objective: Objective, batch: Batch) -> StepWeights:
     """Return the weights that an objective gives to the tokens of one optimizer step, see `policy_counts`."""
     counts = policy_counts(objective, batch)
     policy = token_weights(batch, objective.aggregation, counts=counts, longest=objective.longest)
     if objective.imitation == 0:
         return StepWeights(policy)
-    imitated = (batch.searched & batch.solved).float()
+    imitated = imitation_counts(objective, batch)
     return StepWeights(policy, token_weights(batch, objective.aggregation, counts=imitated, longest=objective.longest))
 
 

@@ -59,6 +59,15 @@ def test_every_search_yields_the_same_number_of_trajectories_per_instance(world,
     assert labels == {config.name}
 
 
+def test_a_trajectory_remembers_how_much_its_search_expanded():
+    config = SearchConfig(search="levin(expansions=7, samples=3)", trajectories=2, naive=1)
+    found = collector(config).collect(0, 4)
+    for group, trees in zip(found.groups, found.trees, strict=True):
+        # Wherever something grew; the last tree is plain play.
+        inner = [len({node.parent for node in tree.nodes[1:]}) for tree in trees]
+        assert [one.expansions for one in group.trajectories] == [*inner[:-1], 0]
+
+
 def test_random_branching_yields_all_that_it_played_tree_by_tree():
     config = SearchConfig(search="random_branching(trees=3, nodes=2, rounds=2)", trajectories=4)
     found = collector(config, "FrozenLake").collect(0, 4)

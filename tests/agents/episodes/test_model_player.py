@@ -95,7 +95,9 @@ def test_the_engine_stops_where_the_prompt_ends_answers_and_keeps_values_only_wh
 
 def test_a_card_with_an_unknown_prompt_is_refused(large):
     policy = large._replace(card=replace(large.card, prompt="verbose"))
-    with pytest.raises(ConfigError, match=r"wanted a prompt of \['compact', 'paper', 'plain'\], got 'verbose'"):
+    with pytest.raises(
+        ConfigError, match=r"wanted a prompt of \['compact', 'paper', 'plain', 'words'\], got 'verbose'"
+    ):
         ModelPlayer("sokoban", TaskConfig(), ModelConfig(), policy).chat("", temperature=1.0)
 
 

@@ -209,6 +209,8 @@ def damaged(lines, how):
         "twice": [header, first, first, *rest[1:]],
         "no JSON": [header, "moments", *rest],
         "a number": [header, "7", *rest],
+        "deep": [header, "[" * 100_000, *rest],
+        "deep header": ["[" * 100_000, first, *rest],
     }.get(how, [header, json.dumps(fields), *rest])
 
 
@@ -223,6 +225,8 @@ def damaged(lines, how):
         ("twice", "wanted 3 different moments, got 2 in 3 lines"),
         ("no JSON", "line 2: not a moment"),
         ("a number", "line 2: not a moment"),
+        ("deep", "line 2: not a moment"),
+        ("deep header", "line 1: not a moment"),
         ("snapshot", "line 2: not a moment .*damaged"),
         ("numbers", "line 2: not a moment .wanted visits >= tries"),
         ("fields", "line 2: not a moment"),

@@ -57,6 +57,7 @@ def test_a_trajectory_is_the_path_with_the_sampled_tokens_and_the_rewards():
         state=b"start",
         score=0.75,
         observation="after ab",
+        action=("Up", "Down"),
     )
     second = Turn(
         (1, 1),
@@ -69,6 +70,7 @@ def test_a_trajectory_is_the_path_with_the_sampled_tokens_and_the_rewards():
         state=b"there",
         score=2.5,
         observation="after c",
+        action=("Up",),
     )
     assert found == Trajectory(
         turns=(first, second), success=True, score=3.25, selected_by="beam", tree=3, finished=True
@@ -80,6 +82,12 @@ def test_a_trajectory_is_the_path_with_the_sampled_tokens_and_the_rewards():
 def test_an_invalid_turn_is_remembered_as_such():
     (turn,) = trajectory_to(tree_of_four(), 3, selected_by="naive").turns
     assert (turn.is_valid, turn.num_actions, turn.reward) == (False, 0, -0.5)
+
+
+def test_golden_answers_that_the_environment_knows_come_with_every_turn():
+    tree = tree_of(node(0, 1, "a", 0.0, golden_answers=("Otto", "O. B.")), node(1, 2, "b", 0.0, end="t"))
+    found = trajectory_to(tree, 2, selected_by="naive")
+    assert [turn.golden_answers for turn in found.turns] == [("Otto", "O. B."), ()]
 
 
 def test_success_needs_the_task_to_have_ended_and_not_only_a_limit():

@@ -13,7 +13,7 @@ from tests.agents.learning.test_batch import episode, turn
 from tests.agents.tiny import random_qwen2
 from tsr_gym import ConfigError, TrainingDiverged
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages import turn_gae, turn_value_targets
+from tsr_gym.agents.learning.advantages import tree_backup, tree_value_targets, turn_gae, turn_value_targets
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner, token_logprobs
 from tsr_gym.agents.learning.losses import whiten
@@ -576,6 +576,16 @@ def test_a_turns_critic_learns_what_turns_are_worth(model, critic):
     batch, raw = material.batch, turn_gae(material.batch, lam=0.9)
     torch.testing.assert_close(material.targets, turn_value_targets(batch, raw))
     torch.testing.assert_close(material.advantages, whiten(raw, batch.sampled))
+
+
+def test_turns_that_are_compared_beside_a_critic_keep_their_size(model, critic):
+    torch.nn.init.normal_(critic.head.weight, std=0.3)
+    learner = Learner(model, critic, replace(CONFIG, algorithm="ppo", estimator="tree_backup"), temperature=TEMPERATURE)
+    batch = make_batch(model)
+    material = learner._prepare(replace(batch, finished=torch.zeros_like(batch.finished)))
+    torch.testing.assert_close(material.advantages, tree_backup(material.batch, unfinished="value"))
+    torch.testing.assert_close(material.targets, tree_value_targets(material.batch, material.advantages))
+    assert material.targets.abs().max() > 0
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo"])

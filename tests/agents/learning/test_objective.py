@@ -40,6 +40,8 @@ def test_ratios_of_sequences_need_all_rows_of_a_trajectory_together(settings, wh
         ({"clip_low": 1.5}, "wanted clip_low <= 1"),
         ({"dual_clip": 1.28}, "wanted dual_clip above 1 [+] clip_high = 1.28, got 1.28"),
         ({"mismatch_low": 2.0}, "wanted mismatch_low < mismatch_high, got 2.0 and 2.0"),
+        ({"imitated": "most"}, "wanted imitated of"),
+        ({"imitated": "expansions"}, "wanted imitation > 0, got 0"),
         ({"aggregation": "constant"}, "wanted longest >= 1"),
         ({"aggregation": "constant", "longest": 0}, "wanted longest >= 1"),
     ],

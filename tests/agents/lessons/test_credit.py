@@ -116,6 +116,18 @@ def test_evidence_is_worth_a_share_of_a_success(alpha):
         first_occurrence(FAILED, ANSWER, alpha=alpha)
 
 
+def test_golden_answers_of_the_environment_are_looked_for_where_none_are_named():
+    given = tuple(
+        replace(one, turns=tuple(replace(turn, golden_answers=("Paul Walker",)) for turn in one.turns))
+        for one in FAILED.trajectories
+    )
+    found = first_occurrence(replace(FAILED, trajectories=given))
+    assert rewards(found) == rewards(first_occurrence(FAILED, ("Paul Walker",)))
+    assert any(map(any, rewards(found)))
+    # What is named goes first.
+    assert not any(map(any, rewards(first_occurrence(replace(FAILED, trajectories=given), ("nobody",)))))
+
+
 def test_without_an_answer_it_says_what_it_needs():
     with pytest.raises(ValueError, match="golden answers"):
         first_occurrence(FAILED)

@@ -112,7 +112,7 @@ def test_the_gate_passes_mixed_groups_and_failed_ones_that_a_rule_tells_apart():
             r"the credit rule 'length_penalty' needs \['max_tokens', 'cache'\]: write length_penalty\(max_tokens=...\)",
         ),
         ("length_penalty(max_tokens=2, cache=3)", "cannot be used: wanted 0 < cache <= max_tokens"),
-        ("first_occurrence", "cannot be used: there is nothing to look for"),
+        ("first_occurrence(alpha=2)", "cannot be used: wanted 0 < alpha <= 1"),
     ],
 )
 def test_a_rule_that_cannot_work_is_refused_before_the_run(rule, message):

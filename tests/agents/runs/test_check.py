@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tsr_gym import ConfigError
-from tsr_gym.agents.episodes.settings import SearchConfig
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
@@ -18,14 +18,16 @@ from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.trainer import check_run
 from tsr_gym.cli import train
 
+EVIDENCE = LessonConfig(credit=("first_occurrence",))
 UNDO = LessonConfig(credit=("format_penalty", "undo_selection(samples=8, kept=4)"))
 BEST = {"search": "best_of_n(n=8)", "trajectories": 4, "naive": 2}
 
 
-def run_of(search=None, *, lessons=None, **learn):
+def run_of(search=None, *, lessons=None, score="reward", **learn):
     """Return the configuration of a run of GRPO."""
     return TrainConfig(
         env="sokoban",
+        task=TaskConfig(score=score),
         search=SearchConfig(**(search or {})),
         lessons=lessons or LessonConfig(),
         learn=LearnConfig(**{"algorithm": "grpo", **learn}),
@@ -46,7 +48,22 @@ FITTING = {
     "a baseline of plain play alone": run_of({}, estimator="rloo(baseline='naive')"),
     "a baseline of plain play beside": run_of({"search": "beam", "naive": 4}, estimator="rloo(baseline='naive')"),
     "leaves as failures": run_of({"search": "beam", "learn_from": "leaves"}, estimator="tree_backup"),
+    "leaves with a critic": run_of(
+        {"search": "beam", "learn_from": "leaves"}, algorithm="ppo", estimator="tree_backup"
+    ),
     "selected paths with a critic": run_of({"search": "beam"}, algorithm="ppo"),
+    "TSPO": run_of(lessons=EVIDENCE, score="SokobanScore", estimator="tspo"),
+    "TSPO with searched trajectories": run_of(
+        {"search": "beam", "naive": 4}, lessons=EVIDENCE, score="SokobanScore", estimator="tspo"
+    ),
+    "turns of all groups beside imitation": run_of(
+        {"search": "beam", "naive": 4},
+        lessons=LessonConfig(credit=("first_occurrence(groups='all')",)),
+        score="SokobanScore",
+        estimator="tspo(groups='all')",
+        objective=Objective(searched_weight=0.0, imitation=0.1),
+    ),
+    "evidence by answers": run_of(lessons=LessonConfig(credit=("first_occurrence(golds=('a',))",)), estimator="tspo"),
 }
 REFUSED = {
     "another search": ({**BEST, "search": "beam(width=4, branching=2)"}, r"best_of_n\(n=8, keep=4\)"),
@@ -80,8 +97,16 @@ def test_a_run_in_which_nothing_counts_is_refused(search):
 
 def test_values_without_a_critic_are_refused():
     search = {"search": "beam", "learn_from": "leaves"}
-    with pytest.raises(ConfigError, match=r"algorithm=grpo has no critic: write unfinished='failure'"):
+    with pytest.raises(ConfigError, match=r"needs a critic: wanted algorithm ppo with .*tree_backup"):
         check_choices(run_of(search, estimator="tree_backup(unfinished='value')"))
+    with pytest.raises(
+        ConfigError, match=r"algorithm=grpo has no critic: write unfinished='failure', or algorithm=ppo"
+    ):
+        check_choices(run_of(search, estimator=f"{__name__}:mine"))
+
+
+def mine(batch, *, unfinished="value"):
+    return batch.rewards
 
 
 def test_a_baseline_of_plain_play_is_refused_where_there_is_none():
@@ -89,10 +114,16 @@ def test_a_baseline_of_plain_play_is_refused_where_there_is_none():
         check_choices(run_of({"search": "beam"}, estimator="grpo(baseline='naive')"))
 
 
+def test_groups_that_plain_play_failed_and_a_search_solved_are_refused_where_only_one_of_two_rules_sees_it():
+    objective = Objective(searched_weight=0.0, imitation=0.1)
+    with pytest.raises(ConfigError, match=r"only success was searched.*tspo\(groups='all'\)"):
+        check_choices(run_of({"search": "beam", "naive": 4}, estimator="tspo", objective=objective))
+
+
 @pytest.mark.parametrize("estimator", ["auto", "turn_gae", "bi_level_gae"])
 def test_unfinished_leaves_are_refused_with_a_critic_over_whole_episodes(estimator):
     search = {"search": "beam", "learn_from": "leaves"}
-    with pytest.raises(ConfigError, match=r"learn_from=selected, or algorithm=grpo with .*tree_backup"):
+    with pytest.raises(ConfigError, match=r"learn_from=selected, or an estimator that .*tree_backup"):
         check_choices(run_of(search, algorithm="ppo", estimator=estimator))
 
 
@@ -115,6 +146,22 @@ def test_the_documents_have_recipes():
 @pytest.mark.parametrize("recipe", recipes())
 def test_the_documents_recipes_pass(recipe):
     check_choices(train._configured(shlex.split(recipe)))
+
+
+PAPER = {
+    "sokoban": ("reward", "ppo", ("generator=ragen",)),
+    "frozenlake": ("FrozenLakeScore", "grpo", ()),
+    "webshop": ("WebShopScore", "grpo", ()),
+}
+
+
+@pytest.mark.parametrize("env", PAPER)
+def test_the_papers_proxy_algorithm_and_rooms_stand_in_its_recipe(env):
+    (line,) = [recipe for recipe in recipes() if recipe.startswith(env) and "Qwen2.5-3B" in recipe]
+    config = train._configured(shlex.split(line))
+    assert (config.task.score, config.learn.algorithm, tuple(config.task.env_set)) == PAPER[env]
+    assert config.search.name == "beam"
+    assert config.task.preset == "paper"
 
 
 def test_the_check_itself_needs_no_torch():

@@ -78,10 +78,10 @@ def outgrow(processes, config, model_dir):
     trainer = start_run(config, model_dir, processes)
     real = trainer.collector.collect
 
-    def collect(first, count, starts):
+    def collect(first, count, starts, **settings):
         if processes.rank == 1 and trainer.progress.update == 1:
             raise PromptTooLong("too long here")
-        return real(first, count, starts)
+        return real(first, count, starts, **settings)
 
     trainer.collector.collect = collect
     try:

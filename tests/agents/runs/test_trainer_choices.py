@@ -32,6 +32,11 @@ CASES = {
             "objective": Objective(ratio="turn", aggregation="turn", mismatch="truncate"),
         }
     },
+    "rejected branches by a critic's word": {
+        "search": {"search": "beam(width=2, branching=2)", "learn_from": "leaves"},
+        "lessons": {"filter": "none"},
+        "learn": {"estimator": "tree_backup"},
+    },
     "turns rewarded by evidence": {
         "search": {"trajectories": 4},
         "lessons": {"filter": "learnable", "credit": ("first_occurrence(found='score')",)},

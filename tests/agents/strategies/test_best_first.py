@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agents.worlds import cycle, letters, priced, words_of
+from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import best_first
 
 
@@ -88,17 +89,53 @@ def test_a_critic_that_knows_the_future_goes_straight_to_the_optimum():
     assert words_of(tree)[tree.chosen[0]] == best
 
 
-@pytest.mark.parametrize("merge", [None, "state", "turns"])
-def test_merging_expands_every_state_once(merge):
+def asked_for(expansions, merge, policy, samples=3):
+    """Return the words that were expanded, where the order of letters does not matter."""
     asked = []
 
     def watched(tree):
-        for wishes in best_first(tree, expansions=30, samples=3, merge=merge):
+        for wishes in best_first(tree, expansions=expansions, samples=samples, merge=merge):
             asked.extend(tree.nodes[wish.node].observation for wish in wishes)
             yield wishes
 
     env = letters({"a": 1.0, "b": 2.0, "c": 0.5}, turns=4, bag=True)
-    env.search(cycle("abc"), watched)
-    # Of three letters there are 1, 3, 6 and 10 bags of up to three; without merging there are 1 + 3 + 9 + 27 words.
-    assert len(asked) == (20 if merge else 30)
-    assert len(set(asked)) == (20 if merge else len(set(asked)))
+    env.search(policy, watched)
+    return asked
+
+
+@pytest.mark.parametrize("merge", ["state", "turns"])
+def test_merging_expands_every_state_once_before_any_is_sampled_again(merge):
+    asked = asked_for(30, merge, cycle("abc"))
+    # Of three letters there are 1, 3, 6 and 10 bags of up to three.
+    assert len(asked) == 30
+    assert len(set(asked[:20])) == 20
+    # The dearest words first, and no state a third time before all were sampled a second.
+    assert asked[20:22] == ["bbb", "abb"]
+    assert len(set(asked[20:])) == 10
+
+
+def test_without_merging_words_of_the_same_letters_are_all_expanded():
+    asked = asked_for(99, None, cycle("abc"))
+    assert len(asked) == 1 + 3 + 9 + 27
+    assert len(set(asked)) == 20
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_more_expansions_reach_more_states_although_most_samples_change_nothing(seed):
+    # A policy that says little else than what it said before.
+    policy = RandomPolicy("aaaaaaaaabcdef", form="{}")
+
+    def states(expansions):
+        env = letters(dict.fromkeys("abcdef", 1.0), turns=5, seed=seed, bag=True)
+        tree = env.search(policy, partial(best_first, expansions=expansions, samples=2, merge="state"))
+        return len({node.state_key for node in tree.nodes})
+
+    few, more, many = states(15), states(60), states(120)
+    assert few < more < many
+
+
+def test_sampling_again_repeats_nothing_that_was_said_before():
+    tree = letters({"a": 1.0, "b": 2.0, "c": 0.5}, turns=1, bag=True).search(
+        cycle("abc"), partial(best_first, expansions=3, samples=1, merge="state")
+    )
+    assert words_of(tree) == ["", "a", "b", "c"]

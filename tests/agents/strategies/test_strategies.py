@@ -24,6 +24,7 @@ from tsr_gym.agents.strategies import (
     best_first,
     best_of_n,
     greedy,
+    levin,
     lookahead,
     naive,
     puct,
@@ -44,6 +45,8 @@ ALL = {
     "random_branching": partial(random_branching, trees=2, nodes=2, rounds=2),
     "best_first": partial(best_first, expansions=9, samples=2),
     "best_first, merged": partial(best_first, expansions=9, samples=2, parallel=3, merge="state"),
+    "levin": partial(levin, expansions=9, samples=2),
+    "levin, said or not": partial(levin, expansions=9, samples=3, parallel=2, chance="proposed", merge=None),
     "puct": partial(puct, simulations=6),
     "puct, merged": partial(puct, simulations=8, parallel=3, merge="state", rollout_turns=1, backup="max"),
     "adaptive": partial(adaptive, min_rollouts=3, max_rollouts=7, outcome="return"),
@@ -94,6 +97,7 @@ SINGLE = {
     "lookahead(1, 0)": partial(lookahead, branching=1, depth=0),
     "random_branching(1, 1, 0)": partial(random_branching, trees=1, nodes=1, rounds=0),
     "best_first, one sample": partial(best_first, expansions=99, samples=1),
+    "levin, one sample": partial(levin, expansions=99, samples=1, merge=None),
     "puct, one simulation a move": partial(puct, simulations=1, k=1, alpha=0),
     "puct, one candidate a node": partial(puct, simulations=40, k=1, alpha=0, moves=1),
     "adaptive(1, 1)": partial(adaptive, min_rollouts=1, max_rollouts=1),
@@ -178,7 +182,7 @@ def test_only_open_nodes_are_expanded_and_what_is_chosen_has_grown(prices, dead,
 @pytest.mark.parametrize(("world", "policy"), [(rooms, PUSHER), (lake, WALKER)], ids=["Sokoban", "FrozenLake"])
 def test_every_strategy_harvests_whole_episodes_and_plays_them(world, policy, strategy):
     tree = world(5).search(policy, ALL[strategy])
-    if "best_first" not in strategy:
+    if "best_first" not in strategy and "levin" not in strategy:
         assert harvest(tree)
         assert all(tree.nodes[end].done for end in tree.chosen)
     played = world(5).rollout(policy, ALL[strategy])
@@ -197,6 +201,7 @@ def test_ties_are_broken_by_the_seed_of_the_tree_and_by_nothing_else():
         partial(beam, width=1, branching=2),
         partial(lookahead, branching=2, depth=0),
         partial(best_first, expansions=2, samples=2),
+        partial(levin, expansions=2, samples=2),
         partial(puct, simulations=2, k=2, alpha=0),
     ):
         first = [chosen(seed, strategy) for seed in range(60)]
@@ -233,7 +238,7 @@ def test_a_search_below_the_cursor_counts_only_from_there(strategy):
     alone = letters(pays, "x", turns=4).search(cycle("bcx"), ALL[strategy])
     assert view.root == 1
     grown = [word.removeprefix("a") for word in words_of(view.at(0))[2:]]
-    if strategy in ("random_branching", "adaptive"):
+    if strategy in ("random_branching", "adaptive") or "levin" in strategy:
         # Where draws and ties derive from addresses, as they must, a search elsewhere is another one.
         assert len(grown) >= 3
     else:
@@ -262,6 +267,9 @@ def test_a_search_below_the_cursor_counts_only_from_there(strategy):
         (partial(random_branching, rounds=-1), "wanted trees and nodes >= 1 and rounds >= 0, got 2, 2 and -1"),
         (partial(best_first, expansions=0), "wanted expansions, samples and parallel >= 1, got 0, 5 and 1"),
         (partial(best_first, merge="all"), "wanted merge of None"),
+        (partial(levin, samples=0), "wanted expansions, samples and parallel >= 1, got 20, 0 and 1"),
+        (partial(levin, chance="mean"), "wanted chance of 'said', 'proposed' or 'uniform', got 'mean'"),
+        (partial(levin, merge="all"), "wanted merge of None"),
         (partial(puct, simulations=0), "wanted simulations, parallel and moves >= 1, got 0, 1 and None"),
         (partial(puct, moves=0), "wanted simulations, parallel and moves >= 1, got 32, 1 and 0"),
         (partial(puct, k=0), "wanted c >= 0, k > 0, alpha from 0 to 1 and temperature > 0, got c=1.25, k=0"),

@@ -27,7 +27,7 @@ DOC = '\n\n<information>Doc 1(Title: "{title}") {text}</information>\n\n'
 BORN_SHOWN = DOC.format(title="Ada Moor", text="Ada Moor is a painter. She was born in Velden.")
 TOWN_SHOWN = DOC.format(title="Velden", text="Velden is a town on the river Sull. Its mayor is Otto Brand.")
 KEYS = {
-    *("success", "turns_left", "actions_left", "question_id", "group", "answer", "exact_match", "f1"),
+    *("success", "turns_left", "actions_left", "question_id", "group", "golden_answers", "answer", "exact_match", "f1"),
     *("answer_correct", "searches", "retrieved", "answer_turn", "supporting_found", "supporting_recall"),
 }
 TURN_KEYS = {*KEYS, "action_is_valid", "action_is_effective", "executed"}

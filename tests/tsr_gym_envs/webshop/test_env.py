@@ -57,7 +57,7 @@ def test_every_golden_transcript_comes_out(golden, real_catalogue):
     assert (num_steps, num_purchases) == (911, 68)
 
 
-@pytest.mark.parametrize("mode", ["text", "rich", "html", "url", "text_options"])
+@pytest.mark.parametrize("mode", ["text", "rich", "html", "url", "text_options", "compact"])
 def test_every_mode_of_observation_keeps_the_contract(shop_env, mode):
     check_text_env(shop_env(observation_mode=mode, num_prev_obs=1, num_prev_actions=2))
 
@@ -67,9 +67,11 @@ def test_every_preset_keeps_the_contract(shop_env, preset):
     check_text_env(shop_env(preset=preset), seeds=tuple(range(8)), steps=20)
 
 
-@pytest.mark.parametrize("rules", ["fixed", "original"])
-def test_snapshots_are_exact_in_every_process(shop_env, rules):
-    check_snapshot(shop_env(rules=rules), steps=20)
+@pytest.mark.parametrize(
+    "settings", [{"rules": "fixed"}, {"rules": "original"}, {"observation_mode": "compact"}], ids=str
+)
+def test_snapshots_are_exact_in_every_process(shop_env, settings):
+    check_snapshot(shop_env(**settings), steps=20)
 
 
 def test_snapshots_are_small(shop_env):

@@ -49,7 +49,8 @@ def _completion(table: TurnTable, backup: Backup) -> Tensor:
     elif backup.unfinished == "value":
         if table.value is None:
             raise ValueError("unfinished='value' needs the critic's values: wanted batch.values [B, T], got None")
-        beyond = table.value[last].to(table.reward.dtype)
+        # The state before the last token, whose value holds the turn's own reward as well.
+        beyond = table.value[last].to(table.reward.dtype) - table.reward[last]
     else:
         beyond = torch.zeros_like(table.reward[last])
     return torch.where(table.finished[last], 0.0, beyond)

@@ -30,7 +30,8 @@ class Backup:
             what the failures of its group that went on earned after its last turn, 0 where none did; a branch that was
             left stopped paying for its actions, and would otherwise be worth more than one that went on and failed.
             ``"return"``: nothing. ``"score"``: the score of its last turn, for scores that rate what is to come.
-            ``"value"``: the critic's value at its last token. ``"skip"``: it is unknown and takes part in nothing.
+            ``"value"``: the critic's value at its last token, which stands for the last turn's reward and all that is
+            to come, in place of that reward. ``"skip"``: it is unknown and takes part in nothing.
     """
 
     rewards: Literal["return", "turn", "last"] = "return"

@@ -41,6 +41,7 @@ class TurnTable:
         node: `[E]`, node that the turn led to.
         parent: `[E]`, node in which it was taken.
         state: `[E]`, state in which it was taken, -1 unknown.
+        move: `[E]`, move of that state, -1 unknown.
         reward: `[E]`, of the turn.
         score: `[E]`, of the turn, by the search's guide.
         tokens: `[E]`, how many tokens it has.
@@ -65,6 +66,7 @@ class TurnTable:
     node: Tensor
     parent: Tensor
     state: Tensor
+    move: Tensor
     reward: Tensor
     score: Tensor
     tokens: Tensor
@@ -152,6 +154,7 @@ def table_of(batch: Batch) -> TurnTable:
         node=batch.node[row_of, column_of],
         parent=batch.parent[row_of, column_of],
         state=batch.state[row_of, column_of],
+        move=torch.full_like(row_of, -1) if batch.move is None else batch.move[row_of, column_of],
         reward=sum_by(batch.rewards[row, column], entry, size),
         score=sum_by(batch.scores[row, column], entry, size),
         tokens=tokens,

@@ -10,7 +10,7 @@ from tsr_gym.agents.learning.batch import collate
 
 
 class Said(NamedTuple):
-    """A turn in short: the node that it leads to (-1 for none), its reward, state, score and number of tokens."""
+    """A turn in short: the node that it leads to (-1 for none), its reward, state, score, number of tokens, action."""
 
     node: int = -1
     reward: float = 0.0
@@ -18,6 +18,7 @@ class Said(NamedTuple):
     score: float = 0.0
     tokens: int = 2
     logprob: float = -1.0
+    action: str | None = None
 
 
 def path(*turns, tree=0, selected_by="naive", finished=True, success=False, score=0.0):
@@ -37,6 +38,7 @@ def path(*turns, tree=0, selected_by="naive", finished=True, success=False, scor
                 node=said.node,
                 state=said.state,
                 score=said.score,
+                action=said.action,
             )
         )
         ids = [*ids, *tokens, 2]

@@ -12,7 +12,8 @@ from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
 
 WITH_CRITIC = {"gae", "turn_gae", "bi_level_gae"}
-NO_ESTIMATORS = {"Backup", "Contrast", "Needs", "estimate", "needs_of", "value_targets", "turn_value_targets"}
+NO_ESTIMATORS = {"Backup", "Contrast", "Needs", "estimate", "needs_of"}
+NO_ESTIMATORS |= {"tree_value_targets", "turn_value_targets", "value_targets"}
 
 
 @pytest.fixture
@@ -25,12 +26,26 @@ def constant(batch, *, size=1.0):
     return size * batch.sampled
 
 
-@pytest.mark.parametrize("name", sorted(set(advantages.__all__) - NO_ESTIMATORS))
+@pytest.mark.parametrize("name", sorted(set(advantages.__all__) - NO_ESTIMATORS - {"tree_backup"}))
 def test_every_estimator_is_there_by_its_name_with_a_critic_or_without(name, batch):
     chosen = choose_estimator(name, critic=name in WITH_CRITIC)
     torch.testing.assert_close(chosen.estimator(batch), vars(advantages)[name](batch))
     with pytest.raises(ConfigError, match="a critic: wanted algorithm ppo with one of gae, "):
         choose_estimator(name, critic=name not in WITH_CRITIC)
+
+
+def test_a_backup_asks_the_critic_where_there_is_one(batch):
+    alone, beside = (choose_estimator("tree_backup", critic=critic) for critic in (False, True))
+    batch = replace(batch, finished=torch.zeros_like(batch.finished))
+    torch.testing.assert_close(alone.estimator(batch), advantages.tree_backup(batch))
+    torch.testing.assert_close(beside.estimator(batch), advantages.tree_backup(batch, unfinished="value"))
+    assert not torch.equal(alone.estimator(batch), beside.estimator(batch))
+    worth = beside.estimator(batch)
+    assert torch.equal(beside.targets(batch, worth), advantages.tree_value_targets(batch, worth))
+    with pytest.raises(ConfigError, match=r"has no use for a critic: .* tree_backup\(unfinished='value'\), or grpo"):
+        choose_estimator("tree_backup(unfinished='failure')", critic=True)
+    with pytest.raises(ConfigError, match=r"needs a critic: wanted algorithm ppo with .* tree_backup\("):
+        choose_estimator("tree_backup(unfinished='value')", critic=False)
 
 
 def test_auto_is_gae_with_a_critic_and_grpo_without(batch):

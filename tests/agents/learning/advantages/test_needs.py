@@ -8,11 +8,13 @@ import torch
 
 from tests.agents.learning.advantages.forests import random_groups
 from tsr_gym.agents.learning import advantages
-from tsr_gym.agents.learning.advantages import Needs, needs_of, tree_backup
+from tsr_gym.agents.learning.advantages import Needs, needs_of, tree_backup, tspo
 from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
 
-OTHERS = {"Backup", "Contrast", "Needs", "estimate", "needs_of", "value_targets", "turn_value_targets"}
+OTHERS = {"Backup", "Contrast", "Needs", "estimate", "needs_of"}
+
+OTHERS |= {"tree_value_targets", "turn_value_targets", "value_targets"}
 OURS = {name: vars(advantages)[name] for name in set(advantages.__all__) - OTHERS}
 
 
@@ -32,6 +34,8 @@ def test_needs_follow_from_chosen_arguments_through_partials():
     assert not needs_of(partial(tree_backup, unfinished="score")).values
     assert needs_of(choose_estimator("grpo(baseline='naive')", critic=False).estimator).naive
     assert needs_of(choose_estimator("turn_gae", critic=True, lam=0.9).estimator) == Needs(True, False, True)
+    assert needs_of(tspo).whole_groups
+    assert not needs_of(partial(tspo, groups="all")).whole_groups
 
 
 def test_an_estimator_of_ones_own_needs_what_it_says():

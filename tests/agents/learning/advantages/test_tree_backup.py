@@ -9,7 +9,17 @@ import pytest
 import torch
 
 from tests.agents.learning.advantages.forests import Said, batch_of, by_turn, leaf, path, random_groups
-from tsr_gym.agents.learning.advantages import Backup, gigpo, grpo, rloo, tree_backup, tree_grpo, treepo, treerl
+from tsr_gym.agents.learning.advantages import (
+    Backup,
+    gigpo,
+    grpo,
+    rloo,
+    tree_backup,
+    tree_grpo,
+    tree_value_targets,
+    treepo,
+    treerl,
+)
 from tsr_gym.agents.learning.advantages.mechanism.backups import back_up, rewards_of
 from tsr_gym.agents.learning.advantages.mechanism.turn_table import table_of
 from tsr_gym.agents.learning.batch import collate
@@ -67,11 +77,11 @@ def test_first_turns_of_all_trees_of_a_prompt_are_siblings():
 
 
 def test_what_a_left_branch_is_worth_is_chosen():
-    # The last turn of the branch earned 1 and was scored 5; the critic says 2 at its end.
+    # The last turn of the branch earned 1 and was scored 5; of both that and what is to come the critic says 3.
     branch = path(Said(3, 1.0, score=5.0), finished=False, selected_by="tree")
     batch = batch_of([leaf([1], 4.0), leaf([2], 6.0), branch])
     values = torch.zeros(batch.rewards.shape)
-    values[2, 2] = 2.0
+    values[2, 2] = 3.0
     batch = replace(batch, values=values)
     # Against the others: 4 - 3.5, 6 - 2.5, 1 - 5.
     assert by_turn(batch, tree_backup(batch)) == [[0.5], [3.5], [-4]]
@@ -88,6 +98,23 @@ def test_a_turn_below_which_nothing_is_known_has_nothing():
     branches = [path((1,), (2, 9.0), finished=False), path((1,), (3, 1.0), finished=False)]
     batch = batch_of([*branches, leaf([4], 4.0), leaf([5], 6.0)])
     assert by_turn(batch, tree_backup(batch, unfinished="skip", **ALL)) == [[0, 0], [0, 0], [-2], [2]]
+
+
+def test_a_critic_learns_what_was_earned_from_each_turn_on_and_nothing_of_itself():
+    # Below node 1, which earned -1: nodes 2 (+4), 3 (+8), and node 4, left with -1, of which the critic says 3 for all.
+    leaves = [path((1, -1.0), (2, 4.0)), path((1, -1.0), (3, 8.0)), path((1, -1.0), (4, -1.0), finished=False)]
+    batch = batch_of(leaves)
+    values = torch.zeros(batch.rewards.shape)
+    values[2, batch.sampled[2].nonzero()[-1]] = 3.0
+    batch = replace(batch, values=values)
+    # Returns of paths are 3, 7 and -1 + 3 = 2, so node 1 is worth 4, all of which comes from its turn on.
+    assert by_turn(batch, tree_value_targets(batch, values)) == [[4, 4], [4, 8], [4, 3]]
+    # The children are compared by 3, 7 and 2: against the others 3 - 4.5, 7 - 2.5, 2 - 5.
+    assert by_turn(batch, tree_backup(batch, unfinished="value", only_child="zero", **ALL)) == [
+        [0, -1.5],
+        [0, 4.5],
+        [0, -3],
+    ]
 
 
 def left(nodes, price=-0.1):

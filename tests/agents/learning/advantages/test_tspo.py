@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import sqrt
 
 import pytest
+import torch
 
 from tests.agents.learning.advantages.forests import batch_of, by_turn, flat, path
 from tsr_gym.agents.episodes.trajectory import Group
@@ -104,6 +105,21 @@ def test_a_format_penalty_is_part_of_a_return_and_changes_no_comparison():
     # Where all failed, the rule puts its own rewards in place of the turns'.
     clean, fined = (search(SHOWN), search(NOTHING)), (search(SHOWN), search(NOTHING, penalties=[0]))
     assert recipe(*clean) == recipe(*fined) == [pytest.approx([HALF, 0], abs=1e-4), pytest.approx([-HALF, 0], abs=1e-4)]
+
+
+def test_a_success_that_the_rule_sees_and_the_estimator_does_not_turns_the_sign_of_evidence():
+    # What such runs would learn, and why they are refused. The rule leaves the group as it is, and the estimator then
+    # compares turns by -.1 and 0: the one that found the answer is the worse one.
+    group = first_occurrence(
+        Group(0, (search(SHOWN, penalties=[0]), search(NOTHING), search(SHOWN, answer=1.0))), ["x"]
+    )
+    part = collate([group]).rows(torch.arange(2))
+    assert by_turn(part, tspo(part)) == [pytest.approx([-HALF, 0], abs=1e-4), pytest.approx([HALF, 0], abs=1e-4)]
+    # By the choice for all groups in both it is compared by evidence, .5 and 0.
+    group = first_occurrence(group, ("Paul Walker",), groups="all")
+    part = collate([group]).rows(torch.arange(2))
+    found = by_turn(part, tspo(part, groups="all"))
+    assert found == [pytest.approx([HALF, 0], abs=1e-4), pytest.approx([-HALF, 0], abs=1e-4)]
 
 
 def test_all_groups_can_be_compared_by_turns():

@@ -120,3 +120,32 @@ def test_searched_successes_are_imitated_and_the_rest_is_left_to_the_policy_grad
     assert weights.imitation[batch.sampled].tolist() == pytest.approx([1 / 3] * 3 + [0.0])
     none = step_weights(objective, replace(batch, solved=torch.tensor([False, True])))
     assert torch.count_nonzero(none.imitation) == 0
+
+
+@pytest.mark.parametrize(
+    ("imitated", "aggregation", "wanted"),
+    [
+        ("alike", "sequence", 3.0),
+        ("alike", "token", 8 / 3),
+        ("expansions", "sequence", 2.5),
+        ("expansions", "token", 16 / 7),
+        # Levin's sum over solutions of N * -log pi, over two trajectories of at most ten tokens.
+        ("expansions", "constant", (30 * 4 + 10 * 4) / 20),
+    ],
+)
+def test_a_solution_is_imitated_as_much_as_its_search_expanded(imitated, aggregation, wanted):
+    solutions = Group(0, (found(2, expansions=30), found(1, expansions=10), found(4, expansions=99, success=False)))
+    plain = Group(1, (replace(found(3, expansions=0), selected_by="naive"),))
+    batch = collate([solutions, plain])
+    objective = Objective(imitation=1.0, imitated=imitated, aggregation=aggregation, longest=10)
+    weights = step_weights(objective, batch).imitation
+    # Minus the log-probabilities of the first solution, the second, and of what is not imitated.
+    surprise = torch.tensor([1.0, 3.0, 4.0, *[9.0] * 7])
+    assert (weights[batch.sampled] * surprise).sum().item() == pytest.approx(wanted)
+    assert torch.count_nonzero(weights[2:]) == 0
+
+
+def found(tokens, *, expansions, success=True):
+    """Return an episode of one turn that a search has selected."""
+    one = episode(turn([1, 2], [7] * tokens, 0.0, *[-1.0] * tokens))
+    return replace(one, selected_by="levin", success=success, expansions=expansions)

@@ -1,0 +1,139 @@
+"""Does search in training pay? The study: base models, probes before any learning, paired runs, and what they show.
+
+``python -m benchmarks.does_search_pay`` does what is not there yet and writes ``results/does_search_pay.json``;
+``--analyse`` only computes the differences again from the rows of that file, in a second. docs/does_search_pay.md says
+what was found.
+"""
+
+import json
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import tyro
+
+from benchmarks.measure import RESULTS, write_result
+from benchmarks.pay.analysis import difference, law
+from benchmarks.pay.figure import draw
+from benchmarks.pay.page import PAGE, write_tables
+from benchmarks.pay.plan import BASES, Cell, Contrast, Part, cells, contrasts
+from benchmarks.pay.runs import base_row, build_bases, probe, probe_row, row_of, train
+from tsr_gym.files import write_atomically
+
+NAME = "does_search_pay"
+FIGURE = RESULTS.parents[1] / "docs" / "images" / f"{NAME}.png"
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyArgs:
+    """Hold searched training against its controls at equal sampled tokens, on paired seeds."""
+
+    part: tuple[Part, ...] = PARTS
+    """What to run; what other parts left is kept."""
+    quick: bool = False
+    """A small study that shows that everything runs: two seeds of one setting at a tenth of the tokens."""
+    analyse: bool = False
+    """Run nothing: compute the differences of the result file again."""
+    collect: bool = False
+    """Run nothing: write the result file from what the runs have left so far."""
+    out: Path = Path("runs/does_search_pay")
+    """Where base models, probes and runs go; what is finished there is not done again."""
+    seeds: int = 8
+    """Most pairs of a contrast."""
+    workers: int = os.cpu_count() or 1
+    """Runs side by side."""
+
+
+def main() -> int:
+    """Run what is missing, write the result, and print the differences."""
+    args = tyro.cli(StudyArgs)
+    if args.analyse:
+        path = RESULTS / f"{NAME}.json"
+        kept = json.loads(path.read_text())
+        kept |= analysed([one for part in PARTS for one in contrasts(part)], kept["runs"], kept["probes"])
+        write_atomically(path, (json.dumps(kept, indent=2) + "\n").encode())
+        publish(kept)
+        return 0
+    wanted = [one for part in args.part for one in contrasts(part)]
+    runs = [cell for part in args.part for cell in cells(part) if cell.seed < args.seeds]
+    out = args.out
+    if args.quick:
+        out = args.out / "quick"
+        wanted = [quick(one) for one in contrasts("headline")][:1]
+        runs = [Cell(one.setting, one.base, way, seed) for one in wanted for seed in (0, 1) for way in sides(one)]
+    if not args.collect:
+        instances, episodes = (32, 4) if args.quick else (128, 10)
+        build_bases(out, {one.base: BASES[one.base] for one in wanted}, args.workers)
+        places = [(one.setting, one.base) for one in wanted]
+        probe(out, places, args.workers, instances=instances, episodes=episodes)
+        train(out, runs, args.workers)
+    result = collected(out, wanted if args.quick else [one for part in PARTS for one in contrasts(part)])
+    if args.quick:
+        (out / f"{NAME}.json").write_text(json.dumps(result, indent=2))
+        show(result)
+        print("a quick run only shows that it runs: these numbers say nothing about the methods")
+    else:
+        write_result(NAME, result)
+        publish(result)
+    return 0
+
+
+def publish(result: dict[str, Any]) -> None:
+    """Write figure and tables of the documents, and print the differences."""
+    draw(result, FIGURE)
+    write_atomically(PAGE, write_tables(PAGE.read_text(), result).encode())
+    show(result)
+
+
+def quick(contrast: Contrast) -> Contrast:
+    """Return a contrast at a tenth of its tokens."""
+    return replace(contrast, setting=replace(contrast.setting, tokens=contrast.setting.tokens // 10), seeds=2)
+
+
+def sides(contrast: Contrast) -> tuple[Any, Any]:
+    """Return the two methods of a contrast."""
+    return contrast.method, contrast.control
+
+
+def collected(out: Path, wanted: list[Contrast]) -> dict[str, Any]:
+    """Return the content of the result file."""
+    runs: dict[str, Any] = {}
+    for one in wanted:
+        for seed in range(one.seeds):
+            for method in sides(one):
+                cell = Cell(one.setting, one.base, method, seed)
+                if cell.name not in runs and (row := row_of(out, cell)) is not None:
+                    runs[cell.name] = row
+    places = dict.fromkeys((one.setting, one.base) for one in wanted)
+    probes = [row for place in places if (row := probe_row(out, *place)) is not None]
+    bases = [row for name in BASES if (row := base_row(out, name)) is not None]
+    rows = list(runs.values())
+    return {"bases": bases, "probes": probes, "runs": rows, **analysed(wanted, rows, probes)}
+
+
+def analysed(wanted: list[Contrast], runs: list[Any], probes: list[Any]) -> dict[str, Any]:
+    """Return the differences, and the law over them."""
+    rows = [row for one in wanted if (row := difference(one, runs, probes)) is not None]
+    lawful = [row for row in rows if (row["method"], row["control"]) == ("tsr+", "filtering")]
+    return {"differences": rows, "law": law(lawful)}
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print a line for each difference."""
+    for row in result["differences"]:
+        print(
+            f"{row['world']}, {row['setting']}, {row['base']}: {row['method']} {row['success']:.1f} - {row['control']} "
+            f"{row['control_success']:.1f} = {row['points']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}], "
+            f"{row['seeds']} pairs, {row['sampled_tokens']:,} and {row['control_sampled_tokens']:,} tokens, ratio "
+            f"{row['ratio']}"
+        )
+    if result["law"] is not None:
+        one = result["law"]
+        print(f"law: {one['rank_correlation']} [{one['low']}, {one['high']}] over {one['settings']} settings")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Analysis: paired differences, and whether tokens per success foretell them; from the result file's rows alone."""
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from benchmarks.pay.plan import Contrast
+
+Row = dict[str, Any]
+# Two-sided 95 % quantiles of Student's t for 1 to 15 degrees of freedom.
+T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+SHARES = {"at_half": 0.5, "at_three_quarters": 0.75, "at_end": 1.0}
+
+
+def success_at(row: Row, share: float) -> float:
+    """Return success in per cent at the evaluation nearest to a share of a run's sampled tokens."""
+    whole = row["points"][-1]["sampled_tokens"]
+    nearest = min(row["points"], key=lambda point: abs(point["sampled_tokens"] - share * whole))
+    return 100.0 * float(nearest["success"])
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return mean and 95 % interval of Student's t over pairs."""
+    mean = fmean(values)
+    if len(values) < 2:
+        return mean, float("-inf"), float("inf")
+    half = T[len(values) - 2] * stdev(values) / sqrt(len(values))
+    return mean, mean - half, mean + half
+
+
+def difference(contrast: Contrast, runs: Sequence[Row], probes: Sequence[Row]) -> Row | None:
+    """Return the row of a contrast over the seeds that both sides have finished; None where there are not two."""
+    setting = contrast.setting
+    place = (setting.world, setting.name, contrast.base)
+    here = [run for run in runs if (run["world"], run["setting"], run["base"]) == place]
+    ours = {run["seed"]: run for run in here if run["method"] == contrast.method.name}
+    theirs = {run["seed"]: run for run in here if run["method"] == contrast.control.name}
+    seeds = sorted(ours.keys() & theirs.keys())[: contrast.seeds]
+    if len(seeds) < 2:
+        return None
+    found: Row = {
+        "part": contrast.part,
+        "world": setting.world,
+        "setting": setting.name,
+        "base": contrast.base,
+        "method": contrast.method.name,
+        "control": contrast.control.name,
+        "guide": contrast.method.guide,
+        "seeds": len(seeds),
+    }
+    for name, share in SHARES.items():
+        points = interval([success_at(ours[seed], share) - success_at(theirs[seed], share) for seed in seeds])
+        found[name] = dict(zip(("points", "low", "high"), (round(number, 2) for number in points), strict=True))
+    found |= found.pop("at_end")
+    for prefix, side in (("", ours), ("control_", theirs)):
+        rows = [side[seed] for seed in seeds]
+        ends = [success_at(row, 1.0) for row in rows]
+        found[f"{prefix}success"] = round(fmean(ends), 2)
+        found[f"{prefix}success_sd"] = round(stdev(ends), 2)
+        found[f"{prefix}success_by_seed"] = [round(end, 1) for end in ends]
+        for name in ("sampled_tokens", "prompt_tokens"):
+            found[f"{prefix}{name}"] = round(fmean(row["points"][-1][name] for row in rows))
+        for name in ("env_steps", "optimizer_steps", "seconds"):
+            found[f"{prefix}{name}"] = round(fmean(row[name] for row in rows))
+    return found | _prices(contrast, probes)
+
+
+def _prices(contrast: Contrast, probes: Sequence[Row]) -> Row:
+    """Return the probe's tokens per success of both sides, and their ratio.
+
+    Where nothing succeeded, the price is unknown; the ratio then counts half a success.
+    """
+    place = (contrast.setting.world, contrast.setting.name, contrast.base)
+    mine = [probe["rows"] for probe in probes if (probe["world"], probe["setting"], probe["base"]) == place]
+    if not mine:
+        return {"tokens_per_success": None, "control_tokens_per_success": None, "ratio": None}
+    plain = next(row for row in mine[0] if row["search"] == "naive")
+    searched = next(row for row in mine[0] if row["search"] != "naive")
+    return {
+        "tokens_per_success": searched["tokens_per_success"],
+        "control_tokens_per_success": plain["tokens_per_success"],
+        "plain_success": plain["success"],
+        "ratio": round(_price(plain) / _price(searched), 3),
+    }
+
+
+def _price(row: Mapping[str, Any]) -> float:
+    return float(row["sampled_tokens"] / max(0.5, row["success"] * row["episodes"]))
+
+
+def law(differences: Sequence[Row], resamples: int = 10_000) -> Row | None:
+    """Return the rank correlation of the probe's ratio and the difference after training, over settings.
+
+    The interval is a percentile bootstrap over settings. Settings that share a base model hang together, which it does
+    not know.
+    """
+    rows = [row for row in differences if row.get("ratio") is not None]
+    if len(rows) < 4:
+        return None
+    x, y = (np.array([row[name] for row in rows]) for name in ("ratio", "points"))
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(len(rows), size=(resamples, len(rows)))
+    found = np.array([spearman(x[one], y[one]) for one in drawn])
+    low, high = np.nanquantile(found, [0.025, 0.975])
+    return {
+        "settings": len(rows),
+        "worlds": sorted({row["world"] for row in rows}),
+        "rank_correlation": round(spearman(x, y), 3),
+        "low": round(float(low), 3),
+        "high": round(float(high), 3),
+        "rows": [
+            {name: row[name] for name in ("world", "setting", "base", "ratio", "points", "low", "high")} for row in rows
+        ],
+    }
+
+
+def spearman(first: "np.ndarray[Any, Any]", second: "np.ndarray[Any, Any]") -> float:
+    """Return Spearman's rank correlation; ties have their mean rank; NaN where one side does not vary."""
+    ranks = []
+    for one in (first, second):
+        below, equal = one[None, :] < one[:, None], one[None, :] == one[:, None]
+        ranks.append(below.sum(1) + (equal.sum(1) - 1) / 2)
+    centred = [rank - rank.mean() for rank in ranks]
+    size = sqrt(float((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
+    return float("nan") if size == 0 else float((centred[0] * centred[1]).sum()) / size

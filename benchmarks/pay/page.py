@@ -1,0 +1,103 @@
+"""Page: the tables of docs/does_search_pay.md, written from the result file between marks in the page."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Row = Mapping[str, Any]
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "does_search_pay.md"
+
+
+def write_tables(page: str, result: Row) -> str:
+    """Return a page whose tables are those of a result.
+
+    A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``.
+    """
+    tables = {
+        "headline": differences(result, ("headline",)),
+        "ablation": differences(result, ("ablation",)),
+        "elsewhere": differences(result, ("hard", "lake")),
+        "probes": probes(result["probes"]),
+        "law": law(result["law"]),
+        "commands": commands(result["runs"]),
+    }
+
+    def table(found: "re.Match[str]") -> str:
+        return f"<!-- table: {found[1]} -->\n{tables[found[1]]}\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", table, page, flags=re.DOTALL)
+
+
+def differences(result: Row, parts: Sequence[str]) -> str:
+    """Return a row per contrast of some parts."""
+    rows = [
+        (
+            f"{row['world']}, {row['setting']}, {row['base']}",
+            row["method"],
+            f"{row['success']:.1f} ± {row['success_sd']:.1f}",
+            f"{row['control_success']:.1f} ± {row['control_success_sd']:.1f}",
+            f"**{_points(row)}**",
+            _points(row["at_half"]),
+            _points(row["at_three_quarters"]),
+            str(row["seeds"]),
+            f"{row['sampled_tokens'] / 1000:.0f}k, {row['control_sampled_tokens'] / 1000:.0f}k",
+            f"{row['prompt_tokens'] / 1e6:.2f}M, {row['control_prompt_tokens'] / 1e6:.2f}M",
+            f"{row['optimizer_steps']}, {row['control_optimizer_steps']}",
+        )
+        for row in result["differences"]
+        if row["part"] in parts
+    ]
+    return _table(
+        (
+            *("where", "method", "success %", "filtering %", "difference", "at half the tokens", "at three quarters"),
+            *("pairs", "sampled", "prompt", "steps"),
+        ),
+        rows,
+    )
+
+
+def probes(found: Sequence[Row]) -> str:
+    """Return a row per setting and way to play, as `tsr probe` measured it before any training."""
+    return _table(
+        ("where", "search", "success %", "episodes", "sampled tokens per success"),
+        [
+            (
+                f"{probe['world']}, {probe['setting']}, {probe['base']}",
+                "plain play" if row["search"] == "naive" else f"`{row['search']}`",
+                f"{100 * row['success']:.2f}",
+                f"{row['episodes']:,}",
+                "none" if row["tokens_per_success"] is None else f"{row['tokens_per_success']:,.0f}",
+            )
+            for probe in found
+            for row in probe["rows"]
+        ],
+    )
+
+
+def law(found: Row | None) -> str:
+    """Return the sentence of the law, or that there is none yet."""
+    if found is None:
+        return "Too few settings have been run."
+    return (
+        f"Over {found['settings']} settings in {len(found['worlds'])} worlds ({', '.join(found['worlds'])}) the rank "
+        f"correlation of the two is **{found['rank_correlation']:.2f}**, 95 % interval {found['low']:.2f} to "
+        f"{found['high']:.2f} (bootstrap over settings)."
+    )
+
+
+def commands(runs: Sequence[Row]) -> str:
+    """Return the command line of each method in each setting, with the first seed."""
+    first: dict[tuple[str, str, str], str] = {}
+    for run in runs:
+        first.setdefault((run["world"], run["setting"], run["method"]), f"# {run['method']}\n{run['command']}")
+    return "```text\n" + "\n".join(first.values()) + "\n```"
+
+
+def _points(row: Row) -> str:
+    return f"{row['points']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}]"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

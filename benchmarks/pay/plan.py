@@ -1,0 +1,190 @@
+"""Plan: which settings, base models, methods and seeds are held against each other, and why; nothing here runs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Guide = Literal["none", "public", "learned", "oracle"]
+Part = Literal["headline", "ablation", "law", "lake", "hard"]
+
+# Updates of a run, whose budget they share equally; a run is evaluated after each quarter of them.
+UPDATES = 32
+GRPO = "--algorithm grpo --lr 1e-3 --entropy 0.003 --filter mixed_success --keep 1 --groups 16"
+DECAY = "--lr-decay-from 0.5"
+PUBLIC = "--score SokobanScore(potential='estimate')"
+BEAM = "beam(width=4,branching=4,merge='state',until_success=True)"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A world as the methods are trained and evaluated in it.
+
+    Attributes:
+        world: Short name of the environment.
+        name: What the results call it.
+        env_set: Settings of the environment.
+        probe: Search and score whose tokens per success stand for the searched method's.
+        tokens: Sampled tokens of a run.
+        eval_instances: Held-out instances.
+    """
+
+    world: str
+    name: str
+    env_set: str
+    probe: tuple[str, str]
+    tokens: int = 120_000
+    eval_instances: int = 512
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train, as flags of ``tsr train``.
+
+    Attributes:
+        name: What the results call it.
+        flags: Beside those of the setting and the budget.
+        guide: What its search goes by.
+    """
+
+    name: str
+    flags: str
+    guide: Guide = "none"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A method held against a control on the same instances and seeds.
+
+    Attributes:
+        part: Of the study.
+        setting: Where.
+        base: Name of the base model that both begin with, one of `BASES`.
+        method: The one.
+        control: The other.
+        seeds: How many pairs.
+    """
+
+    part: Part
+    setting: Setting
+    base: str
+    method: Method
+    control: Method
+    seeds: int = 8
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run."""
+
+    setting: Setting
+    base: str
+    method: Method
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """A folder's name."""
+        words = f"{self.setting.world} {self.setting.name} {self.base} {self.method.name} {self.seed}"
+        return "".join(letter if letter.isalnum() or letter == "+" else "-" for letter in words)
+
+    @property
+    def title(self) -> str:
+        """A name in a table."""
+        return f"{self.method.name}, seed {self.seed}"
+
+    def flags(self) -> str:
+        """Return the flags of ``tsr train`` but for model and folder."""
+        budget = f"--total-tokens {self.setting.tokens} --update-tokens {self.setting.tokens // UPDATES}"
+        often = f"--updates {2 * UPDATES} --eval-every {UPDATES // 4} --checkpoint-every {UPDATES // 4}"
+        held_out = f"--eval-instances {self.setting.eval_instances}"
+        env_set = f"--env-set {self.setting.env_set}"
+        return f"{GRPO} {env_set} {self.method.flags} {budget} {often} {held_out} --seed {self.seed}"
+
+
+def sokoban(low: int, high: int, tokens: int = 120_000) -> Setting:
+    """Return rooms of one box whose shortest solution has so many moves; one action a turn, 20 turns."""
+    limits = "max_actions_per_turn=1 max_turns=20 max_actions=20"
+    return Setting(
+        "sokoban",
+        f"{low} to {high} moves",
+        f"solution_length=[{low},{high}] {limits}",
+        (BEAM, "SokobanScore(potential='estimate')"),
+        tokens,
+    )
+
+
+def lake(size: int, tokens: int = 120_000) -> Setting:
+    """Return lakes of so many cells a side, on which one move in ten slips; one move a turn."""
+    limits = "max_actions_per_turn=1 max_turns=20 max_actions=20"
+    score = "FrozenLakeScore"
+    return Setting("frozen_lake", f"{size}x{size}", f"size={size} success_rate=0.9 {limits}", (BEAM, score), tokens)
+
+
+def hard() -> Setting:
+    """Return rooms of 7x7 cells that take 12 to 20 moves, in at most 26 turns of one move."""
+    limits = "max_actions_per_turn=1 max_turns=26 max_actions=26"
+    place = "dim=[7,7] solution_length=[12,20]"
+    return Setting("sokoban", "7x7, 12 to 20 moves", f"{place} {limits}", (BEAM, "SokobanScore(potential='estimate')"))
+
+
+# Flags of ``tsr base-model``, but for the folder.
+_RARE = (
+    "--band 0 0.004 --steps 2600 --instances 3000 --episodes 5 --poor-skill 0.05 --malformed 0.3 --poor-steps 120 "
+    "--validations 128"
+)
+BASES = {f"S{seed}": f"sokoban --seed {seed} --env-set {sokoban(10, 16).env_set} {_RARE}" for seed in (1, 2, 3, 4)}
+BASES["L1"] = f"frozen_lake --seed 1 --env-set {lake(6).env_set} {_RARE} --steps 1200 --band 0 0.02"
+BASES["H1"] = f"sokoban --seed 1 --env-set {hard().env_set} {_RARE} --steps 3000"
+
+# Ours: plain play first, one search only where it has failed, until its first success; learning rates fall.
+TSR_PLUS = Method(
+    "tsr+",
+    f"--naive 4 --trajectories 1 --search {BEAM} --search-when failed {PUBLIC} --minibatch 10 {DECAY}",
+    "public",
+)
+# The best of nine configurations on S1, one or two seeds each: groups of 4, 8, 16 and 32; rates 5e-4, 1e-3 and 2e-3;
+# with and without decay; updates of half as many tokens; steps of half as many trajectories.
+FILTERING = Method("filtering", "--search naive --trajectories 8 --minibatch 16")
+ON_ICE = Method("tsr+", TSR_PLUS.flags.replace(PUBLIC, "--score FrozenLakeScore"), "public")
+ALWAYS = Method(
+    "search always", f"--naive 4 --trajectories 1 --search {BEAM} {PUBLIC} --minibatch 10 {DECAY}", "public"
+)
+NO_DECAY = Method("tsr+ without decay", TSR_PLUS.flags.removesuffix(f" {DECAY}"), "public")
+IMITATION = Method("imitation of what tsr+ finds", f"{TSR_PLUS.flags} --searched-weight 0 --imitation 1", "public")
+ORACLE = Method(
+    "tsr+, oracle guide", TSR_PLUS.flags.replace(PUBLIC, "--score SokobanScore(potential='oracle')"), "oracle"
+)
+REWARD = Method("tsr+, reward alone", TSR_PLUS.flags.replace(PUBLIC, "--score reward"))
+
+
+def contrasts(part: Part) -> Iterator[Contrast]:
+    """Yield what a part of the study holds against each other."""
+    rare = sokoban(10, 16)
+    if part == "headline":
+        for base in ("S1", "S2", "S3", "S4"):
+            yield Contrast(part, rare, base, TSR_PLUS, FILTERING, 4 if base == "S3" else 8)
+    if part == "ablation":
+        for other in (ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD):
+            yield Contrast(part, rare, "S1", other, FILTERING, 4)
+    if part == "hard":
+        yield Contrast(part, hard(), "H1", TSR_PLUS, FILTERING, 4)
+    if part == "lake":
+        yield Contrast(part, lake(6, 60_000), "L1", ON_ICE, FILTERING)
+        yield Contrast(part, lake(4, 60_000), "L1", ON_ICE, FILTERING, 3)
+    if part == "law":
+        for base in ("S1", "S2", "S4"):
+            for low, high in ((3, 8), (5, 10), (7, 12)):
+                yield Contrast(part, sokoban(low, high, 60_000), base, TSR_PLUS, FILTERING, 3)
+
+
+def cells(part: Part) -> Iterator[Cell]:
+    """Yield the runs of a part, each once, pair by pair and seed by seed."""
+    wanted = list(contrasts(part))
+    done = set()
+    for seed in range(max((one.seeds for one in wanted), default=0)):
+        for one in wanted:
+            for method in (one.method, one.control):
+                cell = Cell(one.setting, one.base, method, seed)
+                if seed < one.seeds and cell not in done:
+                    done.add(cell)
+                    yield cell

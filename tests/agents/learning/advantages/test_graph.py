@@ -1,0 +1,364 @@
+"""Graph credit, worked out by hand, against searches by other means, and on the example that fools siblings."""
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise, product
+from math import exp, inf
+from statistics import mean, stdev
+
+import numpy as np
+import pytest
+import torch
+
+from tests.agents.learning.advantages.forests import Said, batch_of, by_turn, path
+from tests.agents.worlds import Script, letters
+from tsr_gym import Candidate
+from tsr_gym.agents.episodes.edges import Edge, edges_along, harvest_edges
+from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.episodes.trajectory import Group, harvest, harvest_all
+from tsr_gym.agents.learning.advantages import graph, grpo, tree_backup
+from tsr_gym.agents.learning.advantages.graph import edge_values
+from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.strategies import beam, best_of_n
+
+GOAL = (True, True)
+OPEN = (False, False)
+END = (False, True)
+
+
+def edge(move, after=None, kind=OPEN, actions=1):
+    """Return an edge from a text such as "sa": action a in state s."""
+    state, action = move
+    return Edge(state.encode(), action, None if after is None else after.encode(), actions, *kind)
+
+
+def walk(moves, success=False, **more):
+    """Return a trajectory from a text such as "sa tb", which earns 1 for a success."""
+    *before, last = moves.split()
+    turns = [Said(-1, 0.0, move[0].encode(), action=move[1]) for move in before]
+    return path(*turns, Said(-1, float(success), last[0].encode(), action=last[1]), success=success, **more)
+
+
+# Six states: s leads to t and u, u to t and v, t to the goal; v is a loop and an end, x is a candidate that was left.
+SIX = [
+    edge("sa", "t"),
+    edge("tg", "g", GOAL),
+    edge("sb", "u"),
+    edge("ua", "t"),
+    edge("ub", "v"),
+    edge("vc", "v"),
+    edge("vd", "z", END),
+    edge("sc", "x"),
+    edge("ud", "s"),
+]
+
+
+def valued(edges, **numbers):
+    """Return the value of each edge, None where it is unknown."""
+    found = edge_values(collate([Group(0, (walk("sa"),))], edges={0: edges}).edges, **numbers)
+    return [value if known else None for value, known in zip(found.value.tolist(), found.known.tolist(), strict=True)]
+
+
+def test_a_move_is_worth_the_way_that_is_left_after_it():
+    # d: t 1, s 2, u 2 (by t); v never. Edges: w to the power of d of where they lead, and 1.
+    half = 0.5
+    assert valued(SIX, w=0.5) == [half**2, half, half**3, half**2, 0, 0, 0, None, half**3]
+    assert valued(SIX, w=1.0) == [1, 1, 1, 1, 0, 0, 0, None, 1]
+
+
+def test_moves_are_compared_with_all_that_were_tried_in_their_state():
+    # One trajectory of each way, so that episodes compare as 1 and 0 with a mean of 1/2.
+    ways = [walk("sb ua tg", success=True), walk("ud sc")]
+    batch = collate([Group(0, tuple(ways))], edges={0: SIX})
+    # In u: a has 1/4, b 0, d 1/8; shares 1, 0, 1/2 with the mean 1/2. In s: a 1/4, b 1/8; shares 1, 1/2, mean 3/4.
+    # In t there is g alone, and c leads where nobody knows.
+    assert by_turn(batch, graph(batch, w=0.5, scale="none")) == [[0.25, 1.0, 0.5], [-0.5, -0.5]]
+    assert by_turn(batch, graph(batch, w=0.5, scale="none", step_weight=2.0))[0] == [0.0, 1.5, 0.5]
+    # Episodes lie 1/sqrt 2 deviations off their mean, and so do two moves; 1, 0, 1/2 deviate by 1/2.
+    side = 0.5**0.5
+    found = by_turn(batch, graph(batch, w=0.5))
+    assert found == [pytest.approx([0, side + 1, side], abs=1e-5), pytest.approx([-side, -side], abs=1e-5)]
+
+
+def test_every_try_counts_in_the_mean_of_its_state():
+    tried = [edge("sa", "g", GOAL), edge("sa", "g", GOAL), edge("sa", "g", GOAL), edge("sb", "z", END)]
+    batch = collate([Group(0, (walk("sb"), walk("sa", success=True)))], edges={0: tried})
+    # Shares 1, 1, 1, 0: 3/4 on average.
+    assert by_turn(batch, graph(batch, scale="none")) == [[-0.5 - 0.75], [0.5 + 0.25]]
+
+
+def test_far_from_the_goal_moves_are_told_apart_as_well_as_near_it():
+    line = "abcdefghijklmnopqrst"
+    moves = [edge(f"{here}1", there) for here, there in pairwise(line)]
+    moves += [edge("t1", "z", GOAL), edge("a2", "a"), edge("s2", "s")]
+    batch = collate([Group(0, (walk("a2"), walk("s2")))], edges={0: moves})
+    far, near = (turns[0] for turns in by_turn(batch, graph(batch)))
+    # With 20 moves to go all values are below 1e-19; a wasted move still costs a factor of w.
+    assert far == near == pytest.approx(-(0.5**0.5), abs=1e-4)
+
+
+def test_candidates_that_nobody_went_on_from_are_no_failures():
+    ways = (walk("sb ua tg", success=True), walk("ud sa"))
+    before = collate([Group(0, ways)], edges={0: SIX})
+    more = [*SIX, *[edge(f"s{one}", f"{one}") for one in "01234567"], edge("tq", "y")]
+    after = collate([Group(0, ways)], edges={0: more})
+    assert torch.equal(graph(before), graph(after))
+    # As soon as one is played to an end without success, it is a failure.
+    known = collate([Group(0, ways)], edges={0: [*more, edge("0e", "z", END)]})
+    assert not torch.equal(graph(before), graph(known))
+
+
+def test_an_end_by_a_limit_is_worth_what_is_known_of_the_state():
+    tried = [edge("sa", "t", END), edge("tb", "g", GOAL), edge("sc", "u", END)]
+    assert valued(tried, w=0.5) == [0.25, 0.5, 0.0]
+
+
+def test_a_turn_of_several_actions_costs_as_many_where_actions_are_counted():
+    tried = [edge("sa", "t", actions=3), edge("sb", "t", actions=0), edge("tc", "g", GOAL, actions=2)]
+    assert valued(tried, w=0.5) == [0.25, 0.25, 0.5]
+    assert valued(tried, w=0.5, cost="action") == [0.5**5, 0.5**3, 0.25]
+
+
+def test_uncertain_moves_are_worth_the_mean_of_what_they_led_to():
+    # In s, a leads to the goal twice, once to an end, once nowhere known; b certainly, but by t. Q(s, a) = 2/3 w.
+    tried = [edge("sa", "g", GOAL)] * 2 + [
+        edge("sa", "z", END),
+        edge("sa", "x"),
+        edge("sb", "t"),
+        edge("tc", "g", GOAL),
+    ]
+    third = 2 / 3
+    assert valued(tried, w=0.9) == pytest.approx([0.6, 0.6, 0.6, None, 0.81, 0.9])
+    assert valued(tried, w=0.5)[0] == pytest.approx(third / 2)
+    # With w = 1/2 the risk is worth it: a has 1/3 and b 1/4.
+    batch = collate([Group(0, (walk("sa"), walk("sb")))], edges={0: tried})
+    risky, safe = by_turn(batch, graph(batch, w=0.5, scale="none"))
+    shares = [1, 1, 1, 0.75]
+    assert (risky, safe) == (pytest.approx([1 - mean(shares)]), pytest.approx([0.75 - mean(shares)]))
+
+
+def test_nothing_is_told_apart_where_no_success_is_known():
+    failures = [Group(0, (walk("sa tb"), walk("sb uc")))]
+    batch = collate(failures, edges={0: [edge("sa", "t"), edge("tb", "z", END), edge("sb", "u"), edge("uc", "z", END)]})
+    assert not graph(batch).any()
+    assert not graph(collate(failures)).any()
+    nowhere = batch_of([path((-1, 1.0)), path((-1, 0.0))])
+    assert torch.equal(graph(nowhere), grpo(nowhere))
+
+
+def test_trajectories_alone_make_a_graph_where_there_are_no_trees():
+    ways = [walk("sa tg", success=True), walk("sb ua td"), walk("sb ve")]
+    batch = batch_of(ways)
+    tried = [edge("sa", "t"), edge("tg", None, GOAL), edge("sb", "u"), edge("ua", "t"), edge("td", None, END)]
+    tried += [edge("sb", "v"), edge("ve", None, END)]
+    assert edges_along(ways) == tried
+    assert torch.equal(graph(batch), graph(collate([Group(0, tuple(ways))], edges={0: tried})))
+    # In t, which the second reaches too, g succeeds and d ends: the failure learns more there than elsewhere.
+    _, second, third = by_turn(batch, graph(batch, scale="none"))
+    assert second[2] == pytest.approx(-1 / 3 - 0.5)
+    assert third[1] == pytest.approx(-1 / 3)
+
+
+def test_states_and_moves_of_other_groups_are_others():
+    one, other = walk("sa", success=True), walk("sb")
+    batch = batch_of([one, one], [other, other])
+    assert not graph(batch).any()
+
+
+# Oracles that know nothing of tensors.
+
+
+def random_edges(seed, *, chance):
+    """Return edges of a random task, whose moves lead anywhere if there is `chance`."""
+    rng = np.random.default_rng(seed)
+    states = "stuvxy"
+    leads = {f"{state}{action}": rng.integers(0, 9) for state in states for action in "ab"}
+    found = []
+    for move in rng.choice(list(leads), size=18):
+        to = rng.integers(0, 9) if chance else leads[move]
+        ends = {6: ("g", GOAL), 7: ("z", END), 8: ("w", OPEN)}
+        after, kind = ends.get(int(to), (states[to % 6], OPEN))
+        found.append(edge(str(move), after, kind))
+    return found
+
+
+def known_by_hand(edges):
+    """Return the states from which some path of edges comes to an end, by walking every path."""
+
+    def comes_to_an_end(state, passed):
+        return any(
+            one.ended or (one.after not in passed and comes_to_an_end(one.after, passed | {state}))
+            for one in edges
+            if one.state == state
+        )
+
+    return {one.state for one in edges if comes_to_an_end(one.state, set())}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_without_chance_values_are_those_of_the_shortest_of_all_paths(seed):
+    edges = random_edges(seed, chance=False)
+
+    def distance(state, passed):
+        """The fewest moves to a success over all paths without repetition."""
+        ways = [
+            1 if one.solved else 1 + distance(one.after, passed | {state})
+            for one in edges
+            if one.state == state and (one.solved or one.after not in passed | {state})
+        ]
+        return min(ways, default=inf)
+
+    known = known_by_hand(edges)
+    wanted = [
+        (0.3 if one.solved else 0.3 ** (1 + distance(one.after, set()))) if one.ended or one.after in known else None
+        for one in edges
+    ]
+    assert valued(edges, w=0.3) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_with_chance_values_are_those_of_the_best_of_all_policies(seed):
+    edges, w = random_edges(seed, chance=True), 0.8
+    known = known_by_hand(edges)
+    edges = [one for one in edges if one.ended or one.after in known]
+    tries = defaultdict(list)
+    for one in edges:
+        tries[one.state, one.action].append(one)
+    states = sorted({one.state for one in edges})
+    best = dict.fromkeys(states, 0.0)
+    for policy in product(*[[action for state, action in tries if state == here] for here in states]):
+        # V = w (P V + goals), solved at once for a policy that is fixed.
+        step, goal = np.zeros((len(states), len(states))), np.zeros(len(states))
+        for row, move in enumerate(zip(states, policy, strict=True)):
+            for one in tries[move]:
+                goal[row] += w * one.solved / len(tries[move])
+                if one.after in states and not one.solved:
+                    step[row, states.index(one.after)] += w / len(tries[move])
+        value = np.linalg.solve(np.eye(len(states)) - step, goal)
+        best = {state: max(best[state], value[row]) for row, state in enumerate(states)}
+    wanted = [
+        mean(w * (1.0 if to.solved else best.get(to.after, 0.0)) for to in tries[one.state, one.action])
+        for one in edges
+    ]
+    assert valued(edges, w=w) == pytest.approx(wanted, abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_comparison_is_that_of_a_loop_over_states(seed):
+    edges = random_edges(seed, chance=seed % 2 == 0)
+    moves = sorted({(one.state.decode(), one.action) for one in edges})
+    batch = collate([Group(0, tuple(walk(f"{state}{action}") for state, action in moves))], edges={0: edges})
+    found = by_turn(batch, graph(batch, w=0.6))
+    values = valued(edges, w=0.6)
+    for (state, action), turns in zip(moves, found, strict=True):
+        here = [(one, value) for one, value in zip(edges, values, strict=True) if one.state.decode() == state]
+        known = [(one.action, value) for one, value in here if value is not None]
+        own, wanted = [value for one, value in known if one == action], 0.0
+        top = max((value for _, value in known), default=0.0)
+        if own and len(known) > 1 and top > 0 and len({value for _, value in known}) > 1:
+            shares = [value / top for _, value in known]
+            wanted = (own[0] / top - mean(shares)) / (stdev(shares) + 1e-6)
+        assert turns == pytest.approx([wanted], abs=1e-5)
+
+
+# Searched candidates inform plain play.
+
+
+def grown(strategy, says):
+    """Return a tree of letters: k succeeds, the word z is a proven failure, and words of 3 letters are too long."""
+    env = letters({"o": 0.0, "a": 0.0, "k": 1.0, "b": -1.0, "z": -1.0}, ends="k", turns=3, dead=("z",))
+
+    def policy(requests):
+        said = Script(says)(requests)
+        return [[Candidate(one.text, (1,), (ord(one.text),), (-1.0,)) for one in answers] for answers in said]
+
+    return search([env], policy, strategy, seeds=[1])[0]
+
+
+def test_a_searched_success_tells_plain_failures_apart_that_earned_the_same():
+    plain = grown(partial(best_of_n, n=2), {"": "oa", "o": "a", "a": "a", "oa": "a", "aa": "a"})
+    searched = grown(partial(beam, width=1, branching=3), {"": "ozb", "o": "kbb"})
+    group = Group(7, (*harvest_all(plain), *harvest(searched, 1, selected_by="beam", number=1)))
+    assert [one.success for one in group.trajectories] == [False, False, True]
+    # To plain play alone nothing is told: both failed with the same return, and no success is in their graph.
+    assert not graph(collate([Group(7, group.trajectories[:2])])).any()
+    batch = collate([group], edges={7: harvest_edges([plain, searched])})
+    shown = batch.rows((~batch.searched).nonzero()[:, 0])
+    # Shares. At the start: o 1 twice, a 0, z 0, and b unknown, of mean 1/2. After o: a 0 and k 1, both b unknown.
+    assert by_turn(shown, graph(shown, scale="none")) == [[0.5, -0.5, 0], [-0.5, 0, 0]]
+
+
+def test_edges_of_a_tree_hold_every_candidate_and_how_it_ended():
+    tree = grown(partial(beam, width=1, branching=3), {"": "ozb", "o": "kbb"})
+    key = {node.observation: node.state_key for node in tree.nodes}
+    assert harvest_edges([tree]) == [
+        Edge(key[""], ("o",), key["o"], 1, False, False),
+        Edge(key[""], ("z",), key["z"], 1, False, True),
+        Edge(key[""], ("b",), key["b"], 1, False, False),
+        Edge(key["o"], ("k",), key["ok"], 1, True, True),
+        Edge(key["o"], ("b",), key["ob"], 1, False, False),
+        Edge(key["o"], ("b",), key["ob"], 1, False, False),
+    ]
+
+
+# The example of mechanism 4: R = a_0, a fork at the second step. All siblings of the fork earn the same.
+
+
+def forked(first, choices):
+    """Return two leaves that share their first turn, whose action alone decides; the fork's choices do nothing."""
+    won = first == "1"
+    state = f"after {first}".encode()
+    return [
+        path(
+            Said(1, 0.0, b"start", action=first),
+            Said(2 + place, float(won), state, action=choice),
+            success=won,
+            tree=0,
+        )
+        for place, choice in enumerate(choices)
+    ]
+
+
+def gradients(estimator, p, *, one_prompt=True):
+    """Return the expected coefficient of the score of the first and the second choice, over all outcomes of 2 trees.
+
+    With logits l of the choice 1, d log pi(a) / dl is a - p; a turn of a tree counts once, whoever shares it.
+    """
+    expected = [0.0, 0.0]
+    for outcome in product("01", repeat=6):
+        trees = (outcome[:3], outcome[3:])
+        chance = np.prod([p if choice == "1" else 1 - p for choice in outcome])
+        leaves = [[replace(one, tree=number) for one in forked(tree[0], tree[1:])] for number, tree in enumerate(trees)]
+        batch = batch_of([*leaves[0], *leaves[1]]) if one_prompt else batch_of(*leaves)
+        found = by_turn(batch, estimator(batch))
+        for number, (first, *choices) in enumerate(trees):
+            rows = found[2 * number : 2 * number + 2]
+            expected[0] += chance * mean(row[0] for row in rows) * (int(first) - p)
+            pairs = zip(rows, choices, strict=True)
+            expected[1] += chance * sum(row[1] * (int(choice) - p) for row, choice in pairs)
+    return [value / 2 for value in expected]
+
+
+def test_what_siblings_of_a_fork_cannot_see_the_graph_sees():
+    p = 1 / (1 + exp(-0.4))
+    true = p * (1 - p)
+    # Compared with its siblings in its own tree no choice has any credit, the one that decides included.
+    siblings = partial(tree_backup, only_child="zero", prefix="duplicate")
+    assert gradients(siblings, p, one_prompt=False) == pytest.approx([0, 0], abs=1e-9)
+    # A mean that holds the sample itself shrinks the gradient by (G - 1) / G: of G = 2 trees, each 2 leaves alike.
+    episodes = partial(graph, step_weight=0.0, scale="none")
+    assert gradients(episodes, p) == pytest.approx([true / 2, 0], abs=1e-6)
+    # The graph adds as much: both trees' first moves were made in the same state. The second choice earns nothing.
+    assert gradients(partial(graph, w=1.0, scale="none"), p) == pytest.approx([true, 0], abs=1e-6)
+
+
+@pytest.mark.parametrize("w", [0.0, -1.0, 1.5])
+def test_a_factor_that_is_none_is_refused(w):
+    with pytest.raises(ValueError, match="wanted 0 < w <= 1"):
+        graph(batch_of([walk("sa")]), w=w)
+
+
+def test_a_batch_without_edges_is_refused():
+    with pytest.raises(ValueError, match="wanted a batch with edges"):
+        graph(replace(batch_of([walk("sa")]), edges=None))

@@ -1,0 +1,71 @@
+"""Loading a tokenizer: as what it was saved, or not at all."""
+
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from tests.agents.tiny import chatml_tokenizer
+from tsr_gym import CheckpointError
+from tsr_gym.agents.models.card import ModelCard
+from tsr_gym.agents.models.language_model import LanguageModel, load_policy, save_policy
+from tsr_gym.agents.models.load_tokenizer import load_tokenizer, spelling_of
+from tsr_gym.agents.models.tiny_model import tiny_model
+from tsr_gym.agents.models.word_tokenizer import word_tokenizer
+
+WORDS = ("<unk>", "red", "shoes", "push", "the", "box")
+
+
+def word_level():
+    """Return a tokenizer of whole words, as users make them."""
+    inner = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", eos_token="<unk>", pad_token="<unk>")
+
+
+def saved(folder, tokenizer, **config):
+    """Write a model, its tokenizer and changes of the tokenizer's configuration, without a card."""
+    tiny_model(tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | config))
+    return folder
+
+
+def test_a_tokenizer_of_whole_words_beside_a_qwen_model_is_read_as_what_it_is(tmp_path):
+    folder = saved(tmp_path, word_level())
+    # The trap: transformers reads bytes, says nothing, and finds none of the words.
+    assert AutoTokenizer.from_pretrained(folder)("red shoes")["input_ids"] != [1, 2]
+    assert load_tokenizer(folder)("red shoes")["input_ids"] == [1, 2]
+    assert load_policy(folder, device=torch.device("cpu")).tokenizer("push the box")["input_ids"] == [3, 4, 5]
+
+
+def test_a_tokenizer_that_is_read_as_another_kind_is_refused_by_both_names(tmp_path):
+    folder = saved(tmp_path, word_level(), tokenizer_class="WordsOfMyOwn")
+    with pytest.raises(CheckpointError, match=r"saved as WordsOfMyOwn and is read as \w+, which spells otherwise"):
+        load_policy(folder, device=torch.device("cpu"))
+
+
+def test_a_model_of_ours_is_refused_where_its_tokenizer_spells_otherwise_than_at_saving(tmp_path):
+    tokenizer = word_tokenizer(["red", "shoes"])
+    save_policy(LanguageModel(tiny_model(tokenizer), tokenizer, ModelCard()), tmp_path)
+    assert load_tokenizer(tmp_path)(" red shoes")["input_ids"] == tokenizer(" red shoes")["input_ids"]
+    word_tokenizer(["red", "ties"]).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="spells otherwise: wanted ids"):
+        load_policy(tmp_path, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("make", [chatml_tokenizer, lambda: word_tokenizer(["red", "shoes", "box"])])
+def test_other_tokenizers_come_back_with_the_same_spelling(tmp_path, make):
+    tokenizer = make()
+    loaded = load_tokenizer(saved(tmp_path, tokenizer))
+    assert spelling_of(loaded) == spelling_of(tokenizer)
+
+
+def test_a_spelling_holds_words_from_all_of_the_vocabulary():
+    tokenizer = word_tokenizer([f"w{number}" for number in range(1000)])
+    ((text, ids),) = spelling_of(tokenizer).items()
+    assert len({number for number in ids if number > 300}) > 40
+    assert tokenizer(text)["input_ids"] == ids

@@ -1,0 +1,100 @@
+"""The course of worlds of words, on a foreign world with a teacher of its own."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.agents.runs import foreign_shop
+from tsr_gym import ConfigError
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.settings import TaskConfig
+from tsr_gym.agents.models.language_model import load_policy
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.runs import word_course as module
+from tsr_gym.agents.runs.base_model import build_base_model
+from tsr_gym.agents.runs.base_recipe import BaseRecipe, WordRecipe, find_lesson, recipe_for
+
+ENV = "tests.agents.runs.foreign_shop:my/Errand-v0"
+CPU = torch.device("cpu")
+SMALL = WordRecipe(
+    steps=200, instances=128, batch=16, validations=64, poor_steps=120, burst=10, band=(0.02, 0.3), copies=0.9
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("foreign") / "model"
+    notes = []
+    about = build_base_model(ENV, folder, SMALL, keep_skilled=True, note=notes.append)
+    return folder, about, notes
+
+
+def test_a_foreign_world_with_a_teacher_gets_a_model_that_plays_it_well_and_then_poorly(built):
+    folder, about, notes = built
+    assert about["success_skilled"] > 0.6
+    assert about["success"] <= 0.3
+    assert about["valid"] >= 0.7
+    assert json.loads((folder / "tsr_gym.json").read_text())["about"]["success_skilled"] == about["success_skilled"]
+    assert any(text.startswith("copies 8 words after") for text in notes)
+
+
+def test_its_card_says_how_to_speak_to_it_and_how_to_train_it(built):
+    card = load_policy(built[0], device=CPU).card
+    assert (card.prompt, card.history, card.max_tokens, card.env) == ("words", "full", 6, ENV)
+    assert card.learn == {"lr": 2e-4, "critic_lr": 1e-3, "filter": "mixed_success"}
+
+
+def test_the_kept_model_plays_as_it_was_measured(built):
+    folder, about, _ = built
+    player = ModelPlayer(ENV, TaskConfig(), ModelConfig(), load_policy(folder / "skilled", device=CPU))
+    from tsr_gym.agents.runs.base_model import _measure
+
+    assert _measure(player, SMALL).success == about["success_skilled"]
+
+
+def test_words_that_no_world_names_are_collected_from_its_teacher(built):
+    vocabulary = load_policy(built[0], device=CPU).tokenizer.get_vocab()
+    added = [f"Ġ{word}" if f"Ġ{word}" in vocabulary else f" {word}" for word in (*foreign_shop.NAMES, "lamp", "bring")]
+    assert set(added) <= set(vocabulary)
+
+
+def test_demonstrations_are_what_the_model_will_see_and_say(built):
+    policy = load_policy(built[0], device=CPU)
+    player = ModelPlayer(ENV, TaskConfig(), ModelConfig(), policy)
+    pool = player.pool("train")
+    chat = player.chat_about(pool.base, temperature=1.0)
+    teaching = pool.base.teaching()
+    (row,) = module._demonstrate(pool, chat, module._Play(teaching, 1.0), [3], 1)
+    name, thing = pool.base.state.name, pool.base.state.thing
+    text = policy.tokenizer.decode(row.ids)
+    assert text == (
+        f"<user> here is {name} turn 1<assistant> <answer> ask {name} </answer><|im_end|>"
+        f"<user> wants the {thing} turn 2<assistant> <answer> bring {thing} </answer>"
+    )
+    said = policy.tokenizer.decode(row.ids[row.said])
+    assert said == f" ask {name} </answer> bring {thing} </answer>"
+
+
+def test_episodes_that_are_not_worth_imitating_are_left_out_of_good_play_alone(built):
+    player = ModelPlayer(ENV, TaskConfig(), ModelConfig(), load_policy(built[0], device=CPU))
+    pool = player.pool("train")
+    chat = player.chat_about(pool.base, temperature=1.0)
+    clumsy = replace(pool.base.teaching(), teacher_turn=foreign_shop.poor_turn)
+    assert module._demonstrate(pool, chat, module._Play(clumsy, 1.0), range(1, 20), 1) == []
+    poor = module._demonstrate(pool, chat, module._Play(clumsy, 0.1, malformed=0.5), range(1, 20), 1)
+    assert len(poor) == 19
+    closing = player.policy.tokenizer.convert_tokens_to_ids(" </answer>")
+    broken = sum(row.ids[-1] != closing for row in poor)
+    assert 0 < broken < 19
+
+
+def test_a_recipe_is_for_worlds_of_its_kind(tmp_path):
+    assert isinstance(recipe_for(ENV), WordRecipe)
+    assert type(recipe_for("sokoban")) is BaseRecipe
+    assert find_lesson("sokoban").form == {"obs_type": "compact"}
+    with pytest.raises(ConfigError, match=r"wanted a WordRecipe for .*Errand-v0, got a BaseRecipe"):
+        build_base_model(ENV, tmp_path / "model", BaseRecipe())
+    with pytest.raises(ConfigError, match=r"wanted a BaseRecipe for tsr/Sokoban-v0, got a WordRecipe"):
+        build_base_model("sokoban", tmp_path / "model", SMALL)

@@ -1,0 +1,55 @@
+"""Recipes: named sets of training settings, as flags that stand in for those that nobody gave."""
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+
+from tsr_gym.errors import ConfigError
+from tsr_gym.keywords import no_such
+from tsr_gym.registration import GUIDES, env_id
+
+# tsr+ is the project's own. Every instance is played plainly first, and only one that nothing solved is searched, once,
+# until something does; groups of plain and searched episodes are learned from together, and rates fall at the end.
+# docs/does_search_pay.md has what was measured with it. GUIDE stands for the world's public guide.
+GUIDE = "GUIDE"
+RECIPES = {
+    "tsr+": {
+        "--search": "beam(width=4, branching=4, merge='state', until_success=True)",
+        "--search-when": "failed",
+        "--naive": "4",
+        "--trajectories": "1",
+        "--groups": "16",
+        "--score": GUIDE,
+        "--algorithm": "grpo",
+        "--filter": "mixed_success",
+        "--minibatch": "10",
+        "--entropy": "0.003",
+        "--lr-decay-from": "0.5",
+    }
+}
+
+
+def follow_recipe(args: Sequence[str]) -> list[str]:
+    """Return a command line with the flags of its recipe, but for those that it has itself.
+
+    Args:
+        args: Of a command, the environment first.
+
+    Raises:
+        ConfigError: There is no such recipe.
+
+    >>> follow_recipe(["sokoban", "--recipe", "tsr+", "--naive", "8"])[:5]
+    ['sokoban', '--naive', '8', '--search', "beam(width=4, branching=4, merge='state', until_success=True)"]
+    """
+    parser = ArgumentParser(prog="tsr", add_help=False, allow_abbrev=False)
+    parser.add_argument("--recipe")
+    found, rest = parser.parse_known_args(args)
+    if found.recipe is None:
+        return rest
+    if found.recipe not in RECIPES:
+        raise no_such("recipe", found.recipe, tuple(RECIPES))
+    if not rest or rest[0].startswith("-"):
+        raise ConfigError(f"wanted the environment before --recipe {found.recipe}, got {rest[:1] or 'nothing'}")
+    given = {arg.partition("=")[0] for arg in rest}
+    guide = GUIDES.get(env_id(rest[0]), "reward")
+    flags = [pair for pair in RECIPES[found.recipe].items() if pair[0] not in given]
+    return rest + [guide if word == GUIDE else word for pair in flags for word in pair]

@@ -1,0 +1,133 @@
+"""Who teaches a small model to shop: a shopper who reads pages as the model does, and a hasty one."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tsr_gym.state_env import left
+from tsr_gym.teaching import Teaching
+from tsr_gym_envs.settings import actions_within
+from tsr_gym_envs.webshop.compact import (
+    BUTTONS,
+    CompactPage,
+    Want,
+    compact_page,
+    vocabulary_of,
+    want_of,
+)
+from tsr_gym_envs.webshop.oracle import MAX_SCANNED
+from tsr_gym_envs.webshop.shop import PAGE_SIZE, Shop
+
+# How likely the hasty shopper chooses another option before buying.
+P_CHOOSE = 0.4
+PERMUTE = 0.4
+# Longest answer in words, such as a query of everything that is wanted.
+MAX_TOKENS = 40
+FORM = {"observation_mode": "compact", "max_turns": 9}
+# Words of pages and actions that mean something by themselves.
+_SIGNS = ("want", "index", "page", "item", "ok", "dear", "seen", "nothing", "bought", "search", "click", *"[]:;?=/|,")
+
+
+def shop_teaching(shop: Shop) -> Teaching:
+    """Return how a small model is taught to shop.
+
+    Words are only known of catalogues of up to `oracle.MAX_SCANNED` products.
+    """
+    words, content = _words(shop) if len(shop.catalogue) <= MAX_SCANNED else (None, frozenset())
+    return Teaching(
+        teacher_turn=teacher_turn,
+        poor_turn=poor_turn,
+        accepts=lambda env: bool(env.is_success(env.state)),
+        env_settings=FORM,
+        history="full",
+        max_tokens=MAX_TOKENS,
+        words=words,
+        permutable=content,
+        permute=PERMUTE,
+        copying=True,
+    )
+
+
+@lru_cache(maxsize=8)
+def _words(shop: Shop) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return all words of compact pages and actions, and those of them that are said of goods."""
+    numbers = [str(number) for number in range(1, 6)]
+    signs = {*_SIGNS, *BUTTONS.values(), *(f"r{number}" for number in range(1, PAGE_SIZE + 1)), *numbers}
+    content = vocabulary_of(shop)
+    return tuple(sorted(signs | content)), frozenset(word for word in content - signs if not word.isdecimal())
+
+
+def teacher_turn(env: Any, rng: np.random.Generator) -> str:
+    """Return the next turn of a shopper who reads the pages and knows no more.
+
+    Searches for all that is wanted; opens the first product that was not opened yet, is affordable and shares a word
+    with the instruction; goes back where it does not come in all that is wanted, as long as there is time for another
+    one; chooses and buys.
+    """
+    shop, state = env.shop, env.state
+    page, want = compact_page(shop, state), want_of(shop.goal(state).instruction_text)
+    time = actions_within(*left(env), 1)
+    time = 1_000 if time is None else time
+    if state.page == "search_results":
+        return _choose_product(env, page, time)
+    if state.page != "item_page":
+        return _search(env, want.query)
+    wished = _wished(want, page)
+    unmet = [name for name in wished if name not in page.chosen.values()]
+    comes_in_all = len(wished) >= len(want.wishes) and page.text.split()[1] == "ok"
+    is_last = len(state.opened) == len(shop.results(state))
+    # Going back, opening, choosing and buying.
+    if not comes_in_all and not page.chosen and not is_last and time > 3 + len(want.wishes):
+        return _click(env, page, "prev")
+    return _click(env, page, unmet[0] if unmet and time > 1 else "buy")
+
+
+def _choose_product(env: Any, page: CompactPage, time: int) -> str:
+    if page.unopened:
+        return _click(env, page, page.unopened[0])
+    if "next" in page.shown and time > 3:
+        return _click(env, page, "next")
+    if "r1" in page.names:
+        return _click(env, page, "r1")
+    # Nothing was found: with fewer words there may be.
+    words = env.state.keywords
+    return _search(env, words[: max(1, len(words) // 2)])
+
+
+def _wished(want: Want, page: CompactPage) -> list[str]:
+    """Return the names of the options that are wanted and listed or chosen.
+
+    Where nothing is spelled out, those whose every word the instruction says, the longest of each group.
+    """
+    offered = {**page.values, **{group: (name,) for group, name in page.chosen.items()}}
+    if want.wishes:
+        return [value for group, value in want.wishes if value in offered.get(group, ())]
+    said = set(want.words)
+    named = ([name for name in names if said.issuperset(name.split())] for names in offered.values())
+    return [max(names, key=lambda name: len(name.split())) for names in named if names]
+
+
+def poor_turn(env: Any, rng: np.random.Generator) -> str:
+    """Return the next turn of a hasty shopper: one to three adjacent words, any product, perhaps any option, bought."""
+    shop, state = env.shop, env.state
+    page = compact_page(shop, state)
+    if state.page == "search_results":
+        products = [name for name in page.shown if name[1:].isdecimal()]
+        return _click(env, page, products[rng.integers(len(products))] if products else "back")
+    if state.page != "item_page":
+        words = want_of(shop.goal(state).instruction_text).query
+        first, count = int(rng.integers(len(words))), int(rng.integers(1, 4))
+        return _search(env, words[first : first + count])
+    listed = [name for names in page.values.values() for name in names]
+    chooses = listed and rng.random() < P_CHOOSE
+    return _click(env, page, listed[rng.integers(len(listed))] if chooses else "buy")
+
+
+def _click(env: Any, page: CompactPage, name: str) -> str:
+    return f"click [ {name} ]" if env.settings.observation_mode == "compact" else f"click[{page.names[name]}]"
+
+
+def _search(env: Any, words: tuple[str, ...]) -> str:
+    query = " ".join(words)
+    return f"search [ {query} ]" if env.settings.observation_mode == "compact" else f"search[{query}]"
