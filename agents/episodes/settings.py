@@ -68,7 +68,8 @@ class SearchConfig:
     dead_ends: Literal["off", "proven", "limits"] = "off"
     """What a search leaves out: nothing, what is proven lost, or also what the limits leave no room for."""
     rater: str | None = None
-    """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"."""
+    """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"; a
+    bare CriticValue asks the run's own critic, or without one a value head that the run learns beside the policy."""
     naive: int = 0
     """Trajectories of plain play per instance beside the searched ones, for mixed groups."""
     search_when: Literal["always", "failed"] = "always"

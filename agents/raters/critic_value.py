@@ -28,7 +28,8 @@ class CriticValue:
     values in other company are nearly, and not always exactly, the same; with `by_tree` they are.
 
     Args:
-        critic: The critic, or the folder of a checkpoint to read it from.
+        critic: The critic, or the folder of a checkpoint to read it from. In training none is needed: the run's own one
+            is then asked, as it is at each update.
         chat: The policy whose prompts the critic was trained on.
         reward: Whether rewards are part of the score; without them a path is worth V alone.
         by_tree: Whether each tree's states are a forward pass of their own, so that a tree is the same to the bit
@@ -39,13 +40,13 @@ class CriticValue:
         device: Where a critic that is read from a folder is put; ``auto`` is a GPU where there is one.
 
     Raises:
-        ConfigError: There is no policy.
+        ConfigError: There is no policy, or no critic.
         CheckpointError: The folder holds no critic.
     """
 
     def __init__(
         self,
-        critic: Critic | str | os.PathLike[str],
+        critic: Critic | str | os.PathLike[str] | None,
         chat: ChatPolicy | None,
         *,
         reward: bool = True,
@@ -57,6 +58,8 @@ class CriticValue:
     ) -> None:
         if chat is None:
             raise ConfigError("a critic reads the prompts of a language model: wanted a ChatPolicy as chat, got None")
+        if critic is None:
+            raise ConfigError("outside of training there is no critic: wanted CriticValue(critic='FOLDER')")
         self.critic = read_critic(Path(critic), device) if isinstance(critic, str | os.PathLike) else critic
         self.chat = chat
         self.reward = reward

@@ -6,37 +6,39 @@ from functools import partial
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
+from tsr_gym.agents.raters.critic_value import CriticValue
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose
 from tsr_gym.tree import Rater, Tree
 
 if TYPE_CHECKING:
+    from tsr_gym.agents.models.critic import Critic
     from tsr_gym.agents.policies.chat_policy import ChatPolicy
 
 
-def choose_rater(text: str, *, chat: "ChatPolicy | None" = None) -> "partial[Any]":
+def choose_rater(text: str, *, chat: "ChatPolicy | None" = None, critic: "Critic | None" = None) -> "partial[Any]":
     """Return what makes the rater that a text names, without making it; see `make_rater`.
 
     Raises:
         ConfigError: There is no such rater, or it does not take these keywords.
     """
-    return choose(
-        text, home="tsr_gym.agents.raters", what="rater", takes=0, offered={"chat": chat}, among=inspect.isclass
-    )
+    offered = {"chat": chat, "critic": critic}
+    return choose(text, home="tsr_gym.agents.raters", what="rater", takes=0, offered=offered, among=inspect.isclass)
 
 
-def make_rater(text: str, *, chat: "ChatPolicy | None" = None) -> Rater:
+def make_rater(text: str, *, chat: "ChatPolicy | None" = None, critic: "Critic | None" = None) -> Rater:
     """Return the rater that a text names, such as ``"SelfConsistency()"``.
 
     Args:
         text: A class, or a function that makes a rater, see `tsr_gym.keywords.choose`; bare names are those of
             `tsr_gym.agents.raters`.
         chat: The model as a policy, given to raters that take an argument of this name.
+        critic: A run's own critic, given to raters that take an argument of this name and are given none in the text.
 
     Raises:
         ConfigError: There is no such rater, it does not take these keywords, or it needs a model and there is none.
     """
-    make = choose_rater(text, chat=chat)
+    make = choose_rater(text, chat=chat, critic=critic)
     try:
         rater: Rater = make()
     except (TypeError, ValueError) as error:
@@ -55,19 +57,25 @@ class WeightedRater:
             that grew in the same round; where all are equal it says nothing. Only differences within a round are left
             then, which suits a beam, and searches whose paths grow at different times badly.
         chat: The model as a policy, for parts that are text and read the model's prompts.
+        critic: A run's own critic, for parts that are text and name no other.
 
     Raises:
         ConfigError: There are no parts, or one of them is no rater.
     """
 
     def __init__(
-        self, parts: Mapping[str, tuple[Rater | str, float]], *, standardise: bool = False, chat: Any = None
+        self,
+        parts: Mapping[str, tuple[Rater | str, float]],
+        *,
+        standardise: bool = False,
+        chat: Any = None,
+        critic: Any = None,
     ) -> None:
         if not parts:
             raise ConfigError("wanted at least one part of the rating, got none")
         self.weights = {name: float(weight) for name, (_, weight) in parts.items()}
         self.raters: dict[str, Rater] = {
-            name: make_rater(rater, chat=chat) if isinstance(rater, str) else rater
+            name: make_rater(rater, chat=chat, critic=critic) if isinstance(rater, str) else rater
             for name, (rater, _) in parts.items()
         }
         self.standardise = standardise
@@ -84,6 +92,13 @@ class WeightedRater:
             return scores
         trees = [id(tree) for tree, _ in grown]
         return {name: _standardised(values, trees) for name, values in scores.items()}
+
+
+def goes_by(rater: Rater, critic: "Critic") -> bool:
+    """Return whether a rater, or a part of one, asks a critic."""
+    if isinstance(rater, WeightedRater):
+        return any(goes_by(part, critic) for part in rater.raters.values())
+    return isinstance(rater, CriticValue) and rater.critic is critic
 
 
 class OwnScore:

@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import Module
 
+from tsr_gym.agents.learning.guide import Guide
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.spikes import GradientMemory
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
@@ -51,9 +52,14 @@ class Progress:
 
 
 def save_checkpoint(
-    run: Path, policy: LanguageModel, learner: Learner, progress: Progress, practice: Practice | None = None
+    run: Path,
+    policy: LanguageModel,
+    learner: Learner,
+    progress: Progress,
+    practice: Practice | None = None,
+    guide: Guide | None = None,
 ) -> None:
-    """Write a run's checkpoint: model in Hugging Face form, critic, optimizers, random states, progress.
+    """Write a run's checkpoint: model in Hugging Face form, critic, optimizers, random states, progress, guide.
 
     Of a run over several processes all have to call it; each holds whole models meanwhile.
 
@@ -77,11 +83,15 @@ def save_checkpoint(
                 (folder / "progress.json").write_text(json.dumps(asdict(progress)))
                 if practice is not None:
                     practice.save(folder)
+                if guide is not None:
+                    save_file(guide.critic.state_dict(), folder / "guide.safetensors")
 
         write_folder(path, write, first=processes.first, each=processes.each)
 
 
-def load_checkpoint(path: Path, learner: Learner, practice: Practice | None = None) -> Progress:
+def load_checkpoint(
+    path: Path, learner: Learner, practice: Practice | None = None, guide: Guide | None = None
+) -> Progress:
     """Put a learner whose policy was loaded from a checkpoint into the checkpoint's state, and return the progress.
 
     Raises:
@@ -109,6 +119,8 @@ def load_checkpoint(path: Path, learner: Learner, practice: Practice | None = No
         learner.gradients = gradients
         if practice is not None:
             practice.load(path)
+        if guide is not None:
+            guide.critic.load_state_dict(load_file(path / "guide.safetensors"))
         return progress
     except (
         InvalidTree,

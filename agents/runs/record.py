@@ -12,7 +12,7 @@ from tsr_gym.agents.runs.health import group_signs, tree_signs
 
 LEARNED = (
     *("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm", "spikes", "skipped"),
-    *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut", "lr", "optimizer_steps"),
+    *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut", "lr", "optimizer_steps", "guide_explained"),
 )
 
 
@@ -21,7 +21,7 @@ def update_record(
     progress: Progress,
     collected: Collected,
     groups: Filtered,
-    learned: Mapping[str, float],
+    learned: Mapping[str, float | None],
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
     """Return the line of an update; means over trajectories are None where there were none.

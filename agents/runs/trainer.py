@@ -20,6 +20,7 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.learning.guide import Guide
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.models.critic import Critic
@@ -33,7 +34,7 @@ from tsr_gym.agents.models.language_model import (
 )
 from tsr_gym.agents.models.logprobs import cross_logprobs
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.raters import make_rater
+from tsr_gym.agents.raters import goes_by, make_rater
 from tsr_gym.agents.runs.check import check_choices, check_config
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
@@ -48,6 +49,7 @@ from tsr_gym.agents.runs.token_budget import Limit, counted, search_within, tota
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
+from tsr_gym.tree import Rater
 
 
 class Trainer:
@@ -93,13 +95,16 @@ class Trainer:
         examined = ModelPlayer(config.env, config.task.held_out, config.model, self.policy)
         self.held_out = HeldOut(examined.pool(config.task.eval_split), config.run.eval_instances)
         self.eval_chat = examined.chat_about(self.held_out.pool.base, temperature=config.run.eval_temperature)
-        rater = None if config.search.rater is None else make_rater(config.search.rater, chat=self.chat)
+        critic = self._critic(model_dir)
+        guide = Guide(self.policy.model)
+        rater = self._rater(guide.critic if critic is None else critic)
+        self.guide = guide if rater is not None and goes_by(rater, guide.critic) else None
         self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
         self.practice = Practice(config.search.moments, seed=config.run.seed, kind=config.search.moments_from)
         self.lessons = choose_groups(config.lessons)
         self.learner = Learner(
             self.policy.model,
-            self._critic(model_dir),
+            critic,
             config.learn,
             temperature=config.model.temperature,
             autocast=pick_autocast(config.model.dtype, device),
@@ -156,6 +161,16 @@ class Trainer:
             return Critic.on(model, gradient=learn.critic_gradient)
         return load_critic(model_dir, device=model.device)
 
+    def _rater(self, critic: Critic) -> Rater | None:
+        """Return the rater of searches, which asks this critic where it names no other."""
+        if self.config.search.rater is None:
+            return None
+        rater = make_rater(self.config.search.rater, chat=self.chat, critic=critic)
+        spread = self.processes.size > 1 or self.config.learn.offload
+        if spread and self.config.learn.algorithm == "ppo" and goes_by(rater, critic):
+            raise ConfigError("a critic of PPO that is spread or offloaded rates no searches: wanted one process")
+        return rater
+
     def _reference(self) -> Any | None:
         """Return the model that the run began with, where the objective compares with it."""
         if not self.config.learn.objective.kl_weight:
@@ -167,7 +182,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of the run as it is now, and delete those that are too old."""
-        save_checkpoint(self.folder, self.policy, self.learner, self.progress, self.practice)
+        save_checkpoint(self.folder, self.policy, self.learner, self.progress, self.practice, self.guide)
         if self.processes.leads:
             drop_old(self.folder, self.config.run.keep_checkpoints)
 
@@ -193,19 +208,22 @@ class Trainer:
         groups = self.lessons(collected)
         learning = perf_counter()
         update = self.progress.update + 1
-        learned: dict[str, float] = {}
+        learned: dict[str, float | None] = {}
         if any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
             batch = collate(groups, layout=self.config.learn.layout, edges=edges_by_task(collected))
             seed = derive_seed(self.config.run.seed, "update", update)
             scale = lr_scale(share_done(self.progress, self.config.run), self.config.learn)
-            learned = self.learner.update(batch, seed=seed, as_many=self._as_many(groups), lr_scale=scale)
+            learned |= self.learner.update(batch, seed=seed, as_many=self._as_many(groups), lr_scale=scale)
         self.progress = Progress(
             update,
             self.progress.tasks + len(collected.groups),
             self.progress.sampled_tokens + collected.spent.sampled_tokens,
             self.progress.prompt_tokens + collected.spent.prompt_tokens,
-            self.progress.optimizer_steps + int(learned.get("optimizer_steps", 0)),
+            self.progress.optimizer_steps + int(learned.get("optimizer_steps") or 0),
         )
+        if self.guide is not None:
+            with self.learner.sampling():
+                learned["guide_explained"] = self.guide.learn(collected.groups)
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
         record = update_record(self.collector.search, self.progress, collected, groups, learned, seconds)
@@ -320,7 +338,7 @@ def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE
     beside = folder.with_name(f".{folder.name}.partial")
     try:
         processes.first(lambda: _begin(beside, config, model_dir, targets))
-        save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress)
+        save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress, guide=trainer.guide)
         processes.first(lambda: _appear(beside, folder))
     finally:
         if processes.leads:
@@ -374,6 +392,6 @@ def resume_run(
     if known is not None and len(known) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
     trainer = Trainer(config, folder, latest / "model", known, processes)
-    trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice)
+    trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice, trainer.guide)
     processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer

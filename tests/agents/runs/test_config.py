@@ -345,3 +345,11 @@ def test_searching_where_plain_play_failed_needs_plain_play():
 def test_an_update_ends_by_one_rule_only():
     with pytest.raises(ConfigError, match="update_tokens and update_trajectories both say"):
         TrainConfig(env="sokoban", run=RunConfig(update_tokens=100, update_trajectories=8))
+
+
+def test_prices_that_count_no_tokens_are_refused():
+    with pytest.raises(ConfigError, match="sampled_price=0 and prompt_price=0 count no tokens"):
+        RunConfig(sampled_price=0)
+    with pytest.raises(ConfigError, match="prompt_price"):
+        RunConfig(prompt_price=-0.1)
+    assert RunConfig(sampled_price=0, prompt_price=1).prompt_price == 1

@@ -456,7 +456,6 @@ def test_a_run_that_is_too_short_or_none_cannot_be_matched(undisturbed, base_mod
         ({"task": {"env_set": ("num_boxes=99",)}}, "wanted 1 to 8 boxes"),
         ({"task": {"eval_split": "exam"}}, "wanted split of"),
         ({"task": {"eval_env_set": ("num_boxes=99",)}}, "wanted 1 to 8 boxes"),
-        ({"run": {"sampled_price": 0.0}}, "sampled_price=0 and prompt_price=0 count no tokens"),
         ({"task": {"score": "Nothing"}}, "there is no scorer 'Nothing'"),
         ({}, "there is no environment 'nonsense'"),
     ],
