@@ -90,6 +90,8 @@ def headline(found: Row | None) -> str:
     """Return what was found, in a sentence or two."""
     if found is None:
         return "One pair of runs says nothing about the methods: make demo SEEDS=8 has eight."
+    if found["low"] is None:
+        return "Two pairs of runs say nothing about the methods: make demo SEEDS=8 has eight."
     shown = "search paid" if found["low"] > 0 else "search lost" if found["high"] < 0 else "nothing is shown"
     return (
         f"{shown}: {found['method']} {found['success']:.1f} %, {found['control']} {found['control_success']:.1f} %, "

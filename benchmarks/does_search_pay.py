@@ -17,7 +17,7 @@ import tyro
 from benchmarks.measure import RESULTS, write_result
 from benchmarks.pay.analysis import difference, law
 from benchmarks.pay.figure import draw
-from benchmarks.pay.page import PAGE, write_tables
+from benchmarks.pay.page import PAGE, words, write_tables
 from benchmarks.pay.plan import BASES, Cell, Contrast, Part, cells, contrasts
 from benchmarks.pay.runs import base_row, build_bases, probe, probe_row, row_of, train
 from tsr_gym.files import write_atomically
@@ -126,7 +126,7 @@ def show(result: dict[str, Any]) -> None:
     for row in result["differences"]:
         print(
             f"{row['world']}, {row['setting']}, {row['base']}: {row['method']} {row['success']:.1f} - {row['control']} "
-            f"{row['control_success']:.1f} = {row['points']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}], "
+            f"{row['control_success']:.1f} = {words(row)}, "
             f"{row['seeds']} pairs, {row['sampled_tokens']:,} and {row['control_sampled_tokens']:,} tokens, ratio "
             f"{row['ratio']}"
         )

@@ -1,17 +1,17 @@
 """Analysis: paired differences, and whether tokens per success foretell them; from the result file's rows alone."""
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import isnan, nan, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 
 from benchmarks.pay.plan import Contrast
+from tsr_gym.agents.episodes.intervals import Interval, student
 
 Row = dict[str, Any]
-# Two-sided 95 % quantiles of Student's t for 1 to 15 degrees of freedom.
-T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+ENDS = ("points", "low", "high")
 SHARES = {"at_half": 0.5, "at_three_quarters": 0.75, "at_end": 1.0}
 
 
@@ -22,13 +22,10 @@ def success_at(row: Row, share: float) -> float:
     return 100.0 * float(nearest["success"])
 
 
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return mean and 95 % interval of Student's t over pairs."""
-    mean = fmean(values)
-    if len(values) < 2:
-        return mean, float("-inf"), float("inf")
-    half = T[len(values) - 2] * stdev(values) / sqrt(len(values))
-    return mean, mean - half, mean + half
+def interval(values: Sequence[float]) -> Row:
+    """Return mean and 95 % interval of Student's t over pairs; fewer than three have none."""
+    found = student(values) or Interval(fmean(values), nan, nan)
+    return {name: None if isnan(end) else round(end, 2) for name, end in zip(ENDS, found, strict=True)}
 
 
 def difference(contrast: Contrast, runs: Sequence[Row], probes: Sequence[Row]) -> Row | None:
@@ -52,8 +49,7 @@ def difference(contrast: Contrast, runs: Sequence[Row], probes: Sequence[Row]) -
         "seeds": len(seeds),
     }
     for name, share in SHARES.items():
-        points = interval([success_at(ours[seed], share) - success_at(theirs[seed], share) for seed in seeds])
-        found[name] = dict(zip(("points", "low", "high"), (round(number, 2) for number in points), strict=True))
+        found[name] = interval([success_at(ours[seed], share) - success_at(theirs[seed], share) for seed in seeds])
     found |= found.pop("at_end")
     for prefix, side in (("", ours), ("control_", theirs)):
         rows = [side[seed] for seed in seeds]

@@ -10,6 +10,8 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
+from benchmarks.pay.page import words
+
 Row = Mapping[str, Any]
 COLOURS = {"tsr+": "C0", "filtering": "C1"}
 
@@ -48,7 +50,7 @@ def _curves(panel: Any, row: Row, runs: Sequence[Row]) -> None:
             panel.plot(*curve, color=COLOURS[method], alpha=0.25, linewidth=1)
         mean = [[fmean(values) for values in zip(*(curve[axis] for curve in curves), strict=False)] for axis in (0, 1)]
         panel.plot(*mean, color=COLOURS[method], linewidth=2, label=method)
-    panel.set_title(f"{row['base']}: {row['points']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}]", fontsize=10)
+    panel.set_title(f"{row['base']}: {words(row)}", fontsize=10)
     panel.set_xlabel("sampled tokens, thousands")
     panel.grid(alpha=0.3)
 
@@ -56,10 +58,8 @@ def _curves(panel: Any, row: Row, runs: Sequence[Row]) -> None:
 def _law(panel: Any, rows: Sequence[Row]) -> None:
     for number, world in enumerate(sorted({row["world"] for row in rows})):
         mine = [row for row in rows if row["world"] == world]
-        ends = [[row["points"] - row["low"] for row in mine], [row["high"] - row["points"] for row in mine]]
-        place = [row["ratio"] for row in mine]
-        panel.errorbar(
-            place, [row["points"] for row in mine], ends, fmt="o", color=f"C{number + 2}", label=world, capsize=2
+        panel.plot(
+            [row["ratio"] for row in mine], [row["points"] for row in mine], "o", color=f"C{number + 2}", label=world
         )
     panel.axhline(0, color="grey", linewidth=1)
     panel.set_xscale("log")

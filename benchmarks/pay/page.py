@@ -37,9 +37,9 @@ def differences(result: Row, parts: Sequence[str]) -> str:
             row["method"],
             f"{row['success']:.1f} ± {row['success_sd']:.1f}",
             f"{row['control_success']:.1f} ± {row['control_success_sd']:.1f}",
-            f"**{_points(row)}**",
-            _points(row["at_half"]),
-            _points(row["at_three_quarters"]),
+            f"**{words(row)}**",
+            words(row["at_half"]),
+            words(row["at_three_quarters"]),
             str(row["seeds"]),
             f"{row['sampled_tokens'] / 1000:.0f}k, {row['control_sampled_tokens'] / 1000:.0f}k",
             f"{row['prompt_tokens'] / 1e6:.2f}M, {row['control_prompt_tokens'] / 1e6:.2f}M",
@@ -94,7 +94,10 @@ def commands(runs: Sequence[Row]) -> str:
     return "```text\n" + "\n".join(first.values()) + "\n```"
 
 
-def _points(row: Row) -> str:
+def words(row: Row) -> str:
+    """Return a difference with its interval."""
+    if row["low"] is None:
+        return f"{row['points']:+.1f}"
     return f"{row['points']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}]"
 
 

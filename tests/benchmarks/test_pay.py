@@ -59,8 +59,8 @@ def test_success_is_read_off_the_nearest_evaluation():
     assert success_at(run("tsr+", 0, 0.8), 0.7) == pytest.approx(60.0)
 
 
-def test_one_pair_has_no_interval():
-    assert interval([3.0]) == (3.0, -math.inf, math.inf)
+def test_two_pairs_have_no_interval():
+    assert interval([3.0, 5.0]) == {"points": 4.0, "low": None, "high": None}
 
 
 def test_rank_correlations_are_those_of_ranks_with_ties_in_the_middle():
