@@ -14,7 +14,7 @@ from tests.agents.tiny import random_qwen2
 from tsr_gym import ConfigError, TrainingDiverged
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages import tree_backup, tree_value_targets, turn_gae, turn_value_targets
-from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.learning.batch import Edges, collate
 from tsr_gym.agents.learning.learner import Learner, token_logprobs
 from tsr_gym.agents.learning.losses import whiten
 from tsr_gym.agents.learning.objective import Objective
@@ -612,6 +612,34 @@ def test_trajectories_without_policy_gradient_take_no_part_in_the_baseline_of_ot
     (found, told), (wanted, also_told) = updated(whole), updated(whole.rows((~searched).nonzero()[:, 0]))
     assert told == pytest.approx(also_told, abs=1e-6)
     assert (found - wanted).norm() <= 1e-5 * wanted.norm()
+
+
+def test_what_searches_tried_changes_credit_and_is_not_learned_from():
+    """First turns of a group are moves of one state; which of them succeeded is known from edges alone."""
+    whole = rows.batch_of(rows.random_groups(0), random_model("qwen2"))
+    first = whole.turn == 0
+    state = torch.where(first, whole.group[:, None], -1)
+    move = torch.where(first, whole.trajectory[:, None], -1)
+    tries = torch.arange(whole.num_trajectories)
+    of_group = torch.stack([whole.group[whole.trajectory == one][0] for one in tries])
+    solved = tries % 2 == 0
+    edges = Edges(tries, of_group, torch.full_like(tries, -1), torch.ones_like(tries), solved, torch.ones_like(solved))
+    searched = whole.trajectory % 3 == 0
+    whole = replace(whole, rewards=torch.zeros_like(whole.rewards), state=state, move=move, searched=searched)
+    config = replace(CONFIG, algorithm="grpo", estimator="graph")
+    config = replace(config, objective=Objective(entropy=0.0, searched_weight=0.0))
+
+    def updated(batch, edges):
+        policy = random_model("qwen2")
+        told = plain(Learner(policy, None, config)).update(replace(batch, edges=edges))
+        return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()]), told["grad_norm"]
+
+    naive = whole.rows((~searched).nonzero()[:, 0])
+    (found, norm), (wanted, _) = updated(whole, edges), updated(naive, edges)
+    assert norm > 0
+    assert (found - wanted).norm() <= 1e-5 * wanted.norm()
+    # Nobody earned anything, so that without a success among the edges there is nothing to learn.
+    assert updated(whole, edges._replace(solved=torch.zeros_like(solved)))[1] == 0
 
 
 def test_where_no_trajectory_has_a_policy_gradient_imitation_still_learns(model, critic):

@@ -25,6 +25,14 @@ CASES = {
         },
         "lessons": {"credit": ("undo_selection(samples=6, kept=3)", "format_penalty(penalty=0.05)")},
     },
+    "plain play, with credit by a graph of what beams tried": {
+        "search": {"search": "beam", "naive": 2},
+        "learn": {
+            "algorithm": "grpo",
+            "estimator": "graph(w=0.5, cost='action')",
+            "objective": Objective(searched_weight=0.0),
+        },
+    },
     "turn-level PPO": {
         "learn": {
             "estimator": "turn_gae(lam=0.9)",
