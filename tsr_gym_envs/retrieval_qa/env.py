@@ -49,7 +49,8 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     Text: first the question; after a search its passages in the protocol's words; after the answer, and after a search
     in the last turn, nothing. That is what happened in the last turn, for agents that remember; with
     ``history="transcript"`` it is everything so far, question first, and where that is too long, without its oldest
-    turns. `instructions` holds the protocol's explanation of the task.
+    turns. `instructions` holds the protocol's explanation of the task. With ``observation_mode="compact"`` texts are
+    lower-case words between blanks, for very small models: ``ask ... ?``, then ``doc title | text`` for each passage.
 
     ## Starting State
     A question of the split, drawn with the seed. ``reset(options={"question_id": ID})`` asks that question, from
@@ -77,15 +78,19 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     ## Arguments
     | keyword | default | what |
     |---|---|---|
-    | `questions` | None: generated | path of a file that `load_questions` reads, or a sequence of `Question` |
+    | `questions` | None: generated | path of a file for `load_questions`, a sequence of `Question`, or how many |
     | `corpus` | None: generated | path of a jsonl file of passages or of an index folder |
     | `retriever` | None: BM25 over `corpus` | a `Retriever`, or ``"module:name"``, which is called with `corpus` |
+    | `entities` | None: 3000 | how many the generated world has |
+    | `hops` | None: all kinds | of generated questions, such as ``[1, 2]``: equally often, and no other kinds |
+    | `world_seed` | 0 | the seed of the generated world |
     | `preset` | ``paper`` | the only one: what Search-R1's later scripts do |
     | `protocol` | ``search-r1`` | also ``skyrl``, ``verl``; a mapping of fields with ``preset``; a `Protocol` |
     | `reward` | ``exact_match`` | see above |
     | `max_turns`, `top_k` | 4, 3 | as in Search-R1's later scripts |
     | `split` | ``all`` | ``train``, ``valid`` (published as dev) or ``test``; by a hash of the id where not published |
     | `history` | ``last`` | or ``transcript`` |
+    | `observation_mode` | ``protocol`` | or ``compact`` |
     | `answer_match` | ``boundary`` | of whole words; also ``substring`` (Search-R1's), ``supporting`` (any such id) |
     | `max_remembered` | 4096 | searches that an environment and its clones remember |
     | `render_mode` | None | or ``ansi`` |
@@ -296,8 +301,8 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         return None if turn is None else self._said(turn)
 
     def teaching(self) -> Teaching | None:
-        """Return the teaching of a reader who follows decompositions; None where no question has one."""
-        return qa_teaching(self._sources)
+        """Return the teaching of a reader who follows decompositions; None without any, or without compact texts."""
+        return None if self.settings.protocol.tool else qa_teaching(self._sources)
 
     def success_bars(self, state: RetrievalState) -> tuple[float, float] | None:
         """Return the success of uniformly drawn `legal_actions`, and 1: who knows the answer may say it at once.

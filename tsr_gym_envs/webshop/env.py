@@ -50,7 +50,9 @@ class WebShopEnv(TextEnv[ShopState]):
     ## Observation Space
     Text, by `observation_mode`: ``text_options`` (the page's texts joined by `` [SEP] ``, and which options are
     chosen), ``text`` (the same without the options, as the original's default), ``rich`` (a line for each text,
-    buttons marked, the original's ``text_rich``), ``html`` (the page), ``url`` (the original's address of it).
+    buttons marked, the original's ``text_rich``), ``html`` (the page), ``url`` (the original's address of it),
+    ``compact`` (a few lower-case words, for very small models, with short names for what can be clicked, such as
+    ``click [ r2 ]`` and ``click [ buy ]``; see `tsr_gym_envs.webshop.compact`).
 
     ## Starting State
     The search page with an instruction, drawn by weight among the goals of `split`.
@@ -263,9 +265,9 @@ class WebShopEnv(TextEnv[ShopState]):
         turn = takewhile(self._is_one, write_compact(self.shop, state, plan) if self._is_compact else plan)
         return f" {self.separator} ".join(turn) or None
 
-    def teaching(self) -> Teaching:
-        """Return the teaching of a shopper who knows no more than an agent, on compact pages."""
-        return shop_teaching(self.shop)
+    def teaching(self) -> Teaching | None:
+        """Return the teaching of a shopper who knows no more than an agent; None where there are no compact pages."""
+        return None if self.settings.is_original else shop_teaching(self.shop)
 
     def success_bars(self, state: ShopState) -> tuple[float, float] | None:
         """Return the success of uniformly drawn `legal_actions`, and what `best_value` says of the start.

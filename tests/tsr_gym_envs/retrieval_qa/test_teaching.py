@@ -63,6 +63,7 @@ def test_the_guesser_searches_and_answers_words_that_it_was_shown():
 def test_words_are_those_of_a_generated_world_and_names_and_numbers_may_be_exchanged():
     assert (qa().teaching().words, qa().teaching().permutable) == (None, frozenset())
     assert qa(questions=QUESTIONS[1:]).teaching() is None
+    assert qa(protocol="verl").teaching() is None
     assert qa().teaching().env_settings == {"observation_mode": "compact", "top_k": 1, "max_turns": MAX_TURNS}
     env = make(entities=300, questions=60, hops=[1, 2], observation_mode="compact", top_k=1, max_turns=3)
     teaching, seen, accepted = env.teaching(), set(), 0
