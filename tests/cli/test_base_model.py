@@ -23,8 +23,30 @@ def test_a_model_is_built_as_the_recipe_says_and_what_is_done_is_told(capsys, tm
     assert (about["recipe"]["seed"], about["recipe"]["steps"]) == (5, 3)
     lines = shown.out.splitlines()
     assert lines[0] == "imitating mostly optimal play"
-    assert lines[-1] == (f"{out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5")
+    assert lines[-1] == (
+        f"{out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5; "
+        f"{about['success_skilled']:.3f} before it was hidden"
+    )
     assert shown.err == ""
+
+
+def test_the_skilled_stage_is_kept_where_it_is_wanted(tmp_path):
+    out = tmp_path / "model"
+    assert cli.main(["base-model", "--keep-skilled", "--out", str(out), "frozen_lake", *TINY]) == 0
+    assert load_policy(out / "skilled", device=torch.device("cpu")).card.env == "tsr/FrozenLake-v0"
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["first", "behind its flags"])
+def test_a_world_of_words_of_ones_own_has_the_recipe_of_its_kind(capsys, tmp_path, behind):
+    env = "tests.agents.runs.foreign_shop:my/Errand-v0"
+    flags = ["--out", str(tmp_path / "model"), "--hidden", "16", *(() if behind else ("--drill-steps", "1"))]
+    if behind:
+        # Of its recipe, and of no other: what it is by default shows in what is refused.
+        flags += ["--band", "0.02", "0.08", "--validations", "8"]
+    assert cli.main(["base-model", *([*flags, env] if behind else [env, *flags])]) == 2
+    wanted = "8 validations cannot tell" if behind else "after 1 steps the model copies"
+    assert wanted in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize(

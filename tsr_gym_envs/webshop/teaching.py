@@ -24,6 +24,9 @@ P_CHOOSE = 0.4
 PERMUTE = 0.4
 # Longest answer in words, such as a query of everything that is wanted.
 MAX_TOKENS = 40
+# Partial rewards teach a hasty purchase where groups without a success are learned from; and many small steps on a few
+# trajectories wreck so small a policy.
+LEARN = {"algorithm": "grpo", "lr": 3e-4, "filter": "mixed_success", "groups": 16, "trajectories": 8, "minibatch": 16}
 FORM = {"observation_mode": "compact", "max_turns": 9}
 # Words of pages and actions that mean something by themselves.
 _SIGNS = ("want", "index", "page", "item", "ok", "dear", "seen", "nothing", "bought", "search", "click", *"[]:;?=/|,")
@@ -46,6 +49,7 @@ def shop_teaching(shop: Shop) -> Teaching:
         permutable=content,
         permute=PERMUTE,
         copying=True,
+        learn=LEARN,
     )
 
 
