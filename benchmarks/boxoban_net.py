@@ -180,10 +180,6 @@ def train(
             torch.save(states | {"step": step + 1, "seconds": process_time() - started}, part)
             print(f"step {step + 1}: policy {policy.item():.3f}, moves to go {value.item():.3f}", flush=True)
     torch.save(net.state_dict(), path)
-    held = Positions(*(one[kept:] for one in positions))
-    with torch.inference_mode():
-        policy, _ = loss_of(net, held)
-        logprobs, togo = net(torch.from_numpy(held.boards))
     return {
         "parameters": sum(weights.numel() for weights in net.parameters()),
         "learned_from": kept,
@@ -193,10 +189,18 @@ def train(
         "batch": batch,
         "lr": lr,
         "cpu_seconds": process_time() - started,
-        "held_out": {
-            "positions": len(held.moves),
-            "policy_loss": policy.item(),
-            "accuracy": float((logprobs.argmax(1).numpy() == held.moves).mean()),
-            "error_of_moves_to_go": float(np.abs(togo.numpy() - held.left).mean()),
-        },
+        "held_out": judged(net, Positions(*(one[kept:] for one in positions))),
+    }
+
+
+def judged(net: BoxobanNet, held: Positions) -> dict[str, float]:
+    """Return how well a network knows positions that it did not learn from."""
+    with torch.inference_mode():
+        policy, _ = loss_of(net, held)
+        logprobs, togo = net(torch.from_numpy(held.boards))
+    return {
+        "positions": len(held.moves),
+        "policy_loss": policy.item(),
+        "accuracy": float((logprobs.argmax(1).numpy() == held.moves).mean()),
+        "error_of_moves_to_go": float(np.abs(togo.numpy() - held.left).mean()),
     }

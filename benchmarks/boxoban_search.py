@@ -51,6 +51,11 @@ PUBLISHED = {
     "LevinTS (*), with 1 % noise": {"solved": 1000, "length": 39.5, "total_expansions": 5_026_200},
     "LubyTS(512, 32) (*)": {"solved": 896, "length": 50.7, "total_expansions": 10_730_753},
     "LAMA": {"solved": 1000, "length": 51.6, "total_expansions": 3_151_325},
+    "of the text": {
+        "expansions of LevinTS for 95 % of the levels, less than": 160_000,
+        "share solved by sampling one path, about": 0.65,
+        "steps of A3C": 3.5e9,
+    },
 }
 
 
