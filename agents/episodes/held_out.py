@@ -80,7 +80,8 @@ def _folder(pool: EnvPool, tasks: list[int]) -> Path | None:
 
 def _code_of(module: str) -> list[tuple[str, int, int]]:
     """Return which files the package of a module has, with their sizes and times of change."""
-    file = sys.modules[module.partition(".")[0]].__file__
+    package = sys.modules.get(module.partition(".")[0])
+    file = None if package is None else package.__file__
     if file is None:
         return []
     own = Path(file)
