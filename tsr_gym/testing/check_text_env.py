@@ -11,6 +11,7 @@ from tsr_gym.testing.facts import name_of
 from tsr_gym.testing.oracles import (
     legal_actions_are_legal,
     optimal_turns_are_valid,
+    players_only_say_turns,
     success_bars_are_probabilities,
 )
 from tsr_gym.testing.protocol import (
@@ -40,6 +41,7 @@ RULES: tuple[Callable[[TextTrial], None], ...] = (
     an_episode_begins_and_ends,
     legal_actions_are_legal,
     optimal_turns_are_valid,
+    players_only_say_turns,
     success_bars_are_probabilities,
     gymnasium_is_satisfied,
 )

@@ -1,5 +1,7 @@
 """Rules about what a text environment knows of itself: legal actions, optimal turns, success bars."""
 
+from itertools import product
+
 import numpy as np
 
 from tsr_gym.state_env import left
@@ -41,6 +43,25 @@ def optimal_turns_are_valid(trial: TextTrial) -> None:
                 trial.fail("optimal_turn", f"optimal_turn() said {text!r}, of which {carried!r} was carried out")
             if turn.terminated or turn.truncated:
                 break
+
+
+def players_only_say_turns(trial: TextTrial) -> None:
+    """What the players of `teaching` say is a turn that the environment understands, and saying it changes nothing."""
+    base, teaching = trial.base, trial.base.teaching()
+    if teaching is None:
+        return
+    for seed, player in product(trial.seeds, (teaching.teacher_turn, teaching.poor_turn)):
+        base.reset(seed=seed)
+        rng = np.random.default_rng(seed)
+        for _ in range(trial.steps):
+            before = base.episode
+            if before.terminated or before.truncated or not base.legal_actions(base.state):
+                break
+            text = player(base, rng)
+            if base.episode != before:
+                trial.fail("teaching", f"a player of teaching() changed the episode when it was asked for {text!r}")
+            if not isinstance(text, str) or not trial.step(text).info["action_is_valid"]:
+                trial.fail("teaching", f"a player of teaching() said {text!r}, which is no turn here")
 
 
 def success_bars_are_probabilities(trial: TextTrial) -> None:

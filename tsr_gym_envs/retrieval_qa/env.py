@@ -1,6 +1,7 @@
 """The retrieval QA environment: questions, protocol, retriever and grading put together."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +9,24 @@ import numpy as np
 
 from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
-from tsr_gym.optional import load
 from tsr_gym.state_env import Episode, new_tuple
+from tsr_gym.teaching import Teaching
 from tsr_gym.text_env import MAX_TEXT, no_text
 from tsr_gym_envs.reasons import invalid
 from tsr_gym_envs.retrieval_qa.answers import exact_match, token_f1
+from tsr_gym_envs.retrieval_qa.bars import random_success
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
+from tsr_gym_envs.retrieval_qa.compact import compact_protocol, compact_turn, plain
 from tsr_gym_envs.retrieval_qa.plan import next_turn, sensible_turns
 from tsr_gym_envs.retrieval_qa.protocol import Protocol, cut_turn, make_protocol, parse
 from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.retrieval_qa.question_set import QuestionSet, question_set, read_questions
 from tsr_gym_envs.retrieval_qa.retriever import Retriever
 from tsr_gym_envs.retrieval_qa.reward import Reward, Transcript, grade, make_reward
 from tsr_gym_envs.retrieval_qa.searches import Searches
-from tsr_gym_envs.retrieval_qa.settings import AnswerMatch, History, RetrievalSettings
+from tsr_gym_envs.retrieval_qa.settings import AnswerMatch, History, ObservationMode, RetrievalSettings
+from tsr_gym_envs.retrieval_qa.sources import Sources, open_sources
 from tsr_gym_envs.retrieval_qa.state import RetrievalState, RetrievalTurn
-from tsr_gym_envs.retrieval_qa.world import default_world
+from tsr_gym_envs.retrieval_qa.teaching import qa_teaching
 from tsr_gym_envs.settings import check_kinds
 
 _VALID: dict[str, Any] = {}
@@ -46,7 +49,8 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     Text: first the question; after a search its passages in the protocol's words; after the answer, and after a search
     in the last turn, nothing. That is what happened in the last turn, for agents that remember; with
     ``history="transcript"`` it is everything so far, question first, and where that is too long, without its oldest
-    turns. `instructions` holds the protocol's explanation of the task.
+    turns. `instructions` holds the protocol's explanation of the task. With ``observation_mode="compact"`` texts are
+    lower-case words between blanks, for very small models: ``ask ... ?``, then ``doc title | text`` for each passage.
 
     ## Starting State
     A question of the split, drawn with the seed. ``reset(options={"question_id": ID})`` asks that question, from
@@ -74,15 +78,19 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     ## Arguments
     | keyword | default | what |
     |---|---|---|
-    | `questions` | None: generated | path of a file that `load_questions` reads, or a sequence of `Question` |
+    | `questions` | None: generated | path of a file for `load_questions`, a sequence of `Question`, or how many |
     | `corpus` | None: generated | path of a jsonl file of passages or of an index folder |
     | `retriever` | None: BM25 over `corpus` | a `Retriever`, or ``"module:name"``, which is called with `corpus` |
+    | `entities` | None: 3000 | how many the generated world has |
+    | `hops` | None: all kinds | of generated questions, such as ``[1, 2]``: equally often, and no other kinds |
+    | `world_seed` | 0 | the seed of the generated world |
     | `preset` | ``paper`` | the only one: what Search-R1's later scripts do |
     | `protocol` | ``search-r1`` | also ``skyrl``, ``verl``; a mapping of fields with ``preset``; a `Protocol` |
     | `reward` | ``exact_match`` | see above |
     | `max_turns`, `top_k` | 4, 3 | as in Search-R1's later scripts |
     | `split` | ``all`` | ``train``, ``valid`` (published as dev) or ``test``; by a hash of the id where not published |
     | `history` | ``last`` | or ``transcript`` |
+    | `observation_mode` | ``protocol`` | or ``compact`` |
     | `answer_match` | ``boundary`` | of whole words; also ``substring`` (Search-R1's), ``supporting`` (any such id) |
     | `max_remembered` | 4096 | searches that an environment and its clones remember |
     | `render_mode` | None | or ``ansi`` |
@@ -100,8 +108,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     def __init__(
         self,
         settings: RetrievalSettings,
-        questions: QuestionSet,
-        retriever: Retriever,
+        sources: Sources,
         *,
         max_remembered: int = 4096,
         render_mode: str | None = None,
@@ -110,9 +117,13 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         super().__init__(settings, limits=Limits(self._num_turns), separator=None, render_mode=render_mode)
         self.settings = settings
         self.instructions = settings.protocol.instructions
-        self.questions = questions
-        self.searches = Searches(retriever, settings.protocol, settings.top_k, max_remembered)
-        self._drawn_from = questions.of_split(settings.split)
+        self.questions = sources.questions
+        self._sources = sources
+        self._is_compact = settings.observation_mode == "compact"
+        self.searches = Searches(
+            sources.retriever, settings.protocol, settings.top_k, max_remembered, compact=self._is_compact
+        )
+        self._drawn_from = self.questions.of_split(settings.split)
 
     def question(self, state: RetrievalState) -> Question:
         """Return the question that is asked."""
@@ -223,10 +234,14 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
             RetrievalFailed: The passages are no longer remembered, and the retriever did not answer.
         """
         if not state.turns:
-            return _asked(self.question(state))
+            return self._asks(state)
         if self.settings.history == "last":
             return self._shown(state.turns[-1])
         return self._transcript(state)
+
+    def _asks(self, state: RetrievalState) -> str:
+        asked = _asked(self.question(state))
+        return f"ask {plain(asked)} ?" if self._is_compact else asked
 
     def _shown(self, turn: RetrievalTurn) -> str:
         if turn.kind == "search":
@@ -234,7 +249,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         return self.settings.protocol.invalid if turn.kind == "invalid" else ""
 
     def _transcript(self, state: RetrievalState) -> str:
-        asked = _asked(self.question(state))
+        asked = self._asks(state)
         room = MAX_TEXT - len(asked)
         parts: list[str] = []
         for turn in reversed(state.turns):
@@ -263,18 +278,42 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         """Return sensible turns, made of the question and of the titles that were read last; no label is used."""
         searched = [turn.queries for turn in state.turns if turn.kind == "search"]
         titles = self.searches.find(searched[-1]).titles if searched else ()
-        return sensible_turns(self.question(state).question, titles, self.settings.protocol)
+        return self._turns(self.question(state).question, titles)
+
+    def _turns(self, question: str, titles: tuple[str, ...]) -> tuple[str, ...]:
+        turns = sensible_turns(question, titles, self.settings.protocol)
+        return tuple(dict.fromkeys(map(self._said, turns))) if self._is_compact else turns
+
+    def _said(self, turn: str) -> str:
+        return compact_turn(turn, self.settings.protocol) if self._is_compact else turn
 
     def optimal_turn(self, state: RetrievalState, turns_left: int | None, actions_left: int | None) -> str | None:
         """Return the next search of the question's decomposition, then the golden answer; None where it has none."""
         asked = {query for turn in state.turns for query in turn.queries}
-        return next_turn(
+        turn = next_turn(
             self.question(state),
             asked,
             self.settings.protocol,
             may_search=turns_left is None or turns_left > 1,
             structured=self.settings.reward.reads_transcript,
+            same=plain if self._is_compact else str,
         )
+        return None if turn is None else self._said(turn)
+
+    def teaching(self) -> Teaching | None:
+        """Return the teaching of a reader who follows decompositions; None without any, or without compact texts."""
+        return None if self.settings.protocol.tool else qa_teaching(self._sources)
+
+    def success_bars(self, state: RetrievalState) -> tuple[float, float] | None:
+        """Return the success of uniformly drawn `legal_actions`, and 1: who knows the answer may say it at once.
+
+        None where a search is more than a look into an index on this machine.
+        """
+        if not isinstance(self.searches.retriever, BM25Retriever):
+            return None
+        question, protocol = self.question(state), self.settings.protocol
+        turns = partial(self._turns, question.question)
+        return random_success(question, self.searches, turns, protocol, self._num_turns), 1.0
 
     def _facts(self, state: RetrievalState) -> dict[str, Any]:
         question, answer = self.question(state), state.answer
@@ -303,17 +342,21 @@ def _asked(question: Question) -> str:
 
 
 def make(
-    questions: str | Path | Sequence[Question] | None = None,
+    questions: str | Path | Sequence[Question] | int | None = None,
     corpus: str | Path | None = None,
     *,
     preset: str = "paper",
     retriever: Retriever | str | None = None,
+    entities: int | None = None,
+    hops: int | Sequence[int] | None = None,
+    world_seed: int = 0,
     protocol: str | Mapping[str, Any] | Protocol = "search-r1",
     reward: str | Mapping[str, Any] | Reward = "exact_match",
     max_turns: int = 4,
     top_k: int = 3,
     split: str = "all",
     history: History = "last",
+    observation_mode: ObservationMode = "protocol",
     answer_match: AnswerMatch = "boundary",
     max_remembered: int = 4096,
     render_mode: str | None = None,
@@ -323,53 +366,23 @@ def make(
     Raises:
         ConfigError: A setting is unknown or impossible.
         InvalidCorpus: The questions or the corpus are missing or malformed.
+        GenerationFailed: The generated world is too small for so many questions.
     """
     if preset != "paper":
         raise ConfigError(f"wanted preset='paper', got {preset!r}: choose among published settings with `protocol`")
     chosen, rule = make_protocol(protocol), make_reward(reward)
-    if questions is None and corpus is None and retriever is None:
-        world = default_world()
-        questions, corpus = world / "questions.jsonl", world / "corpus.jsonl"
-    if questions is None or (corpus is None and retriever is None):
-        missing = "questions" if questions is None else "a corpus or a retriever"
-        given = f"the retriever {retriever!r:.80}" if corpus is None else f"the corpus {corpus}"
-        given = given if questions is None else f"the questions {questions!s:.80}"
-        raise ConfigError(f"wanted {missing} for {given}; leave out all three for generated ones")
     check_kinds(RetrievalSettings, {"max_turns": max_turns, "top_k": top_k, "split": split})
-    asked = _questions(questions)
-    engine = _make_retriever(retriever, corpus)
+    sources = open_sources(questions, corpus, retriever, entities=entities, hops=hops, world_seed=world_seed)
     settings = RetrievalSettings(
-        questions=asked.digest,
-        retriever=engine.digest,
-        protocol=chosen,
+        questions=sources.questions.digest,
+        retriever=sources.retriever.digest,
+        protocol=compact_protocol(chosen) if observation_mode == "compact" else chosen,
         reward=rule,
         max_turns=max_turns,
         top_k=top_k,
         split=split,
         history=history,
         answer_match=answer_match,
+        observation_mode=observation_mode,
     )
-    return RetrievalQAEnv(settings, asked, engine, max_remembered=max_remembered, render_mode=render_mode)
-
-
-def _questions(given: str | Path | Sequence[Question]) -> QuestionSet:
-    if isinstance(given, str | Path):
-        return read_questions(given)
-    questions = list(given) if isinstance(given, Sequence) else [None]
-    if not all(isinstance(question, Question) for question in questions):
-        raise ConfigError(f"wanted questions as a path or as Question objects, got {given!r:.200}")
-    return question_set(given)
-
-
-def _make_retriever(given: Retriever | str | None, corpus: str | Path | None) -> Retriever:
-    if given is None:
-        assert corpus is not None
-        return BM25Retriever(corpus)
-    if not isinstance(given, str):
-        return given
-    try:
-        make_one: Any = load(given)
-    except (ValueError, ImportError, KeyError) as error:
-        raise ConfigError(f"wanted retriever='package.module:name', got {given!r} ({error})") from error
-    engine: Retriever = make_one() if corpus is None else make_one(corpus)
-    return engine
+    return RetrievalQAEnv(settings, sources, max_remembered=max_remembered, render_mode=render_mode)

@@ -1,7 +1,7 @@
 """Turns that make sense at a question: those of anybody who reads it, and those of its decomposition."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 
 from tsr_gym_envs.retrieval_qa.protocol import Protocol, write_answer, write_search
@@ -38,7 +38,13 @@ def queries_of(question: Question) -> tuple[str, ...]:
 
 
 def next_turn(
-    question: Question, asked: Collection[str], protocol: Protocol, *, may_search: bool, structured: bool
+    question: Question,
+    asked: Collection[str],
+    protocol: Protocol,
+    *,
+    may_search: bool,
+    structured: bool,
+    same: Callable[[str], str] = str,
 ) -> str | None:
     """Return the next turn of a question's decomposition.
 
@@ -48,13 +54,14 @@ def next_turn(
         protocol: How turns are written.
         may_search: Whether a later turn is left in which to answer.
         structured: Whether a thought must come first.
+        same: What two queries are compared by.
 
     Returns:
         A search for the first query that is missing, else the golden answer; None without a decomposition.
     """
     if not question.steps:
         return None
-    missing = [query for query in queries_of(question) if query not in asked]
+    missing = [query for query in queries_of(question) if same(query) not in asked]
     action = (
         write_search(missing[0], protocol)
         if missing and may_search

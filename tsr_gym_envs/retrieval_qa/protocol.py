@@ -42,8 +42,8 @@ class Protocol:
         both: Which action counts where a text, once cut, holds a search and an answer: the ``"first"``, always the
             ``"search"`` or always the ``"answer"``; or none, nor where one of them comes twice: ``"invalid"``. With
             ``"first"`` the first answer of several counts, else the last.
-        document: One hit; ``{number}`` from 1, ``{title}``, ``{text}`` and ``{contents}``, Search-R1's
-            ``"Title"\ntext``.
+        document: One hit; ``{number}`` from 1, ``{title}`` in quotation marks and ``{name}`` without, ``{text}`` and
+            ``{contents}``, Search-R1's ``"Title"\ntext``.
         strip: Whether blanks around all documents are removed.
         between: What stands between the hits of several queries.
         escape: ``"json"`` for ``{"result": documents}`` in ASCII, ``"unicode"`` for the same with all letters, "" for
@@ -89,12 +89,12 @@ class Protocol:
         if self.max_document_length is not None and self.max_document_length < 1:
             raise ConfigError(f"wanted max_document_length >= 1 or None, got {self.max_document_length}")
         try:
-            self.document.format(number=1, title="", text="", contents="")
+            self.document.format(number=1, title="", name="", text="", contents="")
             self.observation.format(documents="")
         except (KeyError, IndexError, ValueError) as error:
             raise ConfigError(
-                "wanted a document of {number}, {title}, {text}, {contents} and an observation of {documents}, got "
-                f"{self.document!r} and {self.observation!r} ({error!r})"
+                "wanted a document of {number}, {title}, {name}, {text}, {contents} and an observation of {documents}, "
+                f"got {self.document!r} and {self.observation!r} ({error!r})"
             ) from error
 
 
@@ -212,7 +212,11 @@ def _show(hits: list[list[Passage]], protocol: Protocol, max_text: int) -> Shown
             )
             documents.append(f"{cut.title}\n{cut.text}")
             block += protocol.document.format(
-                number=number, title=f'"{cut.title}"', text=cut.text, contents=cut.contents.strip()
+                number=number,
+                title=f'"{cut.title}"',
+                name=cut.title,
+                text=cut.text,
+                contents=cut.contents.strip(),
             )
         blocks.append(block.strip() if protocol.strip else block)
     text = protocol.between.join(blocks)

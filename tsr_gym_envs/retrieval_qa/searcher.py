@@ -75,7 +75,7 @@ class ScriptedSearcher:
         if not question.steps:
             return write_answer(_answer(question, self._texts, info), self._protocol)
         knows_all = None not in answers_read(question, self._texts)
-        return write_answer(_said(question, self._texts) if knows_all else UNKNOWN, self._protocol)
+        return write_answer(golden_read(question, self._texts) if knows_all else UNKNOWN, self._protocol)
 
 
 class _Queries:
@@ -198,10 +198,11 @@ def _answer(question: Question, texts: Sequence[str], info: Mapping[str, Any]) -
     """Return a golden answer that was read; yes or no where all supporting passages were."""
     if _UNSAID.issuperset(question.golden_answers):
         return question.golden_answers[0] if info["supporting_recall"] == 1 else UNKNOWN
-    return _said(question, texts)
+    return golden_read(question, texts)
 
 
-def _said(question: Question, texts: Sequence[str]) -> str:
+def golden_read(question: Question, texts: Sequence[str]) -> str:
+    """Return a golden answer that stands in a text; `UNKNOWN` where none does."""
     return next((gold for gold in question.golden_answers if _stands_in(texts, gold)), UNKNOWN)
 
 

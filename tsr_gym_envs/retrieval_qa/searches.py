@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tsr_gym import RetrievalFailed
 from tsr_gym.text_env import MAX_TEXT
 from tsr_gym_envs.retrieval_qa.answers import Match, contains_answer
+from tsr_gym_envs.retrieval_qa.compact import NOTHING, plain_passage
 from tsr_gym_envs.retrieval_qa.passage import Passage
 from tsr_gym_envs.retrieval_qa.protocol import Protocol, show
 from tsr_gym_envs.retrieval_qa.retriever import Retriever
@@ -42,10 +43,14 @@ class Searches:
         protocol: How they are written.
         top_k: Passages per query.
         max_remembered: Searches that are remembered, those used least recently forgotten first.
+        compact: Whether passages are shown in plain words.
     """
 
-    def __init__(self, retriever: Retriever, protocol: Protocol, top_k: int, max_remembered: int) -> None:
+    def __init__(
+        self, retriever: Retriever, protocol: Protocol, top_k: int, max_remembered: int, *, compact: bool = False
+    ) -> None:
         self.retriever = retriever
+        self._compact = compact
         self._protocol = protocol
         self._top_k = top_k
         self.find = lru_cache(maxsize=max_remembered)(self._find)
@@ -56,7 +61,11 @@ class Searches:
         asked = [_clean(query) for query in queries]
         hits = iter(self._retrieve([query for query in asked if query]))
         per_query = [next(hits) if query else [] for query in asked]
+        if self._compact:
+            per_query = [[plain_passage(passage) for passage in found] for found in per_query]
         shown = show(per_query, self._protocol, MAX_TEXT)
+        if self._compact and not shown.observation:
+            shown = shown._replace(observation=NOTHING)
         passages = [passage for found in per_query for passage in found]
         return Found(tuple(passage.id for passage in passages), tuple(passage.title for passage in passages), *shown)
 

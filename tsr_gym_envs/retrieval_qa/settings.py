@@ -9,6 +9,7 @@ from tsr_gym_envs.retrieval_qa.reward import Reward
 
 AnswerMatch = Literal["boundary", "substring", "supporting"]
 History = Literal["last", "transcript"]
+ObservationMode = Literal["protocol", "compact"]
 MAX_TOP_K = 100
 
 
@@ -28,11 +29,13 @@ class RetrievalSettings:
     split: str = "all"
     history: History = "last"
     answer_match: AnswerMatch = "boundary"
+    observation_mode: ObservationMode = "protocol"
 
     def __post_init__(self) -> None:
         for name, value, known in (
             ("history", self.history, get_args(History)),
             ("answer_match", self.answer_match, get_args(AnswerMatch)),
+            ("observation_mode", self.observation_mode, get_args(ObservationMode)),
         ):
             if value not in known:
                 raise ConfigError(f"wanted {name} of {list(known)}, got {value!r}")

@@ -16,6 +16,7 @@ from tsr_gym.teaching import Teaching
 from tsr_gym_envs.reasons import invalid, shown
 from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.webshop.actions import ShopAction
+from tsr_gym_envs.webshop.bars import Player, random_success
 from tsr_gym_envs.webshop.compact import compact_actions, compact_page, read_compact, write_compact
 from tsr_gym_envs.webshop.observation import page_of, page_text, url
 from tsr_gym_envs.webshop.oracle import best_plan
@@ -49,7 +50,9 @@ class WebShopEnv(TextEnv[ShopState]):
     ## Observation Space
     Text, by `observation_mode`: ``text_options`` (the page's texts joined by `` [SEP] ``, and which options are
     chosen), ``text`` (the same without the options, as the original's default), ``rich`` (a line for each text,
-    buttons marked, the original's ``text_rich``), ``html`` (the page), ``url`` (the original's address of it).
+    buttons marked, the original's ``text_rich``), ``html`` (the page), ``url`` (the original's address of it),
+    ``compact`` (a few lower-case words, for very small models, with short names for what can be clicked, such as
+    ``click [ r2 ]`` and ``click [ buy ]``; see `tsr_gym_envs.webshop.compact`).
 
     ## Starting State
     The search page with an instruction, drawn by weight among the goals of `split`.
@@ -167,8 +170,7 @@ class WebShopEnv(TextEnv[ShopState]):
 
     def transition(self, state: ShopState, action: str, rng: np.random.Generator) -> Step:
         """Return where one action leads, and what a purchase earns."""
-        asked = read_compact(self.shop, state, action) if self._is_compact else self.shop.parse(action)
-        following = follow(self.shop, state, asked)
+        following = self._follow(state, action)
         after = state if following is None else following
         if self._memory:
             past = (*state.past, self._look(state), action)
@@ -179,6 +181,10 @@ class WebShopEnv(TextEnv[ShopState]):
             return new_tuple(Step, (after, 0.0, False, {}))
         parts = self.shop.purchase(after)
         return new_tuple(Step, (after, float(parts.pop("reward")), True, parts))
+
+    def _follow(self, state: ShopState, action: str) -> ShopState | None:
+        asked = read_compact(self.shop, state, action) if self._is_compact else self.shop.parse(action)
+        return follow(self.shop, state, asked)
 
     def observe(self, state: ShopState) -> str:
         """Return the page in the form of `observation_mode`, behind as much of the past as is wanted."""
@@ -259,9 +265,25 @@ class WebShopEnv(TextEnv[ShopState]):
         turn = takewhile(self._is_one, write_compact(self.shop, state, plan) if self._is_compact else plan)
         return f" {self.separator} ".join(turn) or None
 
-    def teaching(self) -> Teaching:
-        """Return the teaching of a shopper who knows no more than an agent, on compact pages."""
-        return shop_teaching(self.shop)
+    def teaching(self) -> Teaching | None:
+        """Return the teaching of a shopper who knows no more than an agent; None where there are no compact pages."""
+        return None if self.settings.is_original else shop_teaching(self.shop)
+
+    def success_bars(self, state: ShopState) -> tuple[float, float] | None:
+        """Return the success of uniformly drawn `legal_actions`, and what `best_value` says of the start.
+
+        None where a turn holds several actions, where nothing limits an episode, and with the original's rules.
+        """
+        limits, repairs = self.limits, self.shop.repairs
+        num_actions = actions_within(limits.max_turns, limits.max_actions, 1)
+        follows_rules = repairs.page_state and repairs.plain_queries and repairs.ends_with_purchase
+        if self.separator is not None or num_actions is None or not follows_rules:
+            return None
+        player = Player(self.shop, self.legal_actions, self._follow, self._is_compact)
+        random = random_success(player, state, num_actions)
+        best = self.best_value(state, limits.max_turns, limits.max_actions) or 0.0
+        # Where the limits are narrow, another query than the oracle's may save a turn.
+        return random, max(best, float(random > 0))
 
     def best_value(self, state: ShopState, turns_left: int | None, actions_left: int | None) -> float | None:
         """Return 1 where a purchase that meets every wish is within reach of the oracle or was made, else 0.

@@ -26,6 +26,8 @@ BROKEN = {
     "wrong_success": ("info", "AlmostTrue: info['success'] of reset() is 0"),
     "illegal_actions": ("legal_actions", "PromisesToFly: legal_actions(state) lists 'Fly'"),
     "wrong_oracle": ("optimal_turn", "RecommendsTooMuch: optimal_turn() said"),
+    "wrong_teacher": ("teaching", "TeachesToFly: a player of teaching() said 'Fly', which is no turn here"),
+    "impatient_teacher": ("teaching", "TakesTheTurn: a player of teaching() changed the episode"),
     "wrong_bars": ("success_bars", "UpsideDown: success_bars(state) returned (0.7, 0.2)"),
     "goes_on_after_the_end": ("episode", "NeverStops: step() after the end of an episode was accepted"),
 }

@@ -245,7 +245,7 @@ def test_a_protocol_is_made_from_a_name_or_a_mapping():
         ({"escape": "xml"}, "wanted escape of"),
         ({"max_document_length": 0}, "max_document_length >= 1"),
         ({"length": "tokens"}, "wanted length of"),
-        ({"document": "{name}"}, "wanted a document of"),
+        ({"document": "{author}"}, "wanted a document of"),
         ({"observation": "{"}, "wanted a document of"),
     ],
     ids=str,

@@ -22,9 +22,9 @@ GOALS = [
 ]
 
 
-def shop_env(*, number=0, goals=GOALS, **settings):
+def shop_env(*, number=0, goals=GOALS, products=PRODUCTS, **settings):
     """Return an environment of the tiny shop, on its search page."""
-    shop = tiny_shop(PRODUCTS, goals)
+    shop = tiny_shop(products, goals)
     shop.catalogue.digest = "tiny"
     env = WebShopEnv(make_settings("default", {"observation_mode": "compact", **settings}), shop)
     env.reset(options={"goal": number})

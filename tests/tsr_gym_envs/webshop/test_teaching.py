@@ -86,6 +86,7 @@ def test_words_that_stand_for_goods_may_be_exchanged_and_those_of_the_page_may_n
     assert teaching.permutable.isdisjoint({"want", "r1", "buy", "ok", "5", "|"})
     assert (teaching.copying, teaching.history, teaching.max_tokens) == (True, "full", 40)
     assert teaching.env_settings == {"observation_mode": "compact", "max_turns": 9}
+    assert gym.make("tsr/WebShop-v0", rules="original").unwrapped.teaching() is None
 
 
 def test_on_generated_goods_the_teacher_succeeds_three_times_in_four_with_known_words():
