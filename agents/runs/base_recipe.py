@@ -114,6 +114,8 @@ def find_lesson(env: str, env_set: tuple[str, ...] = (), *, seed: int = 0) -> Le
         form = {}
     pool.set([seed])
     base = pool.base
+    # In its form a world may be another one, with other words.
+    teaching = base.teaching()
     knows = teaching is not None and (
         teaching.teacher_turn is not oracle_turn
         or base.optimal_turn(base.state, base.limits.max_turns, base.limits.max_actions) is not None

@@ -23,6 +23,8 @@ MAX_TOKENS = 32
 PERMUTE = 0.85
 # How likely the guesser searches while it may.
 P_SEARCH = 0.5
+# At larger rates all methods end alike after a few updates.
+LEARN = {"algorithm": "grpo", "lr": 1.5e-4, "filter": "mixed_success", "groups": 16, "trajectories": 8, "minibatch": 16}
 FORM = {"observation_mode": "compact", "top_k": 1}
 # The world in which a small model learns to read, where nobody wants another one; and its turns with searches.
 WORLD = {"entities": 1000, "questions": 3000, "hops": [1, 2]}
@@ -52,6 +54,7 @@ def qa_teaching(sources: Sources) -> Teaching | None:
         permutable=names,
         permute=PERMUTE,
         copying=True,
+        learn=LEARN,
     )
 
 
