@@ -16,6 +16,7 @@ def write_tables(page: str, result: Row) -> str:
     """
     tables = {
         "headline": differences(result, ("headline",)),
+        "easier": differences(result, ("easier",)),
         "ablation": differences(result, ("ablation",)),
         "elsewhere": differences(result, ("hard", "lake")),
         "probes": probes(result["probes"]),
@@ -50,7 +51,7 @@ def differences(result: Row, parts: Sequence[str]) -> str:
     ]
     return _table(
         (
-            *("where", "method", "success %", "filtering %", "difference", "at half the tokens", "at three quarters"),
+            *("where", "method", "success %", "control %", "difference", "at half the tokens", "at three quarters"),
             *("pairs", "sampled", "prompt", "steps"),
         ),
         rows,

@@ -1,11 +1,11 @@
 """Plan: which settings, base models, methods and seeds are held against each other, and why; nothing here runs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Guide = Literal["none", "public", "learned", "oracle"]
-Part = Literal["headline", "ablation", "law", "lake", "hard"]
+Part = Literal["headline", "easier", "ablation", "law", "lake", "hard"]
 
 # Updates of a run, whose budget they share equally; a run is evaluated after each quarter of them.
 UPDATES = 32
@@ -44,11 +44,13 @@ class Method:
         name: What the results call it.
         flags: Beside those of the setting and the budget.
         guide: What its search goes by.
+        env_set: Settings of the environment that it trains in, where they are not those that it is evaluated in.
     """
 
     name: str
     flags: str
     guide: Guide = "none"
+    env_set: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Cell:
         budget = f"--total-tokens {self.setting.tokens} --update-tokens {self.setting.tokens // UPDATES}"
         often = f"--updates {2 * UPDATES} --eval-every {UPDATES // 4} --checkpoint-every {UPDATES // 4}"
         held_out = f"--eval-instances {self.setting.eval_instances}"
-        env_set = f"--env-set {self.setting.env_set}"
+        env_set = f"--env-set {self.method.env_set or self.setting.env_set} --eval-env-set {self.setting.env_set}"
         return f"{GRPO} {env_set} {self.method.flags} {budget} {often} {held_out} --seed {self.seed}"
 
 
@@ -145,6 +147,7 @@ TSR_PLUS = Method(
 # The best of nine configurations on S1, one or two seeds each: groups of 4, 8, 16 and 32; rates 5e-4, 1e-3 and 2e-3;
 # with and without decay; updates of half as many tokens; steps of half as many trajectories.
 FILTERING = Method("filtering", "--search naive --trajectories 8 --minibatch 16")
+EASIER = replace(FILTERING, name="filtering on rooms of 3 to 16 moves", env_set=sokoban(3, 16).env_set)
 ON_ICE = Method("tsr+", TSR_PLUS.flags.replace(PUBLIC, "--score FrozenLakeScore"), "public")
 ALWAYS = Method(
     "search always", f"--naive 4 --trajectories 1 --search {BEAM} {PUBLIC} --minibatch 10 {DECAY}", "public"
@@ -166,6 +169,9 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     if part == "ablation":
         for other in (ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
+    if part == "easier":
+        for base in ("S1", "S2", "S4"):
+            yield Contrast(part, rare, base, TSR_PLUS, EASIER, 4)
     if part == "hard":
         yield Contrast(part, hard(), "H1", TSR_PLUS, FILTERING, 4)
     if part == "lake":
