@@ -102,7 +102,8 @@ def poor_turn(env: Any, rng: np.random.Generator) -> str:
 
 
 def _some(words: list[str], rng: np.random.Generator) -> str:
-    """Return one to three adjacent words."""
+    """Return one to three adjacent words; of none, a word that stands for it."""
+    words = words or [NOTHING]
     first = int(rng.integers(len(words)))
     return " ".join(words[first : first + int(rng.integers(1, 4))])
 

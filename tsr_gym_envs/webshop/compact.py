@@ -26,6 +26,7 @@ _HEAD_END = re.compile(r"\s[-–|]\s|[,;|(:]")
 # How many words of a title are shown that the instruction does not have, and among how many at the end of the name:
 # names of brands stand before them, and there are as many of these as products.
 _NUM_OTHERS, _NAME_WORDS = 2, 4
+_ANYTHING = ("product",)
 
 
 class Want(NamedTuple):
@@ -43,8 +44,9 @@ class Want(NamedTuple):
 
     @property
     def query(self) -> tuple[str, ...]:
-        """The words by which to search: all that is wanted, each once."""
-        return tuple(dict.fromkeys((*self.words, *(word for _, value in self.wishes for word in value.split()))))
+        """The words by which to search: all that is wanted, each once; any word where nothing is."""
+        wished = (word for _, value in self.wishes for word in value.split())
+        return tuple(dict.fromkeys((*self.words, *wished))) or _ANYTHING
 
 
 class CompactPage(NamedTuple):
@@ -228,12 +230,12 @@ def compact_actions(shop: Shop, state: ShopState) -> tuple[str, ...]:
         return compact_page(shop, state).actions
     want = want_of(shop.goal(state).instruction_text)
     queries = dict.fromkeys(" ".join(words) for words in (want.query, want.words) if words)
-    return tuple(f"search [ {query} ]" for query in queries or ("product",))
+    return tuple(f"search [ {query} ]" for query in queries)
 
 
 def vocabulary_of(shop: Shop) -> frozenset[str]:
     """Return every word of instructions, titles and options that a compact page or a query made of it may say."""
-    found = {"product"}
+    found = set(_ANYTHING)
     for number in range(len(shop.goals)):
         want = want_of(shop.goals.goal(number).instruction_text)
         found.update(want.query, *(name.split() for name, _ in want.wishes))

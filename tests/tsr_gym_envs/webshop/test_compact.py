@@ -42,6 +42,12 @@ def test_the_search_page_says_what_is_wanted_each_word_once():
     assert want_of(GOALS[1].instruction_text).query == ("steel", "mug", "5", "oz")
 
 
+def test_an_instruction_that_says_nothing_is_asked_for_all_the_same():
+    env = shop_env(goals=[goal(PRODUCTS[0], "find me")])
+    assert env.observe(env.state) == "want index"
+    assert env.legal_actions(env.state) == ("search [ product ]",)
+
+
 def test_results_say_what_titles_share_with_the_instruction_and_what_is_dear():
     env = shop_env()
     observation, *_, info = env.step("search [ steel mugs mug ]")

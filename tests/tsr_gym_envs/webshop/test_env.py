@@ -290,9 +290,12 @@ def play_at_random(env, num_episodes, seed):
 
 
 FUZZED = [
-    {"rules": rules, "observation_mode": mode, "max_turns": None}
-    for rules in ("fixed", "original")
-    for mode in ("text_options", "rich", "url")
+    *(
+        {"rules": rules, "observation_mode": mode, "max_turns": None}
+        for rules in ("fixed", "original")
+        for mode in ("text_options", "rich", "url")
+    ),
+    {"observation_mode": "compact", "max_turns": None},
 ]
 
 
