@@ -80,14 +80,13 @@ def build_base_model(
     else:
         course = sign_course(env, recipe, lesson, note)
         steps, lr, least_valid = 20, recipe.lr / 4, 0.0
-    player = course.player
-    measure = partial(_measure, player, recipe)
+    policy = course.player.policy
+    measure = partial(_measure, course.player, recipe)
     best = measure()
-    skilled = copy.deepcopy(player.policy) if keep_skilled else None
-    low, high = recipe.band
-    note(f"plays with success {best.success:.3f}; imitating poor play until it is from {low} to {high}")
+    skilled = copy.deepcopy(policy) if keep_skilled else None
+    note("plays with success {:.3f}; imitating poor play until it is from {} to {}".format(best.success, *recipe.band))
     found = hide_skill(
-        player.policy.model,
+        policy.model,
         course.poor(),
         measure,
         best,
@@ -106,7 +105,7 @@ def build_base_model(
         "version": __version__,
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_folder(out, partial(_save, player.policy, about, skilled))
+    write_folder(out, partial(_save, policy, about, skilled))
     return about
 
 
