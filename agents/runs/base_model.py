@@ -93,7 +93,7 @@ def build_base_model(
         band=recipe.band,
         bursts=recipe.poor_steps // steps,
         lr=lr,
-        least_valid=least_valid,
+        least_valid=least_valid * best.valid,
         note=note,
     )
     about = {

@@ -60,7 +60,8 @@ class WordRecipe(BaseRecipe):
         copies: Share of words that the model must copy right to end the drill.
         burst: Steps of the second stage between two measurements.
         poor_lr: Learning rate of the second stage, halved where a burst went too far.
-        least_valid: Share of valid answers under which a burst went too far: choices are hidden, more than form.
+        least_valid: Share of the valid answers that must be kept, else a burst went too far: choices are hidden, more
+            than form.
     """
 
     band: tuple[float, float] = (0.02, 0.08)
