@@ -42,7 +42,7 @@ def test_the_environment_asks_the_questions_of_the_world_that_was_wanted():
         ({"questions": QUESTIONS, "retriever": WordRetriever(), "entities": 400}, "settings of the generated world"),
         ({"questions": 40, "retriever": WordRetriever()}, "settings of the generated world"),
     ],
-    ids=str,
+    ids=["none", "empty", "text", "words", "few", "beside questions", "beside a retriever"],
 )
 def test_settings_that_make_no_world_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
