@@ -1,6 +1,6 @@
 """Does search in training pay? The study: base models, probes before any learning, paired runs, and what they show.
 
-``python -m benchmarks.does_search_pay`` does what is not there yet and writes ``results/does_search_pay.json``;
+``python -m benchmarks.does_search_pay`` does the runs that the result file does not hold yet, and adds them to it;
 ``--analyse`` only computes the differences again from the rows of that file, in a second. docs/does_search_pay.md says
 what was found.
 """
@@ -8,6 +8,7 @@ what was found.
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,11 +20,12 @@ from benchmarks.pay.analysis import difference, law
 from benchmarks.pay.figure import draw
 from benchmarks.pay.page import PAGE, words, write_tables
 from benchmarks.pay.plan import BASES, Cell, Contrast, Part, cells, contrasts
-from benchmarks.pay.runs import base_row, build_bases, probe, probe_row, row_of, train
+from benchmarks.pay.runs import Row, base_row, build_bases, probe, probe_name, probe_row, row_of, train
 from tsr_gym.files import write_atomically
 
 NAME = "does_search_pay"
 FIGURE = RESULTS.parents[1] / "docs" / "images" / f"{NAME}.png"
+EMPTY: dict[str, Any] = {"bases": [], "probes": [], "runs": []}
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
@@ -50,10 +52,10 @@ class StudyArgs:
 def main() -> int:
     """Run what is missing, write the result, and print the differences."""
     args = tyro.cli(StudyArgs)
+    path = RESULTS / f"{NAME}.json"
+    kept = json.loads(path.read_text()) if path.exists() and not args.quick else EMPTY
     if args.analyse:
-        path = RESULTS / f"{NAME}.json"
-        kept = json.loads(path.read_text())
-        kept |= analysed([one for part in PARTS for one in contrasts(part)], kept["runs"], kept["probes"])
+        kept = kept | analysed([one for part in PARTS for one in contrasts(part)], kept["runs"], kept["probes"])
         write_atomically(path, (json.dumps(kept, indent=2) + "\n").encode())
         publish(kept)
         return 0
@@ -65,12 +67,16 @@ def main() -> int:
         wanted = [quick(one) for one in contrasts("headline")][:1]
         runs = [Cell(one.setting, one.base, way, seed) for one in wanted for seed in (0, 1) for way in sides(one)]
     if not args.collect:
+        known = {row["cell"] for row in kept["runs"]}
+        runs = [cell for cell in runs if cell.name not in known]
+        probed = {row["probe"] for row in kept["probes"]}
+        places = [(one.setting, one.base) for one in wanted if probe_name(one.setting, one.base) not in probed]
+        needed = {*(cell.base for cell in runs), *(base for _, base in places)}
+        build_bases(out, {base: BASES[base] for base in sorted(needed)}, args.workers)
         instances, episodes = (32, 4) if args.quick else (128, 10)
-        build_bases(out, {one.base: BASES[one.base] for one in wanted}, args.workers)
-        places = [(one.setting, one.base) for one in wanted]
         probe(out, places, args.workers, instances=instances, episodes=episodes)
         train(out, runs, args.workers)
-    result = collected(out, wanted if args.quick else [one for part in PARTS for one in contrasts(part)])
+    result = collected(out, wanted if args.quick else [one for part in PARTS for one in contrasts(part)], kept)
     if args.quick:
         (out / f"{NAME}.json").write_text(json.dumps(result, indent=2))
         show(result)
@@ -98,20 +104,26 @@ def sides(contrast: Contrast) -> tuple[Any, Any]:
     return contrast.method, contrast.control
 
 
-def collected(out: Path, wanted: list[Contrast]) -> dict[str, Any]:
-    """Return the content of the result file."""
-    runs: dict[str, Any] = {}
-    for one in wanted:
-        for seed in range(one.seeds):
-            for method in sides(one):
-                cell = Cell(one.setting, one.base, method, seed)
-                if cell.name not in runs and (row := row_of(out, cell)) is not None:
-                    runs[cell.name] = row
+def collected(out: Path, wanted: list[Contrast], kept: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of the result file: what it held, and what the runs have left since."""
+    planned = {
+        Cell(one.setting, one.base, method, seed): None
+        for one in wanted
+        for seed in range(one.seeds)
+        for method in sides(one)
+    }
     places = dict.fromkeys((one.setting, one.base) for one in wanted)
-    probes = [row for place in places if (row := probe_row(out, *place)) is not None]
-    bases = [row for name in BASES if (row := base_row(out, name)) is not None]
-    rows = list(runs.values())
-    return {"bases": bases, "probes": probes, "runs": rows, **analysed(wanted, rows, probes)}
+    found = {
+        "bases": _joined("base", kept["bases"], [base_row(out, name) for name in BASES]),
+        "probes": _joined("probe", kept["probes"], [probe_row(out, *place) for place in places]),
+        "runs": _joined("cell", kept["runs"], [row_of(out, cell) for cell in planned]),
+    }
+    return found | analysed(wanted, found["runs"], found["probes"])
+
+
+def _joined(key: str, kept: list[Row], found: Sequence[Row | None]) -> list[Row]:
+    """Return rows as they were kept, or as they were found again, by their names."""
+    return list({row[key]: row for row in (*kept, *found) if row is not None}.values())
 
 
 def analysed(wanted: list[Contrast], runs: list[Any], probes: list[Any]) -> dict[str, Any]:

@@ -98,6 +98,7 @@ def row_of(out: Path, cell: Cell) -> Row | None:
     updates = JsonLines(folder / "metrics.jsonl").read()
     evaluations = JsonLines(folder / "evaluations.jsonl").read()
     return {
+        "cell": cell.name,
         "world": cell.setting.world,
         "setting": cell.setting.name,
         "base": cell.base,
@@ -126,7 +127,14 @@ def probe_row(out: Path, setting: Setting, base: str) -> Row | None:
     path = out / "probes" / f"{probe_name(setting, base)}.json"
     if not path.exists():
         return None
-    return {"world": setting.world, "setting": setting.name, "base": base, "rows": json.loads(path.read_text())}
+    rows = json.loads(path.read_text())
+    return {
+        "probe": probe_name(setting, base),
+        "world": setting.world,
+        "setting": setting.name,
+        "base": base,
+        "rows": rows,
+    }
 
 
 def base_row(out: Path, name: str) -> Row | None:
