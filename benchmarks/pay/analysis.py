@@ -12,6 +12,8 @@ from tsr_gym.agents.episodes.intervals import Interval, student
 
 Row = dict[str, Any]
 ENDS = ("points", "low", "high")
+# Settings below which a rank correlation says nothing.
+FEWEST = 8
 SHARES = {"at_half": 0.5, "at_three_quarters": 0.75, "at_end": 1.0}
 
 
@@ -94,7 +96,7 @@ def law(differences: Sequence[Row], resamples: int = 10_000) -> Row | None:
     not know.
     """
     rows = [row for row in differences if row.get("ratio") is not None]
-    if len(rows) < 4:
+    if len(rows) < FEWEST:
         return None
     x, y = (np.array([row[name] for row in rows]) for name in ("ratio", "points"))
     rng = np.random.default_rng(0)

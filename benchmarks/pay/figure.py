@@ -63,7 +63,7 @@ def _law(panel: Any, rows: Sequence[Row]) -> None:
         )
     panel.axhline(0, color="grey", linewidth=1)
     panel.set_xscale("log")
-    panel.set_xlabel("tokens per success before training: plain play / search")
+    panel.set_xlabel("tokens per success before training:\nby plain play / by search")
     panel.set_ylabel("points that search gained")
     panel.grid(alpha=0.3)
     if rows:

@@ -74,12 +74,12 @@ def test_rank_correlations_are_those_of_ranks_with_ties_in_the_middle():
 
 def test_the_law_is_told_over_settings_whose_ratio_is_known():
     row = {"world": "sokoban", "setting": "", "base": "", "low": 0.0, "high": 0.0}
-    rows = [row | {"ratio": float(n), "points": float(-n)} for n in range(1, 6)] + [
+    rows = [row | {"ratio": float(n), "points": float(-n)} for n in range(1, 9)] + [
         row | {"ratio": None, "points": 9.0}
     ]
     found = law(rows)
-    assert (found["settings"], found["rank_correlation"], found["high"]) == (5, -1.0, -1.0)
-    assert law(rows[:3]) is None
+    assert (found["settings"], found["rank_correlation"], found["high"]) == (8, -1.0, -1.0)
+    assert law(rows[:7]) is None
 
 
 @pytest.mark.parametrize("part", get_args(Part))
