@@ -170,8 +170,8 @@ def _check_band(recipe: BaseRecipe) -> None:
     if low > high:
         raise ConfigError(f"wanted a band from low to high, got {low} to {high}")
     most = int(high * recipe.validations)
-    # One success more or less is then still in the band, unless the band reaches down to no success at all.
-    if high > 0 and (most < 1 or (low > 0 and most < 3)):
+    # One success more or less has to be in the band, too. In a band that reaches down to none, none at all is.
+    if low > 0 and most < 3:
         raise ConfigError(
             f"{recipe.validations} validations cannot tell whether success is from {low} to {high}: of them {most} "
             f"would succeed at most; wanted validations >= {int(3 / high) + 1}"
