@@ -43,7 +43,7 @@ def test_sharing_keeps_less():
     draw = torch.Generator().manual_seed(0)
     batch = batch_of(KINDS["beam, every candidate"](draw, 64), draw)
     found = measure(batch, Shape(16, 1, 2, 2, 16), rounds=1)
-    assert found["shared"]["bytes kept"] < 0.7 * found["padded"]["bytes kept"]
+    assert found["shared"]["bytes kept"] < found["padded"]["bytes kept"]
     assert found["padded"]["token ratio"] == 1.0 < found["shared"]["token ratio"]
     assert found["auto"]["read as"] == "shared"
 

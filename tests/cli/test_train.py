@@ -23,6 +23,12 @@ def status(*args):
         return ended.code
 
 
+def spent(run):
+    """Return what a run says that it took, by its last line."""
+    last = records(run)[-1]
+    return f"{last['sampled_tokens_total']:,} sampled and {last['prompt_tokens_total']:,} prompt tokens"
+
+
 def test_flags_make_the_run_that_the_same_configuration_makes(capsys, undisturbed, base_model, tmp_path):
     run = tmp_path / "run"
     assert status(*train_flags(run, base_model)) == 0
@@ -31,7 +37,7 @@ def test_flags_make_the_run_that_the_same_configuration_makes(capsys, undisturbe
     wanted["run"]["out"] = str(run)
     assert json.loads((run / "config.json").read_text()) == wanted
     shown = capsys.readouterr()
-    assert shown.out == f"{run}: {UPDATES} of {UPDATES} updates\n"
+    assert shown.out == f"{run}: {UPDATES} of {UPDATES} updates, {spent(run)}\n"
     told = [line for line in shown.err.splitlines() if line.startswith("held out after")]
     assert [line.split()[3] for line in told] == ["0", "2", "4", "5"]
     assert all("random 0." in line and "optimal 1.000" in line for line in told)
@@ -103,7 +109,7 @@ def test_every_tenth_update_is_told_where_no_bar_can_be_drawn(capsys, base_model
 def test_a_finished_run_can_be_given_more_updates(capsys, undisturbed, tmp_path, spelling):
     run = shutil.copytree(undisturbed, tmp_path / "run")
     assert status("train", *spelling.format(run).split(), "--updates", 6) == 0
-    assert capsys.readouterr().out == f"{run}: 6 of 6 updates\n"
+    assert capsys.readouterr().out == f"{run}: 6 of 6 updates, {spent(run)}\n"
     assert [line["step"] for line in records(run)] == [1, 2, 3, 4, 5, 6]
 
 
@@ -232,7 +238,7 @@ def test_a_signal_ends_the_run_after_its_update_with_a_checkpoint(capsys, base_m
     assert train_with(strategy, run, base_model, trajectories=1) == exit_status
     shown = capsys.readouterr()
     assert "finishing this update and writing a checkpoint; again to stop at once" in shown.err
-    assert shown.out == f"{run}: 1 of {UPDATES} updates\n"
+    assert shown.out == f"{run}: 1 of {UPDATES} updates, {spent(run)}\n"
     assert [path.name for path in checkpoints(run)] == ["000000", "000001"]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert status("train", "--resume", run) == exit_status

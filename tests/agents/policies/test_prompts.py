@@ -46,7 +46,7 @@ def test_the_compact_arrangement_is_the_observation_and_two_numbers():
     prompt = compact_prompt("rules that nobody reads", max_tokens=3)
     assert prompt.turn(node(3, reward=1.0, actions_left=4)) == "P_G\nturn 4 left 4"
     assert (prompt.system, prompt.forced, prompt.think, prompt.stop) == ("", "<answer>", False, "</answer>")
-    assert set(PROMPTS) == {"paper", "compact", "plain"}
+    assert set(PROMPTS) == {"paper", "compact", "plain", "words"}
 
 
 def test_the_plain_arrangement_adds_nothing_to_what_the_environment_says():

@@ -28,7 +28,7 @@ def test_what_was_given_wins_and_is_told_where_it_is_of_learning():
     assert "groups" not in words
 
 
-@pytest.mark.parametrize("learn", [{"wings": 2}, {"lr": -1.0}, {"filter": "1 +"}, {"groups": 0}])
+@pytest.mark.parametrize("learn", [{"wings": 2}, {"lr": -1.0}, {"filter": "varied("}, {"groups": 0}])
 def test_a_setting_that_there_is_not_or_cannot_be_is_refused(learn):
     with pytest.raises(ConfigError, match=r"the settings of learning in the model's tsr_gym\.json"):
         settle(CONFIG, ModelCard(learn=learn), set())
