@@ -15,13 +15,14 @@ def write_tables(page: str, result: Row) -> str:
     A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``.
     """
     tables = {
+        "bases": bases(result["bases"]),
         "headline": differences(result, ("headline",)),
         "easier": differences(result, ("easier",)),
         "ablation": differences(result, ("ablation",)),
         "elsewhere": differences(result, ("hard", "lake")),
         "probes": probes(result["probes"]),
         "law": law(result["law"]),
-        "commands": commands(result["runs"]),
+        "commands": commands(result["bases"], result["runs"]),
     }
 
     def table(found: "re.Match[str]") -> str:
@@ -87,9 +88,17 @@ def law(found: Row | None) -> str:
     )
 
 
-def commands(runs: Sequence[Row]) -> str:
-    """Return the command line of each method in each setting, with the first seed."""
-    first: dict[tuple[str, str, str], str] = {}
+def bases(found: Sequence[Row]) -> str:
+    """Return a row per base model: its success before its skill was hidden, and after."""
+    return _table(
+        ("base model", "success before hiding, %", "after, %"),
+        [(row["base"], f"{100 * row['success_skilled']:.1f}", f"{100 * row['success']:.1f}") for row in found],
+    )
+
+
+def commands(bases: Sequence[Row], runs: Sequence[Row]) -> str:
+    """Return the command line of each base model, and of each method in each setting, with the first seed."""
+    first: dict[tuple[str, ...], str] = {(row["base"],): f"# {row['base']}\n{row['command']}" for row in bases}
     for run in runs:
         first.setdefault((run["world"], run["setting"], run["method"]), f"# {run['method']}\n{run['command']}")
     return "```text\n" + "\n".join(first.values()) + "\n```"

@@ -144,7 +144,7 @@ TSR_PLUS = Method(
     f"--naive 4 --trajectories 1 --search {BEAM} --search-when failed {PUBLIC} --minibatch 10 {DECAY}",
     "public",
 )
-# The best of nine configurations on S1, one or two seeds each: groups of 4, 8, 16 and 32; rates 5e-4, 1e-3 and 2e-3;
+# The best of ten configurations on S1, one or two seeds each: groups of 4, 8, 16 and 32; rates 5e-4, 1e-3 and 2e-3;
 # with and without decay; updates of half as many tokens; steps of half as many trajectories.
 FILTERING = Method("filtering", "--search naive --trajectories 8 --minibatch 16")
 EASIER = replace(FILTERING, name="filtering on rooms of 3 to 16 moves", env_set=sokoban(3, 16).env_set)
