@@ -22,6 +22,7 @@ def write_tables(page: str, result: Row) -> str:
         "elsewhere": differences(result, ("hard", "lake")),
         "probes": probes(result["probes"]),
         "law": law(result["law"]),
+        "settings": differences(result, ("law",)),
         "commands": commands(result["bases"], result["runs"]),
     }
 
@@ -82,7 +83,7 @@ def law(found: Row | None) -> str:
     if found is None:
         return "Too few settings have been run."
     return (
-        f"Over {found['settings']} settings in {len(found['worlds'])} worlds ({', '.join(found['worlds'])}) the rank "
+        f"Over {found['settings']} settings ({', '.join(found['worlds'])}) the rank "
         f"correlation of the two is **{found['rank_correlation']:.2f}**, 95 % interval {found['low']:.2f} to "
         f"{found['high']:.2f} (bootstrap over settings)."
     )
