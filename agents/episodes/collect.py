@@ -60,17 +60,12 @@ class Collected:
         )
 
     def __or__(self, other: "Collected") -> "Collected":
-        """Return what was brought in two ways for the other's tasks, of which these are some, in the same order."""
-        searched = iter(zip(self.groups, self.trees, strict=True))
-        waiting = next(searched, None)
-        groups, trees = [], []
-        for group, grown in zip(other.groups, other.trees, strict=True):
-            if waiting is not None and waiting[0].task == group.task:
-                group = Group(group.task, waiting[0].trajectories + group.trajectories)
-                grown = waiting[1] + grown
-                waiting = next(searched, None)
-            groups.append(group)
-            trees.append(grown)
+        """Return what was brought in two ways for the other's tasks, of which these are some."""
+        own = {group.task: (group.trajectories, grown) for group, grown in zip(self.groups, self.trees, strict=True)}
+        before = [own.get(group.task, ((), [])) for group in other.groups]
+        pairs = zip(before, other.groups, strict=True)
+        groups = [Group(group.task, trajectories + group.trajectories) for (trajectories, _), group in pairs]
+        trees = [grown + played for (_, grown), played in zip(before, other.trees, strict=True)]
         return replace(self + other, groups=groups, trees=trees)
 
 
@@ -207,11 +202,12 @@ class Collector:
         ]
         if plainly:
             return self._play(places, config.trajectories + config.naive)
-        if config.search_when == "failed":
-            played = self._play(places, config.naive)
-            failed = [place for place, group in zip(places, played.groups, strict=True) if not group.has_success]
-            return self._searched(failed) | played if failed else played
-        return self._searched(places) | self._play(places, config.naive) if config.naive else self._searched(places)
+        if config.search_when == "always":
+            searched = self._searched(places)
+            return searched | self._play(places, config.naive) if config.naive else searched
+        played = self._play(places, config.naive)
+        failed = [place for place, group in zip(places, played.groups, strict=True) if not group.has_success]
+        return self._searched(failed) | played if failed else played
 
     def _searched(self, places: Sequence[Place]) -> Collected:
         return self._search(places, self.strategy, self.search.searches, "tree", self._harvest)

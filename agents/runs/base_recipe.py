@@ -66,7 +66,6 @@ class WordRecipe(BaseRecipe):
 
     band: tuple[float, float] = (0.02, 0.08)
     skill: float = 1.0
-    steps: int = 1000
     malformed: float = 0.0
     episodes: int = 1
     poor_steps: int = 300

@@ -44,7 +44,7 @@ class RunConfig:
     instances as groups says, which is then only how many are searched side by side."""
     update_trajectories: int | None = None
     """Search instances for an update until the filter keeps as many trajectories (dynamic sampling, DAPO), so that
-    steps of as many are alike; None learns from what comes."""
+    steps of as many are alike, or until total_tokens, which it needs, are used up; None learns from what comes."""
     seed: int = 0
     """Everything random in the run derives from it."""
     eval_every: int = 10
@@ -93,6 +93,10 @@ class TrainConfig:
         }
         if len(given := [name for name, end in ends.items() if end is not None]) > 1:
             raise ConfigError(f"{given[0]} and {given[1]} both say when an update has enough: leave one out")
+        if self.run.update_trajectories is not None and self.run.total_tokens is None:
+            raise ConfigError(
+                "where the filter keeps nothing, update_trajectories searches for ever: wanted total_tokens, got None"
+            )
         if self.learn.algorithm == "grpo" and self.search.trajectories + self.search.naive < 2:
             raise ConfigError("grpo compares the trajectories of a group: wanted trajectories >= 2, got 1")
 

@@ -1,14 +1,13 @@
 """Analysis: paired differences, and whether tokens per success foretell them; from the result file's rows alone."""
 
 from collections.abc import Mapping, Sequence
-from math import isnan, nan, sqrt
+from math import isnan, nan
 from statistics import fmean, stdev
 from typing import Any
 
-import numpy as np
-
 from benchmarks.pay.plan import Contrast
-from tsr_gym.agents.episodes.intervals import Interval, student
+from tsr_gym.agents.episodes.intervals import Interval, pooled, student
+from tsr_gym.agents.reports.calibration import spearman
 
 Row = dict[str, Any]
 ENDS = ("points", "low", "high")
@@ -89,38 +88,22 @@ def _price(row: Mapping[str, Any]) -> float:
     return float(row["sampled_tokens"] / max(0.5, row["success"] * row["episodes"]))
 
 
-def law(differences: Sequence[Row], resamples: int = 10_000) -> Row | None:
+def law(differences: Sequence[Row]) -> Row | None:
     """Return the rank correlation of the probe's ratio and the difference after training, over settings.
 
-    The interval is a percentile bootstrap over settings. Settings that share a base model hang together, which it does
-    not know.
+    The interval is a bootstrap over settings. Settings that share a base model hang together, which it does not know.
     """
     rows = [row for row in differences if row.get("ratio") is not None]
-    if len(rows) < FEWEST:
+    found = pooled(spearman, [row["ratio"] for row in rows], [row["points"] for row in rows], range(len(rows)))
+    if len(rows) < FEWEST or found is None:
         return None
-    x, y = (np.array([row[name] for row in rows]) for name in ("ratio", "points"))
-    rng = np.random.default_rng(0)
-    drawn = rng.integers(len(rows), size=(resamples, len(rows)))
-    found = np.array([spearman(x[one], y[one]) for one in drawn])
-    low, high = np.nanquantile(found, [0.025, 0.975])
     return {
         "settings": len(rows),
         "worlds": sorted({row["world"] for row in rows}),
-        "rank_correlation": round(spearman(x, y), 3),
-        "low": round(float(low), 3),
-        "high": round(float(high), 3),
+        "rank_correlation": round(found.mean, 3),
+        "low": round(found.low, 3),
+        "high": round(found.high, 3),
         "rows": [
             {name: row[name] for name in ("world", "setting", "base", "ratio", "points", "low", "high")} for row in rows
         ],
     }
-
-
-def spearman(first: "np.ndarray[Any, Any]", second: "np.ndarray[Any, Any]") -> float:
-    """Return Spearman's rank correlation; ties have their mean rank; NaN where one side does not vary."""
-    ranks = []
-    for one in (first, second):
-        below, equal = one[None, :] < one[:, None], one[None, :] == one[:, None]
-        ranks.append(below.sum(1) + (equal.sum(1) - 1) / 2)
-    centred = [rank - rank.mean() for rank in ranks]
-    size = sqrt(float((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
-    return float("nan") if size == 0 else float((centred[0] * centred[1]).sum()) / size

@@ -181,3 +181,19 @@ def picture(tree):
         )
         for node in tree.nodes
     ]
+
+
+def watch(strategy, asked):
+    """Return a strategy that does what another does, and notes in a list which nodes that wants to expand."""
+
+    def watched(tree):
+        plan = strategy(tree)
+        while True:
+            try:
+                wishes = next(plan)
+            except StopIteration as end:
+                return end.value
+            asked.extend(wish.node for wish in wishes)
+            yield wishes
+
+    return watched

@@ -353,3 +353,8 @@ def test_prices_that_count_no_tokens_are_refused():
     with pytest.raises(ConfigError, match="prompt_price"):
         RunConfig(prompt_price=-0.1)
     assert RunConfig(sampled_price=0, prompt_price=1).prompt_price == 1
+
+
+def test_searching_until_enough_is_kept_needs_an_end():
+    with pytest.raises(ConfigError, match="searches for ever: wanted total_tokens"):
+        TrainConfig(env="sokoban", run=RunConfig(update_trajectories=8))

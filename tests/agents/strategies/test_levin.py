@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.worlds import Script, grow_bare, letters, words_of
+from tests.agents.worlds import Script, grow_bare, letters, watch, words_of
 from tsr_gym.agents.strategies import levin
 from tsr_gym.tree import Candidate
 
@@ -16,18 +16,7 @@ from tsr_gym.tree import Candidate
 def counted(strategy, child, **settings):
     """Return the tree, what was chosen and the nodes that were expanded, in order."""
     asked = []
-
-    def watched(tree):
-        plan = strategy(tree)
-        while True:
-            try:
-                wishes = next(plan)
-            except StopIteration as end:
-                return end.value
-            asked.extend(wish.node for wish in wishes)
-            yield wishes
-
-    tree, chosen = grow_bare(watched, child, **settings)
+    tree, chosen = grow_bare(watch(strategy, asked), child, **settings)
     return tree, chosen, asked
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.worlds import cycle, grow_bare, lake, letters, picture, priced, words_of
+from tests.agents.worlds import cycle, grow_bare, lake, letters, picture, priced, watch, words_of
 from tests.tsr_gym.testing.worlds import Walk
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import puct
@@ -203,19 +203,9 @@ def test_merging_gives_every_state_candidates_once_and_finds_the_optimum_with_fe
 
     def searched(merge):
         asked = []
-
-        def watched(tree):
-            plan = puct(tree, simulations=400, moves=1, c=30, k=3, alpha=0, merge=merge, parallel=parallel)
-            while True:
-                try:
-                    wishes = next(plan)
-                except StopIteration as end:
-                    return end.value
-                asked.extend(wish.node for wish in wishes)
-                yield wishes
-
+        plan = partial(puct, simulations=400, moves=1, c=30, k=3, alpha=0, merge=merge, parallel=parallel)
         env = letters(pays, turns=5, bag=True)
-        tree = env.search(cycle("abc"), watched)
+        tree = env.search(cycle("abc"), watch(plan, asked))
         states = [{tree.nodes[node].observation for node in asked}, set(asked)]
         return tree, *map(len, states)
 

@@ -4,35 +4,27 @@ import numpy as np
 import pytest
 
 from tests.tsr_gym_envs.retrieval_qa.fakes import PASSAGES, QUESTIONS, WordRetriever, at, qa
+from tests.tsr_gym_envs.trips import trip
 from tsr_gym_envs.retrieval_qa.env import make
 from tsr_gym_envs.retrieval_qa.teaching import MAX_TURNS, WORLD, poor_turn, teacher_turn
 
 RNG = np.random.default_rng(0)
 
 
-def trip(env, turn=teacher_turn):
-    """Return what somebody does until the episode ends."""
-    said = []
-    while not (env.episode.terminated or env.episode.truncated):
-        said.append(turn(env, RNG))
-        assert env.step(said[-1])[-1]["action_is_valid"]
-    return said
-
-
 def test_the_teacher_follows_the_decomposition_and_says_what_it_read():
     env = at(0, observation_mode="compact")
-    assert trip(env) == [
+    assert trip(env, teacher_turn) == [
         "<search> where was ada moor born </search>",
         "<search> who is the mayor of velden </search>",
         "<answer> otto brand </answer>",
     ]
     assert env.teaching().accepts(env)
-    assert trip(at(0))[1] == "<search>Who is the mayor of Velden?</search>"
+    assert trip(at(0), teacher_turn)[1] == "<search>Who is the mayor of Velden?</search>"
 
 
 def test_the_teacher_says_nothing_that_it_has_not_read():
     env = at(0, observation_mode="compact", retriever=WordRetriever(PASSAGES[2:]))
-    said = trip(env)
+    said = trip(env, teacher_turn)
     # Where she was born was not read, so nothing can be filled in: it looks for the question as it is, once.
     assert said[1:] == [
         "<search> who is the mayor of the town where ada moor was born </search>",
@@ -50,11 +42,11 @@ def test_a_right_answer_is_no_demonstration_where_it_was_not_read():
 
 def test_in_the_last_turn_the_teacher_answers():
     env = at(0, observation_mode="compact", max_turns=1)
-    assert trip(env) == ["<search> where was ada moor born </search>", "<answer> unknown </answer>"]
+    assert trip(env, teacher_turn) == ["<search> where was ada moor born </search>", "<answer> unknown </answer>"]
 
 
 def test_the_guesser_searches_and_answers_words_that_it_was_shown():
-    said = [turn for _ in range(40) for turn in trip(at(0, observation_mode="compact"), poor_turn)]
+    said = [turn for _ in range(40) for turn in trip(at(0, observation_mode="compact"), poor_turn, RNG)]
     assert all(turn.startswith("<search> ") for turn in said[:1])
     assert {turn.split()[0] for turn in said} == {"<search>", "<answer>"}
     assert len(set(said)) > 30

@@ -4,25 +4,17 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from tests.tsr_gym_envs.trips import trip
 from tests.tsr_gym_envs.webshop.test_compact import PRODUCTS, TEXT, goal, shop_env
 from tsr_gym_envs.webshop.teaching import poor_turn, teacher_turn
 
 RNG = np.random.default_rng(0)
 
 
-def trip(env, turn=teacher_turn):
-    """Return what somebody does until the episode ends."""
-    said = []
-    while not (env.episode.terminated or env.episode.truncated):
-        said.append(turn(env, RNG))
-        assert env.step(said[-1])[-1]["action_is_valid"]
-    return said
-
-
 def test_the_teacher_searches_for_all_opens_the_first_that_will_do_chooses_and_buys():
     env = shop_env()
     wanted = "search [ leak proof steel mugs kitchen navy blue 5 ]"
-    assert trip(env) == [wanted, "click [ r1 ]", "click [ navy blue ]", "click [ 5 ]", "click [ buy ]"]
+    assert trip(env, teacher_turn) == [wanted, "click [ r1 ]", "click [ navy blue ]", "click [ 5 ]", "click [ buy ]"]
     assert env.teaching().accepts(env)
 
 
@@ -31,26 +23,26 @@ def test_the_teacher_goes_back_from_what_lacks_an_option_while_there_is_time():
     goals = [goal(PRODUCTS[0], text, options=[("color", "green")])]
     # The second result is dear. With two options to choose, another product takes more than five turns.
     tried = ["click [ r1 ]", "click [ prev ]", "click [ r3 ]", "click [ prev ]", "click [ r4 ]", "click [ buy ]"]
-    assert trip(shop_env(goals=goals, max_turns=11))[1:] == tried
+    assert trip(shop_env(goals=goals, max_turns=11), teacher_turn)[1:] == tried
     env = shop_env(goals=goals, max_turns=9)
-    assert trip(env)[1:] == [*tried[:3], "click [ buy ]"]
+    assert trip(env, teacher_turn)[1:] == [*tried[:3], "click [ buy ]"]
     assert not env.teaching().accepts(env)
     only = [goal(PRODUCTS[0], TEXT.replace("navy/blue", "green"), options=[("color", "green")])]
-    assert trip(shop_env(goals=only))[1:] == ["click [ r1 ]", "click [ 5 ]", "click [ buy ]"]
+    assert trip(shop_env(goals=only), teacher_turn)[1:] == ["click [ r1 ]", "click [ 5 ]", "click [ buy ]"]
 
 
 def test_the_teacher_reads_pages_and_not_the_goal():
     shown, hidden = shop_env(), shop_env(goals=[goal(PRODUCTS[1], TEXT, options=[("lid", "red")])])
-    assert trip(shown) == trip(hidden)
+    assert trip(shown, teacher_turn) == trip(hidden, teacher_turn)
 
 
 def test_where_no_option_is_spelled_out_the_teacher_takes_the_longest_that_the_instruction_says():
-    assert trip(shop_env(number=1))[2:] == ["click [ 5 oz ]", "click [ buy ]"]
+    assert trip(shop_env(number=1), teacher_turn)[2:] == ["click [ 5 oz ]", "click [ buy ]"]
 
 
 def test_where_nothing_is_found_the_teacher_asks_for_less():
     goals = [goal(PRODUCTS[0], "socks made of wool")]
-    assert trip(shop_env(goals=goals, max_turns=3)) == [
+    assert trip(shop_env(goals=goals, max_turns=3), teacher_turn) == [
         "search [ socks made wool ]",
         "search [ socks ]",
         "search [ socks ]",
@@ -59,14 +51,14 @@ def test_where_nothing_is_found_the_teacher_asks_for_less():
 
 @pytest.mark.parametrize("mode", ["text", "text_options", "rich"])
 def test_in_other_modes_the_teacher_uses_their_names(mode):
-    said = trip(shop_env(observation_mode=mode))
+    said = trip(shop_env(observation_mode=mode), teacher_turn)
     assert said[1:] == ["click[b000000000]", "click[navy/blue]", 'click[5"]', "click[buy now]"]
 
 
 def test_the_hasty_shopper_says_something_else_each_time_and_always_buys():
     queries, products, bought = set(), set(), 0
     for _ in range(60):
-        said = trip(shop_env(number=1), poor_turn)
+        said = trip(shop_env(number=1), poor_turn, RNG)
         queries.add(said[0])
         products.add(said[1])
         bought += said[-1] == "click [ buy ]"
