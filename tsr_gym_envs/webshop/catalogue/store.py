@@ -7,6 +7,7 @@ so that readers see the old catalogue or the new one and nothing in between.
 import json
 import os
 import sqlite3
+import threading
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -108,11 +109,21 @@ def _opened(folder: Path, data: str) -> "Catalogue":
     return Catalogue(folder, meta)
 
 
+class _Own(threading.local):
+    """A thread's own connection, which must not be used in another thread, nor on the other side of a fork.
+
+    Python's statements are kept per connection, and two threads that use one at the same moment disturb each other.
+    """
+
+    process: int = -1
+    connection: sqlite3.Connection
+
+
 class Catalogue:
     """The products of a shop and what shoppers are asked for, read from disk when they are wanted.
 
     Opening costs milliseconds at any size, and processes that use the same catalogue share its memory. Copies and
-    pickles are the path; a process that was forked off opens the file anew.
+    pickles are the path; each thread, and a process that was forked off, opens the file anew.
 
     Args:
         path: The folder of the store.
@@ -136,7 +147,7 @@ class Catalogue:
         self.price_ends, self.stored_prices, self.splits = (read_array(self.data / f"{name}.npy") for name in ARRAYS)
         self._product = lru_cache(maxsize=4096)(self._read_product)
         self._rows_with = lru_cache(maxsize=64)(self._read_rows)
-        self._process, self._open_file = -1, self._connect()
+        self._own = _Own()
 
     def __len__(self) -> int:
         return self.num_products
@@ -204,11 +215,11 @@ class Catalogue:
         return tuple(row for (row,) in self._select(f"SELECT row FROM product WHERE {field} = ? ORDER BY row", value))
 
     def _select(self, query: str, *values: object) -> list[Any]:
-        # A connection must not be used on the other side of a fork.
-        if self._process != os.getpid():
-            self._process, self._open_file = os.getpid(), self._connect()
+        own = self._own
+        if own.process != os.getpid():
+            own.process, own.connection = os.getpid(), self._connect()
         try:
-            return self._open_file.execute(query, values).fetchall()
+            return own.connection.execute(query, values).fetchall()
         except UnicodeEncodeError:
             # Half a character, which an agent may ask for, is in no product.
             return []
@@ -220,7 +231,7 @@ class Catalogue:
         address = f"{(self.data / PRODUCTS).as_uri()}?mode=ro&immutable=1"
         # Its pages stay in the system's cache, which all processes share: mapped, they are read hardly faster, and
         # count as memory of whoever read them last.
-        return sqlite3.connect(address, uri=True, check_same_thread=False)
+        return sqlite3.connect(address, uri=True)
 
 
 def read_array(path: Path) -> NDArray[Any]:

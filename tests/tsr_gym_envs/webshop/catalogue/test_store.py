@@ -97,11 +97,13 @@ def test_a_forked_process_reads_on(real_catalogue):
 
 
 def test_threads_read_at_the_same_time(real_catalogue):
-    real_catalogue._product.cache_clear()
-    with ThreadPoolExecutor(8) as pool:
-        asins = list(pool.map(lambda row: real_catalogue.product(row).asin, list(range(1000)) * 3))
-    assert asins == asins[:1000] * 3
-    assert len(set(asins)) == 1000
+    expected = [real_catalogue.product(row).asin for row in range(1000)]
+    # Threads that share a connection disturb each other in some rounds only.
+    for _ in range(5):
+        real_catalogue._product.cache_clear()
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(lambda row: real_catalogue.product(row).asin, [*range(1000)] * 3)) == expected * 3
+    assert len(set(expected)) == 1000
 
 
 def test_a_store_that_was_replaced_is_seen_when_it_is_opened_again(tmp_path):
