@@ -22,7 +22,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from benchmarks.measure import write_result
 from benchmarks.pay.analysis import difference
 from benchmarks.pay.plan import BASES, FILTERING, TSR_PLUS, UPDATES, Cell, Contrast, sokoban
-from benchmarks.pay.runs import Row, build_bases, row_of, train
+from benchmarks.pay.runs import row_of, train_cells
+from benchmarks.tsr_runs import Row, build_bases
 from tsr_gym.agents.reports.report import draw_curves, summarise_runs
 from tsr_gym.cli.tables import show_tables
 
@@ -71,7 +72,7 @@ def main() -> int:
     print(f"{len(cells)} runs of {contrast.setting.tokens:,} sampled tokens, {args.workers} side by side", flush=True)
     with _bars() as bars:
         tasks = {cell: bars.add_task(cell.title, total=UPDATES, last="waiting") for cell in cells}
-        train(out, cells, args.workers, watch=partial(_show, out, tasks, bars))
+        train_cells(out, cells, args.workers, watch=partial(_show, out, tasks, bars))
     folders = [out / "cells" / cell.name for cell in sorted(cells, key=lambda cell: cell.method.name, reverse=True)]
     report = summarise_runs(folders)
     show_tables((report.ends, report.by_tokens))

@@ -15,12 +15,14 @@ from typing import Any, get_args
 
 import tyro
 
+from benchmarks.marked_tables import words
 from benchmarks.measure import RESULTS, write_result
 from benchmarks.pay.analysis import difference, law
 from benchmarks.pay.figure import draw
-from benchmarks.pay.page import PAGE, words, write_tables
+from benchmarks.pay.page import PAGE, write_tables
 from benchmarks.pay.plan import BASES, Cell, Contrast, Part, cells, contrasts
-from benchmarks.pay.runs import Row, base_row, build_bases, probe, probe_name, probe_row, row_of, train
+from benchmarks.pay.runs import probe, probe_name, probe_row, row_of, train_cells
+from benchmarks.tsr_runs import Row, base_row, build_bases
 from tsr_gym.files import write_atomically
 
 NAME = "does_search_pay"
@@ -75,7 +77,7 @@ def main() -> int:
         build_bases(out, {base: BASES[base] for base in sorted(needed)}, args.workers)
         instances, episodes = (32, 4) if args.quick else (128, 10)
         probe(out, places, args.workers, instances=instances, episodes=episodes)
-        train(out, runs, args.workers)
+        train_cells(out, runs, args.workers)
     result = collected(out, wanted if args.quick else [one for part in PARTS for one in contrasts(part)], kept)
     if args.quick:
         (out / f"{NAME}.json").write_text(json.dumps(result, indent=2))
@@ -114,7 +116,7 @@ def collected(out: Path, wanted: list[Contrast], kept: dict[str, Any]) -> dict[s
     }
     places = dict.fromkeys((one.setting, one.base) for one in wanted)
     found = {
-        "bases": _joined("base", kept["bases"], [base_row(out, name) for name in BASES]),
+        "bases": _joined("base", kept["bases"], [base_row(out, *base) for base in BASES.items()]),
         "probes": _joined("probe", kept["probes"], [probe_row(out, *place) for place in places]),
         "runs": _joined("cell", kept["runs"], [row_of(out, cell) for cell in planned]),
     }

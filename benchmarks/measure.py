@@ -34,24 +34,28 @@ def best_seconds(work: Callable[[], object], *, repeats: int = 5, before: Callab
     return best
 
 
+def stamped(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return numbers with the machine, versions, commit and date they belong to."""
+    cpu = [line for line in _cpu_lines() if line.startswith("model name")]
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": cpu[0].partition(":")[2].strip() if cpu else platform.processor(),
+        "cores": os.cpu_count(),
+        "commit": _commit(),
+        "versions": {"python": platform.python_version()} | _versions(),
+    } | numbers
+
+
 def write_result(name: str, numbers: dict[str, Any], *, out: Path | None = None) -> None:
-    """Write and print numbers with the machine, versions, commit and date they belong to.
+    """Write and print numbers, stamped.
 
     Args:
         name: Of the file among the results.
         numbers: What was measured.
         out: Another file, for a trial.
     """
-    cpu = [line for line in _cpu_lines() if line.startswith("model name")]
-    about = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": cpu[0].partition(":")[2].strip() if cpu else platform.processor(),
-        "cores": os.cpu_count(),
-        "commit": _commit(),
-        "versions": {"python": platform.python_version()} | _versions(),
-    }
     RESULTS.mkdir(exist_ok=True)
-    text = json.dumps(about | numbers, indent=2)
+    text = json.dumps(stamped(numbers), indent=2)
     (out or RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     print(text)
 

@@ -20,7 +20,7 @@ from tsr_gym import cli
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
 MOST_LINES = {"README.md": 160, "ARCHITECTURE.md": 90}
-RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+RESULTS = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
 # Only Python is run; the others are commands, other files, and what programs print.
 LANGUAGES = {"python", "console", "ini", "text"}
 
@@ -205,9 +205,9 @@ def test_every_measurement_stands_with_its_date_where_it_is_said_what_was_run():
     page = (ROOT / "docs" / "what_was_run.md").read_text(encoding="utf-8")
     for path in RESULTS:
         date = json.loads(path.read_text(encoding="utf-8"))["date"][:10]
-        assert re.search(
-            rf"^\| {date} \|.*\({re.escape(f'../benchmarks/results/{path.name}')}\)", page, re.MULTILINE
-        ), path.name
+        assert re.search(rf"^\| {date} \|.*\({re.escape(f'../{path.relative_to(ROOT)}')}\)", page, re.MULTILINE), (
+            path.name
+        )
 
 
 def test_what_the_campaigns_counted_is_what_the_page_shows():

@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from benchmarks.pay.page import words
+from benchmarks.marked_tables import words
 
 Row = Mapping[str, Any]
 COLOURS = {"tsr+": "C0", "filtering": "C1"}

@@ -1,19 +1,17 @@
 """Page: the tables of docs/does_search_pay.md, written from the result file between marks in the page."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.marked_tables import table_of, words, write_between_marks
 
 Row = Mapping[str, Any]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "does_search_pay.md"
 
 
 def write_tables(page: str, result: Row) -> str:
-    """Return a page whose tables are those of a result.
-
-    A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``.
-    """
+    """Return a page whose tables are those of a result."""
     tables = {
         "bases": bases(result["bases"]),
         "headline": differences(result, ("headline",)),
@@ -25,11 +23,7 @@ def write_tables(page: str, result: Row) -> str:
         "settings": differences(result, ("law",)),
         "commands": commands(result["bases"], result["runs"]),
     }
-
-    def table(found: "re.Match[str]") -> str:
-        return f"<!-- table: {found[1]} -->\n{tables[found[1]]}\n<!-- end -->"
-
-    return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", table, page, flags=re.DOTALL)
+    return write_between_marks(page, tables)
 
 
 def differences(result: Row, parts: Sequence[str]) -> str:
@@ -51,7 +45,7 @@ def differences(result: Row, parts: Sequence[str]) -> str:
         for row in result["differences"]
         if row["part"] in parts
     ]
-    return _table(
+    return table_of(
         (
             *("where", "method", "success %", "control %", "difference", "at half the tokens", "at three quarters"),
             *("pairs", "sampled", "prompt", "steps"),
@@ -62,7 +56,7 @@ def differences(result: Row, parts: Sequence[str]) -> str:
 
 def probes(found: Sequence[Row]) -> str:
     """Return a row per setting and way to play, as `tsr probe` measured it before any training."""
-    return _table(
+    return table_of(
         ("where", "search", "success %", "episodes", "sampled tokens per success"),
         [
             (
@@ -91,7 +85,7 @@ def law(found: Row | None) -> str:
 
 def bases(found: Sequence[Row]) -> str:
     """Return a row per base model: its success before its skill was hidden, and after."""
-    return _table(
+    return table_of(
         ("base model", "success before hiding, %", "after, %"),
         [(row["base"], f"{100 * row['success_skilled']:.1f}", f"{100 * row['success']:.1f}") for row in found],
     )
@@ -103,17 +97,3 @@ def commands(bases: Sequence[Row], runs: Sequence[Row]) -> str:
     for run in runs:
         first.setdefault((run["world"], run["setting"], run["method"]), f"# {run['method']}\n{run['command']}")
     return "```text\n" + "\n".join(first.values()) + "\n```"
-
-
-def words(row: Row) -> str:
-    """Return a difference with its interval."""
-    if row["low"] is None:
-        return f"{row['points']:+.1f}"
-    return f"{row['points']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}]"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return "Not run yet."
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

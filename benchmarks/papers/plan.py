@@ -1,0 +1,178 @@
+"""Plan: what a published table compares, as training runs of ours; pure data, nothing here runs.
+
+A cell is one run. Its name follows from its command line, so tables share the cells that they have in common, and a
+cell whose configuration changes is another cell.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+
+Scale = Literal["tiny", "qwen"]
+# Numbers of a paper for one method, by what they measure, such as success in per cent.
+Numbers = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A world, and how all methods learn in it.
+
+    Attributes:
+        world: Short name of the environment.
+        name: What the results call it.
+        flags: Of ``tsr train``: the world's settings and those of learning.
+        updates: Updates of a run.
+        eval_instances: Held-out instances.
+        models: Models of the paper whose numbers are shown beside.
+        model: Pretrained model that all runs begin with; empty for an embedded one.
+        recipe: Flags of ``tsr base-model`` that build the embedded one.
+        guide: Flags of methods that search by a score.
+        tokens: Sampled tokens of a run, which its updates share equally; None for as many as its updates take.
+        published: What the paper's numbers are filed under; empty for the world.
+        evaluations: How often a run is evaluated, beside once before it.
+    """
+
+    world: str
+    name: str
+    flags: str
+    updates: int
+    eval_instances: int
+    models: tuple[str, ...]
+    model: str = ""
+    recipe: str = ""
+    guide: str = ""
+    tokens: int | None = None
+    published: str = ""
+    evaluations: int = 8
+
+    @property
+    def base(self) -> str:
+        """The model's name; an embedded one's says its recipe too."""
+        return self.model or f"{self.world}-{_digest(self.recipe)}"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table: a way to train, as flags of ``tsr train``.
+
+    Attributes:
+        name: What the results call it, in the paper's words where it is the paper's.
+        flags: Beside those of the setting.
+        guided: Whether it searches by the setting's guide.
+        matches: Method whose sampled tokens it takes as well, update by update; empty for none.
+        trains: False for the model as it is, whose numbers are those of the first evaluation of the others.
+    """
+
+    name: str
+    flags: str = ""
+    guided: bool = False
+    matches: str = ""
+    trains: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """A published table or figure.
+
+    Attributes:
+        name: On the command line, of its result file and of its mark in the page.
+        title: What it compares.
+        source: Where the paper's numbers stand.
+        settings: By scale.
+        methods: Its rows, in the paper's order.
+        control: Method that every other is held against at equal sampled tokens.
+        paper: Numbers by what they are filed under, model and method.
+        columns: Which of them there are, in order.
+        remarks: What differs from the paper, or is not known of it.
+        quick: Updates of a quick run.
+        needs: What it needs that is not there; empty where it can be run.
+        view: ``rows`` for results, ``times`` for the clock, or the measure that a figure draws.
+    """
+
+    name: str
+    title: str
+    source: str
+    settings: Mapping[Scale, tuple[Setting, ...]]
+    methods: tuple[Method, ...]
+    control: str
+    paper: Mapping[str, Mapping[str, Mapping[str, Numbers]]]
+    columns: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+    quick: int = 8
+    needs: str = ""
+    view: str = "rows"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run.
+
+    Attributes:
+        setting: Where.
+        method: How.
+        seed: Of everything in it.
+        matched: The run whose tokens it takes as well, or None.
+    """
+
+    setting: Setting
+    method: Method
+    seed: int
+    matched: "Cell | None" = field(default=None)
+
+    @property
+    def name(self) -> str:
+        """A folder's name, which says the configuration too."""
+        known = self.flags(Path("OUT"), Path("MODELS"))
+        words = f"{self.setting.name} {self.method.name} {self.seed}"
+        slug = "".join(letter if letter.isalnum() else "-" for letter in words)
+        return f"{slug}-{_digest(known)}"
+
+    def flags(self, out: Path, models: Path) -> str:
+        """Return the flags of ``tsr``, but for the folder.
+
+        Args:
+            out: Where cells and base models lie.
+            models: Where pretrained models lie.
+        """
+        setting, method = self.setting, self.method
+        model = models / setting.model if setting.model else out / "bases" / setting.base
+        often = max(1, setting.updates // setting.evaluations)
+        budget = f"--updates {setting.updates}"
+        if setting.tokens is not None:
+            # As many updates again, for those that end a little short of their share.
+            share = setting.tokens // setting.updates
+            budget = f"--total-tokens {setting.tokens} --update-tokens {share} --updates {2 * setting.updates}"
+        if self.matched is not None:
+            budget += f" --match-tokens {out / 'cells' / self.matched.name}"
+        parts = (
+            f"train {setting.world} --model {model} {setting.flags}",
+            method.flags,
+            setting.guide if method.guided else "",
+            f"{budget} --eval-every {often} --checkpoint-every {often} --save-trees 0",
+            f"--eval-instances {setting.eval_instances} --seed {self.seed} --label {method.name.replace(' ', '_')}",
+        )
+        return " ".join(part for part in parts if part)
+
+
+def cells(table: Table, scale: Scale, seeds: int) -> Iterator[Cell]:
+    """Yield the runs of a table, seed by seed, each after the one whose tokens it matches."""
+    for seed in range(seeds):
+        for setting in table.settings[scale]:
+            done: dict[str, Cell] = {}
+            for method in sorted((one for one in table.methods if one.trains), key=lambda one: bool(one.matches)):
+                done[method.name] = Cell(setting, method, seed, done.get(method.matches))
+                yield done[method.name]
+
+
+def hurried(table: Table) -> Table:
+    """Return a table's first tiny setting with a few updates and held-out instances, which shows that it runs."""
+    first = table.settings["tiny"][0]
+    tokens = None if first.tokens is None else first.tokens // first.updates * table.quick
+    short = replace(first, updates=table.quick, tokens=tokens, eval_instances=128, evaluations=4)
+    return replace(table, settings={**table.settings, "tiny": (short,)})
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=4).hexdigest()

@@ -1,0 +1,144 @@
+"""Runs of ``tsr``: build base models and do training runs in processes side by side; what is there already is kept.
+
+A run's folder is its name among the cells of a study. One that was stopped goes on from its last checkpoint.
+"""
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import redirect_stderr, redirect_stdout
+from itertools import accumulate
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.log import JsonLines
+from tsr_gym.agents.runs.matching import read_targets
+from tsr_gym.agents.runs.token_budget import total_of
+
+Row = dict[str, Any]
+# The flags of a command, and where it logs.
+Job = tuple[str, Path]
+
+
+def words(flags: str) -> list[str]:
+    """Return flags as a list; quotes are part of a call, as in ``merge='state'``."""
+    return flags.split()
+
+
+def command(flags: str) -> str:
+    """Return a command line as a shell takes it."""
+    return shlex.join(["tsr", *words(flags)])
+
+
+def build_bases(out: Path, recipes: Mapping[str, str], workers: int) -> None:
+    """Build the base models that are not there yet, each on a core of its own; recipes are flags, by name."""
+    jobs = [
+        (f"base-model {flags} --out {out / 'bases' / name}", out / "logs" / f"base-{name}.log")
+        for name, flags in recipes.items()
+        if not (out / "bases" / name).exists()
+    ]
+    run_all(jobs, workers)
+
+
+def base_row(out: Path, name: str, recipe: str) -> Row | None:
+    """Return what a base model's card says of its success, None where it was not built."""
+    card = out / "bases" / name / "tsr_gym.json"
+    if not card.exists():
+        return None
+    about = json.loads(card.read_text())["about"]
+    known = {key: about[key] for key in ("success", "success_skilled", "valid") if key in about}
+    return {"base": name, "command": command(f"base-model {recipe}"), **known}
+
+
+def train(out: Path, runs: Mapping[str, str], workers: int, *, watch: Callable[[], object] | None = None) -> None:
+    """Do the runs that are not finished; one that was stopped goes on from its last checkpoint.
+
+    Args:
+        out: Where everything lies.
+        runs: Flags of ``tsr``, but for the folder, by the names of the runs.
+        workers: How many side by side.
+        watch: Called twice a second meanwhile; None to print a line for every run that is done.
+    """
+    jobs = []
+    for name, flags in runs.items():
+        folder = out / "cells" / name
+        if not finished(folder):
+            flags = f"train --resume {folder}" if folder.exists() else f"{flags} --out {folder}"
+            jobs.append((flags, out / "logs" / f"{name}.log"))
+    (out / "cells").mkdir(parents=True, exist_ok=True)
+    run_all(jobs, workers, watch)
+
+
+def finished(folder: Path) -> bool:
+    """Return whether a run was evaluated after its last update, or after the last of its tokens."""
+    if not (folder / "config.json").is_file():
+        return False
+    run = TrainConfig.from_json((folder / "config.json").read_bytes()).run
+    evaluations = JsonLines(folder / "evaluations.jsonl").read()
+    if not evaluations:
+        return False
+    last, total = evaluations[-1], total_of(run, read_targets(folder))
+    return last["step"] >= run.updates or (total is not None and last["sampled_tokens_total"] >= total)
+
+
+def measured(folder: Path) -> Row | None:
+    """Return what a run's files say: what it cost, and a point per evaluation; None where it is not finished."""
+    if not finished(folder):
+        return None
+    updates = JsonLines(folder / "metrics.jsonl").read()
+    seconds = list(accumulate((line["seconds"]["all"] for line in updates), initial=0.0))
+    counts = ("model_calls", "env_steps", "restores", "groups", "groups_kept")
+    kept = ("success", "total_reward", "response_length", "turns", "valid", "distinct", "random", "optimal")
+    return {
+        **{name: sum(line[name] for line in updates) for name in counts},
+        "optimizer_steps": sum(line["optimizer_steps"] or 0 for line in updates),
+        "seconds": round(seconds[-1], 1),
+        "points": [
+            {
+                "step": line["step"],
+                "sampled_tokens": line["sampled_tokens_total"],
+                "prompt_tokens": line["prompt_tokens_total"],
+                "seconds": round(seconds[line["step"]], 1),
+                **{name: line[name] for name in kept},
+            }
+            for line in JsonLines(folder / "evaluations.jsonl").read()
+        ],
+    }
+
+
+def run_all(jobs: list[Job], workers: int, watch: Callable[[], object] | None = None) -> None:
+    """Run commands in processes that are used again, so that libraries are imported once.
+
+    Raises:
+        SystemExit: A command failed; its log says why.
+    """
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        logs = {pool.submit(_run, flags, log): log for flags, log in jobs}
+        running = set(logs)
+        while running:
+            ended, running = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+            for job in ended:
+                if status := job.result():
+                    pool.shutdown(cancel_futures=True)
+                    raise SystemExit(f"{logs[job].stem} failed with status {status}:\n{logs[job].read_text()[-2000:]}")
+                if watch is None:
+                    last = " ".join(logs[job].read_text().strip().splitlines()[-1:])
+                    print(f"{len(jobs) - len(running)} of {len(jobs)}: {logs[job].stem}: {last}", flush=True)
+            if watch is not None:
+                watch()
+
+
+def _one_thread() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _run(flags: str, log: Path) -> int:
+    from tsr_gym.cli import main
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a") as file, redirect_stdout(file), redirect_stderr(file):
+        return main(words(flags))
