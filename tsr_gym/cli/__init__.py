@@ -14,6 +14,7 @@ COMMANDS = {
     "train": ("tsr_gym.cli.train:main", "train a language model on searched trajectories, or go on with a run"),
     "eval": ("tsr_gym.cli.evaluate:main", "play held-out instances with a model or a run"),
     "report": ("tsr_gym.cli.report:main", "compare runs in a table and a picture"),
+    "view": ("tsr_gym.cli.view:main", "show runs and trees in a browser, or as one HTML file"),
     "calibrate": ("tsr_gym.cli.calibrate:main", "hold a score against exact values, and a search against its budget"),
     "probe": ("tsr_gym.cli.probe:main", "say what a success costs by searches, before any learning"),
     "export": ("tsr_gym.cli.export:main", "write preferences or step values from the trees of runs"),

@@ -1,0 +1,142 @@
+"""Describe a tree for the viewer: its shape as columns, one node in full, and a line for lists of trees."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from tsr_gym.agents.reports.view.fates import Ranks, advantages, fates, outcome_of, ranks, reason, values
+from tsr_gym.agents.reports.view.read_tree import DAMAGE, SeenTree, tree_header
+from tsr_gym.node import Node
+from tsr_gym.tree import Tree
+
+MAX_LABEL = 64
+# Facts of a turn that stand elsewhere on the page.
+_SHOWN_ELSEWHERE = {"executed", "available_actions"}
+Spell = Callable[[Sequence[int]], list[str]]
+
+
+def summarise_tree(path: Path) -> dict[str, Any]:
+    """Return a line about the tree in a file without building it: nodes, ends by outcome, the best return.
+
+    Only whole lines count, so a damaged file has a summary as well; ``outcome`` is then of what can be read.
+
+    Raises:
+        InvalidTree: Its header cannot be read.
+        OSError: The file cannot be read.
+    """
+    first, *lines = path.read_bytes().splitlines() or [b""]
+    header = tree_header(first, path)
+    returns: list[float] = []
+    ends = {"solved": 0, "failed": 0, "cut": 0}
+    best = None
+    for line in lines:
+        try:
+            node = json.loads(line)
+            parent, done = node["parent"], node["terminated"] or node["truncated"]
+            returns.append(node["reward"] + (0.0 if parent is None else returns[parent]))
+            if done:
+                solved = node["terminated"] and bool(node["info"].get("success"))
+                ends["solved" if solved else "failed" if node["terminated"] else "cut"] += 1
+                best = returns[-1] if best is None else max(best, returns[-1])
+        except DAMAGE:
+            break
+    outcome = next((name for name, count in ends.items() if count), "open")
+    whole = header.get("nodes") == len(returns)
+    return {"nodes": len(returns), "outcome": outcome, "ends": ends, "best": number(best), "whole": whole}
+
+
+def describe_tree(seen: SeenTree) -> dict[str, Any]:
+    """Return the shape of a tree as columns, one entry per node, in JSON's own types; the seed exceeds JavaScript's."""
+    tree = seen.tree
+    worth = values(tree)
+    indices = range(len(tree.nodes))
+    fate = fates(tree)
+    return {
+        "seed": str(tree.seed),
+        "about": {name: as_text(value) for name, value in tree.about.items()},
+        "score_of": tree.score_of,
+        "note": seen.note,
+        "chosen": list(tree.chosen),
+        "played": list(tree.played) if len(tree.played) > 1 else [],
+        "parent": [node.parent for node in tree.nodes],
+        "label": ["start", *map(label_of, tree.nodes[1:])],
+        "reward": [number(node.reward) for node in tree.nodes],
+        "score": [number(node.score) for node in tree.nodes],
+        "merit": [number(tree.merit(index)) for index in indices],
+        "return": [number(tree.total(index, "reward")) for index in indices],
+        "value": [number(value) for value in worth],
+        "advantage": [number(value) for value in advantages(tree, worth)],
+        "outcome": [outcome_of(node) for node in tree.nodes],
+        "fate": fate,
+    }
+
+
+def describe_node(seen: SeenTree, index: int, *, spell: Spell | None, picture: str | None) -> dict[str, Any]:
+    """Return all that a page shows of one node, in JSON's own types.
+
+    Args:
+        seen: The tree.
+        index: The node.
+        spell: Returns the text of each token id; None where no tokenizer is known.
+        picture: What the environment draws there, as a data URI.
+
+    Raises:
+        IndexError: There is no such node.
+    """
+    tree = seen.tree
+    node = tree.node(index)
+    said = node.candidate
+    return {
+        "node": index,
+        "why": _why(tree, index),
+        "observation": node.observation if isinstance(node.observation, str) else as_text(node.observation),
+        "picture": picture,
+        "said": said.text if isinstance(said.text, str) else as_text(said.text),
+        "prompt": "".join(spell(said.prompt_ids)) if spell and said.prompt_ids else None,
+        "num_prompt": len(said.prompt_ids),
+        "tokens": spell(said.token_ids) if spell else [f"⟨{token}⟩" for token in said.token_ids],
+        "logprobs": [number(one) for one in said.logprobs],
+        "answers": _texts(node.info.get("golden_answers")),
+        "buttons": _buttons(node.info.get("available_actions")),
+        "info": {name: as_text(value) for name, value in node.info.items() if name not in _SHOWN_ELSEWHERE},
+    }
+
+
+def _why(tree: Tree, index: int) -> str:
+    if tree.nodes[index].parent is None:
+        return "where the search begins"
+    depths: dict[int, Ranks] = ranks(tree)
+    return reason(tree, index, fates(tree)[index], depths)
+
+
+def number(value: float | None) -> float | None:
+    """Return a number rounded to what a page shows; None for what JSON cannot hold."""
+    return round(value, 6) if isinstance(value, (int, float)) and isfinite(value) else None
+
+
+def as_text(value: object) -> str:
+    """Return a value of a file as text."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        return repr(value)
+
+
+def label_of(node: Node) -> str:
+    """Return the beginning of the actions of a turn, or of what was said where none was carried out, on one line."""
+    said = " || ".join(_texts(node.info.get("executed"))) or as_text(node.candidate.text)
+    text = " ".join(said.split())
+    return text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"
+
+
+def _texts(values: object) -> list[str]:
+    return [value for value in values if isinstance(value, str)] if isinstance(values, (list, tuple)) else []
+
+
+def _buttons(actions: object) -> list[str]:
+    """Return what can be clicked on a page, where the turn's facts say it."""
+    return _texts(actions.get("clickables")) if isinstance(actions, Mapping) else []

@@ -1,0 +1,93 @@
+// Draws what an environment showed, by what it holds: a picture, passages, a page in parts, a board, or plain text.
+"use strict";
+
+function drawObservation(node) {
+  if (node.picture) return el("img", {class: "board", src: node.picture, alt: node.observation});
+  const text = node.observation;
+  if (text.includes("<information>")) return drawPassages(text, node.answers);
+  if (text.includes("[SEP]")) return drawPage(text, node.buttons);
+  return isBoard(text) ? drawBoard(text) : el("pre", {class: "text"}, marked(text, node.answers));
+}
+
+// Text as nodes, with every answer in it marked, in any case of letters.
+function marked(text, answers) {
+  const wanted = answers.filter(answer => answer.trim().length > 1);
+  if (!wanted.length) return [text];
+  const literal = wanted.map(answer => answer.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const parts = text.split(new RegExp(`(${literal.join("|")})`, "gi"));
+  return parts.map((part, number) => number % 2 ? el("mark", {}, part) : part);
+}
+
+function drawPassages(text, answers) {
+  const inside = text.split(/<\/?information>/);
+  const blocks = inside.flatMap((part, number) => {
+    if (number % 2 === 0) return part.trim() ? [el("pre", {class: "text"}, marked(part.trim(), answers))] : [];
+    return part.split(/\n(?=Doc \d+\()/).map(passage => drawPassage(passage, answers));
+  });
+  return el("div", {class: "passages"}, blocks);
+}
+
+function drawPassage(passage, answers) {
+  const [, number, title, body] = passage.match(/^Doc (\d+)\(Title: "?(.*?)"?\) ([^]*)$/) ?? [];
+  if (body === undefined) return el("pre", {class: "text"}, marked(passage, answers));
+  return el("article", {class: "passage"},
+    el("h4", {}, el("span", {class: "soft"}, `${number} `), marked(title, answers)), el("p", {}, marked(body, answers)));
+}
+
+// Parts of a shop's page: what can be clicked becomes a button, an instruction is set apart.
+function drawPage(text, buttons) {
+  const known = new Set(buttons);
+  const parts = text.split(/\s*\[SEP\]\s*/).filter(part => part.trim());
+  let instruction = false;
+  const drawn = parts.map(part => {
+    const told = instruction;
+    instruction = part === "Instruction:";
+    if (instruction) return null;
+    if (told) return el("p", {class: "instruction"}, part);
+    if (/^\[button\]/.test(part) || known.has(part.toLowerCase())) {
+      return el("span", {class: "pressable"}, part.replace(/\[button_?\]/g, "").trim());
+    }
+    return el("p", {class: /^\$[\d.]/.test(part) ? "price" : ""}, part);
+  });
+  return el("div", {class: "shop"}, drawn);
+}
+
+// Rows of equal length made of few signs are a board.
+function isBoard(text) {
+  const rows = text.split("\n").filter(row => row);
+  const widths = new Set(rows.map(row => row.length));
+  return rows.length > 2 && widths.size === 1 && rows[0].length > 2 && rows[0].length < 60
+    && new Set(text).size <= 10 && !/[a-z]{3}/.test(text);
+}
+
+function drawBoard(text) {
+  const rows = text.split("\n").filter(row => row);
+  const cells = rows.flatMap(row => [...row].map(sign =>
+    el("span", {class: sign === "#" ? "wall" : "_. ".includes(sign) ? "floor" : "piece"},
+      "#_. ".includes(sign) ? "" : sign)));
+  const board = el("div", {class: "grid", role: "img", "aria-label": text}, cells);
+  board.style.gridTemplateColumns = `repeat(${rows[0].length}, 1fr)`;
+  return board;
+}
+
+// Tokens with the colour of their log-probability, or all with that of the turn's advantage.
+function drawTokens(node, kind, advantage) {
+  if (!node.tokens.length) return el("pre", {class: "text said"}, node.said);
+  const pieces = node.tokens.map((text, number) => {
+    const logprob = node.logprobs[number];
+    const piece = el("span", {class: "token", title: logprob == null ? null : `log p ${show(logprob)}`}, text);
+    if (kind === "logprob" && logprob != null) piece.style.backgroundColor = tint("--bad", Math.min(1, -logprob / 3));
+    if (kind === "advantage" && advantage !== null) piece.style.backgroundColor = signed(advantage, 1);
+    return piece;
+  });
+  return el("pre", {class: "text said"}, pieces);
+}
+
+// A ground in one of the page's colours, from none at all to full at share 1.
+function tint(colour, share) {
+  return `color-mix(in srgb, var(${colour}) ${Math.round(55 * share)}%, transparent)`;
+}
+
+function signed(value, scale) {
+  return tint(value < 0 ? "--bad" : "--good", Math.min(1, Math.abs(value) / (scale || 1)));
+}

@@ -1,0 +1,108 @@
+"""Pictures: what an environment draws of a node, made from the node's snapshot; torch-free and without any window."""
+
+import base64
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from struct import pack
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tsr_gym.agents.episodes.env_pool import task_settings
+from tsr_gym.agents.reports.view.read_tree import SeenTree
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.errors import ConfigError, SnapshotError
+from tsr_gym.keywords import parse_settings
+from tsr_gym.registration import accepted, env_id, find_env
+from tsr_gym.snapshots import Snapshot
+from tsr_gym.stack import restore
+
+# From a snapshot in base64 to a picture as a data URI; None where there is none.
+Draw = Callable[[str], str | None]
+MODE = "rgb_array"
+
+
+def find_drawing(seen: SeenTree, run: Path | None) -> Draw | None:
+    """Return what draws the nodes of a tree; None where its environment draws no pictures or cannot be made.
+
+    Args:
+        seen: The tree.
+        run: Folder of the run that grew it, whose configuration says how the environment is made.
+    """
+    first = next((snapshot for snapshot in seen.snapshots if snapshot is not None), None)
+    if first is None:
+        return None
+    for name, settings in _ways(seen, run):
+        # Environments of anybody are made and drawn here, and may raise anything; text is shown then.
+        try:
+            if MODE not in _modes(name):
+                continue
+            env = gym.make(env_id(name), **accepted(name, settings), render_mode=MODE).unwrapped
+            env.reset(seed=0)
+            _drawn(env, first)
+        except Exception:
+            continue
+        return lambda snapshot, env=env: _or_none(env, snapshot)  # type: ignore[misc]
+    return None
+
+
+def _ways(seen: SeenTree, run: Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield names and settings with which the tree's environment may have been made, the surest first."""
+    try:
+        if run is not None:
+            config = TrainConfig.from_json((run / "config.json").read_bytes())
+            own = parse_settings(config.task.env_set)
+            yield config.env, task_settings(config.env, config.task.preset, config.task.train_split) | own
+    except (OSError, ConfigError):
+        pass
+    name, rules = seen.tree.about.get("env"), seen.tree.about.get("rules")
+    # A file may name any module: only what is registered already is made.
+    if isinstance(name, str) and name in gym.registry:
+        yield name, {key: _tupled(value) for key, value in rules.items()} if isinstance(rules, dict) else {}
+        yield name, {}
+
+
+def _modes(name: str) -> list[str]:
+    """Return the ways in which an environment renders, without making it where it can be helped."""
+    find_env(name)
+    made: Any = gym.make(env_id(name))
+    modes: list[str] = made.metadata.get("render_modes", [])
+    made.close()
+    return modes
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
+
+
+def _or_none(env: gym.Env[Any, Any], snapshot: str) -> str | None:
+    try:
+        return _drawn(env, snapshot)
+    except Exception:  # As above: of a damaged snapshot, or of an environment that cannot draw this state.
+        return None
+
+
+def _drawn(env: gym.Env[Any, Any], snapshot: str) -> str:
+    snap = Snapshot.from_bytes(base64.b64decode(snapshot, validate=True))
+    # Only the environment itself draws: its wrappers are left out.
+    restore(env, Snapshot(snap.layers[-1:]))
+    pixels: Any = env.render()
+    if not isinstance(pixels, np.ndarray) or pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[2] != 3:
+        raise SnapshotError(f"wanted pixels [H, W, 3] of uint8 from render(), got a {type(pixels).__name__}")
+    return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"
+
+
+def png(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> bytes:
+    """Return pixels `[H, W, 3]` as the bytes of a PNG file (RFC 2083, truecolour, no filter)."""
+    height, width, _ = pixels.shape
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)
+    rows[:, 1:] = pixels.reshape(height, 3 * width)
+    parts = (
+        (b"IHDR", pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows.tobytes(), 9)),
+        (b"IEND", b""),
+    )
+    chunks = [pack(">I", len(data)) + kind + data + pack(">I", zlib.crc32(kind + data)) for kind, data in parts]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)

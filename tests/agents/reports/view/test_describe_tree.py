@@ -1,0 +1,97 @@
+"""Describing a tree: columns and nodes in JSON's own types, whatever the texts in it hold."""
+
+import json
+
+import pytest
+
+from tests.agents.reports.view.trees import EVIL, evil_tree, node, small_tree
+from tsr_gym.agents.reports.view.describe_tree import describe_node, describe_tree, summarise_tree
+from tsr_gym.agents.reports.view.read_tree import SeenTree
+from tsr_gym.errors import InvalidTree
+from tsr_gym.tree import Candidate, Tree
+
+
+def seen(tree):
+    return SeenTree(tree, (None,) * len(tree.nodes), "")
+
+
+def test_columns_say_what_the_tree_says():
+    shape = describe_tree(seen(small_tree()))
+    assert shape["parent"] == [None, 0, 0, 1, 1, 2]
+    assert shape["label"] == ["start", "left", "right", "up", "down", "up"]
+    assert shape["merit"] == [0.0, 2.0, 1.0, 3.0, 2.0, 1.2]
+    assert shape["return"] == [0.0, 0.0, 0.5, 1.0, 0.0, 0.5]
+    assert shape["value"] == [0.5, 0.5, None, 0.0, 0.0, None]
+    assert shape["outcome"] == ["open", "open", "open", "solved", "failed", "open"]
+    assert shape["chosen"] == [3]
+    # JavaScript has no whole numbers of 64 bits.
+    assert shape["seed"] == "7"
+
+
+def test_a_label_is_what_was_carried_out():
+    tree = Tree()
+    tree.add(node(None, 0))
+    tree.add(node(0, 1, "<answer>Up||Left</answer>", info={"executed": ("Up", "Left")}))
+    tree.add(node(0, 1, "nothing\n that helps " + "x" * 99))
+    labels = describe_tree(seen(tree))["label"]
+    assert labels[1] == "Up || Left"
+    assert (labels[2][:20], len(labels[2]), labels[2][-1]) == ("nothing that helps x", 64, "…")
+
+
+def test_a_node_shows_its_tokens_and_the_prompt_that_the_model_saw():
+    tree = Tree()
+    tree.add(node(None, 0))
+    tree.add(node(0, 1, Candidate("ab", (9,), (1, 2), (-0.5, -2.0)), info={"golden_answers": ("Rome",)}))
+    spelled = describe_node(seen(tree), 1, spell=lambda ids: [f"<{one}>" for one in ids], picture=None)
+    assert (spelled["tokens"], spelled["logprobs"], spelled["prompt"]) == (["<1>", "<2>"], [-0.5, -2.0], "<9>")
+    assert spelled["answers"] == ["Rome"]
+    unspelled = describe_node(seen(tree), 1, spell=None, picture=None)
+    assert (unspelled["tokens"], unspelled["prompt"], unspelled["num_prompt"]) == (["⟨1⟩", "⟨2⟩"], None, 1)
+
+
+def test_actions_observations_and_facts_of_any_kind_become_text():
+    tree = Tree()
+    tree.add(node(None, 0, shown=[1, 2]))
+    tree.add(node(0, 1, 3, reward=float("nan"), info={"deep": {"a": (1, None)}}))
+    assert describe_node(seen(tree), 0, spell=None, picture=None)["observation"] == "[1, 2]"
+    found = describe_node(seen(tree), 1, spell=None, picture=None)
+    assert (found["said"], found["info"]["deep"]) == ("3", '{"a": [1, null]}')
+    # NaN is not JSON.
+    json.dumps(describe_tree(seen(tree)), allow_nan=False)
+
+
+def test_hostile_texts_stay_the_texts_that_they_are():
+    tree = evil_tree()
+    shape = json.loads(json.dumps(describe_tree(seen(tree)), allow_nan=False))
+    assert shape["about"][EVIL] == EVIL
+    for index in range(len(tree.nodes)):
+        found = describe_node(seen(tree), index, spell=None, picture=None)
+        assert found["observation"] == tree.nodes[index].observation
+    assert describe_node(seen(tree), 2, spell=None, picture=None)["why"] == f"a dead end: {EVIL}"
+
+
+def test_a_node_that_is_not_there_is_refused():
+    with pytest.raises(IndexError, match="wanted a node from 0 to 5, got 6"):
+        describe_node(seen(small_tree()), 6, spell=None, picture=None)
+
+
+def test_a_summary_counts_ends_and_the_best_return(tmp_path):
+    small_tree().save(tmp_path / "tree")
+    assert summarise_tree(tmp_path / "tree") == {
+        "nodes": 6,
+        "outcome": "solved",
+        "ends": {"solved": 1, "failed": 1, "cut": 0},
+        "best": 1.0,
+        "whole": True,
+    }
+
+
+def test_a_summary_of_half_a_file_counts_its_whole_lines(tmp_path):
+    small_tree().save(tmp_path / "tree")
+    data = (tmp_path / "tree").read_bytes()
+    (tmp_path / "tree").write_bytes(data[: data.index(b'"down"')])
+    found = summarise_tree(tmp_path / "tree")
+    assert (found["nodes"], found["outcome"], found["whole"]) == (4, "solved", False)
+    (tmp_path / "tree").write_bytes(b"")
+    with pytest.raises(InvalidTree):
+        summarise_tree(tmp_path / "tree")
