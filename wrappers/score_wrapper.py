@@ -51,7 +51,7 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     def __init__(self, env: gym.Env[Any, Any], **settings: Any) -> None:
         gym.utils.RecordConstructorArgs.__init__(self, **settings)
         super().__init__(env)
-        wanted, found = _state_of(type(self), ScoreWrapper), _state_of(type(env.unwrapped), StateEnv)
+        wanted, found = state_of(type(self), ScoreWrapper), state_of(type(env.unwrapped), StateEnv)
         if wanted is not None and found is not None and not issubclass(found, wanted):
             raise ConfigError(
                 f"{type(self).__name__} rates a {wanted.__name__}, and {type(env.unwrapped).__name__} has a "
@@ -116,7 +116,7 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         self._last = state
 
 
-def _state_of(kind: type[Any], generic: type[Any]) -> type[Any] | None:
+def state_of(kind: type[Any], generic: type[Any]) -> type[Any] | None:
     """Return the state that a class names in its bases, such as `TextEnv[SokobanState]`; None where it names none."""
     for cls in kind.__mro__:
         for base in vars(cls).get("__orig_bases__", ()):

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose
-from tsr_gym.wrappers.score_wrapper import ScoreWrapper
+from tsr_gym.wrappers.score_wrapper import ScoreWrapper, state_of
 
+HOME = "tsr_gym.wrappers"
 Scorer = str | Callable[[gym.Env[Any, Any]], ScoreWrapper[Any]]
 
 
@@ -19,7 +21,18 @@ def choose_scorer(text: str) -> "partial[Any]":
     Raises:
         ConfigError: There is no such scorer, or it does not take these keywords.
     """
-    return choose(text, home="tsr_gym.wrappers", what="scorer", among=_is_scorer)
+    return choose(text, home=HOME, what="scorer", among=_is_scorer)
+
+
+def known_scorers() -> dict[str, tuple[type[ScoreWrapper[Any]], str]]:
+    """Return the scorers of this package by name, each with the world whose states it rates, ``"any"`` for all."""
+    named = vars(import_module(HOME))
+    found = {name: named[name] for name in named["__all__"] if _is_scorer(named[name])}
+    states = {name: state_of(kind, ScoreWrapper) for name, kind in found.items()}
+    return {
+        name: (kind, "any" if (state := states[name]) is None else state.__module__.rpartition(".")[0])
+        for name, kind in found.items()
+    }
 
 
 def _is_scorer(value: Any) -> bool:

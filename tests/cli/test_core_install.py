@@ -1,5 +1,6 @@
 """What works in a core install: a Python that finds nothing but what setup.cfg requires of everyone."""
 
+import json
 import os
 import subprocess
 import sys
@@ -169,6 +170,34 @@ def test_the_command_explains_itself_and_its_training(run):
         done = run("-m", "tsr_gym.cli", *args)
         assert done.returncode == 0, done.stderr
         assert wanted in done.stdout
+
+
+def test_the_doctor_says_what_works_and_what_each_missing_extra_brings(run, tmp_path):
+    known = distribution("tsr-gym")
+    (tmp_path / "known").mkdir()
+    (tmp_path / "known" / f"tsr_gym-{known.version}.dist-info").symlink_to(
+        known.locate_file("").joinpath(next(path.parent for path in known.files if path.name == "METADATA"))
+    )
+    code = f"import sys; sys.path.append({str(tmp_path / 'known')!r}); from tsr_gym import cli; sys.exit(cli.main("
+    done = run("-c", f"{code}['doctor', '--json']))")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    extras = {one["name"]: one for one in found["extras"]}
+    assert extras[""]["complete"]
+    assert extras["cli"]["complete"]
+    assert {"torch", "transformers"} <= set(extras["agents"]["lacking"])
+    assert extras["agents"]["install"] == "pip install 'tsr-gym[agents]'"
+    states = {one["what"]: one["state"] for one in found["self_test"]}
+    assert states["tsr/Sokoban-v0"] == states["tsr/FrozenLake-v0"] == "works"
+    assert states["tsr/WebShop-v0"] == states["tsr/RetrievalQA-v0"] == states["gpu"] == "missing"
+
+
+def test_environments_are_listed_with_what_they_need(run):
+    done = run("-m", "tsr_gym.cli", "envs", "--json")
+    assert done.returncode == 0, done.stderr
+    needs = {one["id"]: one["needs"] for one in json.loads(done.stdout)["environments"]}
+    assert needs["tsr/Sokoban-v0"] is None
+    assert "pip install 'tsr-gym[envs]'" in needs["tsr/WebShop-v0"]
 
 
 def test_a_room_can_be_played(run):

@@ -9,6 +9,8 @@ from tsr_gym.optional import load, require
 from tsr_gym.version import __version__
 
 COMMANDS = {
+    "doctor": ("tsr_gym.cli.doctor:main", "say what is installed, what works and what is missing"),
+    "envs": ("tsr_gym.cli.envs:main", "list environments, their settings, scorers and strategies"),
     "play": ("tsr_gym.cli.play:main", "play an environment in the terminal"),
     "base-model": ("tsr_gym.cli.base_model:main", "build the small embedded language model of an environment"),
     "train": ("tsr_gym.cli.train:main", "train a language model on searched trajectories, or go on with a run"),

@@ -1,0 +1,87 @@
+"""What is installed of what tsr-gym can use: read from the installed packages' own records, importing none of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from packaging.requirements import Requirement
+
+# What each extra is for, in the order in which they are shown.
+BRINGS = {
+    "cli": "the tsr command",
+    "envs": "WebShop, question answering, compiled batches, the Sokoban solver and its generators",
+    "agents": "language models: train, eval, base-model, pictures of reports",
+    "lora": "training a few matrices instead of the whole model",
+    "serve": "the shop as a web site, the retrieval server and its client",
+    "render": "windows: render_mode='human'",
+    "parquet": "questions from Parquet files",
+    "dense": "retrieval by embeddings",
+    "opensearch": "retrieval from an OpenSearch cluster",
+    "pyserini": "Lucene itself for WebShop's search, which needs Java",
+    "spacy": "the nouns of titles, as WebShop's original reward has them",
+    "vllm": "sampling on GPUs by vLLM",
+    "ray": "runs over several machines",
+    "trl": "the bridge to TRL's trainers",
+    "bench": "what the speed scripts compare with",
+    "dev": "tests, types and lint of the package itself",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What an extra is for, and whether it is there.
+
+    Attributes:
+        name: As pip takes it; empty for what everybody gets.
+        brings: What it is for.
+        versions: Of those of its packages that are installed.
+        lacking: What is missing or too old, in words.
+        install: The line that completes it.
+    """
+
+    name: str
+    brings: str
+    versions: dict[str, str]
+    lacking: tuple[str, ...]
+    install: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it is there."""
+        return not self.lacking
+
+
+def extras() -> list[Extra] | None:
+    """Return the core, then every extra; None where tsr-gym is imported but not installed, so that nobody knows."""
+    try:
+        needed = [Requirement(line) for line in requires("tsr-gym") or ()]
+    except PackageNotFoundError:
+        return None
+    core = [need for need in needed if need.marker is None]
+    found = [_look("", "environments, snapshots, trees, strategies", core)]
+    for name, brings in BRINGS.items():
+        own = [need for need in needed if need.marker is not None and need.marker.evaluate({"extra": name})]
+        found.append(_look(name, brings, own))
+    return found
+
+
+def _look(name: str, brings: str, needed: Sequence[Requirement]) -> Extra:
+    versions, lacking = {}, []
+    for need in needed:
+        found = installed_version(need.name)
+        if found is not None:
+            versions[need.name] = found
+        if found is None:
+            lacking.append(need.name)
+        elif not need.specifier.contains(found, prereleases=True):
+            lacking.append(f"{need.name}{need.specifier} (found {found})")
+    install = f"pip install 'tsr-gym[{name}]'" if name else "pip install --upgrade tsr-gym"
+    return Extra(name, brings, versions, tuple(lacking), install)
+
+
+def installed_version(distribution: str) -> str | None:
+    """Return the version of an installed distribution, which is not imported; None where it is not installed."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
