@@ -1,27 +1,26 @@
-"""Export: from saved trees to JSON lines that trainers and tools of others read.
+"""Export: from saved trees to JSON lines or Parquet that trainers and tools of others read.
 
-A line is one record, with the file of its tree as ``tree``. Token ids are exactly those that were sampled:
-
-- ``preferences`` (`sibling_pairs`): ``prompt_ids``, ``chosen_ids``, ``rejected_ids``, ``chosen_logprobs``,
-  ``rejected_logprobs``, ``gap`` (how much more the chosen answer is worth), ``node`` (at which both were sampled).
-- ``step-values`` (`tree_step_values`): ``task`` (seed of the tree), ``prompt_ids``, ``response_ids``, ``value``
-  (backed-up return), ``trajectories`` (through the turn), ``turn`` (from 0).
+A record says of which file its tree is, as ``tree``. Token ids are exactly those that were sampled. The fields of each
+kind are those of its record: `Pair` for ``preferences``, `StepValue` for ``step-values``, `Row` for ``trajectories``,
+`NodeRecord` for ``nodes`` and `Chat` for ``chat``.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tsr_gym.errors import ConfigError, InvalidTree
-from tsr_gym.files import write_atomically
 from tsr_gym.keywords import choose, parse_call
 from tsr_gym.optional import require
+from tsr_gym.records import write_records
 from tsr_gym.tree import Tree
 
 KINDS = {
     "preferences": "tsr_gym.agents.bridges.preferences:sibling_pairs",
     "step-values": "tsr_gym.agents.bridges.step_values:tree_step_values",
+    "trajectories": "tsr_gym.agents.bridges.rows:tree_rows",
+    "nodes": "tsr_gym.agents.bridges.nodes:tree_nodes",
+    "chat": "tsr_gym.agents.bridges.chats:tree_chats",
 }
 
 
@@ -30,7 +29,7 @@ class Exported(NamedTuple):
 
     Attributes:
         trees: Trees that were read.
-        records: Lines that were written.
+        records: Records that were written.
     """
 
     trees: int
@@ -38,33 +37,29 @@ class Exported(NamedTuple):
 
 
 def export(sources: Sequence[Path], out: Path, *, kind: str = "preferences") -> Exported:
-    """Write what trees say as JSON lines; an older file is replaced only when all is written.
+    """Write what trees say, and return how much; an older file is replaced only when all is written.
 
     Args:
         sources: Folders of runs, folders of trees, or files of trees.
-        out: The file.
+        out: The file: Parquet where its name ends in .parquet, else JSON lines.
         kind: One of `KINDS`, with keywords of its function as in ``"preferences(pairing='all')"``, or
             ``package.module:name`` of a function of yours from a tree to NamedTuples.
 
     Raises:
         ConfigError: There is no such kind or keyword, or there are no trees.
         InvalidTree: A tree is damaged, or its turns have no tokens, or nothing can be said of any of them.
-        MissingExtra: The kind needs a package that is not installed.
+        MissingExtra: The kind, or Parquet, needs a package that is not installed.
         OSError: A file cannot be read or written.
     """
     records_of = _records_of(kind)
     files = [file for source in sources for file in tree_files(source)]
     if not files:
         raise ConfigError("wanted the folder of at least one run, or a file of a tree")
-    lines = [
-        json.dumps({"tree": str(file), **record._asdict()})
-        for file in files
-        for record in records_of(_with_tokens(file))
-    ]
-    if not lines:
+    found = [(str(file), record) for file in files for record in records_of(_with_tokens(file))]
+    if not found:
         raise InvalidTree(f"the {len(files)} trees hold no {kind}: nothing was written")
-    write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
-    return Exported(len(files), len(lines))
+    write_records(out, [{"tree": tree, **record._asdict()} for tree, record in found], like=type(found[0][1]))
+    return Exported(len(files), len(found))
 
 
 def tree_files(source: Path) -> Iterator[Path]:

@@ -59,12 +59,22 @@ class RunConfig:
     """How many of the latest checkpoints stay."""
     save_trees: int = 2
     """Groups per checkpoint whose trees are saved."""
+    warm_start: Path | None = None
+    """Episodes to imitate before the first update, as JSON lines or Parquet: messages of role and content, or input_ids
+    and mask, as tsr export --kind chat and trajectories writes them. All weights are trained, also with LoRA."""
+    warm_start_steps: int = 200
+    """Optimizer steps of the warm start."""
+    warm_start_lr: float = 1e-5
+    """Learning rate of the warm start, which falls to a tenth; the embedded models want 1e-3."""
+    warm_start_batch: int = 16
+    """Episodes per step of the warm start."""
 
     def __post_init__(self) -> None:
         check_numbers(self, "eval_instances", "checkpoint_every", "keep_checkpoints", least=1)
+        check_numbers(self, "warm_start_steps", "warm_start_batch", least=1)
         check_numbers(self, "total_tokens", "update_tokens", "update_trajectories", least=1)
         check_numbers(self, "updates", "eval_every", "eval_temperature", "save_trees", least=0)
-        check_numbers(self, "sampled_price", "prompt_price", least=0)
+        check_numbers(self, "sampled_price", "prompt_price", "warm_start_lr", least=0)
         if not self.sampled_price + self.prompt_price:
             raise ConfigError("sampled_price=0 and prompt_price=0 count no tokens: wanted one of them above 0")
 

@@ -172,9 +172,10 @@ def _train(
 
 def _loss(model: Any, ids: Tensor, said: Tensor) -> tuple[Tensor, float]:
     """Return the cross-entropy of what was said, and the share of it that the model finds most likely."""
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+    ids, said = ids.to(model.device), said.to(model.device)
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
     # A token is predicted from the position before it.
-    logits: Tensor = model.lm_head(hidden[:, :-1][said[:, 1:]])
+    logits: Tensor = model.get_output_embeddings()(hidden[:, :-1][said[:, 1:]])
     wanted = ids[:, 1:][said[:, 1:]]
     accuracy = (logits.detach().argmax(-1) == wanted).float().mean()
     return torch.nn.functional.cross_entropy(logits, wanted), float(accuracy)

@@ -46,6 +46,7 @@ from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.agents.runs.schedule import lr_scale, share_done
 from tsr_gym.agents.runs.token_budget import Limit, counted, search_within, total_of, update_end
+from tsr_gym.agents.runs.warm_start import warm_started
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
@@ -334,10 +335,11 @@ def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE
     processes.first(lambda: check_run(config))
     folder = config.folder
     targets = token_targets(config)
-    trainer = Trainer(config, folder, model_dir, targets, processes)
+    begun_with = processes.first(lambda: warm_started(config, model_dir))
+    trainer = Trainer(config, folder, begun_with, targets, processes)
     beside = folder.with_name(f".{folder.name}.partial")
     try:
-        processes.first(lambda: _begin(beside, config, model_dir, targets))
+        processes.first(lambda: _begin(beside, config, begun_with, targets))
         save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress, guide=trainer.guide)
         processes.first(lambda: _appear(beside, folder))
     finally:

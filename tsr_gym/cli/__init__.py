@@ -19,7 +19,10 @@ COMMANDS = {
     "view": ("tsr_gym.cli.view:main", "show runs and trees in a browser, or as one HTML file"),
     "calibrate": ("tsr_gym.cli.calibrate:main", "hold a score against exact values, and a search against its budget"),
     "probe": ("tsr_gym.cli.probe:main", "say what a success costs by searches, before any learning"),
-    "export": ("tsr_gym.cli.export:main", "write preferences or step values from the trees of runs"),
+    "export": (
+        "tsr_gym.cli.export:main",
+        "write preferences, values, trajectories or chats from the trees of runs",
+    ),
     "webshop": ("tsr_gym.cli.webshop:main", "import, generate or serve a WebShop catalogue"),
     "retrieval": ("tsr_gym.cli.retrieval:main", "index a corpus, or serve an index over HTTP"),
 }

@@ -1,4 +1,4 @@
-"""`tsr export`: write what saved trees say as JSON lines for trainers of others."""
+"""`tsr export`: write what saved trees say as JSON lines or Parquet for trainers of others."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,20 +11,22 @@ from tsr_gym.optional import load
 
 @dataclass(frozen=True, slots=True)
 class ExportArgs:
-    """Write preferences among candidates, or values of turns, from the trees of runs as JSON lines."""
+    """Write what the trees of runs hold, as JSON lines or Parquet: preferences, values, trajectories, nodes, chats."""
 
     sources: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of runs, folders of trees, or files of trees."""
     out: Path
-    """File for the lines; an older one is replaced when all is written."""
+    """File for the records: Parquet where it ends in .parquet, else JSON lines; an older one is replaced when all is
+    written."""
     kind: str = "preferences"
-    """preferences (pairs of answers to one prompt, the better one first) or step-values (what every turn led to), with
-    settings as in preferences(worth='mean_return', pairing='all') and step-values(backup='leaf_mean'), or
-    package.module:name of a function of yours."""
+    """preferences (pairs of answers to one prompt, the better one first), step-values (what every turn led to),
+    trajectories (training rows of tokens, mask and log-probabilities), nodes (whole trees) or chat (messages), with
+    settings as in preferences(worth='mean_return', pairing='all'), step-values(backup='leaf_mean') and
+    trajectories(take='leaves'), or package.module:name of a function of yours."""
 
 
 def main(args: list[str]) -> int:
-    """Read the trees and write the lines."""
+    """Read the trees and write the records."""
     chosen = tyro.cli(ExportArgs, args=args, prog="tsr export")
     export: Any = load("tsr_gym.agents.bridges.export:export")
     written = export(chosen.sources, chosen.out, kind=chosen.kind)

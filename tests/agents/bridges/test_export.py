@@ -119,7 +119,10 @@ def test_where_nothing_can_be_said_nothing_is_written(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("preference", "wanted kind of preferences, step-values or package.module:name, got 'preference'"),
+        (
+            "preference",
+            "wanted kind of preferences, .*, nodes, chat or package.module:name, got 'preference'",
+        ),
         ("preferences(depth=3)", r"has no \['depth'\]"),
         ("preferences(worth='money')", r"wanted worth of \['merit', 'mean_return'\]"),
         ("preferences(pairing='some')", "pairing of .*, got <function merit"),

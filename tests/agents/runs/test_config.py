@@ -35,6 +35,7 @@ IMPOSSIBLE += [
     ("run", name, 0)
     for name in ("update_tokens", "total_tokens", "eval_instances", "checkpoint_every", "keep_checkpoints")
 ]
+IMPOSSIBLE += [("run", "warm_start_steps", 0), ("run", "warm_start_batch", 0), ("run", "warm_start_lr", -1.0)]
 IMPOSSIBLE += [("run", name, -1) for name in ("updates", "eval_every", "save_trees", "eval_temperature")]
 IMPOSSIBLE += [("learn", name, value) for name in ("grad_clip", "value_clip") for value in (0.0, -1.0, NAN, INF)]
 IMPOSSIBLE += [
@@ -197,6 +198,10 @@ CHANGED = TrainConfig(
         checkpoint_every=2,
         keep_checkpoints=5,
         save_trees=0,
+        warm_start=Path("episodes.jsonl"),
+        warm_start_steps=7,
+        warm_start_lr=1e-3,
+        warm_start_batch=4,
     ),
 )
 

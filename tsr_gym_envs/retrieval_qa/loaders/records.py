@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tsr_gym.errors import InvalidCorpus
-from tsr_gym.optional import require
+from tsr_gym.records import MAGIC, read_parquet
 from tsr_gym_envs.retrieval_qa.loaders.placed_record import PlacedRecord, shown
 
 # Keys under which whole JSON documents keep their records: SQuAD's, TriviaQA's.
@@ -37,7 +37,7 @@ def read_records(path: Path) -> Records:
         content = path.read_bytes()
     except OSError as error:
         raise InvalidCorpus(f"wanted a file of questions, got {path} ({error.strerror})") from error
-    if content[:4] == b"PAR1":
+    if content[:4] == MAGIC:
         found = Records(_parquet(path), {})
     else:
         try:
@@ -127,25 +127,5 @@ def _table(path: Path, text: str) -> list[PlacedRecord]:
 
 
 def _parquet(path: Path) -> list[PlacedRecord]:
-    require("pyarrow", "parquet")
-    import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    import pyarrow.parquet  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InvalidCorpus(f"{path}: wanted a parquet file, got {error}") from error
-    try:
-        entries = table.to_pylist()
-    except (ValueError, OverflowError):
-        entries = [_entry(f"{path}, record {n + 1}", table.slice(n, 1)) for n in range(table.num_rows)]
+    entries = read_parquet(path, error=InvalidCorpus)
     return [PlacedRecord(f"{path}, record {n + 1}", n, entry) for n, entry in enumerate(entries)]
-
-
-def _entry(place: str, row: Any) -> Any:
-    """Return the record of a table of one row, or raise the error that names it."""
-    try:
-        return row.to_pylist()[0]
-    except (ValueError, OverflowError) as error:
-        wanted = "UTF-8" if isinstance(error, UnicodeDecodeError) else "values that Python holds"
-        raise InvalidCorpus(f"{place}: wanted {wanted}, got {error}") from error

@@ -1,0 +1,139 @@
+"""Nodes: a tree as records, one per node, and back again; nothing is lost but snapshots. Torch-free."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tsr_gym.errors import InvalidTree, shown
+from tsr_gym.node import node_from_json, plain
+from tsr_gym.records import read_records
+from tsr_gym.tree import Tree
+
+
+class NodeRecord(NamedTuple):
+    """A node of a tree.
+
+    Attributes:
+        seed: Seed of the tree.
+        score_of: What the scores rate, ``"turn"`` or ``"state"``.
+        about: Facts about the tree, in JSON.
+        node: Number of the node, from 0 for the first.
+        parent: Number of the node it grew from; -1 for the first.
+        depth: Turns since the first node.
+        prompt_ids: Token ids that the model saw at the parent.
+        token_ids: Token ids that it sampled there.
+        logprobs: Log-probability of each when it was sampled.
+        text: What the environment received, in JSON.
+        observation: What it answered, in JSON.
+        reward: Of the turn.
+        score: The search's judgement of the turn.
+        terminated: The task ended here.
+        truncated: A limit ended the episode here.
+        chosen: Place among the paths that the search chose, from 0; -1 for others.
+        played: Whether the node belongs to the episode that was really played.
+        info: The environment's info, in JSON.
+        state_key: What the rules depend on from here, in hexadecimal digits; "" where nobody knows.
+    """
+
+    seed: int
+    score_of: str
+    about: str
+    node: int
+    parent: int
+    depth: int
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    text: str
+    observation: str
+    reward: float
+    score: float
+    terminated: bool
+    truncated: bool
+    chosen: int
+    played: bool
+    info: str
+    state_key: str
+
+
+def tree_nodes(tree: Tree) -> list[NodeRecord]:
+    """Return the record of every node of a tree, in the order in which they were added."""
+    chosen = {node: place for place, node in enumerate(tree.chosen)}
+    played, about = set(tree.played), _json(tree.about)
+    records = []
+    for index, node in enumerate(tree.nodes):
+        said = node.candidate
+        records.append(
+            NodeRecord(
+                seed=tree.seed,
+                score_of=tree.score_of,
+                about=about,
+                node=index,
+                parent=-1 if node.parent is None else node.parent,
+                depth=node.depth,
+                prompt_ids=said.prompt_ids,
+                token_ids=said.token_ids,
+                logprobs=said.logprobs,
+                text=_json(said.text),
+                observation=_json(node.observation),
+                reward=float(node.reward),
+                score=float(node.score),
+                terminated=node.terminated,
+                truncated=node.truncated,
+                chosen=chosen.get(index, -1),
+                played=index in played,
+                info=_json(dict(node.info)),
+                state_key="" if node.state_key is None else node.state_key.hex(),
+            )
+        )
+    return records
+
+
+def read_trees(path: Path) -> dict[str, Tree]:
+    """Return the trees of a file that `export` wrote with ``kind="nodes"``, by the names in its column ``tree``.
+
+    They can be harvested and learned from as those that were exported. Without snapshots they cannot be grown further.
+
+    Raises:
+        InvalidTree: The file is damaged, or is none of nodes.
+        OSError: There is no such file.
+    """
+    by_tree: dict[str, list[Mapping[str, Any]]] = {}
+    for record in read_records(path, error=InvalidTree):
+        by_tree.setdefault(str(record.get("tree", "")), []).append(record)
+    return {name: _tree_of(f"{path}, tree {name!r}", records) for name, records in by_tree.items()}
+
+
+def _tree_of(place: str, records: Iterable[Mapping[str, Any]]) -> Tree:
+    found = [dict(record) for record in records]
+    try:
+        first = found[0]
+        tree = Tree(seed=first["seed"], score_of=first["score_of"], about=json.loads(first["about"]))
+        for index, record in enumerate(found):
+            if record["node"] != index:
+                raise ValueError(f"node {shown(record['node'])} stands where node {index} belongs")
+            tree.add(node_from_json(_as_saved(record)), played=record["played"])
+        ranked = sorted((record["chosen"], record["node"]) for record in found if record["chosen"] >= 0)
+        tree.choose([node for _, node in ranked])
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidTree(f"{place}: not the nodes of a tree ({error})") from error
+    return tree
+
+
+def _as_saved(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node as `node_to_json` writes it."""
+    kept = ("depth", "reward", "score", "terminated", "truncated")
+    return {
+        **{name: record[name] for name in kept},
+        "parent": None if record["parent"] < 0 else record["parent"],
+        "candidate": [json.loads(record["text"]), record["prompt_ids"], record["token_ids"], record["logprobs"]],
+        "observation": json.loads(record["observation"]),
+        "info": json.loads(record["info"]),
+        "snapshot": None,
+        "state_key": record["state_key"] or None,
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=plain)

@@ -1,0 +1,177 @@
+"""Warm start: supervised steps on given episodes before a run begins, as a model folder that the run begins with.
+
+The model stands beside the run's folder. A run that was interrupted before its first checkpoint finds it there, and
+critic, reference and adapter all begin from it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.models.language_model import LanguageModel, load_policy, pick_device, save_policy, stop_ids
+from tsr_gym.agents.policies.chat_policy import ChatPolicy
+from tsr_gym.agents.runs.base_recipe import WordRecipe
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.imitation import Exchange, Row, imitate_rows
+from tsr_gym.errors import ConfigError, shown
+from tsr_gym.files import write_whole
+from tsr_gym.records import read_records
+
+MARKER = "warm_start.json"
+# Share of the learning rate that is left at the end.
+_FINAL = 0.1
+
+
+def warm_started(config: TrainConfig, model_dir: Path) -> Path:
+    """Return the folder of the model that a run begins with: the given one, or that after the warm start.
+
+    Args:
+        config: Of the run; `RunConfig.warm_start` is the file of episodes.
+        model_dir: The language model to begin with.
+
+    Raises:
+        ConfigError: The file is missing or damaged, or an episode does not fit the model.
+    """
+    source, run = config.run.warm_start, config.run
+    if source is None:
+        return model_dir
+    if not source.is_file():
+        raise ConfigError(f"warm_start: wanted a file of episodes, {source} is none")
+    about = {
+        "file": str(source),
+        "digest": blake2b(source.read_bytes(), digest_size=16).hexdigest(),
+        "model": str(model_dir.absolute()),
+        "steps": run.warm_start_steps,
+        "lr": run.warm_start_lr,
+        "batch": run.warm_start_batch,
+        "seed": run.seed,
+    }
+    folder = config.folder.with_name(f"{config.folder.name}-warm-start")
+    if not _is_of(folder, about):
+        write_whole(folder, MARKER, lambda empty: _write(config, model_dir, about, empty))
+    return folder
+
+
+def _is_of(folder: Path, about: Mapping[str, Any]) -> bool:
+    try:
+        return bool(json.loads((folder / MARKER).read_text()) == about)
+    except (OSError, ValueError):
+        return False
+
+
+def _write(config: TrainConfig, model_dir: Path, about: Mapping[str, Any], folder: Path) -> None:
+    """Train on the episodes and write the model, its marker last."""
+    run = config.run
+    assert run.warm_start is not None
+    policy = load_policy(model_dir, device=pick_device(config.model.device))
+    player = ModelPlayer(config.env, config.task, config.model, policy)
+    chat = player.chat_about(player.pool(config.task.train_split).base, temperature=config.model.temperature)
+    rows = warm_rows(read_records(run.warm_start, error=ConfigError), chat, stop_ids(policy, chat.prompt.stop))
+    longest, context = max(len(row.ids) for row in rows), int(policy.model.config.max_position_embeddings)
+    if longest > context:
+        raise ConfigError(
+            f"{run.warm_start}: an episode has {longest} tokens, the model's context {context}: leave it out"
+        )
+    recipe = WordRecipe(batch=run.warm_start_batch, seed=run.seed)
+    as_it_is = Exchange(len(policy.tokenizer), (), 0.0)
+    imitate_rows(
+        policy.model,
+        rows,
+        recipe,
+        exchange=as_it_is,
+        steps=run.warm_start_steps,
+        lr=run.warm_start_lr,
+        final=_FINAL,
+    )
+    policy.card.about["warm_start"] = {**about, "rows": len(rows)}
+    save_policy(LanguageModel(*policy), folder)
+    (folder / MARKER).write_text(json.dumps(about))
+
+
+def warm_rows(records: Sequence[Mapping[str, Any]], chat: ChatPolicy, ends: Sequence[int]) -> list[Row]:
+    """Return episodes as rows to imitate: what the run's own policy would have read and said.
+
+    Args:
+        records: Each with ``messages`` of ``role`` and ``content``, or with ``input_ids`` and ``mask`` of tokens that
+            are taken as they are.
+        chat: The run's policy, whose tokenizer and template encode messages, and whose history says what a row repeats.
+        ends: Ids that end an answer.
+
+    Raises:
+        ConfigError: A record is of another form, or the chat template rewrites what was said.
+    """
+    rows: list[Row] = []
+    for number, record in enumerate(records):
+        try:
+            rows += _rows(record, chat, ends)
+        except (ConfigError, KeyError, TypeError, ValueError) as error:
+            wanted = "messages of role and content, or input_ids and mask"
+            raise ConfigError(f"record {number} of the warm start: wanted {wanted}, got {error}") from error
+    return rows
+
+
+def _rows(record: Mapping[str, Any], chat: ChatPolicy, ends: Sequence[int]) -> list[Row]:
+    if "messages" not in record:
+        ids, mask = np.array(record["input_ids"], dtype=np.int64), np.array(record["mask"]) > 0
+        if len(ids) != len(mask) or not mask[1:].any() or not 0 <= ids.min() <= ids.max() < len(chat.tokenizer):
+            raise ValueError(f"{len(ids)} ids and a mask of {len(mask)}, {int(mask.sum())} of them to learn")
+        return [Row(ids, mask)]
+    messages = [{"role": str(one["role"]), "content": str(one["content"])} for one in record["messages"]]
+    answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    if not answers:
+        raise ValueError("messages without an answer")
+    if chat.history.turns is None:
+        return [_encoded(messages[: answers[-1] + 1], chat, ends, first=0)]
+    system = [message for message in messages[:1] if message["role"] == "system"]
+    begins = [len(system), *(answer + 1 for answer in answers)]
+    return [
+        _encoded([*system, *messages[begins[chat.history.first(turn)] : answer + 1]], chat, ends, first=-1)
+        for turn, answer in enumerate(answers)
+    ]
+
+
+def _encoded(messages: list[dict[str, str]], chat: ChatPolicy, ends: Sequence[int], *, first: int) -> Row:
+    """Return messages as a row in which the answers from number `first` on are learned.
+
+    What stands between two answers is encoded as one text, as `ChatPolicy` does, and the end of an answer belongs to
+    it.
+    """
+    tokenizer, forced = chat.tokenizer, chat.prompt.forced
+    ids: list[int] = []
+    said: list[bool] = []
+    learned, shown_text = False, ""
+
+    def render(part: list[dict[str, str]], ask: bool) -> str:
+        return str(tokenizer.apply_chat_template(part, tokenize=False, add_generation_prompt=ask))
+
+    def show(text: str) -> None:
+        nonlocal shown_text
+        if not text.startswith(shown_text):
+            raise ConfigError("a chat template that rewrites earlier messages: it cannot carry an episode")
+        new = tokenizer(text[len(shown_text) :], add_special_tokens=False)["input_ids"]
+        # The end of an answer, unless the answer brought one of its own.
+        own = bool(new and ids) and new[0] in ends and ids[-1] not in ends
+        ids.extend(new)
+        said.extend([own and learned, *[False] * (len(new) - 1)] if new else [])
+        shown_text = text
+
+    answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    for number, place in enumerate(answers):
+        answer = messages[place]["content"]
+        begun = forced if answer.startswith(forced) else ""
+        show(render(messages[:place], True) + begun)
+        new = tokenizer(answer.removeprefix(begun), add_special_tokens=False)["input_ids"]
+        learned = number >= range(len(answers))[first]
+        ids.extend(new)
+        said.extend([learned] * len(new))
+        shown_text += answer.removeprefix(begun)
+    show(render(messages, False))
+    last = max((place for place, one in enumerate(said) if one), default=0)
+    if last == 0:
+        raise ValueError(f"answers without a token: {shown(messages[answers[-1]])}")
+    return Row(np.array(ids[: last + 1]), np.array(said[: last + 1]))

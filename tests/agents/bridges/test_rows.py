@@ -1,0 +1,104 @@
+"""Rows: token ids, masks and log-probabilities of trajectories, out and back, beside what a learner makes of them."""
+
+import pytest
+import torch
+
+from tests.agents.bridges.grown import grown_trees
+from tests.agents.episodes.test_trajectory import tree_of_four
+from tests.agents.learning.test_batch import episode, turn
+from tsr_gym import ConfigError, InvalidTree
+from tsr_gym.agents.bridges.export import export
+from tsr_gym.agents.bridges.rows import read_groups, rows_of, tree_rows
+from tsr_gym.agents.episodes.trajectory import Group, harvest_leaves
+from tsr_gym.agents.learning.batch import collate
+
+
+def test_an_episode_whose_prompts_grow_is_one_row():
+    one = episode(turn([1, 2], [3], 0.5, -0.25), turn([1, 2, 3, 9], [4, 5], 1.0, -0.5, -0.75))
+    (row,) = rows_of(one, task=8, number=2)
+    assert row[:8] == (
+        8,
+        2,
+        (1, 2, 3, 9, 4, 5),
+        (0, 0, 1, 0, 1, 1),
+        (0, 0, -0.25, 0, -0.5, -0.75),
+        (2, 4),
+        (3, 6),
+        (0, 1),
+    )
+    assert (row.rewards, row.total_reward) == ((0.5, 1.0), 1.5)
+
+
+def test_a_prompt_that_begins_anew_begins_a_row_and_turns_without_tokens_have_none():
+    one = episode(turn([1], [2], 0.0, -1), turn([1], [], 2.0), turn([7], [8], 1.0, -2))
+    first, second = rows_of(one)
+    assert (first.input_ids, first.turns, second.input_ids, second.turns) == ((1, 2), (0,), (7, 8), (2,))
+    assert second.rewards == (1.0,)
+    assert second.total_reward == 3.0
+
+
+@pytest.mark.parametrize("history", ["full", "markov"])
+def test_rows_hold_what_a_learner_learns_from(history):
+    (tree,), _, _ = grown_trees(history=history)
+    leaves = harvest_leaves(tree)
+    batch = collate([Group(0, tuple(leaves))])
+    rows = [row for leaf in leaves for row in rows_of(leaf)]
+    assert len(rows) == len(batch.ids)
+    assert (len(rows) == len(leaves)) == (history == "full")
+    for index, row in enumerate(rows):
+        length = int(batch.present[index].sum())
+        assert list(row.input_ids) == batch.ids[index, :length].tolist()
+        assert [bool(one) for one in row.mask] == batch.sampled[index, :length].tolist()
+        assert torch.equal(torch.tensor(row.logprobs), batch.old_logprobs[index, :length])
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
+@pytest.mark.parametrize("history", ["full", "markov"])
+def test_trajectories_come_back_with_equal_tokens_masks_and_logprobs(tmp_path, name, history):
+    (tree,), _, _ = grown_trees(history=history)
+    tree.save(tmp_path / "tree.jsonl")
+    export([tmp_path / "tree.jsonl"], tmp_path / name, kind="trajectories(take='leaves')")
+    (group,) = read_groups(tmp_path / name)
+    wanted = harvest_leaves(tree)
+    assert group.task == tree.seed
+    told = [(one.total_reward, one.success, one.finished, one.score) for one in group.trajectories]
+    assert told == [(one.total_reward, one.success, one.finished, one.score) for one in wanted]
+    before, after = collate([Group(tree.seed, tuple(wanted))]), collate([group])
+    for part in ("ids", "sampled", "old_logprobs", "rewards", "turn", "node", "parent", "scores", "trajectory"):
+        assert torch.equal(getattr(before, part), getattr(after, part)), part
+
+
+def test_a_library_of_others_reads_the_columns(tmp_path):
+    from pyarrow import parquet
+
+    (tree,), _, _ = grown_trees()
+    tree.save(tmp_path / "tree.jsonl")
+    export([tmp_path / "tree.jsonl"], tmp_path / "rows.parquet", kind="trajectories")
+    found = parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    wanted = [
+        {name: list(part) if isinstance(part, tuple) else part for name, part in row._asdict().items()}
+        for row in tree_rows(tree)
+    ]
+    assert found == [{"tree": str(tmp_path / "tree.jsonl"), **row} for row in wanted]
+
+
+def numbers(rows):
+    return sorted({row.trajectory for row in rows})
+
+
+def test_what_is_taken_of_a_tree_is_chosen():
+    tree = tree_of_four()
+    assert numbers(tree_rows(tree, take="episodes")) == [0, 1, 2]
+    assert numbers(tree_rows(tree, take="leaves")) == [0, 1, 2, 3]
+    assert numbers(tree_rows(tree, keep=2)) == [0, 1]
+    solved = tree_rows(tree, take="episodes", successes=True)
+    assert numbers(solved) == [0]
+    assert all(row.success for row in solved)
+    with pytest.raises(ConfigError, match=r"wanted take of \['chosen', 'episodes', 'leaves'\], got 'some'"):
+        tree_rows(tree, take="some")
+
+
+def test_what_are_no_rows_is_refused(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"task": 1, "tree": "a", "trajectory": 0}\n')
+    with pytest.raises(InvalidTree, match="not the rows of trajectories"):
+        read_groups(tmp_path / "rows.jsonl")
