@@ -11,6 +11,7 @@ from tsr_gym.errors import (
     CheckFailed,
     CheckpointError,
     ConfigError,
+    EngineFailed,
     EpisodeOver,
     GenerationFailed,
     InvalidCatalogue,
@@ -23,6 +24,7 @@ from tsr_gym.errors import (
     SnapshotError,
     TrainingDiverged,
     TsrGymError,
+    Unsupported,
     WorkerLost,
 )
 from tsr_gym.registration import register_envs
@@ -51,6 +53,7 @@ __all__ = [
     "CheckFailed",
     "CheckpointError",
     "ConfigError",
+    "EngineFailed",
     "Episode",
     "EpisodeOver",
     "Expand",
@@ -81,6 +84,7 @@ __all__ = [
     "TrainingDiverged",
     "Tree",
     "TsrGymError",
+    "Unsupported",
     "WorkerLost",
     "__version__",
     "clone",

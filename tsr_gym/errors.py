@@ -65,6 +65,14 @@ class PromptTooLong(TsrGymError):
     """A prompt leaves no room for an answer in the model's context."""
 
 
+class Unsupported(TsrGymError, NotImplementedError):
+    """An engine was asked for what its capabilities leave out."""
+
+
+class EngineFailed(TsrGymError):
+    """An engine cannot answer, broke off, or does not answer by the weights that it was given."""
+
+
 class TrainingDiverged(TsrGymError):
     """A loss or gradient became NaN or infinite; that step was not taken.
 

@@ -5,13 +5,14 @@ keys and values of that moment instead of computing them again.
 """
 
 from collections.abc import Iterable, Sequence
+from threading import Event
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from tsr_gym.agents.policies.engine import Completion
+from tsr_gym.agents.policies.engine import Capabilities, Completion
 from tsr_gym.agents.policies.prefix_cache import NOTHING, Known, PrefixCache, Tokens
 from tsr_gym.errors import ConfigError, PromptTooLong
 
@@ -62,13 +63,26 @@ class TransformersEngine:
         self.autocast = autocast
         self.context = int(model.config.max_position_embeddings)
         self.device = next(model.parameters()).device
+        self.weight_version = 0
         self._stop = torch.tensor(sorted(set(stop_ids)), device=self.device)
+        self._aborted = Event()
         # Layers that forget, such as sliding windows, cannot be continued from the middle.
         plain = all(type(layer).__name__ == "DynamicLayer" for layer in DynamicCache(config=model.config).layers)
         self._cache = PrefixCache(model, max_bytes=int(cache_gib * 2**30)) if reuse and plain else None
 
-    def generate(self, prompts: Sequence[Sequence[int]], *, seeds: Sequence[Sequence[int]]) -> list[list[Completion]]:
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do: all of it, but that the company in a batch matters on a GPU and in lower precision."""
+        exact = self.device.type == "cpu" and self.autocast is None and self.model.dtype == torch.float32
+        return Capabilities(company=exact)
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], *, seeds: Sequence[Sequence[int]], max_tokens: int | None = None
+    ) -> list[list[Completion]]:
         """Sample; see `Engine.generate`."""
+        limit = self.max_tokens if max_tokens is None else min(max_tokens, self.max_tokens)
+        if limit < 1:
+            raise ConfigError(f"wanted max_tokens >= 1, got {limit}")
         for prompt in prompts:
             if not 0 < len(prompt) < self.context:
                 raise PromptTooLong(
@@ -77,22 +91,19 @@ class TransformersEngine:
                 )
         samples = [(tuple(prompt), seed) for prompt, row in zip(prompts, seeds, strict=True) for seed in row]
         done: list[Completion] = []
+        self._aborted.clear()
         self.model.eval()
         with (
             torch.inference_mode(),
             torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None),
         ):
             for start in range(0, len(samples), self.max_batch):
-                done += self._generate(samples[start : start + self.max_batch])
+                done += self._generate(samples[start : start + self.max_batch], limit)
         answers = iter(done)
         return [[next(answers) for _ in row] for row in seeds]
 
-    def load_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
-        """Replace parameters by name, and forget all keys and values.
-
-        Raises:
-            ConfigError: The model has no parameter of that name.
-        """
+    def load_weights(self, weights: Iterable[tuple[str, Any]], *, version: int | None = None) -> None:
+        """Replace parameters by name, and forget all keys and values; see `Engine.load_weights`."""
         if self._cache is not None:
             self._cache.clear()
         own = self.model.state_dict()
@@ -102,10 +113,18 @@ class TransformersEngine:
                     raise ConfigError(
                         f"the model has no parameter {name!r}; it has {len(own)}, such as {next(iter(own))!r}"
                     )
+                # A copy would stretch a smaller tensor over the whole of it.
+                if own[name].shape != value.shape:
+                    raise ConfigError(f"wanted {name} of shape {[*own[name].shape]}, got {[*value.shape]}")
                 if own[name].data_ptr() != value.data_ptr():
                     own[name].copy_(value)
+        self.weight_version = self.weight_version + 1 if version is None else version
 
-    def _generate(self, samples: list[tuple[Tokens, int]]) -> list[Completion]:
+    def abort(self) -> None:
+        """End what another thread is generating, with the next token; see `Engine.abort`."""
+        self._aborted.set()
+
+    def _generate(self, samples: list[tuple[Tokens, int]], limit: int) -> list[Completion]:
         rows_of: dict[Tokens, int] = {}
         repeated = []
         for prompt, _ in samples:
@@ -115,10 +134,11 @@ class TransformersEngine:
         logits, cache, filled = self._prefill(list(rows_of), found)
         rows = torch.tensor([rows_of[prompt] for prompt, _ in samples], device=self.device)
         cache.batch_select_indices(rows)
-        said = self._decode(samples, logits[rows], cache, filled[rows])
+        said = self._decode(samples, limit, logits[rows], cache, filled[rows])
+        known = [found[rows_of[prompt]].length for prompt, _ in samples]
         return [
-            Completion(ids, logprobs, reason, len(prompt) if again else found[rows_of[prompt]].length)
-            for (prompt, _), again, (ids, logprobs, reason) in zip(samples, repeated, said, strict=True)
+            Completion(ids, logprobs, reason, len(prompt) if again else length, self.weight_version)
+            for (prompt, _), again, length, (ids, logprobs, reason) in zip(samples, repeated, known, said, strict=True)
         ]
 
     def _prefill(self, prompts: list[Tokens], found: list[Known]) -> tuple[Tensor, Any, Tensor]:
@@ -143,7 +163,7 @@ class TransformersEngine:
         return self._forward(ids, positions, cache, filled), cache, filled
 
     def _decode(
-        self, samples: list[tuple[Tokens, int]], logits: Tensor, cache: Any, filled: Tensor
+        self, samples: list[tuple[Tokens, int]], limit: int, logits: Tensor, cache: Any, filled: Tensor
     ) -> list[tuple[Tokens, tuple[float, ...], Any]]:
         """Sample to the ends of all answers.
 
@@ -152,7 +172,7 @@ class TransformersEngine:
         device = self.device
         lengths = torch.tensor([len(prompt) for prompt, _ in samples], device=device)
         seeds = torch.tensor([seed for _, seed in samples], device=device)
-        room = torch.clamp(self.context - lengths, max=self.max_tokens)
+        room = torch.clamp(self.context - lengths, max=limit)
         ids = torch.zeros(len(samples), int(room.max()), dtype=torch.int64, device=device)
         logprobs = torch.zeros(ids.shape, device=device)
         said = torch.zeros(len(samples), dtype=torch.int64, device=device)
@@ -166,7 +186,7 @@ class TransformersEngine:
             stops = torch.isin(drawn, self._stop)
             stopped[writing] = stops[going]
             going = going & ~stops & (step + 1 < room[alive])
-            if not going.any():
+            if not going.any() or self._aborted.is_set():
                 break
             if 2 * int(going.sum()) <= len(alive):
                 self._keep(samples, ids, said, alive, ~going, cache, filled)
@@ -175,11 +195,14 @@ class TransformersEngine:
             filled = torch.cat([filled, going[:, None]], dim=1)
             logits = self._forward(drawn[:, None], (lengths[alive] + step)[:, None], cache, filled)
         self._keep(samples, ids, said, alive, torch.ones_like(going), cache, filled)
+        unfinished = torch.zeros_like(stopped).index_fill_(0, alive[going], True)
+        ends = [
+            "stop" if stop else "abort" if cut else "length"
+            for stop, cut in zip(stopped.tolist(), unfinished.tolist(), strict=True)
+        ]
         return [
-            (tuple(row[:count]), tuple(scores[:count]), "stop" if stop else "length")
-            for row, scores, count, stop in zip(
-                ids.tolist(), logprobs.tolist(), said.tolist(), stopped.tolist(), strict=True
-            )
+            (tuple(row[:count]), tuple(scores[:count]), end)
+            for row, scores, count, end in zip(ids.tolist(), logprobs.tolist(), said.tolist(), ends, strict=True)
         ]
 
     def _forward(self, ids: Tensor, positions: Tensor, cache: Any, filled: Tensor) -> Tensor:

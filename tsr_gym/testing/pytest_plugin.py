@@ -1,5 +1,7 @@
 """The plug-in for pytest: environments that the command line or the ini file names are checked as tests.
 
+Besides there are fixtures for tests of your own: `check_snapshot` for environments, `check_engine` for engines.
+
 It does nothing until it is asked. Loading it costs what ``import tsr_gym`` costs, which is Gymnasium for the most part.
 """
 
@@ -7,11 +9,12 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 NAME = "check_snapshot"
+T = TypeVar("T")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,16 +59,29 @@ def _runs_folders(config: pytest.Config) -> bool:
 @pytest.fixture(name=NAME)
 def check_snapshot_fixture() -> Callable[..., None]:
     """`tsr_gym.testing.check_snapshot`, whose failures show the test's own line and the difference."""
-    from tsr_gym.errors import CheckFailed
     from tsr_gym.testing.check_snapshot import check_snapshot
 
-    @wraps(check_snapshot)
-    def check(*args: Any, **settings: Any) -> None:
+    return _without_its_steps(check_snapshot)
+
+
+@pytest.fixture(name="check_engine")
+def check_engine_fixture() -> Callable[..., dict[str, str]]:
+    """`tsr_gym.testing.check_engine`, whose failures show the test's own line and what is wrong with the engine."""
+    from tsr_gym.testing.check_engine import check_engine
+
+    return _without_its_steps(check_engine)
+
+
+def _without_its_steps(conformance: Callable[..., T]) -> Callable[..., T]:
+    """Return a check whose failures say nothing about its own steps."""
+    from tsr_gym.errors import CheckFailed
+
+    @wraps(conformance)
+    def check(*args: Any, **settings: Any) -> T:
         __tracebackhide__ = True
         try:
-            check_snapshot(*args, **settings)
+            return conformance(*args, **settings)
         except CheckFailed as error:
-            # The steps of the check say nothing about the environment.
             raise error.with_traceback(None) from None
 
     return check

@@ -23,5 +23,5 @@ def test_a_script_counts_its_calls_and_has_no_weights_to_replace():
 
 def test_both_engines_offer_what_the_protocol_names():
     names = {name for name, value in vars(Engine).items() if callable(value) and not name.startswith("_")}
-    assert names == {"generate", "load_weights"}
+    assert names == {"generate", "load_weights", "abort"}
     assert all(names <= set(dir(kind)) for kind in (ScriptedEngine, TransformersEngine))
