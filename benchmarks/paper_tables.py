@@ -54,6 +54,8 @@ class TableArgs:
     """Print the commands and run nothing."""
     collect: bool = False
     """Run nothing: write the result of what is there."""
+    page: bool = False
+    """Run nothing: write the page and the figures again from the result files."""
 
 
 def main() -> int:
@@ -62,6 +64,9 @@ def main() -> int:
     if args.list:
         for table in TABLES.values():
             print(f"{table.name:18} {table.title}")
+        return 0
+    if args.page:
+        publish()
         return 0
     try:
         regenerate(args)

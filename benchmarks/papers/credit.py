@@ -30,7 +30,7 @@ SEARCH_R1 = (
 )
 TREE_MODELS = (*READERS, NOT_SAID)
 READER = "--algorithm grpo --lr 1.5e-4 --groups 16 --minibatch 16 --entropy 0.003"
-DEEP = "hops=[2,4] entities=1000 questions=3000 max_turns=5"
+DEEP = "hops=[2,3,4] entities=1000 questions=3000 max_turns=5"
 NEAR_READER = Setting(
     "retrieval_qa",
     "1 or 2 hops",

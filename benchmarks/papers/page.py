@@ -12,10 +12,11 @@ Row = Mapping[str, Any]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "paper_tables.md"
 OURS = (
     *("success %", "reward", "response length", "turns", "random, optimal %", "minus control at equal tokens"),
-    *("seeds", "sampled", "prompt", "model calls", "environment steps", "optimizer steps", "seconds"),
+    *("seeds", "sampled", "prompt", "model calls", "environment steps", "groups kept", "optimizer steps", "seconds"),
 )
 TIMED = ("seconds", "updates to 80 %", "seconds to 80 %", "updates to convergence", "seconds to convergence", "seeds")
 NOTHING = "–"
+ASKED = ("model_calls", "env_steps")
 
 
 def write_tables(page: str, tables: Mapping[str, Table], results: Mapping[str, Sequence[Row]]) -> str:
@@ -106,13 +107,14 @@ def _ours(row: Row) -> tuple[str, ...]:
         bars,
     )
     if "sampled_tokens" not in row:
-        return (*played, NOTHING, str(row["seeds"]), *(NOTHING,) * 6)
+        return (*played, NOTHING, str(row["seeds"]), *(NOTHING,) * 7)
     difference = NOTHING
     if "difference" in row:
         difference = f"**{words(row['difference'])}** (at {row['control_sampled_tokens'] / 1000:.0f}k)"
     spent = (f"{row[name] / 1000:.0f}k" for name in ("sampled_tokens", "prompt_tokens"))
-    counts = (f"{row[name]:,}" for name in ("model_calls", "env_steps", "optimizer_steps", "seconds"))
-    return (*played, difference, str(row["seeds"]), *spent, *counts)
+    asked, kept = ((f"{row[name]:,}" for name in names) for names in (ASKED, ("optimizer_steps", "seconds")))
+    groups = f"{row['groups_kept']} of {row['groups']}"
+    return (*played, difference, str(row["seeds"]), *spent, *asked, groups, *kept)
 
 
 def _timed(row: Row) -> tuple[str, ...]:

@@ -27,8 +27,10 @@ def _times(*rows: tuple[float, float, float, float, float]) -> dict[str, Numbers
     return _by_method((FILTERING, BEST_OF_N, LOOKAHEAD, BEAM), TIMES, *rows)
 
 
-def _beams(*success: float) -> dict[str, Numbers]:
-    return _by_method(BEAMS, ("success",), *((value,) for value in success))
+def _beams(success: Sequence[float], *more: Sequence[float]) -> dict[str, Numbers]:
+    """Return numbers of beams: success, and where they are known response length and turns."""
+    measures = (success, *more)
+    return _by_method(BEAMS, RESULTS[: len(measures)], *zip(*measures, strict=True))
 
 
 # TSR (arXiv 2602.11767), success, response length and turns.
@@ -52,12 +54,19 @@ OTHERS: Mapping[str, Mapping[str, Mapping[str, Numbers]]] = {
 }
 # TSR, beams of other widths B and candidates M.
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, Numbers]]] = {
-    "sokoban": {SMALL: _beams(36.8, 37.6, 37.9, 38.3, 39.1, 39.4), LARGE: _beams(50.6, 51.4, 51.8, 52.3, 53.1, 53.4)},
-    "frozen_lake": {
-        SMALL: _beams(28.7, 29.3, 29.5, 30.0, 30.6, 30.8),
-        LARGE: _beams(58.9, 59.6, 59.9, 60.7, 61.3, 61.5),
+    "sokoban": {
+        SMALL: _beams((36.8, 37.6, 37.9, 38.3, 39.1, 39.4)),
+        LARGE: _beams(
+            (50.6, 51.4, 51.8, 52.3, 53.1, 53.4),
+            (156, 154, 153, 152, 150, 149),
+            (3.70, 3.65, 3.62, 3.60, 3.55, 3.52),
+        ),
     },
-    "webshop": {LARGE: _beams(83.6, 84.5, 84.8, 85.3, 86.0, 86.3)},
+    "frozen_lake": {
+        SMALL: _beams((28.7, 29.3, 29.5, 30.0, 30.6, 30.8)),
+        LARGE: _beams((58.9, 59.6, 59.9, 60.7, 61.3, 61.5)),
+    },
+    "webshop": {LARGE: _beams((83.6, 84.5, 84.8, 85.3, 86.0, 86.3))},
 }
 # TSR, hours of training on eight A100: in all, to 80 % of the final success, to convergence.
 CLOCK: Mapping[str, Mapping[str, Mapping[str, Numbers]]] = {

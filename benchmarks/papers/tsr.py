@@ -171,7 +171,7 @@ TABLES_4_7 = Table(
     BUDGETED,
     CONTROL,
     BUDGETS,
-    ("success",),
+    RESULTS,
     (
         "Which of the paper's columns is which B and M is inferred from the one that equals the beam of Table 1.",
         ICE_REMARK,

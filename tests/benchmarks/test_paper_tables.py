@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,7 @@ TABLE = Table(
 )
 
 
-@lru_cache
+@cache
 def parsed(flags):
     return _configured(flags.split()[1:])
 
@@ -150,7 +150,9 @@ def test_the_papers_numbers_are_those_that_it_printed():
     assert printed("tsr_table_2", "webshop", LARGE, "best-of-N") == (77.3, 504, 6.5)
     assert printed("tsr_table_3", "sokoban", "GPT-4o", "as it is") == (27.73,)
     assert printed("tsr_table_3", "frozen_lake", "Qwen2.5-72B", "as it is") == (23.83,)
-    assert printed("tsr_tables_4_7", "sokoban", LARGE, "beam, B=1 M=4") == (50.6,)
+    assert printed("tsr_tables_4_7", "sokoban", LARGE, "beam, B=1 M=4") == (50.6, 156, 3.7)
+    assert printed("tsr_tables_4_7", "sokoban", LARGE, "beam, B=2 M=6") == (53.1, 150, 3.55)
+    assert printed("tsr_tables_4_7", "frozen_lake", SMALL, "beam, B=1 M=8") == (29.5,)
     assert printed("tsr_tables_4_7", "webshop", LARGE, "beam, B=2 M=8") == (86.3,)
     assert printed("tsr_tables_8_10", "sokoban", SMALL, "beam") == (3.69, 50, 0.92, 90, 1.66)
     assert printed("tsr_tables_8_10", "webshop", LARGE, "instance filtering") == (6.24, 78, 4.87, 85, 5.31)
@@ -208,7 +210,10 @@ def test_a_section_says_what_kind_of_run_it_shows():
     shown = section(TABLE, [result | {"rows": rows_of(TABLE, "tiny", [run("search", 0, (0.1, 0.25), 1000)])}])
     assert "A quick run" in shown
     assert "2 seeds, 2026-01-02" in shown
-    assert "| rooms | search | big: 50 | 25.0 | 0.50 | 30 | 3.0 | 5, – | – | 1 | 1k | 5k | 7 | 7 | 7 | 4 |" in shown
+    assert (
+        "| rooms | search | big: 50 | 25.0 | 0.50 | 30 | 3.0 | 5, – | – | 1 | 1k | 5k | 7 | 7 | 7 of 7 | 7 | 4 |"
+        in shown
+    )
     assert f"| rooms | plain | {NOTHING} | {NOTHING} |" in shown
 
 
