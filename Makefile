@@ -74,9 +74,9 @@ test-dense: .venv-dense/.ready
 	.venv-dense/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,serve,dense,opensearch,dev]"
 	touch $@
 
-## make test-browser: the shop in a headless Chromium, which must be installed with its driver
+## make test-browser: the shop and the viewer in a headless Chromium, which must be installed with its driver
 test-browser: $(READY)
-	$(RUN) -m pytest tests/tsr_gym_envs/webshop/with_browser.py
+	$(RUN) -m pytest tests/tsr_gym_envs/webshop/with_browser.py tests/cli/with_browser.py
 
 ## make test-gym-zoo: snapshots of Gymnasium's and ale-py's environments under Gymnasium's wrappers (FULL=1: all pairs)
 test-gym-zoo: .venv-zoo/.ready

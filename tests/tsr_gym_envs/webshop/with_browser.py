@@ -4,10 +4,8 @@ With WEBSHOP_PICTURES=FOLDER, which takes Pillow, pictures of the pages on a des
 """
 
 import os
-import shutil
 import time
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 
 import gymnasium as gym
@@ -18,6 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from tests.chromium import CONTRASTS, DESKTOP, PHONE, chromium, find, keep, show_as  # noqa: F401
 from tests.tsr_gym_envs.webshop.hostile_shop import (
     BOLD,
     EVIL,
@@ -34,8 +33,6 @@ from tsr_gym_envs.webshop.oracle import best_plan
 from tsr_gym_envs.webshop.site.app import shop_site
 from tsr_gym_envs.webshop.site.trips import Trips
 
-DESKTOP, PHONE = (1200, 800), (390, 844)
-
 
 @pytest.fixture(scope="module")
 def catalogue(tmp_path_factory):
@@ -51,24 +48,8 @@ def shop(catalogue, tmp_path_factory):
         yield url, goal, out
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
-    assert options.binary_location, "wanted Chromium: apt-get install chromium chromium-driver"
-    for argument in ("--headless=new", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb"):
-        options.add_argument(argument)
-    if os.geteuid() == 0:
-        # Chromium's sandbox does not run for root, who runs containers.
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-    yield browser
-    browser.quit()
-
-
 @pytest.fixture
-def browser(chromium):
+def browser(chromium):  # noqa: F811
     """The browser of a new visitor; at the end its console has to be empty."""
     show_as(chromium, DESKTOP)
     chromium.delete_all_cookies()
@@ -76,18 +57,6 @@ def browser(chromium):
     assert chromium.get_log("browser") == []
     with pytest.raises(NoAlertPresentException):
         _ = chromium.switch_to.alert.text
-
-
-def show_as(browser, size, scheme="light"):
-    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    )
-
-
-def find(browser, selector):
-    return browser.find_element(By.CSS_SELECTOR, selector)
 
 
 @contextmanager
@@ -303,28 +272,6 @@ def test_one_can_shop_by_the_keyboard_alone(browser, shop):
     assert address(browser) == "2/0"
 
 
-# Contrast of each element with text of its own to the ground behind it, as WCAG 2.2 defines it, beside what it wants.
-CONTRASTS = """
-const parse = text => text.match(/[\\d.]+/g).map(Number);
-const luminance = rgb => {
-  const [r, g, b] = rgb.map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const found = [];
-for (const element of document.querySelectorAll('body *')) {
-  const own = [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
-  if (!own || !element.checkVisibility() || element.closest('[aria-hidden=true]')) continue;
-  const style = getComputedStyle(element);
-  let ground = element;
-  while (parse(getComputedStyle(ground).backgroundColor)[3] === 0) ground = ground.parentElement;
-  const [a, b] = [style.color, getComputedStyle(ground).backgroundColor].map(c => luminance(parse(c).slice(0, 3)));
-  const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
-  found.push([element.textContent.trim(), (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), large ? 3 : 4.5]);
-}
-return found;
-"""
-
-
 @pytest.fixture(scope="module")
 def embedded_shop(tmp_path_factory):
     """The embedded catalogue, in which all are to buy one product with options: its address, a query, a way to buy."""
@@ -354,13 +301,6 @@ def pages_of(browser, url, query, plan):
             name = "Buy Now"
         click(browser, name.upper() if name.startswith("b0") else name.capitalize() if name == "next >" else name)
     yield "done"
-
-
-def keep(png, path):
-    """Save a picture with 256 colours, which is small."""
-    from PIL import Image
-
-    Image.open(BytesIO(png)).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light"), (PHONE, "dark")])

@@ -101,6 +101,7 @@ function option(name, value) {
   if (value === undefined) return place.options.get(name) ?? "";
   place.options.set(name, value);
   history.replaceState(null, "", address());
+  document.body.dataset.ready = location.hash;
   return value;
 }
 

@@ -83,9 +83,9 @@ function drawTokens(node, kind, advantage) {
   return el("pre", {class: "text said"}, pieces);
 }
 
-// A ground in one of the page's colours, from none at all to full at share 1.
+// A ground in one of the page's colours, from none at share 0 to one on which text can still be read at share 1.
 function tint(colour, share) {
-  return `color-mix(in srgb, var(${colour}) ${Math.round(55 * share)}%, transparent)`;
+  return `color-mix(in srgb, var(${colour}) ${Math.round(40 * share)}%, var(--panel))`;
 }
 
 function signed(value, scale) {
