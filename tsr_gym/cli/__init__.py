@@ -19,6 +19,8 @@ COMMANDS = {
     "calibrate": ("tsr_gym.cli.calibrate:main", "hold a score against exact values, and a search against its budget"),
     "probe": ("tsr_gym.cli.probe:main", "say what a success costs by searches, before any learning"),
     "export": ("tsr_gym.cli.export:main", "write preferences or step values from the trees of runs"),
+    "tree": ("tsr_gym.cli.tree:main", "print saved trees, with what was kept and what it earned"),
+    "replay": ("tsr_gym.cli.replay:main", "hold saved trees against their environment, bit for bit"),
     "webshop": ("tsr_gym.cli.webshop:main", "import, generate or serve a WebShop catalogue"),
     "retrieval": ("tsr_gym.cli.retrieval:main", "index a corpus, or serve an index over HTTP"),
 }
