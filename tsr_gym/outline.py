@@ -31,12 +31,21 @@ def outline(nodes: Sequence[Node], children: Callable[[int], Sequence[int]], roo
     return "\n".join(lines)
 
 
-def _words(node: Node) -> str:
+def said_at(node: Node) -> str:
+    """Return what was said to reach a node, of the first one what it shows, in one short line."""
     said = node.observation if node.parent is None else node.candidate.text
     text = " ".join(str(said).split())
-    words = [text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."]
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
+
+
+def ending(node: Node) -> str:
+    """Return how an episode ended at a node, in words; nothing where it goes on."""
+    return "solved" if node.solved else "ended" if node.terminated else "cut by a limit" if node.truncated else ""
+
+
+def _words(node: Node) -> str:
+    words = [said_at(node)]
     if node.parent is not None:
         words.append(f"reward {node.reward:g}")
         words += [f"score {node.score:g}"] if node.score != node.reward else []
-    end = "solved" if node.solved else "ended" if node.terminated else "cut by a limit" if node.truncated else ""
-    return ", ".join(filter(None, [*words, end]))
+    return ", ".join(filter(None, [*words, ending(node)]))

@@ -26,6 +26,8 @@ _counts = attrgetter(*_BUDGET)
 
 FORMAT = "tsr-gym tree"
 VERSION = 1
+# Nodes that the representation of a tree shows.
+SHORT = 10
 SCORES_OF = ("turn", "state")
 Quantity = Literal["reward", "score"]
 
@@ -80,7 +82,8 @@ class Tree:
         self._store = _Store()
 
     def __repr__(self) -> str:
-        return f"Tree({len(self.nodes)} nodes, seed {self.seed})"
+        heading = f"Tree({len(self.nodes)} nodes, seed {self.seed})"
+        return f"{heading}\n{self.outline(SHORT)}" if self.nodes else heading
 
     def outline(self, limit: int = 1000) -> str:
         """Return a line per node from `root` on, each indented below its parent; at most `limit` nodes."""

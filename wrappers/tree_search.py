@@ -22,6 +22,7 @@ from tsr_gym.state_env import StateEnv
 from tsr_gym.tree import Candidate, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.wrappers.grow import grow, play_out
 from tsr_gym.wrappers.imagine import Imagination, ImaginedTurn, Risk, key_of, score_in
+from tsr_gym.wrappers.stack_facts import stack_facts
 
 # Types of values that nobody can change.
 _FIXED = frozenset((bool, int, float, str, bytes, type(None)))
@@ -147,7 +148,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         tree.spend(env_steps=1)
         score = score_in(result)
         turn = ImaginedTurn(result, self._stack.snapshot(), key_of(self.unwrapped), score, (score,))
-        node = _node(tree, cursor, candidate, turn)
+        node = node_of(tree, cursor, candidate, turn)
         self._cursor = tree.add(node, played=tree.played[-1:] == [cursor])
         observation, reward, terminated, truncated, info = result
         return observation, float(reward), terminated, truncated, info
@@ -203,7 +204,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
                 tries.append(imagined)
                 for number, candidate in enumerate(map(_candidate, candidates), start=len(tree.children(node))):
                     turn = imagined.turn(candidate.text, number)
-                    new.append(tree.add(_node(tree, node, candidate, turn)))
+                    new.append(tree.add(node_of(tree, node, candidate, turn)))
         finally:
             # Also where a turn raised: what was tried before is in the tree, and was paid for.
             self._stack.restore(_snapshot_of(tree.nodes[self._cursor]))
@@ -298,6 +299,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         return {
             "env": None if base.spec is None else base.spec.id,
             "rules": asdict(rules) if is_dataclass(rules) and not isinstance(rules, type) else repr(rules),
+            "stack": stack_facts(self.env),
         }
 
     def _score_of(self) -> Any:
@@ -324,7 +326,8 @@ def _snapshot_of(node: Node) -> Snapshot:
     return node.snapshot
 
 
-def _node(tree: Tree, parent: int, candidate: Candidate, turn: ImaginedTurn) -> Node:
+def node_of(tree: Tree, parent: int, candidate: Candidate, turn: ImaginedTurn) -> Node:
+    """Return the node of a turn from another node of a tree."""
     observation, reward, terminated, truncated, info = turn.result
     # The node's own copies: outer wrappers add to `info`, and users write into arrays.
     info = _own(info)

@@ -434,7 +434,7 @@ def test_a_missing_file_is_the_systems_own_error(tmp_path):
 
 def test_a_tree_prints_itself_as_an_indented_outline():
     tree = grown()
-    assert repr(tree) == "Tree(8 nodes, seed 0)"
+    assert repr(tree) == f"Tree(8 nodes, seed 0)\n{tree.outline()}"
     lines = tree.outline().splitlines()
     # The children of a node follow it, two blanks further in, in their order.
     assert [line.partition(":")[0] for line in lines] == [

@@ -1,0 +1,141 @@
+"""Replay: every turn of a saved tree again, from the state before it, and where it first comes out differently."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from tsr_gym.errors import InvalidTree, shown
+from tsr_gym.node import Node, node_to_json, plain
+from tsr_gym.snapshots import Snapshot
+from tsr_gym.stack import NOISES, Stack
+from tsr_gym.tree import Tree
+from tsr_gym.wrappers.imagine import Imagination, ImaginedTurn
+from tsr_gym.wrappers.tree_search import node_of
+
+# In the order in which people ask.
+FIELDS = ("observation", "reward", "terminated", "truncated", "info", "score", "state_key", "snapshot")
+
+
+class Difference(NamedTuple):
+    """Where a replay first came out differently.
+
+    Attributes:
+        node: Number of the node.
+        field: Of the node, such as ``"reward"``.
+        saved: What the file has.
+        found: What the replay brought.
+    """
+
+    node: int
+    field: str
+    saved: Any
+    found: Any
+
+
+class Replayed(NamedTuple):
+    """What a replay found.
+
+    Attributes:
+        nodes: Nodes that came out equal, before the first difference.
+        difference: The first one; None where the whole tree is reproduced bit for bit.
+    """
+
+    nodes: int
+    difference: Difference | None
+
+
+def replay(tree: Tree, env: gym.Env[Any, Any], *, scores: bool = True) -> Replayed:
+    """Play every turn of a tree again, and compare all that its node holds.
+
+    A turn is played from the snapshot before it; in a tree without snapshots from what the replay itself has reached,
+    beginning with ``reset(seed=tree.seed)``. Imagined turns are played on the dice that the tree's seed and their
+    address give, played ones on the episode's own.
+
+    Args:
+        tree: As it was loaded.
+        env: The stack below the tree, as `stack_of` makes it.
+        scores: Whether scores are compared; not where a rater gave them, which is not asked again.
+
+    Raises:
+        SnapshotError: A snapshot is of another environment or of other rules.
+        InvalidTree: The tree says of its dice what cannot be.
+    """
+    dice = _dice_of(tree)
+    observation, info = env.reset(seed=tree.seed)
+    stack = Stack(env)
+    fields = [field for field in FIELDS if scores or field != "score"]
+    reached: list[Snapshot] = []
+    for index, node in enumerate(tree.nodes):
+        if node.parent is not None:
+            found = [_node_after(tree, index, turn) for turn in _turns(tree, index, stack, reached[node.parent], dice)]
+        elif node.snapshot is not None:
+            stack.restore(node.snapshot)
+            found = [replace(node, snapshot=stack.snapshot())]
+        else:
+            found = [replace(node, observation=observation, info=info, snapshot=stack.snapshot())]
+        differences = [_difference(index, node, one, fields) for one in found]
+        if None not in differences:
+            return Replayed(index, differences[0])
+        same = found[differences.index(None)].snapshot
+        assert same is not None
+        reached.append(same)
+    return Replayed(len(tree.nodes), None)
+
+
+def _dice_of(tree: Tree) -> dict[str, Any]:
+    """Return how the imagined turns of a tree drew their dice; one that does not say imagined none.
+
+    Raises:
+        InvalidTree: What it says is nothing that a tree can be grown with.
+    """
+    noise, repeats, risk = (tree.about.get(*one) for one in (("noise", "same"), ("repeats", 1), ("risk", "mean")))
+    if noise not in NOISES or type(repeats) is not int or not (risk == "mean" or type(risk) in (int, float)):
+        raise InvalidTree(
+            f"wanted noise of {NOISES}, a number of repeats and a risk, got {shown((noise, repeats, risk))}"
+        )
+    return {"noise": noise, "repeats": repeats, "risk": risk}
+
+
+def _turns(tree: Tree, index: int, stack: Stack, before: Snapshot, dice: Any) -> Iterator[ImaginedTurn]:
+    """Yield what a turn brings on each of the dice that it may have been played on, the likeliest first."""
+    node, number = tree.nodes[index], tree.branch(index)[-1]
+    assert node.parent is not None
+    action = np.asarray(said) if isinstance(said := node.candidate.text, list) else said
+    address = tree.branch(node.parent)
+    own = Imagination(stack, before, address, seed=tree.seed, noise="same", repeats=1, risk="mean")
+    played = index in tree.played
+    if played:
+        yield own.turn(action, number)
+    # Equal actions share a turn where that cannot change the outcome, and so the dice of the first of them.
+    twins = [tree.branch(twin)[-1] for twin in tree.children(node.parent) if tree.nodes[twin].candidate.text == said]
+    for tried in [number, *[twin for twin in twins if twin < number]] if dice["noise"] != "same" else []:
+        yield Imagination(stack, before, address, seed=tree.seed, **dice).turn(action, tried)
+    if not played:
+        yield own.turn(action, number)
+
+
+def _node_after(tree: Tree, index: int, turn: ImaginedTurn) -> Node:
+    node = tree.nodes[index]
+    assert node.parent is not None
+    return node_of(tree, node.parent, node.candidate, turn)
+
+
+def _difference(index: int, saved: Node, found: Node, fields: Sequence[str]) -> Difference | None:
+    """Return the first field in which two nodes differ, as their JSON; None where they are equal."""
+    ours, theirs = _plain(saved), _plain(found)
+    for field in fields:
+        if field == "snapshot" and saved.snapshot is None:
+            continue
+        if ours[field] != theirs[field]:
+            return Difference(index, field, ours[field], theirs[field])
+    return None
+
+
+def _plain(node: Node) -> dict[str, Any]:
+    digest = None if node.snapshot is None else node.snapshot.digest
+    said = json.loads(json.dumps(node_to_json(node, False), default=plain))
+    return {**said, "snapshot": digest}
