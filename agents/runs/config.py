@@ -59,11 +59,15 @@ class RunConfig:
     """How many of the latest checkpoints stay."""
     save_trees: int = 2
     """Groups per checkpoint whose trees are saved."""
+    parity_tolerance: float | None = None
+    """Most nats by which the engine's log-probabilities may differ from the learner's after an update of its weights;
+    above it the run stops with a checkpoint. None for 0.001, and 0.25 in bfloat16; 0 to look at nothing."""
 
     def __post_init__(self) -> None:
         check_numbers(self, "eval_instances", "checkpoint_every", "keep_checkpoints", least=1)
         check_numbers(self, "total_tokens", "update_tokens", "update_trajectories", least=1)
         check_numbers(self, "updates", "eval_every", "eval_temperature", "save_trees", least=0)
+        check_numbers(self, "parity_tolerance", least=0)
         check_numbers(self, "sampled_price", "prompt_price", least=0)
         if not self.sampled_price + self.prompt_price:
             raise ConfigError("sampled_price=0 and prompt_price=0 count no tokens: wanted one of them above 0")
