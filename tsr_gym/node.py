@@ -20,12 +20,14 @@ class Candidate(NamedTuple):
         prompt_ids: Token ids that the model saw, () for a policy without tokens.
         token_ids: Token ids that it said, exactly as sampled.
         logprobs: Log-probability of each of `token_ids` under the distribution it was sampled from.
+        weight_version: Version of the weights that it was sampled by; None where nobody counts.
     """
 
     text: Any
     prompt_ids: tuple[int, ...] = ()
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
+    weight_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def node_to_json(node: Node, snapshots: bool) -> dict[str, Any]:
     snap = base64.b64encode(node.snapshot.to_bytes()).decode() if snapshots and node.snapshot is not None else None
     return {
         "parent": node.parent,
-        "candidate": list(node.candidate),
+        "candidate": list(node.candidate if node.candidate.weight_version is not None else node.candidate[:-1]),
         "observation": node.observation,
         "reward": node.reward,
         "score": node.score,
@@ -131,7 +133,8 @@ def node_from_json(data: dict[str, Any]) -> Node:
         ValueError: A field is of another type; TypeError, KeyError and others where the fields are others.
         SnapshotError: The snapshot is damaged.
     """
-    text, prompt_ids, token_ids, logprobs = data.pop("candidate")
+    text, prompt_ids, token_ids, logprobs, *rest = data.pop("candidate")
+    (version,) = rest or [None]
     data["info"] = {name: _tupled(value) for name, value in data["info"].items()}
     for name, kinds in _KINDS.items():
         if type(data[name]) not in kinds:
@@ -140,9 +143,11 @@ def node_from_json(data: dict[str, Any]) -> Node:
         raise ValueError("token ids are no numbers")
     if type(logprobs) is not list or not all(type(one) in (int, float) for one in logprobs):
         raise ValueError("log-probabilities are no numbers")
+    if type(version) not in (int, type(None)):
+        raise ValueError(f"the version of weights is {shown(version)}")
     snap, key = data.pop("snapshot"), data.pop("state_key", None)
     return Node(
-        candidate=Candidate(text, tuple(prompt_ids), tuple(token_ids), tuple(logprobs)),
+        candidate=Candidate(text, tuple(prompt_ids), tuple(token_ids), tuple(logprobs), version),
         observation=_tupled(data.pop("observation")),
         snapshot=None if snap is None else Snapshot.from_bytes(base64.b64decode(snap, validate=True)),
         state_key=None if key is None else bytes.fromhex(key),

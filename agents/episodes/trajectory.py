@@ -30,6 +30,7 @@ class Turn:
         observation: What the environment answered.
         action: What was carried out, see `action_of`; None where nobody knows.
         golden_answers: Texts that answer the task, where the environment knows them (``info["golden_answers"]``).
+        weight_version: Version of the weights that it was sampled by; None where nobody counts.
     """
 
     prompt_ids: tuple[int, ...]
@@ -44,6 +45,7 @@ class Turn:
     observation: Any = None
     action: Hashable = None
     golden_answers: tuple[str, ...] = ()
+    weight_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,11 @@ class Trajectory:
     def num_tokens(self) -> int:
         """How many tokens the model said."""
         return sum(len(turn.token_ids) for turn in self.turns)
+
+    @property
+    def weight_versions(self) -> frozenset[int]:
+        """The versions of the weights that its turns were sampled by; none where nobody counts, one in a round."""
+        return frozenset(turn.weight_version for turn in self.turns if turn.weight_version is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +192,7 @@ def _turn(tree: Tree, before: int, after: int) -> Turn:
         observation=node.observation,
         action=action_of(node),
         golden_answers=tuple(node.info.get("golden_answers", ())),
+        weight_version=node.candidate.weight_version,
     )
 
 

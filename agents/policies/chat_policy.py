@@ -11,7 +11,7 @@ from typing import Any
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.policies.prompts import History, Prompt
 from tsr_gym.budget import Budget
-from tsr_gym.errors import ConfigError
+from tsr_gym.errors import ConfigError, EngineFailed
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Candidate, Expand, Tree
 
@@ -40,7 +40,11 @@ class ChatPolicy:
         self._encode = lru_cache(maxsize=65_536)(self._encode_text)
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
-        """Return sampled candidates for every wish, in order."""
+        """Return sampled candidates for every wish, in order.
+
+        Raises:
+            EngineFailed: An answer was aborted.
+        """
         prompts = [self.prompt_ids(tree, wish.node) for tree, wish in requests]
         completions = self.engine.generate(prompts, seeds=sample_seeds(requests))
         for (tree, _), row in zip(requests, completions, strict=True):
@@ -74,8 +78,12 @@ class ChatPolicy:
         return ids[1:] if said and ids and said[-1] == ids[0] else ids
 
     def _candidate(self, prompt: tuple[int, ...], completion: Completion) -> Candidate:
+        if completion.finish_reason == "abort":
+            # Somebody's clock ended it and not the model: it is no sample of the policy.
+            raise EngineFailed(f"an answer was aborted after {len(completion.token_ids)} tokens: ask again")
         said = self.tokenizer.decode(completion.token_ids, skip_special_tokens=True)
-        return Candidate(self.prompt.forced + said, prompt, completion.token_ids, completion.logprobs)
+        text, ids = self.prompt.forced + said, completion.token_ids
+        return Candidate(text, prompt, ids, completion.logprobs, completion.weight_version)
 
     def _encode_text(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])

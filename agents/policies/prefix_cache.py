@@ -1,5 +1,6 @@
 """PrefixCache: keys and values of what was said before, found again by the tokens they stand for."""
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,23 @@ from torch import Tensor
 from transformers import DynamicCache
 
 Tokens = tuple[int, ...]
+
+
+# Of the polynomial hash: a Mersenne prime, and a base far from small tokens.
+_PRIME, _BASE = 2**61 - 1, 0x9E3779B97F4A7C15 % (2**61 - 1)
+
+
+def prefix_hashes(tokens: Tokens) -> list[int]:
+    """Return the hash of every beginning of some tokens, the shortest first: ``h = (h base + token + 1) mod prime``.
+
+    >>> prefix_hashes((7, 8, 9))[:2] == prefix_hashes((7, 8))
+    True
+    """
+    hashes, value = [], 1
+    for token in tokens:
+        value = (value * _BASE + token + 1) % _PRIME
+        hashes.append(value)
+    return hashes
 
 
 class Rows(NamedTuple):
@@ -38,8 +56,16 @@ class Known(NamedTuple):
 NOTHING = Known(None, 0, 0)
 
 
+class _Remembered(NamedTuple):
+    tokens: Tokens
+    known: Known
+
+
 class PrefixCache:
     """Remember rows by their tokens, the newest first, within a limit of memory.
+
+    Looking a prompt up takes time in proportion to its length, however much is remembered: the hashes of all its
+    beginnings come from one walk over its tokens.
 
     Args:
         model: Whose keys and values they are.
@@ -50,19 +76,26 @@ class PrefixCache:
         self.config = model.config
         self.device = next(model.parameters()).device
         self.max_bytes = max_bytes
-        self._kept: list[Rows] = []
-        self._known: dict[Tokens, Known] = {}
+        self._bytes = 0
+        self._kept: deque[tuple[Rows, list[int]]] = deque()
+        self._known: dict[int, _Remembered] = {}
 
     def clear(self) -> None:
         """Forget everything."""
         self._kept.clear()
         self._known.clear()
+        self._bytes = 0
 
     def find(self, prompt: Tokens) -> Known:
         """Return the longest known beginning of a prompt that leaves at least its last token to compute."""
-        for length in sorted({len(tokens) for tokens in self._known}, reverse=True):
-            if length < len(prompt) and prompt[:length] in self._known:
-                return self._known[prompt[:length]]
+        if not self._known:
+            return NOTHING
+        hashes = prefix_hashes(prompt[:-1])
+        for length in range(len(hashes), 0, -1):
+            found = self._known.get(hashes[length - 1])
+            # Other tokens may have the same hash.
+            if found is not None and found.tokens == prompt[:length]:
+                return found.known
         return NOTHING
 
     def keep(self, cache: Any, filled: Tensor, spoken: Sequence[tuple[Tokens, Tokens]]) -> None:
@@ -74,13 +107,27 @@ class PrefixCache:
             spoken: Per row, its prompt and what was said after it; the last token said was never computed.
         """
         rows = Rows([(layer.keys, layer.values) for layer in cache.layers], filled)
-        self._kept.append(rows)
+        keys = []
         for number, (prompt, said) in enumerate(spoken):
-            for tokens in (prompt[:-1], prompt + said[:-1]):
-                self._known[tokens] = Known(rows, number, len(tokens))
-        while len(self._kept) > 1 and sum(kept.num_bytes for kept in self._kept) > self.max_bytes:
-            dropped = self._kept.pop(0)
-            self._known = {tokens: known for tokens, known in self._known.items() if known.rows is not dropped}
+            tokens = prompt + said[:-1]
+            hashes = prefix_hashes(tokens)
+            for length in {len(prompt) - 1, len(tokens)} - {0}:
+                key = hashes[length - 1]
+                self._known[key] = _Remembered(tokens[:length], Known(rows, number, length))
+                keys.append(key)
+        self._kept.append((rows, keys))
+        self._bytes += rows.num_bytes
+        while len(self._kept) > 1 and self._bytes > self.max_bytes:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        dropped, keys = self._kept.popleft()
+        self._bytes -= dropped.num_bytes
+        for key in keys:
+            found = self._known.get(key)
+            # What came later under the same tokens stays.
+            if found is not None and found.known.rows is dropped:
+                del self._known[key]
 
     def gather(self, found: Sequence[Known]) -> tuple[Any, Tensor]:
         """Return a new cache with one row per known beginning, gaps closed, and which of its slots are filled."""

@@ -32,22 +32,23 @@ from tsr_gym.agents.models.language_model import (
     pick_device,
     restore_adapter,
 )
-from tsr_gym.agents.models.logprobs import cross_logprobs
+from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import goes_by, make_rater
 from tsr_gym.agents.runs.check import check_choices, check_config
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.evaluation import evaluation_record
-from tsr_gym.agents.runs.health import first_answers, prompt_information
 from tsr_gym.agents.runs.log import Record, RunLog, Watch, writing
 from tsr_gym.agents.runs.matching import TARGETS, read_targets, token_targets
+from tsr_gym.agents.runs.parity import check_parity, check_versions
 from tsr_gym.agents.runs.practice import Practice
+from tsr_gym.agents.runs.prompt_signs import prompt_signs
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.agents.runs.schedule import lr_scale, share_done
 from tsr_gym.agents.runs.token_budget import Limit, counted, search_within, total_of, update_end
 from tsr_gym.agents.runs.warm_start import warm_started
-from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged
+from tsr_gym.errors import CheckpointError, ConfigError, EngineFailed, PromptTooLong, TrainingDiverged
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Rater
@@ -127,6 +128,7 @@ class Trainer:
         Raises:
             TrainingDiverged: A loss or gradient is not finite.
             PromptTooLong: An episode outgrew the model's context.
+            EngineFailed: The engine does not sample by the weights that are trained.
             CheckpointError: Something could not be written; earlier checkpoints are intact.
         """
         with self.log.opened(self.progress.update, watch):
@@ -203,8 +205,9 @@ class Trainer:
     def _update(self) -> tuple[Record, Collected]:
         """Do one update and return its record and what was collected for it."""
         started = perf_counter()
-        self.chat.engine.load_weights(())
+        self._hand_over(self.chat, self.config.model.temperature)
         collected = self._collect()
+        check_versions(collected.groups, self.progress.update)
         self.practice.keep(collected, self.progress.tasks)
         groups = self.lessons(collected)
         learning = perf_counter()
@@ -284,24 +287,23 @@ class Trainer:
 
     def _prompt_signs(self, groups: Sequence[Group]) -> dict[str, float]:
         """Return how much answers depend on their prompts; a forward pass for every pair, so only now and then."""
-        prompts, answers = first_answers(groups)
         every = self.config.run.eval_every
-        if len(prompts) < 2 or every == 0 or self.progress.update % every:
+        if every == 0 or self.progress.update % every:
             return {}
-        ask = partial(
-            cross_logprobs,
-            self.policy.model,
-            prompts,
-            answers,
-            temperature=self.config.model.temperature,
-            microbatch=self.config.learn.microbatch,
-        )
         with self.learner.sampling():
-            found = prompt_information(self.processes.first(ask), range(len(prompts)))
-        return {"prompt_recall": found.recall, "prompt_information": found.nats}
+            return self.processes.first(lambda: prompt_signs(self.learner, groups))
+
+    def _hand_over(self, chat: ChatPolicy, temperature: float) -> None:
+        """Give an engine the weights as they are now; where it then samples by others, keep a checkpoint and stop."""
+        chat.engine.load_weights((), version=self.progress.update)
+        try:
+            check_parity(chat.engine, self.learner, self.config.run.parity_tolerance, temperature=temperature)
+        except EngineFailed:
+            self.save()
+            raise
 
     def _evaluate(self) -> None:
-        self.eval_chat.engine.load_weights(())
+        self._hand_over(self.eval_chat, self.config.run.eval_temperature)
         with self.learner.sampling():
             record = self.processes.first(
                 lambda: evaluation_record(self.held_out, self.eval_chat, self.config.run, self.progress)

@@ -313,6 +313,17 @@ def test_a_tree_comes_back_from_its_file_whole(tmp_path):
     assert env.snapshot() == tree.nodes[2].snapshot
 
 
+@pytest.mark.parametrize(("version", "fields"), [(None, 4), (7, 5)])
+def test_the_version_of_the_weights_is_kept_where_somebody_counts(tmp_path, version, fields):
+    tree = Tree()
+    said = Candidate("x", (1,), (2,), (-0.5,), version)
+    tree.add(Node(None, 0, said, "", 0.0, 0.0, False, False, {}, None))
+    tree.save(tmp_path / "tree.jsonl")
+    assert Tree.load(tmp_path / "tree.jsonl").nodes[0].candidate == said
+    # Files of versions that did not count have four fields, and so do files without a count.
+    assert len(json.loads((tmp_path / "tree.jsonl").read_text().splitlines()[1])["candidate"]) == fields
+
+
 def test_a_tree_can_be_saved_without_its_snapshots(tmp_path):
     walked().save(tmp_path / "tree.jsonl", snapshots=False)
     assert all(item.snapshot is None for item in Tree.load(tmp_path / "tree.jsonl").nodes)

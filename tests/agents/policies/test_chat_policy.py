@@ -5,9 +5,9 @@ import pytest
 from tests.agents.scripted_engine import ScriptedEngine
 from tests.agents.tiny import CHATML, chatml_tokenizer
 from tests.agents.worlds import rooms
-from tsr_gym import Candidate, ConfigError, Expand
+from tsr_gym import Candidate, ConfigError, EngineFailed, Expand
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.episodes.trajectory import Group, harvest_all
+from tsr_gym.agents.episodes.trajectory import Group, harvest_all, harvest_leaves
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.policies.chat_policy import ChatPolicy, sample_seeds
 from tsr_gym.agents.policies.engine import Completion
@@ -148,6 +148,25 @@ def test_a_candidate_is_the_forced_beginning_and_what_was_said_without_special_t
     assert candidate.logprobs == (0.0,) * len(said)
     env.play(candidate)
     assert env.tree.nodes[1].info["executed"] == ("Up",)
+
+
+def test_a_candidate_bears_the_version_of_the_weights_that_said_it(tokenizer):
+    env = rooms(4)
+    engine = ScriptedEngine(lambda prompt, seed: (5,))
+    engine.load_weights((), version=12)
+    ((candidate,),) = ChatPolicy(engine, tokenizer, PROMPT, History(None))([(env.tree, Expand(0))])
+    env.play(candidate)
+    (trajectory,) = harvest_leaves(env.tree)
+    assert (candidate.weight_version, trajectory.weight_versions) == (12, {12})
+
+
+def test_an_answer_that_somebody_broke_off_is_no_sample(tokenizer):
+    class Aborted(ScriptedEngine):
+        def generate(self, prompts, *, seeds, max_tokens=None):
+            return [[Completion((5, 6), (0.0, 0.0), "abort")]]
+
+    with pytest.raises(EngineFailed, match="aborted after 2 tokens"):
+        ChatPolicy(Aborted(None), tokenizer, PROMPT, History(None))([(rooms(4).tree, Expand(0))])
 
 
 def test_a_turn_that_no_model_said_is_told_in_words(tokenizer):

@@ -1,10 +1,14 @@
 """PrefixCache: rows of numbers that say where they come from, found again by their tokens."""
 
+from collections import deque
+
+import numpy as np
 import pytest
 import torch
 from transformers import DynamicCache
 
 from tests.agents.tiny import random_qwen2
+from tsr_gym.agents.policies import prefix_cache
 from tsr_gym.agents.policies.prefix_cache import NOTHING, PrefixCache
 
 LAYERS, HEADS, WIDTH = 2, 2, 8
@@ -116,3 +120,57 @@ def test_where_nothing_is_known_there_is_nothing_to_gather(model):
     gathered, slots = PrefixCache(model, max_bytes=1).gather([NOTHING, NOTHING])
     assert slots.shape == (2, 0)
     assert gathered.get_seq_length() == 0
+
+
+def linear(remembered, prompt):
+    """Return the longest of some texts that a prompt begins with and goes beyond, by looking at each."""
+    return max((len(text) for text in remembered if len(text) < len(prompt) and prompt[: len(text)] == text), default=0)
+
+
+def test_many_remembered_texts_are_found_as_by_looking_at_each(model):
+    rng = np.random.default_rng(1)
+    row = 2 * 2 * HEADS * 12 * WIDTH * 4
+    known = PrefixCache(model, max_bytes=30 * row)
+    moments = deque(maxlen=30)
+    for _ in range(60):
+        # Two words only, so that beginnings are shared in every way.
+        prompt, said = (tuple(rng.integers(2, size=rng.integers(1, 7)).tolist()) for _ in range(2))
+        cache, filled = cache_of(model, [[Y] * 12])
+        known.keep(cache, filled, [(prompt, said)])
+        moments.append({prompt[:-1], prompt + said[:-1]})
+        remembered = set().union(*moments)
+        for _ in range(20):
+            asked = tuple(rng.integers(2, size=rng.integers(1, 14)).tolist())
+            assert known.find(asked).length == linear(remembered, asked)
+
+
+def test_texts_of_the_same_hash_are_not_taken_for_each_other(model, monkeypatch):
+    monkeypatch.setattr(prefix_cache, "prefix_hashes", lambda tokens: [7] * len(tokens))
+    known = PrefixCache(model, max_bytes=10**9)
+    cache, filled = cache_of(model, [[Y] * 4])
+    known.keep(cache, filled, [((1, 2, 3), (4, 5))])
+    assert known.find((2, 2, 3, 4, 5)) is NOTHING
+    assert known.find((1, 2, 3, 4, 5)).length in (0, 2, 4)
+
+
+def test_looking_up_does_not_look_at_what_is_remembered(model):
+    class Counted(dict):
+        looked = 0
+
+        def get(self, key):
+            self.looked += 1
+            return super().get(key)
+
+        def __iter__(self):
+            raise AssertionError("everything that is remembered was walked over")
+
+        keys = values = items = __iter__
+
+    known = PrefixCache(model, max_bytes=10**9)
+    cache, filled = cache_of(model, [[Y] * 4] * 50)
+    known._known = Counted()
+    known.keep(cache, filled, [((number, 2, 3), (4, 5)) for number in range(50)])
+    assert known.find((49, 2, 3, 4, 6)).length == 4
+    known._known.looked = 0
+    assert known.find((60,) * 40) is NOTHING
+    assert known._known.looked == 39

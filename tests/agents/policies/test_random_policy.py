@@ -43,7 +43,7 @@ def test_every_number_of_actions_and_every_action_is_equally_likely():
 
 def test_the_answers_have_the_form_that_is_wanted_and_no_tokens():
     (candidate,) = RandomPolicy(("Up",), form="<answer>{}</answer>")([(rooms().tree, Expand(0))])[0]
-    assert candidate == ("<answer>Up</answer>", (), (), ())
+    assert candidate == Candidate("<answer>Up</answer>", (), (), ())
 
 
 def test_an_answer_depends_on_the_tree_and_the_place_in_it_and_not_on_the_company():

@@ -103,7 +103,7 @@ def test_the_extremes_that_make_sense_are_allowed():
         learn=LearnConfig(
             objective=Objective(entropy=0.0, clip_low=1.0), gamma=0.0, lam=0.0, weight_decay=0.0, betas=(0.0, 0.0)
         ),
-        run=RunConfig(updates=0, eval_every=0, eval_temperature=0.0, save_trees=0),
+        run=RunConfig(updates=0, eval_every=0, eval_temperature=0.0, save_trees=0, parity_tolerance=0.5),
         task=TaskConfig(penalty=0.0, train_split=None, eval_split=None),
     )
 
@@ -202,6 +202,7 @@ CHANGED = TrainConfig(
         warm_start_steps=7,
         warm_start_lr=1e-3,
         warm_start_batch=4,
+        parity_tolerance=0.5,
     ),
 )
 

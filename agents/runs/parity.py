@@ -1,0 +1,116 @@
+"""Parity: proof, after every update of an engine's weights, that it samples from the policy that the learner trains.
+
+A head that stayed behind or keys and values of older weights raise no error; they only make every ratio wrong.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from tsr_gym.agents.episodes.trajectory import Group
+from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.models.logprobs import token_logprobs
+from tsr_gym.agents.policies.engine import Engine
+from tsr_gym.errors import EngineFailed
+
+# Tokens that the engine samples after each prompt, and the lengths of the prompts.
+TOKENS = 4
+LENGTHS = (5, 16)
+SEED = 20
+# Differences in nats that rounding explains: measured are 2e-6 in float32 and 4e-3 in bfloat16.
+ROUNDING = {torch.float32: 1e-3, torch.bfloat16: 0.25}
+
+
+class Parity(NamedTuple):
+    """The largest difference between an engine and its learner.
+
+    Attributes:
+        engine: The engine's log-probability of the token where they differ most.
+        learner: The learner's.
+    """
+
+    engine: float
+    learner: float
+
+    @property
+    def difference(self) -> float:
+        """How far apart they are, in nats."""
+        return abs(self.engine - self.learner)
+
+
+def probe(engine: Engine, model: Any, *, temperature: float, autocast: torch.dtype | None = None) -> Parity:
+    """Return how far an engine is from its learner on fixed prompts, which it continues by fixed seeds.
+
+    The prompts are the same every time, so that whatever an engine still remembers of them from older weights shows.
+
+    Args:
+        engine: Samples a few tokens.
+        model: The learner's, a causal language model.
+        temperature: Of the engine's sampling, above 0.
+        autocast: Lower precision that the learner computes in.
+    """
+    prompts = fixed_prompts(model.config.vocab_size)
+    said = [row[0] for row in engine.generate(prompts, seeds=[[SEED]] * len(prompts), max_tokens=TOKENS)]
+    device = next(model.parameters()).device
+    width = max(len(prompt) + len(one.token_ids) for prompt, one in zip(prompts, said, strict=True))
+    ids, present, sampled = (torch.zeros(len(prompts), width, dtype=kind) for kind in (torch.int64, *[torch.bool] * 2))
+    for row, (prompt, one) in enumerate(zip(prompts, said, strict=True)):
+        end = len(prompt) + len(one.token_ids)
+        ids[row, :end] = torch.tensor((*prompt, *one.token_ids))
+        present[row, :end], sampled[row, len(prompt) : end] = True, True
+    asked = [part.to(device) for part in (ids, present, sampled)]
+    with torch.no_grad(), torch.autocast(device.type, dtype=autocast, enabled=autocast is not None):
+        found, _ = token_logprobs(model, *asked, temperature=temperature)
+    learners = found[asked[2]].tolist()
+    engines = [logprob for one in said for logprob in one.logprobs]
+    # Anything but a number differs most.
+    return max(map(Parity, engines, learners), key=lambda pair: (pair.difference != pair.difference, pair.difference))
+
+
+def fixed_prompts(vocabulary: int) -> list[tuple[int, ...]]:
+    """Return prompts whose tokens are spread over a vocabulary."""
+    return [tuple((7919 * (place + length) + 13) % vocabulary for place in range(length)) for length in LENGTHS]
+
+
+def check_parity(engine: Engine, learner: Learner, tolerance: float | None, *, temperature: float) -> None:
+    """Stop where an engine is too far from its learner; processes that learn together have to ask together.
+
+    Args:
+        engine: Of this process.
+        learner: Whose policy it is to sample from.
+        tolerance: Most difference in nats; None for what rounding explains, 0 to look at nothing.
+        temperature: Of the engine's sampling; at 0 there is nothing to compare.
+
+    Raises:
+        EngineFailed: It is, in this process or in another one.
+    """
+    if tolerance == 0 or temperature == 0:
+        return
+    most = ROUNDING[learner.autocast or torch.float32] if tolerance is None else tolerance
+    ask = partial(probe, engine, learner.model, temperature=temperature, autocast=learner.autocast)
+    with learner.sampling():
+        everyones = learner.processes.each(ask)
+    for found in everyones:
+        if not found.difference <= most:
+            raise EngineFailed(
+                f"after an update of its weights the engine gives a token the log-probability {found.engine:.6g} and "
+                f"the learner {found.learner:.6g}: wanted a difference of at most {most:g} (parity_tolerance). It "
+                "samples by other weights, or by keys and values of older ones"
+            )
+
+
+def check_versions(groups: Iterable[Group], version: int) -> None:
+    """Stop where a trajectory was sampled by other weights than those that are trained.
+
+    Raises:
+        EngineFailed: One was.
+    """
+    for group in groups:
+        for trajectory in group.trajectories:
+            if others := sorted(trajectory.weight_versions - {version}):
+                raise EngineFailed(
+                    f"a trajectory of instance {group.task} was sampled by weights of version {others[0]}, wanted is "
+                    f"version {version}: the engine missed an update"
+                )

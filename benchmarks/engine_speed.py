@@ -1,0 +1,210 @@
+"""What the engine's memory of earlier prompts is worth.
+
+First the lookup: the longest remembered beginning of a prompt among 10,000 remembered rows, by hashes of the prompt's
+beginnings, beside looking through all remembered lengths, which is how it was done before. Then a whole beam rollout
+without an environment (8 groups, width 2, branching 4, 5 turns of 16 sampled and 32 observed tokens after prompts of
+256): with keys and values kept along the tree, without (every turn is computed from its first token, once per prompt),
+and with transformers' own ``generate``, which computes it once per sample. What each way returns is compared before
+anything is timed: lookups all, and the tokens that both ways of our engine sampled. Times are medians of processor time
+of one process on one thread; other work may run beside it, and only ratios within this run mean anything.
+Run: python -m benchmarks.engine_speed
+"""
+
+import os
+from collections.abc import Callable
+from statistics import median
+from time import process_time
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
+
+from benchmarks.measure import write_result
+from tsr_gym.agents.policies.prefix_cache import PrefixCache, Tokens
+from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+
+ROWS, ROUND = 10_000, 64
+GROUPS, WIDTH, BRANCHING, TURNS = 8, 2, 4, 5
+PROMPT, SAID, SEEN = 256, 16, 32
+VOCABULARY = 1024
+ROUNDS = 3
+SIZES = {"hidden 128, 2 layers": (128, 2), "hidden 256, 4 layers": (256, 4)}
+Beams = list[list[Tokens]]
+
+
+def random_model(hidden: int, layers: int) -> Any:
+    """Return a Qwen2 of random weights."""
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=hidden,
+        intermediate_size=4 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
+        num_key_value_heads=hidden // 64,
+        max_position_embeddings=1024,
+        initializer_range=0.1,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    return Qwen2ForCausalLM(config).eval()
+
+
+def words(rng: np.random.Generator, count: int) -> Tokens:
+    """Return random tokens."""
+    return tuple(rng.integers(VOCABULARY, size=count).tolist())
+
+
+class LinearLookup:
+    """What the prefix cache did before: all remembered lengths, the longest first, for every prompt."""
+
+    def __init__(self) -> None:
+        self.known: set[Tokens] = set()
+
+    def find(self, prompt: Tokens) -> int:
+        """Return the length of the longest remembered beginning."""
+        for length in sorted({len(tokens) for tokens in self.known}, reverse=True):
+            if length < len(prompt) and prompt[:length] in self.known:
+                return length
+        return 0
+
+
+def compare_lookups() -> dict[str, Any]:
+    """Return microseconds per lookup, after checking that both ways find the same."""
+    rng = np.random.default_rng(0)
+    cache, linear = PrefixCache(random_model(128, 2), max_bytes=10**12), LinearLookup()
+    prompts: list[Tokens] = [words(rng, PROMPT) for _ in range(ROUND)]
+    asked: list[Tokens] = []
+    while len(linear.known) < 2 * ROWS:
+        rows = DynamicCache()
+        rows.update(torch.zeros(ROUND, 1, 1, 1), torch.zeros(ROUND, 1, 1, 1), 0)
+        said = [words(rng, int(rng.integers(1, 2 * SAID))) for _ in prompts]
+        cache.keep(rows, torch.ones(ROUND, 1, dtype=torch.bool), list(zip(prompts, said, strict=True)))
+        for prompt, answer in zip(prompts, said, strict=True):
+            linear.known |= {prompt[:-1], prompt + answer[:-1]}
+        prompts = [prompt + answer + words(rng, SEEN) for prompt, answer in zip(prompts, said, strict=True)]
+        asked = prompts if not asked or rng.integers(4) == 0 else asked
+        if len(prompts[0]) > 600:
+            prompts = [words(rng, PROMPT) for _ in range(ROUND)]
+    asked = [*asked, *(words(rng, 400) for _ in range(ROUND))]
+    wanted = [linear.find(prompt) for prompt in asked]
+    if [cache.find(prompt).length for prompt in asked] != wanted or not any(wanted):
+        raise SystemExit("the two ways to look up find different beginnings")
+    ours, before = (
+        1e6 * seconds / len(asked)
+        for seconds in medians(
+            lambda: [cache.find(prompt) for prompt in asked], lambda: [linear.find(prompt) for prompt in asked]
+        )
+    )
+    return {
+        "remembered_rows": ROWS,
+        "prompts": len(asked),
+        "prompt_tokens_mean": sum(map(len, asked)) / len(asked),
+        "us_per_lookup": ours,
+        "us_per_lookup_before": before,
+        "before_to_ours": before / ours,
+    }
+
+
+def medians(*ways: Callable[[], object]) -> list[float]:
+    """Return the median processor seconds of each way; they take turns."""
+    found: list[list[float]] = [[] for _ in ways]
+    for way in ways:
+        way()
+    for _ in range(ROUNDS):
+        for seconds, way in zip(found, ways, strict=True):
+            start = process_time()
+            way()
+            seconds.append(process_time() - start)
+    return [median(seconds) for seconds in found]
+
+
+def roll_out(sample: Callable[[list[Tokens], int], list[list[Tokens]]]) -> Beams:
+    """Return the beams after all turns: of a group's samples, those with the largest sums of tokens go on."""
+    rng = np.random.default_rng(1)
+    beams: Beams = [[words(rng, PROMPT)] * WIDTH for _ in range(GROUPS)]
+    for turn in range(TURNS):
+        prompts = [beam for group in beams for beam in group]
+        answers = sample(prompts, turn)
+        grown = [[prompt + said for said in row] for prompt, row in zip(prompts, answers, strict=True)]
+        beams = []
+        for group in range(GROUPS):
+            candidates = [text for row in grown[group * WIDTH : (group + 1) * WIDTH] for text in row]
+            best = sorted(candidates, key=lambda text: (sum(text[-SAID:]), text), reverse=True)[:WIDTH]
+            beams.append([text + words(rng, SEEN) for text in best])
+    return beams
+
+
+def by_engine(model: Any, *, reuse: bool) -> Beams:
+    """Return the beams that our engine samples."""
+    # A stop token that the model does not have, so that all answers are equally long.
+    engine = TransformersEngine(model, stop_ids=[VOCABULARY], max_tokens=SAID, reuse=reuse)
+
+    def sample(prompts: list[Tokens], turn: int) -> list[list[Tokens]]:
+        seeds = [[1000 * turn + BRANCHING * row + child for child in range(BRANCHING)] for row in range(len(prompts))]
+        return [[one.token_ids for one in row] for row in engine.generate(prompts, seeds=seeds)]
+
+    return roll_out(sample)
+
+
+def by_generate(model: Any) -> Beams:
+    """Return the beams that transformers' own loop samples, as a rollout that keeps nothing calls it."""
+
+    def sample(prompts: list[Tokens], turn: int) -> list[list[Tokens]]:
+        ids = torch.tensor(prompts)
+        said = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=True,
+            top_k=0,
+            max_new_tokens=SAID,
+            num_return_sequences=BRANCHING,
+            pad_token_id=0,
+        )
+        rows = iter(map(tuple, said[:, ids.shape[1] :].tolist()))
+        return [[next(rows) for _ in range(BRANCHING)] for _ in prompts]
+
+    return roll_out(sample)
+
+
+def compare_rollouts(hidden: int, layers: int) -> dict[str, float]:
+    """Return processor seconds of a rollout each way, after checking that memory changes no token."""
+    model = random_model(hidden, layers)
+    if by_engine(model, reuse=True) != by_engine(model, reuse=False):
+        raise SystemExit("keeping keys and values changed what was sampled")
+    ours, without, generate = medians(
+        lambda: by_engine(model, reuse=True), lambda: by_engine(model, reuse=False), lambda: by_generate(model)
+    )
+    return {
+        "kept_seconds": ours,
+        "not_kept_seconds": without,
+        "generate_seconds": generate,
+        "not_kept_to_kept": without / ours,
+        "generate_to_kept": generate / ours,
+    }
+
+
+def main() -> None:
+    """Measure, and write results/engine_speed.json."""
+    torch.set_num_threads(1)
+    numbers = {
+        "measured": "processor time of one process on one thread, medians; ratios within this run",
+        "load_average_beside": os.getloadavg()[0],
+        "lookup": compare_lookups(),
+        "rollout": {
+            "groups": GROUPS,
+            "width": WIDTH,
+            "branching": BRANCHING,
+            "turns": TURNS,
+            "prompt_tokens": PROMPT,
+            "sampled_tokens_a_turn": SAID,
+            "observed_tokens_a_turn": SEEN,
+            "sizes": {name: compare_rollouts(*size) for name, size in SIZES.items()},
+        },
+    }
+    write_result("engine_speed", numbers)
+
+
+if __name__ == "__main__":
+    main()

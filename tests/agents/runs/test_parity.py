@@ -1,0 +1,133 @@
+"""Parity: an engine that samples by other weights stops the run, with both numbers and a checkpoint."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from tests.agents.short_runs import short_run
+from tests.agents.tiny import random_qwen2
+from tsr_gym import EngineFailed
+from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
+from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.parity import check_versions, fixed_prompts, probe
+from tsr_gym.agents.runs.trainer import start_run
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return random_qwen2(tokenizer, context=96)
+
+
+def engine_of(model, temperature=0.8):
+    return TransformersEngine(model, stop_ids=[5], max_tokens=50, temperature=temperature)
+
+
+def test_an_engine_of_the_same_weights_agrees_to_rounding(model):
+    found = probe(engine_of(model), model, temperature=0.8)
+    assert found.difference < 1e-4
+    assert found.engine < 0
+
+
+def test_both_numbers_are_those_of_one_token_of_a_fixed_prompt(model):
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other.lm_head.weight.mul_(1.1)
+    found = probe(engine_of(other), model, temperature=0.8)
+    prompts = fixed_prompts(model.config.vocab_size)
+    told = [row[0] for row in engine_of(other).generate(prompts, seeds=[[20]] * 2, max_tokens=4)]
+    pairs = []
+    for prompt, one in zip(prompts, told, strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor([[*prompt, *one.token_ids]])).logits[0, len(prompt) - 1 : -1] / 0.8
+        own = [float(row.log_softmax(0)[token]) for row, token in zip(logits, one.token_ids, strict=True)]
+        pairs += zip(one.logprobs, own, strict=True)
+    assert (found.engine, found.learner) == pytest.approx(max(pairs, key=lambda pair: abs(pair[0] - pair[1])), abs=1e-4)
+    assert found.difference > 0.01
+
+
+def test_what_is_remembered_of_older_weights_shows(model):
+    own = copy.deepcopy(model)
+    engine = engine_of(own)
+    assert probe(engine, own, temperature=0.8).difference < 1e-4
+    with torch.no_grad():
+        for parameter in own.parameters():
+            parameter.mul_(0.95)
+    assert probe(engine, own, temperature=0.8).difference > 0.001
+    engine.load_weights(())
+    assert probe(engine, own, temperature=0.8).difference < 1e-4
+
+
+def test_anything_but_a_number_differs_most(model):
+    class Broken:
+        def generate(self, prompts, *, seeds, max_tokens):
+            answers = engine_of(model).generate(prompts, seeds=seeds, max_tokens=max_tokens)
+            answers[0][0] = answers[0][0]._replace(logprobs=(math.nan,) * len(answers[0][0].token_ids))
+            return answers
+
+    assert math.isnan(probe(Broken(), model, temperature=0.8).engine)
+
+
+def group_of(*versions):
+    turns = tuple(Turn((1,), (2,), (-0.1,), 0.0, True, 1, weight_version=version) for version in versions)
+    return Group(7, (Trajectory(turns, False, 0.0, "naive"),))
+
+
+def test_trajectories_of_other_versions_are_refused():
+    check_versions([group_of(3, 3), group_of(None), group_of()], 3)
+    with pytest.raises(EngineFailed, match="instance 7 was sampled by weights of version 2, wanted is version 3"):
+        check_versions([group_of(3), group_of(3, 2)], 3)
+
+
+class Stale:
+    """An engine whose weights stay behind from its second update on."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.max_tokens = engine.max_tokens
+        self.updates = 0
+
+    def load_weights(self, weights, *, version=None):
+        self.updates += 1
+        if self.updates == 2:
+            kept = copy.deepcopy(self.engine.model)
+            with torch.no_grad():
+                kept.lm_head.weight.mul_(1.5)
+            self.engine.model = kept
+        self.engine.load_weights(weights, version=version)
+
+    def generate(self, prompts, **settings):
+        return self.engine.generate(prompts, **settings)
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.0, 100.0])
+def test_a_run_whose_engine_stays_behind_stops_with_both_numbers_and_a_checkpoint(base_model, tmp_path, tolerance):
+    run = {"parity_tolerance": tolerance, "updates": 3, "eval_every": 0, "checkpoint_every": 9}
+    trainer = start_run(short_run(tmp_path / "run", base_model, run=run), base_model)
+    trainer.chat.engine = Stale(trainer.chat.engine)
+    if tolerance is not None:
+        assert trainer.run()
+        return
+    with pytest.raises(
+        EngineFailed, match=r"log-probability -[\d.]+ and the learner -[\d.]+: wanted .* at most 0\.001"
+    ):
+        trainer.run()
+    assert trainer.progress.update == 1
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000", "000001"]
+
+
+def test_every_sampled_turn_bears_the_update_that_it_was_sampled_in(base_model, tmp_path):
+    trainer = start_run(short_run(tmp_path / "run", base_model, run={"updates": 2, "eval_every": 0}), base_model)
+    seen = []
+    collect = trainer.collector.collect
+
+    def watched(*args, **settings):
+        collected = collect(*args, **settings)
+        seen.append({one.weight_versions for group in collected.groups for one in group.trajectories})
+        return collected
+
+    trainer.collector.collect = watched
+    assert trainer.run()
+    assert seen == [{frozenset({0})}, {frozenset({1})}]
