@@ -59,8 +59,8 @@ class Trainer:
 
     The folder holds ``config.json``, ``metrics.jsonl`` (a line per update), ``evaluations.jsonl``, ``trees/``,
     ``checkpoints/``, ``tensorboard/`` and, where a KL term compares with the model that it began with, ``reference/``.
-    Everything random in an update derives from the run's seed and from counts
-    that a checkpoint holds, so a run that goes on repeats what it would have done.
+    Everything random in an update derives from the run's seed and from counts that a checkpoint holds, so a run that
+    goes on repeats what it would have done.
 
     Args:
         config: All settings.
@@ -190,8 +190,7 @@ class Trainer:
             drop_old(self.folder, self.config.run.keep_checkpoints)
 
     def _due(self, every: int) -> bool:
-        update = self.progress.update
-        return self.finished or (every > 0 and update % every == 0)
+        return self.finished or (every > 0 and self.progress.update % every == 0)
 
     def _update_or_save(self) -> tuple[Record, Collected]:
         """Do one update; where it fails before anything was learned, keep what came before it in a checkpoint."""
