@@ -61,7 +61,7 @@ class RunConfig:
     """Groups per checkpoint whose trees are saved."""
     warm_start: Path | None = None
     """Episodes to imitate before the first update, as JSON lines or Parquet: messages of role and content, or input_ids
-    and mask, as tsr export --kind chat and trajectories writes them. All weights are trained, also with LoRA."""
+    and mask, as tsr export writes them of kind chats and trajectories. All weights are trained, also with LoRA."""
     warm_start_steps: int = 200
     """Optimizer steps of the warm start."""
     warm_start_lr: float = 1e-5
