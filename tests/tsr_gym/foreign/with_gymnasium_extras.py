@@ -2,6 +2,9 @@
 by itself; `make test-gym-zoo` runs it.
 """
 
+from ctypes.util import find_library
+from itertools import product
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -227,14 +230,15 @@ def test_settings_of_a_game_go_on_bit_for_bit(settings):
 @pytest.mark.parametrize("name", ["Breakout", "Pong", "MsPacman", "SpaceInvaders", "Qbert"])
 def test_ales_own_copy_forgets_the_held_action_and_ours_finds_it_unwatched(name):
     forgotten = 0
-    for seed in range(10):
+    # While a game shows how it begins, it heeds no action at all.
+    for seed, number in product(range(10), (40, 150, 400)):
         env = gym.make(f"ALE/{name}-v5", repeat_action_probability=0.7, frameskip=1)
         env.action_space.seed(seed)
         env.reset(seed=seed)
-        play(env, sampled(env, 40))
+        play(env, sampled(env, number))
         base = env.unwrapped
         # Nobody watches yet: the held action is found by trying.
-        snap, state, actions = snapshot(env), base.clone_state(include_rng=True), sampled(env, 15)
+        snap, state, actions = snapshot(env), base.clone_state(include_rng=True), sampled(env, 40)
         went_on = play(env, actions)
         restore(env, snap)
         assert play(env, actions) == went_on
@@ -341,14 +345,15 @@ def test_results_of_the_solver_beside_the_buffer_and_warnings_come_back():
     env = gym.make("Humanoid-v5").unwrapped
     env.model.opt.enableflags |= 2
     env.reset(seed=1)
-    play(env, [env.action_space.sample() for _ in range(5)])
+    env.action_space.seed(1)
+    play(env, sampled(env, 5))
     env.data.warning.number[2] = 4
     names = [name for name in ("energy", "solver_niter", "solver_nnz", "solver_fwdinv") if hasattr(env.data, name)]
     held = {name: getattr(env.data, name).copy() for name in names}
     assert held["energy"].any()
     assert held["solver_niter"].any()
     snap = Snapshot.from_bytes(snapshot(env).to_bytes())
-    play(env, [env.action_space.sample() for _ in range(5)])
+    play(env, sampled(env, 5))
     env.data.warning.number[2] = 0
     restore(env, snap)
     assert {name: getattr(env.data, name).tobytes() for name in names} == {
@@ -360,6 +365,8 @@ def test_results_of_the_solver_beside_the_buffer_and_warnings_come_back():
 @pytest.mark.parametrize("name", ["LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "Hopper-v5"])
 @pytest.mark.parametrize("wrap", [AddRenderObservation, RenderCollection], ids=lambda wrap: wrap.__name__)
 def test_pictures_go_on_bit_for_bit(name, wrap):
+    if name == "Hopper-v5" and find_library("EGL") is None:
+        pytest.skip("MuJoCo draws by EGL where there is no screen, and libegl1 is not installed")
     small = {"width": 64, "height": 48} if name == "Hopper-v5" else {}
     check_continuation(lambda: wrap(gym.make(name, render_mode="rgb_array", **small)), before=(0, 5), after=4)
 
