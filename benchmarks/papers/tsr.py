@@ -138,7 +138,7 @@ TABLE_1 = Table(
     TSR,
     RESULTS,
     (SPLIT_REMARK, ICE_REMARK, TINY_FILTER),
-    quick=4,
+    quick=2,
 )
 TABLE_2 = replace(
     TABLE_1,
