@@ -8,8 +8,8 @@ const ONLY = {"": "all", kept: "kept", solved: "solved", failed: "failed", cut: 
 const DRAW = {"": "as it fits", cards: "pictures", lines: "lines"};
 
 async function visit() {
-  readPlace();
   try {
+    readPlace();
     overview ??= await load("overview");
     if (!place.page) place.page = overview.runs.length ? "runs" : "trees";
     for (const link of document.querySelectorAll("nav a")) {
