@@ -64,6 +64,8 @@ def test_the_page_may_load_nothing_but_what_it_was_served_with(ask):
         "/data/node/-1/tree",
         "/data/node/x/tree",
         "/data/summaries/x",
+        "/data/summaries/" + "9" * 5000,
+        "/data/node/" + "9" * 5000 + "/tree",
         "/page/",
         "/page/../server.py",
         "/page/%2e%2e/server.py",

@@ -9,12 +9,13 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, small_tree, sokoban_tree
+from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, node, small_tree, sokoban_tree
 from tests.chromium import CONTRASTS, chromium, find, show_as  # noqa: F401
 from tsr_gym.agents.reports.view.export_page import export_page
 from tsr_gym.agents.reports.view.server import viewing
 from tsr_gym.agents.reports.view.site import Site
 from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.tree import Tree
 
 SCREEN = (1280, 800)
 
@@ -148,9 +149,8 @@ def test_a_link_leads_back_to_the_same_view(browser, url):
     assert find(browser, ".node.here").get_attribute("data-node") == "5"
     lit = {made.get_attribute("data-node") for made in all_of(browser, ".node:not(.dim)")}
     assert lit == {"0", "1", "3"}
-    shown = {made.get_attribute("data-node"): made.text.split("\n")[-1] for made in all_of(browser, ".node")}
-    assert shown["3"].endswith("0.5")
-    assert shown["4"].endswith("−0.5")
+    shown = {made.get_attribute("data-node"): made.text.split("\n")[0] for made in all_of(browser, ".node")}
+    assert (shown["3"], shown["4"]) == ("0.5", "−0.5")
 
 
 def test_a_node_of_sokoban_is_a_picture(browser, url):
@@ -158,6 +158,31 @@ def test_a_node_of_sokoban_is_a_picture(browser, url):
     script = "return [...document.querySelectorAll('.panel .board, .face img')].map(i => [i.complete, i.naturalWidth])"
     until(browser, lambda: len(all_of(browser, ".face img")) > 3)
     assert {tuple(one) for one in browser.execute_script(script)} == {(True, 192)}
+
+
+def test_text_is_drawn_by_what_it_holds(browser, tmp_path):
+    tree = Tree()
+    shown = (
+        "####\n#P_#\n#OX#\n####",
+        "Instruction: [SEP] Buy a shirt [SEP] Search [SEP] B01 [SEP] $9.99",
+        '<information>Doc 1(Title: "Rome") Rome is old.\nDoc 2(Title: "Bern") Not rome.</information>',
+        "You are in a room.",
+    )
+    for number, text in enumerate(shown):
+        facts = {"golden_answers": ("Rome",), "available_actions": {"clickables": ["search", "b01"]}}
+        tree.add(node(None if number == 0 else number - 1, number, "on", shown=text, info=facts))
+    tree.save(tmp_path / "texts.jsonl")
+    with viewing(Site([tmp_path / "texts.jsonl"])) as address:
+        visit(browser, f"{address}#/tree/texts/0")
+        assert len(all_of(browser, ".panel .grid .wall")) == 12
+        press(browser, Keys.ARROW_RIGHT)
+        assert texts(browser, ".panel .pressable") == ["Search", "B01"]
+        assert texts(browser, ".panel .instruction") == ["Buy a shirt"]
+        press(browser, Keys.ARROW_RIGHT)
+        assert texts(browser, ".panel .passage h4") == ["1 Rome", "2 Bern"]
+        assert texts(browser, ".panel mark") == ["Rome", "Rome", "rome"]
+        press(browser, Keys.ARROW_RIGHT)
+        assert texts(browser, ".panel .observation pre") == ["You are in a room."]
 
 
 def test_trees_are_filtered_by_their_outcome(browser, url):
@@ -215,8 +240,8 @@ def test_hostile_texts_run_nothing(browser, tmp_path, exported):
     export_page([tmp_path / "evil.jsonl"], tmp_path / "page.html")
     with viewing(Site([tmp_path / "evil.jsonl"])) as address:
         page = f"file://{tmp_path}/page.html" if exported else address
-        for node in range(4):
-            visit(browser, f"{page}#/tree/evil/{node}?siblings=open&tokens=logprob")
+        for number in range(4):
+            visit(browser, f"{page}#/tree/evil/{number}?siblings=open&tokens=logprob")
             assert browser.title == "tsr view"
             assert not all_of(browser, "[onerror], [onclick], main script")
             read = find(browser, "main").get_property("textContent")

@@ -82,7 +82,8 @@ def reason(tree: Tree, index: int, fate: Fate, by_depth: dict[int, Ranks]) -> st
     if fate == "played":
         return "of the episode that was played"
     if fate == "expanded":
-        return f"the search went on from here and chose no path through it; {ranked}"
+        chose = "chose no path through it" if tree.chosen else "chose nothing"
+        return f"the search went on from here and {chose}; {ranked}"
     if fate == "ended":
         return f"the episode ended here; {ranked}"
     if node.info.get("dead_end"):

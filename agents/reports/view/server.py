@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, ClassVar, NamedTuple
@@ -66,6 +66,11 @@ class _Visit(BaseHTTPRequestHandler):
         found = answer(self.site, urlsplit(self.path).path)
         if host not in (LOOPBACK, "localhost"):
             found = _json(403, {"error": f"wanted a request for {LOOPBACK}"})
+        # A browser that goes on to another page does not wait for the answer.
+        with suppress(ConnectionError):
+            self._send(found)
+
+    def _send(self, found: Answer) -> None:
         self.send_response(found.status)
         self.send_header("Content-Type", found.kind)
         self.send_header("Content-Length", str(len(found.body)))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tsr_gym.agents.reports.view.describe_tree import describe_node, describe_tree, summarise_tree
 from tsr_gym.agents.reports.view.pictures import Draw, find_drawing
 from tsr_gym.agents.reports.view.read_run import read_run
-from tsr_gym.agents.reports.view.read_tree import SeenTree, read_tree
+from tsr_gym.agents.reports.view.read_tree import read_tree
 from tsr_gym.agents.reports.view.sources import Sources, find_sources
 from tsr_gym.agents.reports.view.spelling import Spell, find_spelling
 from tsr_gym.errors import TsrGymError
@@ -63,25 +63,13 @@ class Site:
         with self._lock:
             if kind == "overview" and not rest:
                 return self._overview()
-            if kind == "summaries":
-                return self._summaries(int(rest)) if rest.isdecimal() else self._nothing(address)
+            if kind == "summaries" and _is_number(rest):
+                return self._summaries(int(rest))
             if kind == "tree":
                 return describe_tree(self._seen(self._stamp(rest)))
             index, _, name = rest.partition("/")
-            if kind == "node" and index.isdecimal():
+            if kind == "node" and _is_number(index):
                 return self._node(int(index), name)
-        return self._nothing(address)
-
-    def tree(self, name: str) -> SeenTree:
-        """Return a tree by its name.
-
-        Raises:
-            LookupError: There is no such tree.
-            TsrGymError: Its file is damaged from its beginning.
-        """
-        return self._seen(self._stamp(name))
-
-    def _nothing(self, address: str) -> dict[str, Any]:
         raise LookupError(f"there is nothing at {address[:200]!r}")
 
     def _overview(self) -> dict[str, Any]:
@@ -106,6 +94,11 @@ class Site:
         path = self.sources.trees[name]
         stat = path.stat()
         return _Stamp(path, stat.st_size, stat.st_mtime_ns)
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a part of an address is a number; Python reads none of thousands of digits."""
+    return text.isdecimal() and len(text) < 10
 
 
 def _summary(path: Path) -> dict[str, Any]:

@@ -5,29 +5,29 @@ const ROW = 30;
 const summaries = new Map();
 const OUTCOMES = {"": "all", solved: "solved", failed: "failed", cut: "cut by a limit", open: "open", damaged: "damaged"};
 
-function drawList(names, chunk, open) {
+function drawList(names) {
   const count = el("span", {class: "soft"});
   const rows = el("div", {class: "rows"});
   const scroll = el("div", {class: "scroll", tabindex: 0, "aria-label": "Trees"}, rows);
-  const list = {names, shown: names, open, rows, scroll, count};
+  const list = {names, shown: names, rows, scroll, count, asked: false};
   const search = el("input", {type: "search", placeholder: "name", "aria-label": "Name of a tree",
     value: option("find"), oninput: event => { option("find", event.target.value); filterList(list); }});
   scroll.addEventListener("scroll", () => drawRows(list), {passive: true});
   const box = el("aside", {class: "list"},
     el("div", {class: "tools"}, choice("trees", "trees", OUTCOMES, () => filterList(list)), search, count), scroll);
   list.box = box;
-  readSummaries(list, chunk);
   return list;
 }
 
 // Outcomes are asked for in parts, one after the other, and once for as long as the page is open.
 async function readSummaries(list, chunk) {
+  list.asked = true;
   for (let first = 0; first < list.names.length; first += chunk) {
     if (!list.names.slice(first, first + chunk).every(name => summaries.has(name))) {
       const found = await load(`summaries/${first / chunk}`);
       for (const [name, summary] of Object.entries(found)) summaries.set(name, summary);
     }
-    if (!list.box.isConnected && first) return;
+    if (!list.box.isConnected) return;
     filterList(list);
   }
 }

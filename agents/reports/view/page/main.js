@@ -5,11 +5,11 @@ let overview = null, list = null, tree = null, drawing = null, parts = null;
 
 const COLOUR = {"": "score", reward: "reward", merit: "merit", return: "return", value: "value", advantage: "advantage", none: "nothing"};
 const ONLY = {"": "all", kept: "kept", solved: "solved", failed: "failed", cut: "cut by a limit", "dead end": "dead end"};
-const DRAW = {"": "by size", cards: "pictures", lines: "lines"};
+const DRAW = {"": "as it fits", cards: "pictures", lines: "lines"};
 
 async function visit() {
-  readPlace();
   try {
+    readPlace();
     overview ??= await load("overview");
     if (!place.page) place.page = overview.runs.length ? "runs" : "trees";
     for (const link of document.querySelectorAll("nav a")) {
@@ -24,6 +24,7 @@ async function visit() {
     refuse(error);
   }
   document.body.dataset.ready = location.hash;
+  performance.mark("drawn");
 }
 
 function refuse(error) {
@@ -42,9 +43,12 @@ async function visitTrees() {
   if (!place.name) throw new Error("There are no trees here; a run saves some at every checkpoint.");
   if (tree?.name !== place.name) {
     const name = place.name;
-    const shape = await load(`tree/${name}`);
+    const [shape, first] = await Promise.all([load(`tree/${name}`), load(`node/0/${name}`)]);
+    const found = grown(name, shape);
+    found.nodes.set(0, Promise.resolve(first));
+    found.pictured = hasPicture(first);
     if (place.name !== name) return;
-    tree = grown(name, shape);
+    tree = found;
     place.node = Math.min(place.node, tree.size - 1);
     tree.trajectory = pathTo(tree, endBelow(tree, place.node));
     redraw();
@@ -59,6 +63,8 @@ async function visitTrees() {
   markPlace(drawing);
   bringIntoView(drawing, place.node, false);
   await Promise.all([drawNode(tree, place.node, parts.panel, step), drawSiblings(tree, place.node, parts.siblings)]);
+  // What is seen at once comes first.
+  if (!list.asked) readSummaries(list, overview.chunk);
 }
 
 function beginTrees() {
@@ -72,7 +78,7 @@ function beginTrees() {
     el("button", {type: "button", title: "Siblings side by side (s)", onclick: toggleSiblings}, "siblings"));
   const panel = el("section", {class: "panel", "aria-label": "Node", tabindex: 0});
   parts = {canvas, siblings, panel, title};
-  list = drawList(overview.trees, overview.chunk);
+  list = drawList(overview.trees);
   find("#main").replaceChildren(el("div", {class: "trees"}, list.box,
     el("section", {class: "middle"}, tools, title, canvas, siblings), panel));
   filterList(list);

@@ -6,9 +6,7 @@ function nodeData(tree, node) {
   return tree.nodes.get(node);
 }
 
-const FATES = {
-  kept: "kept", played: "played", expanded: "continued, not chosen", ended: "ended, not chosen", pruned: "pruned",
-};
+const FATES = {kept: "kept", played: "played", expanded: "continued", ended: "ended", pruned: "pruned"};
 
 async function drawNode(tree, node, panel, step) {
   const data = await nodeData(tree, node);
@@ -67,7 +65,7 @@ async function drawSiblings(tree, node, box) {
   const {shape} = tree;
   fill(box, ...siblings.map((one, number) => el("a", {
     href: linkTo(tree.name, one), class: `sibling ${shape.fate[one]}${one === node ? " here" : ""}`},
-    el("b", {}, `Node ${one} `, el("span", {class: `badge ${shape.fate[one]}`}, shape.fate[one]),
+    el("b", {}, `Node ${one} `, el("span", {class: `badge ${shape.fate[one]}`}, FATES[shape.fate[one]]),
       SIGNS[shape.outcome[one]] ?? ""),
     drawTokens(all[number], option("tokens"), shape.advantage[one]),
     drawObservation(all[number]),

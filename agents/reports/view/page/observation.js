@@ -4,9 +4,14 @@
 function drawObservation(node) {
   if (node.picture) return el("img", {class: "board", src: node.picture, alt: node.observation});
   const text = node.observation;
+  if (!text.trim()) return el("p", {class: "soft"}, "nothing");
   if (text.includes("<information>")) return drawPassages(text, node.answers);
   if (text.includes("[SEP]")) return drawPage(text, node.buttons);
   return isBoard(text) ? drawBoard(text) : el("pre", {class: "text"}, marked(text, node.answers));
+}
+
+function hasPicture(node) {
+  return node.picture !== null || isBoard(node.observation);
 }
 
 // Text as nodes, with every answer in it marked, in any case of letters.

@@ -2,8 +2,8 @@
 "use strict";
 
 // Widths and heights of a node with its picture, which stands below its parent, and of one in a row beside it.
-const CARD = {width: 92, height: 132, picture: true};
-const LINE = {width: 230, height: 26, picture: false};
+const CARD = {width: 80, height: 126};
+const LINE = {width: 230, height: 26};
 const MANY = 300;
 
 // What the page knows of a tree: its columns, children, and which nodes are folded.
@@ -39,11 +39,11 @@ function leavesBelow(tree, node) {
 }
 
 function drawTree(tree, canvas) {
-  const pictured = option("draw") ? option("draw") === "cards" : tree.size <= MANY;
+  const pictured = option("draw") ? option("draw") === "cards" : tree.size <= MANY && tree.pictured;
   const size = pictured ? CARD : LINE;
   const root = d3.hierarchy(0, node => tree.folded.has(node) ? null : tree.children[node]);
   d3.tree().nodeSize(pictured ? [size.width, size.height] : [size.height, size.width])
-    .separation((a, b) => a.parent === b.parent ? 1 : 1.15)(root);
+    .separation((a, b) => a.parent === b.parent ? 1 : 1.12)(root);
   const all = root.descendants();
   let low = Infinity, high = -Infinity;
   for (const one of all) { low = Math.min(low, one.x); high = Math.max(high, one.x); }
@@ -94,7 +94,7 @@ function drawVisible(drawing) {
 function link(drawing, node, from, to, stressed) {
   const {size, pictured, tree} = drawing;
   const shape = pictured
-    ? bend(from.x + size.width / 2 - 5, from.y + size.height - 22, to.x + size.width / 2 - 5, to.y, true)
+    ? bend(from.x + size.width / 2 - 3, from.y + size.height - 22, to.x + size.width / 2 - 3, to.y, true)
     : bend(from.x + size.width - 26, from.y + 11, to.x, to.y + 11, false);
   return svg("path", {d: shape, class: `${tree.shape.fate[node]}${stressed ? " stressed" : ""}${dim(tree, node)}`});
 }
@@ -129,8 +129,14 @@ function shade(tree, node, element) {
   const column = tree.shape[colour], value = column[node];
   if (value === null) return;
   tree.scale ??= {};
-  tree.scale[colour] ??= column.reduce((most, one) => Math.max(most, Math.abs(one ?? 0)), 0);
+  tree.scale[colour] ??= usual(column);
   element.style.backgroundColor = signed(value, tree.scale[colour]);
+}
+
+// The size that nine in ten do not exceed: one far outside leaves the others their colours.
+function usual(column) {
+  const sizes = column.filter(one => one !== null).map(Math.abs).sort((a, b) => a - b);
+  return sizes[Math.floor(0.9 * (sizes.length - 1))] || sizes.at(-1);
 }
 
 function number(tree, node) {
@@ -146,8 +152,8 @@ function card(drawing, node) {
   const made = el("a", {href: linkTo(tree.name, node), class: outline(tree, node), "data-node": node,
     title: `${shape.label[node]}\nreward ${show(shape.reward[node])}, score ${show(shape.score[node])}`},
     face, el("div", {class: "label"}, shape.label[node]), foot, fold(drawing, node));
-  nodeData(tree, node).then(data => face.replaceChildren(data.picture
-    ? el("img", {src: data.picture, alt: "", loading: "lazy"}) : el("div", {class: "small"}, data.observation.slice(0, 160))));
+  nodeData(tree, node).then(data => face.replaceChildren(hasPicture(data)
+    ? drawObservation(data) : el("div", {class: "small"}, data.observation.slice(0, 160)))).catch(refuse);
   return made;
 }
 
