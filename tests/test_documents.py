@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tsr_gym import cli
 
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
-PAGES += sorted((ROOT / "docs").glob("*.md"))
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 MOST_LINES = {"README.md": 160, "ARCHITECTURE.md": 90}
 RESULTS = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
 # Only Python is run; the others are commands, other files, and what programs print.
@@ -141,12 +141,12 @@ def test_pages_show_every_command():
 def test_the_settings_that_the_prose_names_exist(capsys):
     for given in (*cli.COMMANDS, "webshop generate", "webshop serve", "retrieval index", "retrieval serve"):
         with pytest.raises(SystemExit):
-            cli.main([*given.split(), "--help"])
+            cli.main([*given.split(), "--help-all" if given == "train" else "--help"])
     plugin = (ROOT / "tsr_gym" / "testing" / "pytest_plugin.py").read_text(encoding="utf-8")
     known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out + plugin))
     named = {flag for page in PAGES for span in spans(page) for flag in re.findall(r"(?<!\S)--[a-z][a-z-]+", span)}
-    # A resumed run has settings of its own, which the help of `tsr train` does not list.
-    assert named <= known | {"--resume"}
+    # The long help does not name itself, and a resumed run has settings of its own, which it does not list.
+    assert named <= known | {"--resume", "--help-all"}
 
 
 def test_the_modules_and_names_that_the_prose_gives_exist():
@@ -157,7 +157,7 @@ def test_the_modules_and_names_that_the_prose_gives_exist():
 
 
 def test_the_files_that_the_prose_names_exist():
-    places = r"(?:agents|benchmarks|docs|tests|tsr_gym|tsr_gym_envs|wrappers)/[\w/.]*"
+    places = r"(?:agents|benchmarks|docs|examples|tests|tsr_gym|tsr_gym_envs|wrappers)/[\w/.]*"
     named = [span for page in PAGES for span in spans(page) if re.fullmatch(places, span)]
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []

@@ -1,6 +1,5 @@
 """The report of a probe: a table, a plot, rows for programs, and one sentence of advice."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +116,6 @@ def _price(price: Price) -> str:
 
 def _ends(price: Price) -> str:
     return f"{price.low:,.0f}, {'-' if price.high is None else f'{price.high:,.0f}'}"
-
-
-def save_rows(found: Probe, file: Path) -> None:
-    """Write the rows as JSON."""
-    file.write_text(json.dumps(rows(found), indent=2) + "\n")
 
 
 def draw(found: Probe, out: Path) -> None:

@@ -43,7 +43,7 @@ def help_of(command, capsys, monkeypatch):
     """Return a command's help as one line of words, without the boxes around it."""
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as ended:
-        cli.main([command, "--help"])
+        cli.main([command, "--help-all" if command == "train" else "--help"])
     assert ended.value.code == 0
     return " ".join(re.sub("[│─╭╮╰╯]", " ", capsys.readouterr().out).split())
 

@@ -1,6 +1,5 @@
 """`tsr eval`: play held-out instances with a model or a run."""
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import tyro
 
 from tsr_gym.cli.arguments import read_arguments
+from tsr_gym.cli.json_output import HERE, with_json, write_json
 from tsr_gym.cli.shortcuts import Shortcuts, fold_shortcuts
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import load, require
@@ -36,18 +36,28 @@ def main(args: list[str]) -> int:
         seed: int = 0
         """Of samples and dice; the instances are always the same."""
         out: Path | None = None
-        """File for the result as JSON."""
+        """File for the result as JSON; an older name of json."""
+        json: Path | None = None
+        """File for the result as JSON; without a file it is printed."""
         task: task_kind = field(default_factory=task_kind)
         search: search_kind = field(default_factory=search_kind)
         model: model_kind = field(default_factory=model_kind)
         shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
-    chosen = read_arguments(EvalArgs, fold_shortcuts(args), prog="tsr eval")
+    chosen = read_arguments(EvalArgs, fold_shortcuts(with_json(args)), prog="tsr eval")
     require("torch", "agents")
     require("transformers", "agents")
     _check(chosen)
     play: Any = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
-    result = play(**{name: value for name, value in vars(chosen).items() if name not in ("out", "shortcuts")})
+    result = play(**{name: value for name, value in vars(chosen).items() if name not in ("out", "json", "shortcuts")})
+    if chosen.json != HERE:
+        _show(result)
+    for target in {chosen.out, chosen.json} - {None}:
+        write_json(result, target)
+    return 0
+
+
+def _show(result: Any) -> None:
     low, high = result.evaluation.interval
     print(
         f"{result.instances_of}: success {result.evaluation.success:.3f} [{low:.3f}, {high:.3f}], 95 % over instances"
@@ -55,9 +65,6 @@ def main(args: list[str]) -> int:
     for name, value in asdict(result.bars).items():
         print(f"{name:>10}: {'not known' if value is None else f'{value:.3f}'}")
     print(f"    return: {result.evaluation.total_reward:.2f}, turns {result.evaluation.turns:.2f}")
-    if chosen.out is not None:
-        chosen.out.write_text(json.dumps(asdict(result), indent=2))
-    return 0
 
 
 def _check(chosen: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.optional import load
 
 
@@ -27,7 +28,7 @@ class ExportArgs:
 
 def main(args: list[str]) -> int:
     """Read the trees and write the records."""
-    chosen = tyro.cli(ExportArgs, args=args, prog="tsr export")
+    chosen = read_arguments(ExportArgs, args, prog="tsr export")
     export: Any = load("tsr_gym.agents.bridges.export:export")
     written = export(chosen.sources, chosen.out, kind=chosen.kind)
     print(f"{chosen.out}: {written.records:,} {chosen.kind} from {written.trees:,} trees")

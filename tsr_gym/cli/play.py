@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import gymnasium as gym
 import tyro
 
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.errors import ConfigError, MissingExtra
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
@@ -39,7 +40,7 @@ class PlayArgs:
 
 def main(args: list[str]) -> int:
     """Play until the player quits or the input ends."""
-    chosen = tyro.cli(PlayArgs, args=args, prog="tsr play")
+    chosen = read_arguments(PlayArgs, args, prog="tsr play")
     settings = parse_settings(chosen.env_set)
     if chosen.levels is not None:
         settings = {**UNLIMITED, "levels": str(chosen.levels), **settings}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tsr_gym.cli.arguments import read_arguments
+from tsr_gym.cli.json_output import HERE, with_json, write_json
 from tsr_gym.cli.progress_bar import progress_bar
 from tsr_gym.cli.tables import show_tables
 from tsr_gym.optional import load, require
@@ -23,12 +24,12 @@ def main(args: list[str]) -> int:
 
         what: config_kind
         json: Path | None = None
-        """File for the rows as JSON."""
+        """File for the rows as JSON; without a file they are printed."""
         out: Path | None = None
         """Folder for probe.json, which keeps what was measured, and probe.png; a probe that was stopped goes on in
         it."""
 
-    chosen = read_arguments(ProbeArgs, _gathered(args), prog="tsr probe", positional=True)
+    chosen = read_arguments(ProbeArgs, _gathered(with_json(args)), prog="tsr probe", positional=True)
     if chosen.out is not None:
         require("matplotlib", "agents")
     if chosen.what.model.model != "random":
@@ -37,18 +38,22 @@ def main(args: list[str]) -> int:
     measure: Any = load("tsr_gym.agents.reports.probe:probe_env")
     report: dict[str, Any] = {
         name: load(f"tsr_gym.agents.reports.probe_report:{name}")
-        for name in ("heading", "table", "advice", "save_rows", "draw")
+        for name in ("heading", "table", "advice", "rows", "draw")
     }
     with progress_bar() as watch:
         found = measure(chosen.what, out=chosen.out, watch=watch, note=lambda text: print(text, file=sys.stderr))
+    if chosen.out is not None:
+        report["draw"](found, chosen.out / "probe.png")
+    if chosen.json is not None:
+        write_json(report["rows"](found), chosen.json)
+    if chosen.json == HERE:
+        return 0
     print(report["heading"](found))
     show_tables([report["table"](found)])
     print(report["advice"](found))
     if chosen.json is not None:
-        report["save_rows"](found, chosen.json)
         print(f"rows: {chosen.json}")
     if chosen.out is not None:
-        report["draw"](found, chosen.out / "probe.png")
         print(f"kept: {chosen.out / 'probe.json'}, plot: {chosen.out / 'probe.png'}")
     return 0
 

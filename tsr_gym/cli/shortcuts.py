@@ -25,7 +25,7 @@ class Shortcuts:
     """Candidates per turn, the paper's M (paper: 4)."""
     depth: _Int = None
     """Lookahead: further turns per candidate, the paper's D (paper: 2)."""
-    recipe: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    recipe: Annotated[str | None, tyro.conf.arg(metavar="{tsr+}")] = None
     """Of training: tsr+, plain play first and a guided search where it fails (this project's own, see
     docs/does_search_pay.md). Whatever is given beside it wins."""
     keep: _Share = None

@@ -19,8 +19,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.recipes import follow_recipe
+from tsr_gym.cli.short_help import short_help
 from tsr_gym.cli.shortcuts import Shortcuts, fold_shortcuts
 from tsr_gym.optional import load, require
+
+# The settings that --help shows; --help-all shows the others, too.
+FIRST = (
+    *("--preset", "--env-set", "--score", "--search", "--groups", "--trajectories", "--naive", "--search-when"),
+    *("--model", "--filter", "--algorithm", "--estimator", "--lr", "--minibatch", "--lora-rank"),
+    *("--out", "--label", "--updates", "--total-tokens", "--seed", "--eval-every", "--eval-instances"),
+    *("--n", "--width", "--branching", "--depth", "--recipe", "--keep"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,10 @@ def main(args: list[str]) -> int:
         chosen = read_arguments(ResumeArgs, args, prog="tsr train")
         begin = partial(_resume, chosen)
     else:
-        args = follow_recipe(args)
+        if {"-h", "--help"} & set(args):
+            print(short_help(_arguments(), FIRST, prog="tsr train", positional=True))
+            return 0
+        args = ["--help" if arg == "--help-all" else arg for arg in follow_recipe(args)]
         config = _configured(args)
         _require_learning()
         # Before the libraries of learning are imported, which takes seconds.
@@ -65,6 +77,11 @@ def main(args: list[str]) -> int:
 
 def _configured(args: list[str]) -> Any:
     """Return the configuration of a new run."""
+    chosen = read_arguments(_arguments(), fold_shortcuts(args), prog="tsr train", positional=True)
+    return chosen.config
+
+
+def _arguments() -> Any:
     kind: Any = load("tsr_gym.agents.runs.config:TrainConfig")
 
     @dataclass(frozen=True)
@@ -74,8 +91,7 @@ def _configured(args: list[str]) -> Any:
         config: kind
         shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
-    chosen = read_arguments(TrainArgs, fold_shortcuts(args), prog="tsr train", positional=True)
-    return chosen.config
+    return TrainArgs
 
 
 def _start(config: Any, args: list[str], processes: Any) -> Any:
