@@ -20,6 +20,7 @@ COMMANDS = {
         "tsr_gym.cli.export:main",
         "write preferences, values, trajectories or chats from the trees of runs",
     ),
+    "audit": ("tsr_gym.cli.audit:main", "check tokens, masks and log-probabilities of anybody's training rows"),
     "webshop": ("tsr_gym.cli.webshop:main", "import, generate or serve a WebShop catalogue"),
     "retrieval": ("tsr_gym.cli.retrieval:main", "index a corpus, or serve an index over HTTP"),
 }
