@@ -26,6 +26,7 @@ COMMANDS = {
     "tree": ("tsr_gym.cli.tree:main", "print saved trees, with what was kept and what it earned"),
     "replay": ("tsr_gym.cli.replay:main", "hold saved trees against their environment, bit for bit"),
     "completion": ("tsr_gym.cli.completion:main", "print a script with which a shell completes tsr"),
+    "audit": ("tsr_gym.cli.audit:main", "check tokens, masks and log-probabilities of anybody's training rows"),
     "webshop": ("tsr_gym.cli.webshop:main", "import, generate or serve a WebShop catalogue"),
     "retrieval": ("tsr_gym.cli.retrieval:main", "index a corpus, or serve an index over HTTP"),
 }

@@ -1,0 +1,258 @@
+"""Audit: rows of our own trees are clean, and every bug that is planted in them is found and named."""
+
+import copy
+
+import pytest
+
+from tests.agents.bridges.grown import grown_trees
+from tsr_gym import ConfigError
+from tsr_gym.agents.bridges.audit import audit
+from tsr_gym.agents.bridges.chats import tree_chats
+from tsr_gym.agents.bridges.rows import tree_rows
+
+NAMES = ["lengths", "trained", "recorded", "answers", "turns", "text", "history", "model"]
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory):
+    """Rows of three trees whose answers have several turns and spellings, tokenizer, and the model's own judgement."""
+    from tsr_gym.agents.bridges.audit_model import witness
+
+    trees, model, tokenizer = grown_trees(3, turns=3)
+    folder = tmp_path_factory.mktemp("model")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    rows = [row._asdict() for tree in trees for row in tree_rows(tree, take="leaves")]
+    rows = [{name: list(part) if isinstance(part, tuple) else part for name, part in row.items()} for row in rows]
+    assert max(len(row["starts"]) for row in rows) == 3
+    return rows, tokenizer, witness(folder), trees
+
+
+@pytest.fixture
+def rows(grown):
+    """A copy of the rows to spoil."""
+    return [{name: list(part) if isinstance(part, list) else part for name, part in row.items()} for row in grown[0]]
+
+
+def wrong(rows, *, tokenizer=None, logprobs=None):
+    """Return what is wrong by the names of the checks."""
+    return {
+        check.name: [finding.says for finding in check.findings]
+        for check in audit(rows, tokenizer=tokenizer, logprobs=logprobs)
+        if check.findings
+    }
+
+
+def test_rows_of_our_own_trees_are_clean(grown, rows):
+    _, tokenizer, witness, _ = grown
+    checks = audit(rows, tokenizer=tokenizer, logprobs=witness.logprobs)
+    assert [check.name for check in checks] == NAMES
+    assert {check.name: check.findings for check in checks} == dict.fromkeys(NAMES, ())
+    looked = {check.name: check.rows for check in checks}
+    assert looked.pop("text") == 0
+    # No row of an episode repeats another one; see below for rows of turns.
+    assert looked.pop("history") >= 0
+    assert set(looked.values()) == {len(rows)}
+
+
+def test_rows_of_turns_are_clean_and_their_histories_are_looked_at():
+    trees, _, tokenizer = grown_trees(2, history="window(9)")
+    turns = []
+    for tree in trees:
+        for node in tree.nodes[1:]:
+            said = node.candidate
+            ids, zeros = [*said.prompt_ids, *said.token_ids], [0] * len(said.prompt_ids)
+            turns.append(
+                {"tokens": ids, "loss_mask": zeros + [1] * len(said.token_ids), "logprobs": [*zeros, *said.logprobs]}
+            )
+    assert wrong(turns, tokenizer=tokenizer) == {}
+    assert {check.name: check.rows for check in audit(turns, tokenizer=tokenizer)}["history"] > 5
+
+
+def test_the_forms_of_other_trainers_are_understood(grown, rows):
+    _, tokenizer, witness, _ = grown
+    trl = [
+        {
+            "prompt_ids": row["input_ids"][: row["starts"][0]],
+            "completion_ids": row["input_ids"][row["starts"][0] :],
+            "env_mask": row["mask"][row["starts"][0] :],
+            "logprobs": row["logprobs"][row["starts"][0] :],
+        }
+        for row in rows
+    ]
+    labels = [
+        {
+            "input_ids": row["input_ids"],
+            "labels": [one if own else -100 for one, own in zip(row["input_ids"], row["mask"], strict=True)],
+            "rollout_log_probs": [one for one, own in zip(row["logprobs"], row["mask"], strict=True) if own],
+        }
+        for row in rows
+    ]
+    for form in (trl, labels):
+        assert wrong(form, tokenizer=tokenizer, logprobs=witness.logprobs) == {}
+        assert {check.rows for check in audit(form, tokenizer=tokenizer) if check.name == "recorded"} == {len(rows)}
+
+
+def test_an_inverted_mask_is_found_by_whatever_is_there(grown, rows):
+    _, tokenizer, _, _ = grown
+    for row in rows:
+        row["mask"] = [1 - one for one in row["mask"]]
+    found = wrong(rows, tokenizer=tokenizer)
+    assert len(found["trained"]) == len(found["answers"]) == len(found["recorded"]) == len(rows)
+    assert all("the mask is inverted" in says for name in ("trained", "answers", "recorded") for says in found[name])
+    bare = [{"input_ids": row["input_ids"], "mask": row["mask"]} for row in rows]
+    assert list(wrong(bare)) == ["trained"]
+
+
+def test_training_the_last_turn_only_is_found(grown, rows):
+    _, tokenizer, _, _ = grown
+    bare = []
+    for row in rows:
+        cut = [0] * row["starts"][-1] + row["mask"][row["starts"][-1] :]
+        bare.append({"input_ids": row["input_ids"], "mask": cut})
+    found = wrong(bare, tokenizer=tokenizer)
+    assert list(found) == ["turns"]
+    assert any("only the last of 3 answers is trained" in says for says in found["turns"])
+    # Log-probabilities alone tell it, too.
+    told = wrong([{**one, "logprobs": row["logprobs"]} for one, row in zip(bare, rows, strict=True)])
+    assert "tokens with log-probabilities are not trained" in told["recorded"][0]
+
+
+def test_a_turn_that_another_row_trains_need_not_be_trained_again(grown, rows):
+    _, tokenizer, _, _ = grown
+    row = next(row for row in rows if len(row["starts"]) == 3)
+    parts = []
+    for start, end in zip(row["starts"], row["ends"], strict=True):
+        mask = [int(start <= place < end) for place in range(len(row["input_ids"]))]
+        parts.append({"input_ids": row["input_ids"], "mask": mask})
+    assert wrong(parts, tokenizer=tokenizer) == {}
+    assert list(wrong(parts[1:], tokenizer=tokenizer)) == ["turns"]
+
+
+@pytest.mark.parametrize(("by", "word"), [(1, "late"), (-1, "early")])
+def test_log_probabilities_that_are_off_by_one_are_found(grown, rows, by, word):
+    _, tokenizer, witness, _ = grown
+    for row in rows:
+        given = row["logprobs"]
+        row["logprobs"] = [0.0, *given[:-1]] if by == 1 else [*given[1:], 0.0]
+    found = wrong(rows, tokenizer=tokenizer)
+    assert list(found) == ["recorded"]
+    assert all(f"one token too {word}" in says for says in found["recorded"])
+    # Those of a forward pass stand everywhere, and only the model can tell.
+    dense = []
+    for row in rows:
+        values = witness.logprobs(row["input_ids"])
+        moved = [values[1], *values[1:2], *values[1:-1]] if by == 1 else [*values[1:], values[-1]]
+        dense.append({"input_ids": row["input_ids"], "mask": row["mask"], "logprobs": moved})
+    assert wrong(dense) == {}
+    found = wrong(dense, logprobs=witness.logprobs)
+    assert all(f"one token too {word}: moved by one they are the model's" in says for says in found["model"])
+    assert len(found["model"]) > len(rows) / 2
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_a_mask_that_is_off_by_one_is_found(grown, rows, by):
+    _, tokenizer, _, _ = grown
+    for row in rows:
+        row["mask"] = [0, *row["mask"][:-1]] if by == 1 else [*row["mask"][1:], 0]
+        del row["logprobs"]
+    found = wrong(rows, tokenizer=tokenizer)
+    assert "trained tokens are not in answers" in found["answers"][0]
+
+
+def test_log_probabilities_of_another_policy_are_found(grown, rows):
+    _, _, witness, _ = grown
+    for row in rows:
+        row["logprobs"] = [2 * one for one in row["logprobs"]]
+    found = wrong(rows, logprobs=witness.logprobs)
+    assert list(found) == ["model"]
+    assert "they differ from the model's by" in found["model"][0]
+
+
+def spelled_otherwise(tokenizer, ids):
+    """Return other ids of the same text, one token spelled by its bytes; None where there are none."""
+    for place, one in enumerate(ids):
+        text = tokenizer.decode([one])
+        parts = [tokenizer.convert_tokens_to_ids(sign) for sign in tokenizer.convert_ids_to_tokens(one)]
+        if len(parts) > 1 and text.strip() and None not in parts and one not in tokenizer.all_special_ids:
+            return [*ids[:place], *parts, *ids[place + 1 :]]
+    return None
+
+
+def test_a_history_that_was_tokenised_again_is_found():
+    trees, _, tokenizer = grown_trees(4, history="window(9)", strategy="naive", max_tokens=8)
+    found = []
+    for tree in trees:
+        first, second = (node.candidate for node in tree.nodes[1:3])
+        start, end = len(first.prompt_ids), len(first.prompt_ids) + len(first.token_ids)
+        assert second.prompt_ids[start:end] == first.token_ids
+        other = spelled_otherwise(tokenizer, list(first.token_ids))
+        if other is None:
+            continue
+        again = [*second.prompt_ids[:start], *other, *second.prompt_ids[end:]]
+        rows = [
+            {"input_ids": [*shown, *said], "mask": [0] * len(shown) + [1] * len(said)}
+            for shown, said in ((first.prompt_ids, first.token_ids), (again, second.token_ids))
+        ]
+        found.append(wrong(rows, tokenizer=tokenizer)["history"])
+    assert found
+    assert all("the text of an earlier turn in other tokens" in says for (says,) in found)
+
+
+def test_messages_are_compared_with_tokens(grown):
+    _, tokenizer, _, trees = grown
+    rows, chats = [], []
+    for tree in trees:
+        (row,) = tree_rows(tree)
+        (chat,) = tree_chats(tree, prompt="plain", successes=False)
+        rows.append(row._asdict() | {"messages": list(chat.messages)})
+        chats.append(chat)
+    assert wrong(rows, tokenizer=tokenizer) == {}
+    assert {check.name: check.rows for check in audit(rows, tokenizer=tokenizer)}["text"] == 3
+    rows[1]["messages"] = rows[1]["messages"][:-1]
+    rows[2]["messages"] = [*rows[2]["messages"][:-1], {"role": "assistant", "content": "Something else."}]
+    first, second = wrong(rows, tokenizer=tokenizer)["text"]
+    assert first.endswith("in messages")
+    assert "'Something else.' in messages" in second
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"mask": [1]}, "mask has 1 entries, wanted"),
+        ({"logprobs": [-0.1]}, "logprobs has 1 entries, wanted"),
+        ({"mask": lambda mask: [0, *mask[1:-1], 2]}, "mask holds [2] beside 0 and 1"),
+        ({"logprobs": lambda given: [0.5, *given[1:]]}, "logprobs holds 0.5, which is no log-probability"),
+        ({"logprobs": lambda given: [float("nan"), *given[1:]]}, "logprobs holds nan"),
+        ({"input_ids": lambda ids: [-1, *ids[1:]]}, "token ids are not whole numbers from 0"),
+        ({"mask": lambda mask: [0] * len(mask)}, "nothing is trained"),
+        ({"mask": lambda mask: [1] * len(mask)}, "every token is trained"),
+    ],
+)
+def test_what_does_not_fit_together_is_found_in_its_row(rows, change, says):
+    (name, new) = next(iter(change.items()))
+    rows[1][name] = new(rows[1][name]) if callable(new) else new
+    found = [(finding.row, finding.says) for check in audit(rows) for finding in check.findings]
+    assert found[0][0] == 1
+    assert says in found[0][1]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"text": "hello"}, "record 0: wanted token ids in one of"),
+        ({"input_ids": [1, 2]}, "record 0: wanted what is trained in one of"),
+        ({"input_ids": [1, 2], "mask": [0, None]}, "record 0: wanted columns of numbers"),
+        ({"input_ids": 3, "mask": [0]}, "record 0: wanted columns of numbers"),
+    ],
+)
+def test_what_are_no_rows_is_refused(record, message):
+    with pytest.raises(ConfigError, match=message):
+        audit([record])
+
+
+def test_a_tokenizer_without_a_template_is_refused(grown, rows):
+    tokenizer = copy.deepcopy(grown[1])
+    tokenizer.chat_template = None
+    with pytest.raises(ConfigError, match="the tokenizer has no chat template"):
+        audit(rows, tokenizer=tokenizer)
