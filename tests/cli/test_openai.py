@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.agents.policies.stub_server import completion, error, serving
+from tests.tsr_gym.own_process import run_python
 from tsr_gym import cli
 
 KEY = "sk-very-secret-7"
@@ -37,6 +38,15 @@ def test_a_model_behind_a_server_is_evaluated_and_its_cost_told(capsys, tmp_path
     assert {body["model"] for _, body in stub.asked} == {"stub"}
     # The conversation of a second turn repeats the first.
     assert any(len(body["messages"]) > 2 for _, body in stub.asked)
+
+
+def test_asking_a_server_needs_no_library_of_learning():
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "import tsr_gym.agents.reports.model_evaluation, tsr_gym.agents.reports.calibrate_env\n"
+        "print('httpx' in sys.modules)"
+    )
+    assert run_python(code).strip() == "False"
 
 
 def test_a_score_is_calibrated_with_the_candidates_of_a_server(capsys):
