@@ -8,7 +8,7 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, pick_autocast, stop_ids
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.policies.prompts import PROMPTS, History, Prompt
+from tsr_gym.agents.policies.prompts import History, Prompt, choose_prompt
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import env_id
@@ -80,10 +80,10 @@ class ModelPlayer:
         return min(self.model.max_tokens, self.policy.card.max_tokens or self.model.max_tokens)
 
     def _prompt(self, instructions: str, reads_tags: bool = False) -> Prompt:
-        # The other prompts write tags of their own.
-        preferred = self.policy.card.prompt
-        preferred = "plain" if reads_tags and preferred != "words" else preferred
-        name = preferred if self.model.prompt == "auto" else self.model.prompt
-        if name not in PROMPTS:
-            raise ConfigError(f"wanted a prompt of {sorted(PROMPTS)}, got {name!r}")
-        return PROMPTS[name](instructions, max_tokens=self.max_tokens, reads_tags=reads_tags)
+        return choose_prompt(
+            self.model.prompt,
+            instructions,
+            preferred=self.policy.card.prompt,
+            max_tokens=self.max_tokens,
+            reads_tags=reads_tags,
+        )

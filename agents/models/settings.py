@@ -14,6 +14,9 @@ class ModelConfig:
 
     model: str = "default"
     """Folder of a local Hugging Face model; default builds the small embedded model of the environment."""
+    engine: Literal["transformers", "openai"] = "transformers"
+    """Who answers: the model in this process, or a server that speaks OpenAI's API, which cannot be trained and knows
+    the model by its name."""
     prompt: Literal["auto", "paper", "compact", "plain", "words"] = "auto"
     """Words around observations. auto: what the model folder's tsr_gym.json says, else paper; for an environment with
     a protocol of its own plain, which adds none, unless the model was made for it in words."""

@@ -59,7 +59,7 @@ class ChatPolicy:
         here = tree.nodes[node]
         if self.history.turns is None and here.candidate.prompt_ids:
             return here.candidate.prompt_ids + self._said(here.candidate) + self._bridge(tree, node)
-        path = _path_from(tree, node, self.history.first(here.depth))
+        path = path_from(tree, node, self.history.first(here.depth))
         ids = self._encode(self._template.opening(self.prompt.turn(tree.nodes[path[0]])))
         for index in path[1:]:
             ids += self._said(tree.nodes[index].candidate) + self._bridge(tree, index)
@@ -141,7 +141,7 @@ def sample_seeds(requests: Sequence[tuple[Tree, Expand]]) -> list[list[int]]:
     return seeds
 
 
-def _path_from(tree: Tree, node: int, depth: int) -> list[int]:
+def path_from(tree: Tree, node: int, depth: int) -> list[int]:
     """Return the nodes from the ancestor at a depth down to a node."""
     path = [node]
     while tree.nodes[path[-1]].depth > depth:

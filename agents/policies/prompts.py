@@ -93,6 +93,29 @@ PROMPTS: dict[str, Callable[..., Prompt]] = {
 }
 
 
+def choose_prompt(
+    name: str, instructions: str, *, preferred: str = "paper", max_tokens: int = 400, reads_tags: bool = False
+) -> Prompt:
+    """Return the prompt of a name.
+
+    Args:
+        name: One of `PROMPTS`, or ``"auto"`` for the model's own.
+        instructions: The rules of the game, as `TextEnv.instructions` gives them.
+        preferred: The model's own prompt. In an environment that reads tags itself it is ``"plain"``, because the other
+            prompts write tags of their own, unless it was made for words.
+        max_tokens: The length that answers are asked to keep.
+        reads_tags: Whether the environment has a protocol of its own, as `TextEnv.reads_tags` says.
+
+    Raises:
+        ConfigError: There is no such prompt.
+    """
+    own = "plain" if reads_tags and preferred != "words" else preferred
+    chosen = own if name == "auto" else name
+    if chosen not in PROMPTS:
+        raise ConfigError(f"wanted a prompt of {sorted(PROMPTS)}, got {chosen!r}")
+    return PROMPTS[chosen](instructions, max_tokens=max_tokens, reads_tags=reads_tags)
+
+
 def messages_for(
     prompt: Prompt,
     observation: Any,

@@ -2,18 +2,21 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from tsr_gym.agents.episodes.api_player import ApiPlayer, api_player
 from tsr_gym.agents.episodes.env_pool import EnvPool, task_settings
 from tsr_gym.agents.episodes.intervals import Interval
 from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.policies.api_policy import ApiPolicy
 from tsr_gym.agents.policies.random_policy import legal_player
+from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.reports.calibration import (
     Drops,
     Rated,
@@ -31,6 +34,9 @@ from tsr_gym.agents.strategies import STRATEGIES, choose_strategy
 from tsr_gym.errors import ConfigError, TsrGymError
 from tsr_gym.keywords import Call, fold, parse_call, parse_settings
 from tsr_gym.tree import Policy, Strategy
+
+if TYPE_CHECKING:
+    from tsr_gym.agents.episodes.model_player import ModelPlayer
 
 # Called with the name of a part of the work, how much of it is done, and how much there is.
 Watch = Callable[[str, int, int], None]
@@ -74,8 +80,11 @@ class CalibrationConfig:
     seeds: int = 1
     """How often each is searched and played, on other samples and dice."""
     model: str = "random"
-    """Who makes candidates: random for uniformly random legal actions, the folder of a model, or default for the small
-    embedded model."""
+    """Who makes candidates: random for uniformly random legal actions, the folder of a model, default for the small
+    embedded model, or with --engine openai the name of a model."""
+    engine: Literal["transformers", "openai"] = "transformers"
+    """Where the model is: in this process, or behind a server that speaks OpenAI's API."""
+    api: ApiConfig = field(default_factory=ApiConfig)
     at_temperature: float = 1.0
     """Of sampling, where a model makes candidates."""
     split: str | None = "test"
@@ -207,6 +216,8 @@ def calibrate_env(
     for setting in settings:
         grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
         results.append(_result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone))
+    if isinstance(policy, ApiPolicy):
+        note(f"asked: {policy.api.ledger}")
     return Calibration(
         config,
         budget,
@@ -274,24 +285,28 @@ def _check(config: CalibrationConfig) -> None:
 
 def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
     """Return environments and who makes candidates in them."""
-    task, model = TaskConfig(preset=config.preset, env_set=config.env_set), None
-    if config.model != "random":
-        model = load_player(config.env, task, ModelConfig(model=config.model), note)
+    task, named = TaskConfig(preset=config.preset, env_set=config.env_set), ModelConfig(model=config.model)
     settings = task_settings(config.env, config.preset, config.split)
-    settings |= {} if model is None else model.policy.card.env_settings
-    settings |= parse_settings(config.env_set)
+    player: ApiPlayer | ModelPlayer | None = None
+    think = True
+    if config.engine == "openai":
+        player = api_player(config.env, task, named, config.api)
+    elif config.model != "random":
+        player = load_player(config.env, task, named, note)
+        settings |= player.policy.card.env_settings
+        think = player.chat("", temperature=1.0).prompt.think
     pool = EnvPool(
         config.env,
-        settings,
+        settings | parse_settings(config.env_set),
         score=config.score,
-        think=model is None or model.chat("", temperature=1.0).prompt.think,
+        think=think,
         noise=config.noise,
         repeats=config.repeats,
         risk=config.risk,
     )
-    if model is None:
+    if player is None:
         return pool, legal_player(pool.base)
-    return pool, model.chat_about(pool.base, temperature=config.at_temperature)
+    return pool, player.chat_about(pool.base, temperature=config.at_temperature)
 
 
 def check_scorer(env: str, pool: EnvPool, policy: Policy, task: int) -> None:

@@ -1,38 +1,20 @@
 """Evaluate a model or a run by its folder, as the command line does."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
-from tsr_gym.agents.episodes.play import Bars, Evaluation, evaluate
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.raters import make_rater
+from tsr_gym.agents.reports.model_evaluation import ModelEvaluation, examine
 from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
-
-
-@dataclass(frozen=True, slots=True)
-class ModelEvaluation:
-    """How a model plays, beside its bars.
-
-    Attributes:
-        instances_of: Environment, preset, split and search, in words.
-        evaluation: The episodes that were played.
-        bars: What they are held against.
-    """
-
-    instances_of: str
-    evaluation: Evaluation
-    bars: Bars
 
 
 def evaluate_model(
@@ -70,7 +52,9 @@ def evaluate_model(
         model=model,
         run=RunConfig(eval_instances=instances, eval_temperature=at_temperature),
     )
-    strategy = None if search.name == "naive" else choose_strategy(search.search)
+    if search.name != "naive":
+        # A name that is none is told before anything is loaded.
+        choose_strategy(search.search)
     folder = Path(source)
     if (folder / "config.json").is_file() and checkpoints(folder):
         config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
@@ -87,19 +71,7 @@ def evaluate_model(
     if env is None:
         raise ConfigError(f"wanted --env: the model in {folder} was made for none")
     player = ModelPlayer(env, task, model, policy)
-    pool = player.pool(split, search)
-    chat = player.chat_about(pool.base, temperature=at_temperature)
-    rater = None if search.rater is None else make_rater(search.rater, chat=chat)
-    exam = HeldOut(pool, instances)
-    limits = exam.bars
-    played = evaluate(pool, chat, tasks=exam.tasks, seed=seed, strategy=strategy, noise=search.noise, rater=rater)
-    return ModelEvaluation(_words(env, split, task, search), played, limits)
-
-
-def _words(env: str, split: str, task: TaskConfig, search: SearchConfig) -> str:
-    by = "no search" if search.name == "naive" else f"search {search.search}"
-    clairvoyant = " (clairvoyant)" if search.name != "naive" and search.noise == "same" else ""
-    return f"{env}, preset {task.preset}, split {split}, {by}{clairvoyant}"
+    return examine(player, split, instances, temperature=at_temperature, seed=seed, search=search)
 
 
 def _latest_model(run: Path) -> Path:

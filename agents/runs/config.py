@@ -99,6 +99,8 @@ class TrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
+        if self.model.engine == "openai":
+            raise ConfigError("a model behind a server cannot be trained: wanted engine transformers, got openai")
         ends = {
             "match_tokens": self.search.match_tokens,
             "update_tokens": self.run.update_tokens,

@@ -18,13 +18,15 @@ def main(args: list[str]) -> int:
     task_kind: Any = load("tsr_gym.agents.runs.config:TaskConfig")
     search_kind: Any = load("tsr_gym.agents.runs.config:SearchConfig")
     model_kind: Any = load("tsr_gym.agents.runs.config:ModelConfig")
+    api_kind: Any = load("tsr_gym.agents.policies.settings:ApiConfig")
 
     @dataclass(frozen=True)
     class EvalArgs:
         """Play held-out instances, without search or with it, and never count an imagined success."""
 
         source: Annotated[str, tyro.conf.Positional]
-        """Folder of a run (its latest checkpoint and settings), folder of a model, or default."""
+        """Folder of a run (its latest checkpoint and settings), folder of a model, or default; with --engine openai the
+        environment."""
         env: str | None = None
         """Environment; a run knows its own."""
         split: str = "test"
@@ -42,14 +44,22 @@ def main(args: list[str]) -> int:
         task: task_kind = field(default_factory=task_kind)
         search: search_kind = field(default_factory=search_kind)
         model: model_kind = field(default_factory=model_kind)
+        api: api_kind = field(default_factory=api_kind)
         shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
     chosen = read_arguments(EvalArgs, fold_shortcuts(with_json(args)), prog="tsr eval")
-    require("torch", "agents")
-    require("transformers", "agents")
-    _check(chosen)
-    play: Any = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
-    result = play(**{name: value for name, value in vars(chosen).items() if name not in ("out", "json", "shortcuts")})
+    given = {name: value for name, value in vars(chosen).items() if name not in ("out", "json", "shortcuts", "api")}
+    if chosen.model.engine == "openai":
+        _check_numbers(chosen)
+        ask: Any = load("tsr_gym.agents.reports.model_evaluation:evaluate_api")
+        env = given.pop("source")
+        result = ask(**given | {"env": chosen.env or env, "api": chosen.api})
+    else:
+        require("torch", "agents")
+        require("transformers", "agents")
+        _check(chosen)
+        play: Any = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
+        result = play(**given)
     if chosen.json != HERE:
         _show(result)
     for target in {chosen.out, chosen.json} - {None}:
@@ -65,12 +75,13 @@ def _show(result: Any) -> None:
     for name, value in asdict(result.bars).items():
         print(f"{name:>10}: {'not known' if value is None else f'{value:.3f}'}")
     print(f"    return: {result.evaluation.total_reward:.2f}, turns {result.evaluation.turns:.2f}")
+    if result.ledger is not None:
+        print(f"     asked: {result.ledger}")
 
 
 def _check(chosen: Any) -> None:
     """Check names and folders before the libraries of learning are imported, which takes seconds."""
-    run_kind: Any = load("tsr_gym.agents.runs.config:RunConfig")
-    run_kind(eval_instances=chosen.instances, eval_temperature=chosen.at_temperature)
+    _check_numbers(chosen)
     check_model_folder: Any = load("tsr_gym.agents.models.card:check_model_folder")
     task_pool: Any = load("tsr_gym.agents.episodes.env_pool:task_pool")
     if chosen.source != "default":
@@ -79,3 +90,8 @@ def _check(chosen: Any) -> None:
         raise ConfigError("wanted --env for the default model")
     if chosen.env is not None:
         task_pool(chosen.env, chosen.task, chosen.split, chosen.search)
+
+
+def _check_numbers(chosen: Any) -> None:
+    run_kind: Any = load("tsr_gym.agents.runs.config:RunConfig")
+    run_kind(eval_instances=chosen.instances, eval_temperature=chosen.at_temperature)

@@ -11,6 +11,7 @@ BRINGS = {
     "cli": "the tsr command",
     "envs": "WebShop, question answering, compiled batches, the Sokoban solver and its generators",
     "agents": "language models: train, eval, base-model, pictures of reports",
+    "openai": "models behind OpenAI-compatible servers: eval and calibrate",
     "lora": "training a few matrices instead of the whole model",
     "serve": "the shop as a web site, the retrieval server and its client",
     "render": "windows: render_mode='human'",

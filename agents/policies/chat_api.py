@@ -1,0 +1,243 @@
+"""ChatApi: one chat completion at a time from a server that answers as OpenAI's API does.
+
+The key comes from the environment and stands in no message, log or file. What a model answers, however malformed, is
+data; a server that cannot be asked is an error.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from email.utils import parsedate_to_datetime
+from threading import Lock
+from time import monotonic, sleep, time
+from typing import Any, NamedTuple
+
+from tsr_gym.agents.policies.settings import ApiConfig
+from tsr_gym.errors import EngineFailed, PromptTooLong, shown
+from tsr_gym.optional import require
+
+Messages = Sequence[Mapping[str, str]]
+# Besides 5xx: timeout, conflict, too early, too many.
+TRY_AGAIN = (408, 409, 425, 429)
+LONGEST_WAIT = 60.0
+
+
+class Said(NamedTuple):
+    """One answer of a server.
+
+    Attributes:
+        text: What the model said, "" where nothing could be read.
+        finish_reason: The server's own word, ``"malformed"`` for an answer that is none, or ``"failed"``.
+        prompt_tokens: As the server counted them, 0 where it does not say.
+        cached_tokens: Those of `prompt_tokens` that it knew already.
+        sampled_tokens: Reasoning included.
+    """
+
+    text: str
+    finish_reason: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    sampled_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What was asked of a server, and what it cost; add them with ``+``.
+
+    Attributes:
+        requests: That were sent, repeated ones included.
+        retries: Those that were sent again.
+        malformed: Answers that could not be read, and count as empty.
+        failed: Questions that no request brought an answer to, and that count as answered emptily.
+        prompt_tokens: As the server counted them.
+        cached_tokens: Those of `prompt_tokens` that it knew already.
+        sampled_tokens: As the server counted them.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    malformed: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    sampled_tokens: int = 0
+
+    def __add__(self, other: "Ledger") -> "Ledger":
+        return Ledger(**{name: count + asdict(other)[name] for name, count in asdict(self).items()})
+
+    def __str__(self) -> str:
+        """Return the ledger in words."""
+        return (
+            f"{self.requests:,} requests ({self.retries:,} retries, {self.failed:,} failed, {self.malformed:,} "
+            f"malformed), {self.prompt_tokens:,} prompt tokens ({self.cached_tokens:,} cached) and "
+            f"{self.sampled_tokens:,} sampled"
+        )
+
+
+class ChatApi:
+    """Ask a server, with patience, from several threads at once.
+
+    Args:
+        model: The name by which the server knows the model.
+        config: The server.
+        wait: Sleeps for some seconds.
+        clock: Seconds that only grow.
+
+    Raises:
+        MissingExtra: httpx is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        config: ApiConfig,
+        *,
+        wait: Callable[[float], None] = sleep,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        require("httpx", "openai")
+        import httpx
+
+        self.model = model
+        self.config = config
+        self._wait, self._clock = wait, clock
+        self._key = os.environ.get(config.api_key_from, "").strip()
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        self._client = httpx.Client(headers=headers, timeout=config.patience)
+        self._lock = Lock()
+        self._ledger = Ledger()
+        self._free_at = 0.0
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was asked so far."""
+        return self._ledger
+
+    def ask(self, messages: Messages, *, seed: int, temperature: float, max_tokens: int) -> Said:
+        """Return an answer to a conversation.
+
+        Args:
+            messages: In order, each with ``role`` and ``content``.
+            seed: Of sampling; servers make of it what they can.
+            temperature: Of sampling.
+            max_tokens: Longest answer.
+
+        Raises:
+            EngineFailed: The server refuses the request, or too many have failed.
+            PromptTooLong: The conversation is longer than the model's context.
+        """
+        body = {
+            "model": self.model,
+            "messages": [dict(message) for message in messages],
+            "temperature": temperature,
+            "seed": seed % 2**31,
+            self.config.limit_as: max_tokens,
+        }
+        problem = ""
+        for attempt in range(self.config.retries + 1):
+            self._take_turn()
+            self._count(requests=1, retries=int(attempt > 0))
+            answer, problem, pause = self._request(body)
+            if answer is not None:
+                tokens = answer._asdict()
+                counts = {name: tokens[name] for name in ("prompt_tokens", "cached_tokens", "sampled_tokens")}
+                self._count(malformed=int(answer.finish_reason == "malformed"), **counts)
+                return answer
+            if attempt < self.config.retries:
+                self._hold(min(LONGEST_WAIT, 2.0**attempt) if pause is None else pause)
+        self._count(failed=1)
+        if self._ledger.failed > self.config.max_failures:
+            raise EngineFailed(
+                f"{self.config.base_url}: {self._ledger.failed} questions stayed without an answer after "
+                f"{self.config.retries} retries each, the last because of {problem}: see whether the server is up, or "
+                "raise max_failures, retries or patience"
+            )
+        return Said("", "failed")
+
+    def _request(self, body: Mapping[str, Any]) -> tuple[Said | None, str, float | None]:
+        """Return an answer; or None with the reason, and the seconds that the server wants to be left alone."""
+        import httpx
+
+        try:
+            response = self._client.post(f"{self.config.base_url.rstrip('/')}/chat/completions", json=body)
+        except httpx.TimeoutException:
+            return None, f"silence for {self.config.patience:g} s", None
+        except httpx.TransportError as error:
+            return None, self._hidden(f"{type(error).__name__}: {error}"), None
+        if response.status_code == 200:
+            return read_answer(response.content), "", None
+        text = self._hidden(response.text[:300])
+        if response.status_code in TRY_AGAIN or response.status_code >= 500:
+            return None, f"status {response.status_code}: {text}", retry_after(response.headers.get("retry-after"))
+        if "context_length" in text or "maximum context" in text:
+            raise PromptTooLong(f"{self.config.base_url}: {text}: shorten the history, or use another model")
+        raise EngineFailed(
+            f"{self.config.base_url} refuses to answer as {self.model!r} with status {response.status_code}: {text} "
+            f"(the key is read from the environment variable {self.config.api_key_from})"
+        )
+
+    def _hidden(self, text: str) -> str:
+        """Return a text of the server without the key, which some servers repeat."""
+        return text.replace(self._key, "***") if self._key else text
+
+    def _take_turn(self) -> None:
+        """Wait until the limits allow another request."""
+        pace = 0.0 if self.config.per_minute is None else 60.0 / self.config.per_minute
+        with self._lock:
+            now = self._clock()
+            start = max(now, self._free_at)
+            self._free_at = start + pace if pace else self._free_at
+        if start > now:
+            self._wait(start - now)
+
+    def _hold(self, seconds: float) -> None:
+        """Leave the server alone for a while, in all threads: a limit is that of the key and not of a request."""
+        with self._lock:
+            self._free_at = max(self._free_at, self._clock() + seconds)
+
+    def _count(self, **counts: int) -> None:
+        with self._lock:
+            self._ledger += Ledger(**counts)
+
+
+def read_answer(body: bytes) -> Said:
+    """Return what a server answered; where that is no chat completion, an empty answer that says so.
+
+    >>> read_answer(b'{"choices": [{"message": {"content": "Up"}, "finish_reason": "stop"}]}')
+    Said(text='Up', finish_reason='stop', prompt_tokens=0, cached_tokens=0, sampled_tokens=0)
+    >>> read_answer(b"<html>").finish_reason
+    'malformed'
+    """
+    try:
+        data = json.loads(body)
+        choice = data["choices"][0]
+        content, reason = choice["message"].get("content"), choice.get("finish_reason")
+        usage = data.get("usage") or {}
+        details = usage.get("prompt_tokens_details") or {}
+        counts = [usage.get("prompt_tokens"), details.get("cached_tokens"), usage.get("completion_tokens")]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return Said("", "malformed")
+    tokens = [count if type(count) is int and count >= 0 else 0 for count in counts]
+    # A refusal, or a tool's call, has no content.
+    if not isinstance(content, str | None):
+        return Said("", "malformed", *tokens)
+    return Said(content or "", shown(reason) if not isinstance(reason, str) else reason, *tokens)
+
+
+def retry_after(value: str | None) -> float | None:
+    """Return the seconds of a ``Retry-After`` header, which has a number or a date; None for anything else.
+
+    >>> retry_after("1.5"), retry_after("soon"), retry_after(None)
+    (1.5, None, None)
+    """
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time()
+        except ValueError:
+            return None
+    return min(max(seconds, 0.0), 10 * LONGEST_WAIT) if seconds == seconds else None

@@ -1,0 +1,212 @@
+"""ChatApi against a local server that speaks the API as documented, on good days and on bad ones."""
+
+import logging
+import threading
+from dataclasses import replace
+from email.utils import formatdate
+
+import pytest
+
+from tests.agents.policies.stub_server import completion, error, serving
+from tsr_gym import ConfigError, EngineFailed, MissingExtra, PromptTooLong
+from tsr_gym.agents.policies.chat_api import ChatApi, Ledger, Said, read_answer, retry_after
+from tsr_gym.agents.policies.settings import ApiConfig
+
+ASKED = [{"role": "user", "content": "Where to?"}]
+KEY = "sk-very-secret-7"
+
+
+class Clock:
+    """Time that passes only where somebody waits."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.waits = []
+        self.lock = threading.Lock()
+
+    def __call__(self):
+        return self.now
+
+    def wait(self, seconds):
+        with self.lock:
+            self.waits.append(round(seconds, 6))
+            self.now += seconds
+
+
+def api_of(url, clock=None, **settings):
+    clock = clock or Clock()
+    return ChatApi("stub", ApiConfig(base_url=url, **settings), wait=clock.wait, clock=clock)
+
+
+def ask(api, **settings):
+    return api.ask(ASKED, **{"seed": 2**40 + 3, "temperature": 0.7, "max_tokens": 9, **settings})
+
+
+def test_a_question_is_sent_as_documented_and_its_answer_read(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serving(lambda number, body: (200, completion("Up"))) as (url, stub):
+        api = api_of(url + "/")
+        assert ask(api) == Said("Up", "stop", 20, 4, 5)
+    ((path, body),) = stub.asked
+    assert path == "/v1/chat/completions"
+    assert body == {"model": "stub", "messages": ASKED, "temperature": 0.7, "seed": 3, "max_tokens": 9}
+    assert stub.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert api.ledger == Ledger(requests=1, prompt_tokens=20, cached_tokens=4, sampled_tokens=5)
+
+
+def test_without_a_key_none_is_sent_and_the_limit_may_have_its_other_name(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with serving(lambda number, body: (200, completion("Up"))) as (url, stub):
+        ask(api_of(url, limit_as="max_completion_tokens"))
+    assert "Authorization" not in stub.headers[0]
+    assert stub.asked[0][1]["max_completion_tokens"] == 9
+    assert "max_tokens" not in stub.asked[0][1]
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
+def test_limits_and_faults_of_the_server_are_met_with_patience(status):
+    def answer(number, body):
+        return (status, error("busy")) if number < 3 else (200, completion("Up"))
+
+    clock = Clock()
+    with serving(answer) as (url, stub):
+        api = api_of(url, clock)
+        assert ask(api).text == "Up"
+    assert clock.waits == [1.0, 2.0, 4.0]
+    assert stub.asked[0] == stub.asked[3]
+    assert (api.ledger.requests, api.ledger.retries, api.ledger.failed) == (4, 3, 0)
+
+
+@pytest.mark.parametrize(("header", "waits"), [("7", [7.0]), ("0.25", [0.25]), ("never", [1.0])])
+def test_the_server_may_say_how_long_to_leave_it_alone(header, waits):
+    def answer(number, body):
+        return (200, completion("Up")) if number else (429, error("slow down"), {"retry-after": header})
+
+    clock = Clock()
+    with serving(answer) as (url, _):
+        assert ask(api_of(url, clock)).text == "Up"
+    assert clock.waits == waits
+
+
+def test_a_date_to_come_back_at_is_understood():
+    assert 25 < retry_after(formatdate(__import__("time").time() + 30, usegmt=True)) <= 30
+    assert retry_after(formatdate(0)) == 0.0
+    assert retry_after("nan") is None
+    assert retry_after("1e9") == 600.0
+
+
+def test_silence_is_met_with_another_request():
+    with serving(lambda number, body: (200, completion("Up") if number else 0.6)) as (url, _):
+        api = api_of(url, patience=0.2)
+        assert ask(api).text == "Up"
+    assert api.ledger.retries == 1
+
+
+def test_a_server_that_is_not_there_is_asked_a_few_times_and_then_the_work_stops():
+    with serving(lambda number, body: (200, completion("Up"))) as (url, _):
+        pass
+    api = api_of(url, retries=2, max_failures=1)
+    assert ask(api) == Said("", "failed")
+    with pytest.raises(EngineFailed, match=r"2 questions stayed without an answer after 2 retries each.*ConnectError"):
+        ask(api)
+    assert api.ledger == Ledger(requests=6, retries=4, failed=2)
+
+
+MALFORMED = [
+    b"",
+    b"<html>gateway</html>",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    {},
+    [],
+    None,
+    {"choices": []},
+    {"choices": None},
+    {"choices": [{"message": None}]},
+    {"choices": [{"text": "Up"}]},
+    completion(["Up"]),
+    completion({"type": "text", "text": "Up"}),
+]
+
+
+@pytest.mark.parametrize("body", MALFORMED, ids=lambda body: str(body)[:40])
+def test_an_answer_that_cannot_be_read_is_an_empty_one_that_is_counted(body):
+    with serving(lambda number, asked: (200, body)) as (url, _):
+        api = api_of(url)
+        said = ask(api)
+    assert (said.text, said.finish_reason) == ("", "malformed")
+    assert (api.ledger.requests, api.ledger.malformed) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"prompt_tokens": "many", "completion_tokens": -3}, {"prompt_tokens": 1.5}]
+)
+def test_counts_that_are_none_are_counted_as_0(usage):
+    body = completion("Up", usage=usage)
+    with serving(lambda number, asked: (200, body)) as (url, _):
+        assert ask(api_of(url)) == Said("Up", "stop")
+
+
+def test_a_refusal_and_a_filtered_answer_are_empty_answers():
+    assert read_answer(b'{"choices": [{"message": {"content": null, "refusal": "no"}, "finish_reason": "stop"}]}') == (
+        Said("", "stop")
+    )
+    assert read_answer(b'{"choices": [{"message": {"content": ""}, "finish_reason": "content_filter"}]}').text == ""
+    assert read_answer(b'{"choices": [{"message": {"content": "Up"}, "finish_reason": 7}]}').finish_reason == "7"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_a_request_that_is_refused_is_not_repeated_and_the_key_is_not_shown(status, monkeypatch, caplog):
+    monkeypatch.setenv("MY_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    with serving(lambda number, body: (status, error(f"Incorrect API key provided: {KEY}"))) as (url, stub):
+        api = api_of(url, api_key_from="MY_KEY")
+        with pytest.raises(EngineFailed, match=f"refuses to answer as 'stub' with status {status}: .*MY_KEY") as caught:
+            ask(api)
+    assert len(stub.asked) == 1
+    assert "provided: ***" in str(caught.value)
+    assert KEY not in f"{caught.value} {caught.value!r} {api.config} {caplog.text}"
+
+
+def test_a_conversation_that_is_too_long_is_told_so():
+    refusal = error("This model's maximum context length is 8192 tokens", "context_length_exceeded")
+    with serving(lambda number, body: (400, refusal)) as (url, _), pytest.raises(PromptTooLong, match="8192 tokens"):
+        ask(api_of(url))
+
+
+def test_requests_keep_the_pace_that_is_wanted():
+    clock = Clock()
+    with serving(lambda number, body: (200, completion("Up"))) as (url, _):
+        api = api_of(url, clock, per_minute=30)
+        for _ in range(4):
+            ask(api)
+    # One every two seconds, the first at once.
+    assert clock.waits == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"base_url": "127.0.0.1:8000"},
+        {"base_url": "ftp://example.org"},
+        {"base_url": f"https://user:{KEY}@example.org/v1"},
+        {"base_url": f"https://example.org/v1?key={KEY}"},
+        {"at_once": 0},
+        {"per_minute": 0},
+        {"patience": 0},
+        {"retries": -1},
+        {"max_failures": -1},
+        {"limit_as": "tokens"},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_impossible_settings_are_refused_and_keys_in_addresses_not_repeated(settings):
+    with pytest.raises(ConfigError) as caught:
+        replace(ApiConfig(), **settings)
+    assert KEY not in str(caught.value)
+
+
+def test_without_httpx_the_pip_line_is_told(monkeypatch):
+    monkeypatch.setattr("tsr_gym.optional.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'tsr-gym\[openai\]'"):
+        api_of("http://127.0.0.1:1/v1")
