@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py docs dist lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -121,6 +121,21 @@ test-py:
 	    .venv-py$$version/bin/python -m pytest -n 2 -m "not deep and not gpu" tests/tsr_gym tests/tsr_gym_envs tests/wrappers || exit 1; \
 	  else echo "python$$version is not installed here: not tested"; fi; \
 	done
+
+## make docs: the site of the documents in build/site, without warnings, in an environment with MkDocs
+docs: .venv-docs/.ready
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict
+
+## make dist: the wheel and the source archive in dist/, checked as PyPI will read them
+dist: .venv-docs/.ready
+	rm -rf dist
+	.venv-docs/bin/python -m build --outdir dist .
+	.venv-docs/bin/python -m twine check --strict dist/*
+
+.venv-docs/.ready: docs/_hooks/requirements.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet -r docs/_hooks/requirements.txt
+	touch $@
 
 lint: $(READY)
 	$(RUN) -m ruff check --fix .

@@ -186,7 +186,8 @@ def test_the_make_targets_and_extras_that_pages_name_exist():
     extras = {
         name for text in written for found in re.findall(r"pip install .*\[(.+)\]", text) for name in found.split(",")
     }
-    assert {"agents", "envs"} <= extras <= set(setup["options.extras_require"])
+    # The page of errors writes a message with dots in place of the extra.
+    assert {"agents", "envs"} <= extras - {"..."} <= set(setup["options.extras_require"])
 
 
 @pytest.mark.parametrize("name", MOST_LINES)
