@@ -10,6 +10,7 @@ from tsr_gym import cli
 
 # One step and one push from a solution.
 CORRIDOR = 'level="######\\n#@ $.#\\n######"'
+COMMANDS = "undo, restart, next, hint, save FILE, load FILE, quit, help"
 START, MIDDLE, SOLVED = "#P_XO#", "#_PXO#", "#__P√#"
 
 
@@ -22,7 +23,9 @@ def play(capsys, monkeypatch):
         more = ["--env-set", *settings] if settings else []
         assert cli.main(["play", env, "--seed", str(seed), *more, *flags]) == 0
         shown = capsys.readouterr().out
-        opening, commands, shown = shown.partition("; or: undo, restart, next, hint, quit, help\n")
+        opening, commands, shown = shown.partition(
+            "; or: undo, restart, next, hint, save FILE, load FILE, quit, help\n"
+        )
         assert commands
         play.opening = opening
         return shown.split("\n> ")
@@ -227,3 +230,33 @@ def test_a_hint_keeps_the_blanks_of_an_action_that_is_a_whole_text(play):
     assert play.opening.endswith("actions")
     assert re.match(r"\s*search\[\w+ .*\]\s*$", hint)
     assert "Page 1 (Total results:" in results
+
+
+def test_a_trajectory_is_saved_loaded_undone_and_replayed(play, tmp_path, capsys):
+    file = tmp_path / "way.jsonl"
+    lines = ["Right", f"save {file}", "Right", f"load {file}", "undo", "undo"]
+    shown = play("sokoban", *lines, settings=[CORRIDOR])
+    assert shown[2] == f"{file}: 1 turns"
+    assert rows(shown[3:6]) == [SOLVED, MIDDLE, START]
+    assert shown[4] == shown[1]
+    assert shown[6].startswith("nothing to undo")
+    assert cli.main(["replay", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: 2 nodes, bit for bit\n"
+
+
+def test_what_is_no_trajectory_of_the_game_changes_nothing(play, tmp_path):
+    other, damaged = tmp_path / "other.jsonl", tmp_path / "damaged.jsonl"
+    play("frozen_lake", f"save {other}")
+    damaged.write_text("nothing")
+    lines = ["Right", f"load {other}", f"load {damaged}", f"load {tmp_path / 'none.jsonl'}", "undo"]
+    shown = play("sokoban", *lines, settings=[CORRIDOR])
+    assert "wanted a snapshot of" in shown[2]
+    assert "damaged" in shown[3]
+    assert "No such file" in shown[4]
+    assert rows(shown[5:6]) == [START]
+
+
+def test_a_page_of_the_shop_is_lines_and_no_wall(play):
+    first = play("webshop")[0]
+    assert "[SEP]" not in first
+    assert "Instruction:" in first
