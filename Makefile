@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-trl test-sb3 test-lucene test-dense test-browser test-py docs dist lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-sb3 test-lucene test-dense test-browser test-py docs dist lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -34,9 +34,13 @@ test-deep: $(READY)
 test-abuse: $(READY)
 	$(RUN) -m pytest -n 2 tests/abuse --abuse-times $(TIMES) --abuse-json docs/abuse.json
 
-## make test-trl: our losses against TRL's on the same tokens, in an environment with TRL
+## make test-bridges: searched rollouts in the trainers of others, each in an environment of its own
+test-bridges: test-trl test-sb3
+
+## make test-trl: our losses against TRL's on the same tokens, and its trainer on searched rollouts and exports
 test-trl: .venv-trl/.ready
-	.venv-trl/bin/python -m pytest tests/agents/learning/with_trl.py tests/agents/learning/with_trl_losses.py
+	.venv-trl/bin/python -m pytest tests/agents/learning/with_trl.py tests/agents/learning/with_trl_losses.py \
+	  tests/agents/bridges/with_trl.py tests/agents/bridges/with_datasets.py
 
 .venv-trl/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-trl
@@ -44,9 +48,10 @@ test-trl: .venv-trl/.ready
 	.venv-trl/bin/python -m pip install --quiet -c constraints.txt -e ".[cli,agents,dev]" trl==1.16.0
 	touch $@
 
-## make test-sb3: Stable-Baselines3's PPO plays both grid worlds, in an environment with it
+## make test-sb3: PPO of Stable-Baselines3, and in CleanRL's style, plays the grid worlds, in an environment with it
 test-sb3: .venv-sb3/.ready
 	.venv-sb3/bin/python benchmarks/sb3_grid_worlds.py --smoke
+	.venv-sb3/bin/python benchmarks/cleanrl_grid_worlds.py --smoke
 
 .venv-sb3/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-sb3

@@ -24,6 +24,7 @@ class NodeRecord(NamedTuple):
         prompt_ids: Token ids that the model saw at the parent.
         token_ids: Token ids that it sampled there.
         logprobs: Log-probability of each when it was sampled.
+        weight_version: Version of the weights that sampled them; -1 where nobody counted.
         text: What the environment received, in JSON.
         observation: What it answered, in JSON.
         reward: Of the turn.
@@ -45,6 +46,7 @@ class NodeRecord(NamedTuple):
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
+    weight_version: int
     text: str
     observation: str
     reward: float
@@ -75,6 +77,7 @@ def tree_nodes(tree: Tree) -> list[NodeRecord]:
                 prompt_ids=said.prompt_ids,
                 token_ids=said.token_ids,
                 logprobs=said.logprobs,
+                weight_version=-1 if said.weight_version is None else said.weight_version,
                 text=_json(said.text),
                 observation=_json(node.observation),
                 reward=float(node.reward),
@@ -127,7 +130,11 @@ def _as_saved(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{name: record[name] for name in kept},
         "parent": None if record["parent"] < 0 else record["parent"],
-        "candidate": [json.loads(record["text"]), record["prompt_ids"], record["token_ids"], record["logprobs"]],
+        "candidate": [
+            json.loads(record["text"]),
+            *(record[name] for name in ("prompt_ids", "token_ids", "logprobs")),
+            *([record["weight_version"]] if record["weight_version"] >= 0 else []),
+        ],
         "observation": json.loads(record["observation"]),
         "info": json.loads(record["info"]),
         "snapshot": None,

@@ -70,10 +70,17 @@ class Collected:
 
 
 class Place(NamedTuple):
-    """Where an episode begins: the number of its instance in the run's sequence, and a moment in it or its start."""
+    """Where an episode begins.
+
+    Attributes:
+        number: Of its instance in the run's sequence.
+        moment: The moment in it, None for its start.
+        again: What tells searches of the same instance apart that are not to draw the same samples.
+    """
 
     number: int
-    moment: Moment | None
+    moment: Moment | None = None
+    again: tuple[int, ...] = ()
 
 
 class ChosenSearch(NamedTuple):
@@ -195,11 +202,18 @@ class Collector:
             starts: Moment at which each begins, None for its own start; none for all at their starts.
             plainly: Play as many episodes in place of the searches.
         """
+        numbers = range(first, first + count)
+        places = [Place(number, moment) for number, moment in zip(numbers, starts or (None,) * count, strict=True)]
+        return self.collect_at(places, plainly=plainly)
+
+    def collect_at(self, places: Sequence[Place], *, plainly: bool = False) -> Collected:
+        """Search from some places.
+
+        Args:
+            places: Where to begin; beside plain play (``naive``) each instance at most once.
+            plainly: Play as many episodes in place of the searches.
+        """
         config = self.config
-        places = [
-            Place(number, moment)
-            for number, moment in zip(range(first, first + count), starts or (None,) * count, strict=True)
-        ]
         if plainly:
             return self._play(places, config.trajectories + config.naive)
         if config.search_when == "always":
@@ -229,7 +243,9 @@ class Collector:
         tasks = [derive_seed(self.seed, "task", place.number) for place in places]
         envs = self.pool.set(tasks, copies, [place.moment for place in places])
         reset_seconds = perf_counter() - started
-        seeds = [derive_seed(self.seed, name, place.number, copy) for place in places for copy in range(copies)]
+        seeds = [
+            derive_seed(self.seed, name, place.number, copy, *place.again) for place in places for copy in range(copies)
+        ]
         clock = _Clock(self.policy)
         trees = search(envs, clock, strategy, seeds=seeds, noise=self.config.noise, rater=self.rater)
         by_task = [trees[start : start + copies] for start in range(0, len(trees), copies)]

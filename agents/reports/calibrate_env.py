@@ -210,12 +210,13 @@ def calibrate_env(
     def played(strategy: Strategy | None, part: str) -> PlayedEpisodes:
         return play(pool, policy, strategy, tasks=tasks, seeds=seeds, noise=config.noise, watch=told(part))
 
+    def result_of(setting: SearchSetting) -> SettingResult:
+        grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
+        return _result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone)
+
     walked = rated(partial(siblings_walk, branching=config.candidates), "candidates", "the policy's play")
     alone = played(None, "policy alone")
-    results = []
-    for setting in settings:
-        grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
-        results.append(_result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone))
+    results = [result_of(setting) for setting in settings]
     if isinstance(policy, ApiPolicy):
         note(f"asked: {policy.api.ledger}")
     return Calibration(

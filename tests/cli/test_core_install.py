@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from functools import partial
-from importlib.metadata import distribution
+from importlib.metadata import distribution, distributions
 
 import pytest
 from packaging.requirements import Requirement
@@ -173,11 +173,11 @@ def test_the_command_explains_itself_and_its_training(run):
 
 
 def test_the_doctor_says_what_works_and_what_each_missing_extra_brings(run, tmp_path):
-    known = distribution("tsr-gym")
+    # Not what setuptools leaves in the checkout.
+    installed = (path for one in distributions(name="tsr-gym") for path in one.files or ())
+    metadata = next(path for path in installed if path.name == "METADATA")
     (tmp_path / "known").mkdir()
-    (tmp_path / "known" / f"tsr_gym-{known.version}.dist-info").symlink_to(
-        known.locate_file("").joinpath(next(path.parent for path in known.files if path.name == "METADATA"))
-    )
+    (tmp_path / "known" / metadata.parent.name).symlink_to(metadata.locate().parent)
     code = f"import sys; sys.path.append({str(tmp_path / 'known')!r}); from tsr_gym import cli; sys.exit(cli.main("
     done = run("-c", f"{code}['doctor', '--json']))")
     assert done.returncode == 0, done.stderr

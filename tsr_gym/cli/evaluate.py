@@ -25,8 +25,8 @@ def main(args: list[str]) -> int:
         """Play held-out instances, without search or with it, and never count an imagined success."""
 
         source: Annotated[str, tyro.conf.Positional]
-        """Folder of a run (its latest checkpoint and settings), folder of a model, or default; with --engine openai the
-        environment."""
+        """Folder of a run (its latest checkpoint and settings), folder of a model, or default; the environment where
+        the engine is openai."""
         env: str | None = None
         """Environment; a run knows its own."""
         split: str = "test"

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import load
 
@@ -30,7 +31,7 @@ class ViewArgs:
 
 def main(args: list[str]) -> int:
     """Serve the page until interrupted, or write the file."""
-    chosen = tyro.cli(ViewArgs, args=args, prog="tsr view")
+    chosen = read_arguments(ViewArgs, args, prog="tsr view")
     if chosen.export is not None:
         export: Any = load("tsr_gym.agents.reports.view.export_page:export_page")
         written = export(chosen.paths, chosen.export, most_trees=chosen.trees)

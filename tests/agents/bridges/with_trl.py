@@ -1,0 +1,196 @@
+"""Searched rollouts in TRL 1.16.0's GRPOTrainer; `make test-trl` runs it where TRL is installed."""
+
+import pytest
+import torch
+
+from tests.agents.tiny import chatml_tokenizer, random_qwen2
+from tsr_gym import ConfigError
+from tsr_gym.agents.bridges.tool_environment import tsr_environment
+from tsr_gym.agents.bridges.trl import ADVANTAGES, env_reward, task_prompts, tsr_grpo_trainer, tsr_rollout_func
+from tsr_gym.agents.models.card import ModelCard
+from tsr_gym.agents.models.language_model import LanguageModel
+from tsr_gym.agents.models.settings import ModelConfig
+
+STEPS, GROUP, ROWS = 3, 4, 8
+WORLD = "tests.agents.bridges.counting:tests/Counting-v0"
+
+
+@pytest.fixture
+def policy():
+    """A model of random weights and its tokenizer."""
+    tokenizer = chatml_tokenizer()
+    return LanguageModel(random_qwen2(tokenizer), tokenizer, ModelCard())
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Settings of the trainer: three steps of two groups of four."""
+    from trl import GRPOConfig
+
+    return GRPOConfig(
+        str(tmp_path),
+        max_steps=STEPS,
+        num_generations=GROUP,
+        per_device_train_batch_size=ROWS,
+        learning_rate=1e-3,
+        beta=0.0,
+        temperature=1.0,
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        save_strategy="no",
+        logging_steps=1,
+        gradient_checkpointing=False,
+    )
+
+
+class Recorded:
+    """A rollout function that keeps what it returned."""
+
+    def __init__(self, rollout):
+        self.rollout = rollout
+        self.prompts = []
+        self.rows = []
+
+    def __call__(self, prompts, trainer):
+        self.prompts.append(prompts)
+        self.rows.append(self.rollout(prompts, trainer))
+        return self.rows[-1]
+
+
+def rollout_of(policy, strategy, estimator=None):
+    model = ModelConfig(max_tokens=6, prompt="plain")
+    return Recorded(tsr_rollout_func(WORLD, strategy, estimator=estimator, model=model, card=policy.card))
+
+
+def dataset():
+    from datasets import Dataset
+
+    return Dataset.from_list(task_prompts(range(6)))
+
+
+def trained(kind, policy, settings, recorded):
+    """Train three steps and return the trainer, the inputs of its losses, and how far parameters moved."""
+    before = [parameter.clone() for parameter in policy.model.parameters()]
+    trainer = kind(
+        policy.model,
+        reward_funcs=env_reward,
+        args=settings,
+        train_dataset=dataset(),
+        processing_class=policy.tokenizer,
+        rollout_func=recorded,
+    )
+    inputs = []
+    loss = trainer._compute_loss
+
+    def watched(model, given):
+        inputs.append(given)
+        return loss(model, given)
+
+    trainer._compute_loss = watched
+    trainer.train()
+    moved = max(
+        float((one - was).detach().abs().max()) for one, was in zip(policy.model.parameters(), before, strict=True)
+    )
+    return trainer, inputs, moved
+
+
+def losses(trainer):
+    return [line["loss"] for line in trainer.state.log_history if "loss" in line]
+
+
+def test_three_steps_of_grpo_with_beam_search(policy, settings):
+    from trl import GRPOTrainer
+
+    recorded = rollout_of(policy, "beam(width=2, branching=2)")
+    trainer, inputs, moved = trained(GRPOTrainer, policy, settings, recorded)
+    assert len(recorded.rows) == STEPS
+    # Prompts really come repeated, group by group.
+    assert all(one[:GROUP] == [one[0]] * GROUP and len(one) == ROWS for one in recorded.prompts)
+    assert len(losses(trainer)) == STEPS
+    assert all(abs(loss) < float("inf") for loss in losses(trainer))
+    assert moved > 1e-5
+    for given in inputs:
+        matching(given, recorded)
+
+
+def matching(given, recorded):
+    """Hold what a loss was given against the rows that were returned, and return these in its order."""
+    rows = {}
+    for returned in recorded.rows:
+        for number, ids in enumerate(returned["completion_ids"]):
+            key = (tuple(returned["prompt_ids"][number]), tuple(ids))
+            rows[key] = {name: column[number] for name, column in returned.items()}
+    found = []
+    for number in range(len(given["completion_ids"])):
+        prompt = given["prompt_ids"][number][given["prompt_mask"][number] > 0].tolist()
+        ids = given["completion_ids"][number][given["completion_mask"][number] > 0].tolist()
+        row = rows[tuple(prompt), tuple(ids)]
+        assert given["tool_mask"][number, : len(ids)].tolist() == row["env_mask"]
+        found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("estimator", ["tspo", "tree_backup"])
+def test_a_loss_learns_from_the_advantages_that_were_computed_here(policy, settings, estimator):
+    recorded = rollout_of(policy, "beam(width=2, branching=2)", estimator)
+    trainer, inputs, moved = trained(tsr_grpo_trainer(), policy, settings, recorded)
+    seen = 0.0
+    for given in inputs:
+        rows = matching(given, recorded)
+        for number, row in enumerate(rows):
+            ours = torch.tensor(row[ADVANTAGES])
+            assert torch.equal(given["advantages"][number, : len(ours)], ours)
+            assert not given["advantages"][number, len(ours) :].any()
+            seen = max(seen, float(ours.abs().max()))
+    assert seen > 0.1
+    assert moved > 1e-5
+    assert all(abs(loss) < float("inf") for loss in losses(trainer))
+
+
+def test_a_loss_with_ratio_one_is_minus_the_mean_advantage_of_sampled_tokens(policy, settings):
+    settings.loss_type = "bnpo"
+    recorded = rollout_of(policy, "beam(width=2, branching=2)", "grpo")
+    trainer, inputs, _ = trained(tsr_grpo_trainer(), policy, settings, recorded)
+    for given, loss in zip(inputs, losses(trainer), strict=True):
+        sampled = (given["tool_mask"] * given["completion_mask"]) > 0
+        assert loss == pytest.approx(-float(given["advantages"][sampled].mean()), abs=1e-4)
+
+
+def test_rows_without_advantages_are_refused(policy, settings):
+    recorded = rollout_of(policy, "naive")
+    with pytest.raises(ConfigError, match="the rows have no advantages"):
+        trained(tsr_grpo_trainer(), policy, settings, recorded)
+
+
+def test_an_environment_with_a_tool_is_played_by_the_trainer_itself(settings):
+    from pathlib import Path
+
+    import trl
+    from datasets import Dataset
+    from trl import GRPOTrainer
+
+    tokenizer = chatml_tokenizer()
+    templates = Path(trl.__file__).parent / "chat_templates"
+    tokenizer.chat_template = (templates / "qwen2_5.jinja").read_text()
+    settings.max_steps, settings.max_completion_length = 1, 16
+    rows = [{"prompt": [{"role": "user", "content": "Play."}], "task": number} for number in range(4)]
+    made = []
+
+    def factory():
+        made.append(tsr_environment("frozenlake", max_turns=3)())
+        return made[-1]
+
+    trainer = GRPOTrainer(
+        random_qwen2(tokenizer, context=4096),
+        args=settings,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        environment_factory=factory,
+    )
+    trainer.train()
+    assert made
+    # Its reward is a column of the trainer's.
+    (line,) = [line for line in trainer.state.log_history if "loss" in line]
+    assert line["loss"] == pytest.approx(0.0, abs=1e3)
+    assert any("ToolEnvironment" in name for name in line)
