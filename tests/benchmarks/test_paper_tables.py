@@ -13,6 +13,7 @@ from benchmarks import paper_tables
 from benchmarks.measure import RESULTS
 from benchmarks.paper_tables import TABLES, TableArgs, chosen, regenerate, results
 from benchmarks.papers.analysis import nearest, reached_at, rows_of
+from benchmarks.papers.figure import draw
 from benchmarks.papers.page import NOTHING, PAGE, section, write_tables
 from benchmarks.papers.plan import Method, Setting, Table, cells, hurried
 from benchmarks.papers.published import BEAMS, LARGE, SMALL
@@ -215,6 +216,15 @@ def test_a_section_says_what_kind_of_run_it_shows():
         in shown
     )
     assert f"| rooms | plain | {NOTHING} | {NOTHING} |" in shown
+
+
+def test_a_figure_has_a_curve_for_each_run(tmp_path):
+    runs = [run("search", seed, (0.1, 0.3, 0.5), 10) for seed in range(2)]
+    draw(replace(TABLE, view="success"), {"runs": runs}, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    shown = {"scale": "tiny", "seeds": 2, "date": "2026-01-02", "quick": False, "control": "", "bases": []}
+    text = section(replace(TABLE, view="success"), [shown | {"rows": rows_of(TABLE, "tiny", runs)}])
+    assert "](images/made_up.png)" in text
 
 
 def test_what_cannot_be_run_is_refused_with_what_it_needs():
