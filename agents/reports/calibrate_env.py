@@ -216,16 +216,14 @@ def calibrate_env(
     for setting in settings:
         grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
         results.append(_result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone))
-    if isinstance(policy, ApiPolicy):
-        note(f"asked: {policy.api.ledger}")
+    _tell_cost(policy, note)
     return Calibration(
         config,
         budget,
         [] if walked is None else rank_turns(walked),
         None if walked is None else rank_siblings(walked),
         alone.success,
-        alone.spent.env_steps / alone.num_episodes,
-        alone.spent.sampled_tokens / alone.num_episodes,
+        *_per_episode(alone),
         _random_bar(config, pool, alone, tasks, seeds),
         optimal,
         results,
@@ -351,9 +349,19 @@ def _result(
         None if grown is None else find_drops(grown),
         played.success,
         played.gain_over(alone),
-        played.spent.env_steps / played.num_episodes,
-        played.spent.sampled_tokens / played.num_episodes,
+        *_per_episode(played),
     )
+
+
+def _per_episode(played: PlayedEpisodes) -> tuple[float, float]:
+    """Return the steps of the environment and the sampled tokens of an episode."""
+    return played.spent.env_steps / played.num_episodes, played.spent.sampled_tokens / played.num_episodes
+
+
+def _tell_cost(policy: Policy, note: Callable[[str], None]) -> None:
+    """Tell what was asked of a server, where one was asked."""
+    if isinstance(policy, ApiPolicy):
+        note(f"asked: {policy.api.ledger}")
 
 
 def _random_bar(
