@@ -37,8 +37,7 @@ DISTRIBUTIONS = {
     "jnius": "pyjnius",
     "jnius_config": "pyjnius",
 }
-# What stands in an extra of its own, which brings it; it may be imported only inside functions, and in one file of a
-# room.
+# What stands in an extra of its own, which brings it; it may be imported only inside functions, in one file of a room.
 OPTIONAL = (
     "vllm",
     "ray",
@@ -180,8 +179,8 @@ def test_a_room_imports_only_what_setup_cfg_lists_for_it(name):
 def test_an_optional_library_is_imported_in_one_file_of_a_room_and_listed_in_an_extra(library):
     users = {name for name in SOURCES if SOURCES[name][0] != "benchmarks"}
     users = {name for name in users if any(third_party(module) == library for module, _ in imports_of(name))}
-    rooms = {SOURCES[name][0] for name in users}
-    assert len(users) == len(rooms), f"{library} is imported in {sorted(users)}: keep it in one file of a room"
+    rooms = [SOURCES[name][0] for name in users]
+    assert len(rooms) == len({*rooms}), f"{library} is imported in {sorted(users)}: keep it in one file of a room"
     for name in users:
         distribution = DISTRIBUTIONS.get(library, library)
         assert any(distribution in listed for listed in REQUIREMENTS.values()), (

@@ -210,23 +210,20 @@ def calibrate_env(
     def played(strategy: Strategy | None, part: str) -> PlayedEpisodes:
         return play(pool, policy, strategy, tasks=tasks, seeds=seeds, noise=config.noise, watch=told(part))
 
-    def result_of(setting: SearchSetting) -> SettingResult:
-        grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
-        return _result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone)
-
     walked = rated(partial(siblings_walk, branching=config.candidates), "candidates", "the policy's play")
     alone = played(None, "policy alone")
-    results = [result_of(setting) for setting in settings]
-    if isinstance(policy, ApiPolicy):
-        note(f"asked: {policy.api.ledger}")
+    results = []
+    for setting in settings:
+        grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
+        results.append(_result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone))
+    _tell_cost(policy, note)
     return Calibration(
         config,
         budget,
         [] if walked is None else rank_turns(walked),
         None if walked is None else rank_siblings(walked),
         alone.success,
-        alone.spent.env_steps / alone.num_episodes,
-        alone.spent.sampled_tokens / alone.num_episodes,
+        *_per_episode(alone),
         _random_bar(config, pool, alone, tasks, seeds),
         optimal,
         results,
@@ -352,9 +349,19 @@ def _result(
         None if grown is None else find_drops(grown),
         played.success,
         played.gain_over(alone),
-        played.spent.env_steps / played.num_episodes,
-        played.spent.sampled_tokens / played.num_episodes,
+        *_per_episode(played),
     )
+
+
+def _per_episode(played: PlayedEpisodes) -> tuple[float, float]:
+    """Return the steps of the environment and the sampled tokens of an episode."""
+    return played.spent.env_steps / played.num_episodes, played.spent.sampled_tokens / played.num_episodes
+
+
+def _tell_cost(policy: Policy, note: Callable[[str], None]) -> None:
+    """Tell what was asked of a server, where one was asked."""
+    if isinstance(policy, ApiPolicy):
+        note(f"asked: {policy.api.ledger}")
 
 
 def _random_bar(

@@ -1,14 +1,15 @@
 """`tsr audit`: check tokens, masks and log-probabilities of anybody's training rows."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import tyro
 
-from tsr_gym.cli.tables import show_tables
+from tsr_gym.cli.arguments import read_arguments
+from tsr_gym.cli.json_output import HERE, with_json, write_json
+from tsr_gym.cli.tables import Shown, show_tables
 from tsr_gym.optional import load, require
 
 
@@ -31,19 +32,12 @@ class AuditArgs:
     tolerance: float = 0.1
     """Largest mean difference to the model's log-probabilities, in nats."""
     json: Path | None = None
-    """File for all findings."""
-
-
-class _Table(NamedTuple):
-    title: str
-    caption: str | None
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    """File for all findings as JSON; without a file they are printed."""
 
 
 def main(args: list[str]) -> int:
     """Print a line per check, and return 1 where something is wrong."""
-    chosen = tyro.cli(AuditArgs, args=args, prog="tsr audit")
+    chosen = read_arguments(AuditArgs, with_json(args), prog="tsr audit")
     logprobs, tokenizer = None, None
     if chosen.model is not None:
         require("torch", "agents")
@@ -55,15 +49,15 @@ def main(args: list[str]) -> int:
         tokenizer = load_tokenizer(chosen.tokenizer)
     audit: Any = load("tsr_gym.agents.bridges.audit:audit_file")
     checks = audit(chosen.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=chosen.tolerance)
-    show_tables([_table(chosen.rows, checks)])
     if chosen.json is not None:
         found = [{**check._asdict(), "findings": [one._asdict() for one in check.findings]} for check in checks]
-        chosen.json.write_text(json.dumps({"rows": str(chosen.rows), "checks": found}, indent=2) + "\n")
-        print(f"findings: {chosen.json}")
+        write_json({"rows": str(chosen.rows), "checks": found}, chosen.json)
+    if chosen.json != HERE:
+        show_tables([_table(chosen.rows, checks)])
     return int(any(check.findings for check in checks))
 
 
-def _table(rows: Path, checks: Sequence[Any]) -> _Table:
+def _table(rows: Path, checks: Sequence[Any]) -> Shown:
     lines = []
     for check in checks:
         first = check.findings[0] if check.findings else None
@@ -72,4 +66,4 @@ def _table(rows: Path, checks: Sequence[Any]) -> _Table:
         lines.append((check.name, verdict, str(check.rows), example))
     missing = [check.name for check in checks if not check.rows]
     caption = f"not checked: {', '.join(missing)}; see --tokenizer, --model and docs/audit.md" if missing else None
-    return _Table(f"audit of {rows}", caption, ("check", "verdict", "rows", "what holds, or is wrong"), lines)
+    return Shown(f"audit of {rows}", ("check", "verdict", "rows", "what holds, or is wrong"), lines, caption)

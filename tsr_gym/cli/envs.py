@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import tyro
 
 from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.json_output import HERE, with_json, write_json
-from tsr_gym.cli.tables import show_tables
+from tsr_gym.cli.tables import Shown, show_tables
 from tsr_gym.errors import MissingExtra
 from tsr_gym.optional import load
 from tsr_gym.registration import ENTRY_POINTS, GUIDES, SHORT_NAMES, find_env
@@ -28,15 +28,6 @@ class EnvsArgs:
     """Only this one: Gymnasium id, package.module:Id of yours, or a short name such as sokoban."""
     json: Path | None = None
     """File for the same as JSON; without a file it is printed."""
-
-
-class Shown(NamedTuple):
-    """A table for the terminal."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    caption: str | None = None
 
 
 def main(args: list[str]) -> int:

@@ -1,10 +1,19 @@
 """Tables of a report in the terminal."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+
+
+class Shown(NamedTuple):
+    """A table for the terminal."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str | None = None
 
 
 def show_tables(tables: Iterable[Any], *, words: bool = False) -> None:
