@@ -1,7 +1,5 @@
 """Trainer: the loop from searches to a better policy, which can be stopped at any moment and goes on bit for bit."""
 
-import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,8 +37,9 @@ from tsr_gym.agents.runs.check import check_choices, check_config
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.evaluation import evaluation_record
-from tsr_gym.agents.runs.log import Record, RunLog, Watch, writing
-from tsr_gym.agents.runs.matching import TARGETS, read_targets, token_targets
+from tsr_gym.agents.runs.folder import begin_folder, let_appear
+from tsr_gym.agents.runs.log import Record, RunLog, Watch
+from tsr_gym.agents.runs.matching import read_targets, token_targets
 from tsr_gym.agents.runs.parity import check_parity, check_versions
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.prompt_signs import prompt_signs
@@ -205,6 +204,7 @@ class Trainer:
         """Do one update and return its record and what was collected for it."""
         started = perf_counter()
         self._hand_over(self.chat, self.config.model.temperature)
+        handed_over = perf_counter()
         collected = self._collect()
         check_versions(collected.groups, self.progress.update)
         self.practice.keep(collected, self.progress.tasks)
@@ -229,6 +229,8 @@ class Trainer:
                 learned["guide_explained"] = self.guide.learn(collected.groups)
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
+        # The engine answers there too.
+        seconds["model"] += handed_over - started
         record = update_record(self.collector.search, self.progress, collected, groups, learned, seconds)
         return record | self.practice.signs() | self._prompt_signs(collected.groups), collected
 
@@ -340,31 +342,13 @@ def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE
     trainer = Trainer(config, folder, begun_with, targets, processes)
     beside = folder.with_name(f".{folder.name}.partial")
     try:
-        processes.first(lambda: _begin(beside, config, begun_with, targets))
+        processes.first(lambda: begin_folder(beside, config, begun_with, targets))
         save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress, guide=trainer.guide)
-        processes.first(lambda: _appear(beside, folder))
+        processes.first(lambda: let_appear(beside, folder))
     finally:
         if processes.leads:
             shutil.rmtree(beside, ignore_errors=True)
     return trainer
-
-
-def _begin(beside: Path, config: TrainConfig, model_dir: Path, targets: Sequence[int] | None) -> None:
-    with writing(config.folder):
-        shutil.rmtree(beside, ignore_errors=True)
-        for name in ("trees", "checkpoints"):
-            (beside / name).mkdir(parents=True)
-        (beside / "config.json").write_text(config.to_json())
-        if config.learn.objective.kl_weight and config.lora is None:
-            # With LoRA the policy holds what it began as.
-            shutil.copytree(model_dir, beside / "reference")
-        if targets is not None:
-            (beside / TARGETS).write_text(json.dumps(targets))
-
-
-def _appear(beside: Path, folder: Path) -> None:
-    with writing(folder):
-        os.replace(beside, folder)
 
 
 def resume_run(
