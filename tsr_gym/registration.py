@@ -24,7 +24,7 @@ VECTOR_ENTRY_POINTS = {
 # Scorers that tell progress without knowing the answer, as the command line writes them.
 GUIDES = {
     "tsr/FrozenLake-v0": "FrozenLakeScore",
-    "tsr/RetrievalQA-v0": "RetrievalQAScore",
+    "tsr/RetrievalQA-v0": "RetrievalQAScore(kind='novelty')",
     "tsr/Sokoban-v0": "SokobanScore(potential='estimate')",
     "tsr/WebShop-v0": "WebShopScore(variant='attributes')",
 }

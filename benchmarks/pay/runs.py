@@ -16,8 +16,8 @@ def probe(out: Path, wanted: Iterable[tuple[Setting, str]], workers: int, *, ins
         search, score = setting.probe
         flags = (
             f"probe {setting.world} --model {out / 'bases' / base} --search {search} --score {score} --instances "
-            f"{instances} --episodes {episodes} --env-set {setting.env_set} --json {out / 'probes' / name}.json"
-        )
+            f"{instances} --episodes {episodes} --json {out / 'probes' / name}.json"
+        ) + (f" --env-set {setting.env_set}" if setting.env_set else "")
         if not (out / "probes" / f"{name}.json").exists():
             jobs.append((flags, out / "logs" / f"probe-{name}.log"))
     (out / "probes").mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from tsr_gym.errors import ConfigError
     [
         ("sokoban", "SokobanScore(potential='estimate')"),
         ("tsr/FrozenLake-v0", "FrozenLakeScore"),
+        ("retrieval_qa", "RetrievalQAScore(kind='novelty')"),
         ("my:Own-v0", "reward"),
     ],
 )
