@@ -75,9 +75,10 @@ def _rows(table: Table, rows: Sequence[Row]) -> str:
     is_timed = table.view == "times"
     head = ("where", "method", f"paper: {', '.join(table.columns)}", *(TIMED if is_timed else OURS))
     cells = _timed if is_timed else _ours
-    return table_of(
-        head, [(row["setting"], row["method"], paper_words(row["paper"], table.columns), *cells(row)) for row in rows]
-    )
+    named = [(row["setting"], row["method"], paper_words(row["paper"], table.columns)) for row in rows]
+    if not any("success" in row for row in rows):
+        return table_of(head[:3], named)
+    return table_of(head, [(*name, *cells(row)) for name, row in zip(named, rows, strict=True)])
 
 
 def paper_words(paper: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> str:

@@ -159,8 +159,8 @@ TABLE_3 = Table(
     ("success",),
     ("Success without training, as the paper gives it.",),
     needs=(
-        "an engine for an OpenAI-compatible endpoint, which this version does not have: GPT-4o and Qwen2.5-72B are "
-        "asked over the network"
+        "an OpenAI-compatible endpoint that serves GPT-4o or Qwen2.5-72B: ask one by tsr eval sokoban --engine openai "
+        "--base-url URL --model NAME"
     ),
 )
 TABLES_4_7 = Table(
