@@ -17,7 +17,7 @@ def write_tables(page: str, result: Row) -> str:
         "headline": differences(result, ("headline",)),
         "easier": differences(result, ("easier",)),
         "ablation": differences(result, ("ablation",)),
-        "elsewhere": differences(result, ("hard", "lake")),
+        "elsewhere": differences(result, ("hard", "lake", "words")),
         "probes": probes(result["probes"]),
         "law": law(result["law"]),
         "settings": differences(result, ("law",)),

@@ -28,7 +28,6 @@ from tests.agents.short_runs import (
 from tests.agents.tiny import save_chat_model
 from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
 from tsr_gym.agents.reports.methods import load_run
-from tsr_gym.agents.runs import trainer as module
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.trainer import resume_run, start_run
@@ -151,7 +150,7 @@ def kill_at(monkeypatch, number):
         return call
 
     for name in ("fsync", "replace"):
-        monkeypatch.setattr(module.os, name, counted(getattr(os, name)))
+        monkeypatch.setattr(os, name, counted(getattr(os, name)))
     return calls
 
 
