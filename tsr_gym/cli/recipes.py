@@ -11,7 +11,7 @@ from tsr_gym.registration import GUIDES, env_id
 # until something does; groups of plain and searched episodes are learned from together, and rates fall at the end.
 # docs/does_search_pay.md has what was measured with it. GUIDE stands for the world's public guide.
 GUIDE = "GUIDE"
-RECIPES = {
+RECIPES: dict[str, dict[str, str]] = {
     "tsr+": {
         "--search": "beam(width=4, branching=4, merge='state', until_success=True)",
         "--search-when": "failed",
@@ -24,7 +24,14 @@ RECIPES = {
         "--minibatch": "10",
         "--entropy": "0.003",
         "--lr-decay-from": "0.5",
-    }
+    },
+    "paper": {"--search": "beam(width=2, branching=4)"},
+}
+# What TSR (arXiv 2602.11767) chooses by world: its rooms, its proxies (Eq. 14 and 15), the algorithm, the updates.
+OF_WORLD = {
+    ("paper", "tsr/Sokoban-v0"): {"--env-set": "generator=ragen", "--algorithm": "ppo"},
+    ("paper", "tsr/FrozenLake-v0"): {"--score": "FrozenLakeScore", "--algorithm": "grpo"},
+    ("paper", "tsr/WebShop-v0"): {"--score": "WebShopScore", "--algorithm": "grpo", "--updates": "100"},
 }
 
 
@@ -50,6 +57,8 @@ def follow_recipe(args: Sequence[str]) -> list[str]:
     if not rest or rest[0].startswith("-"):
         raise ConfigError(f"wanted the environment before --recipe {found.recipe}, got {rest[:1] or 'nothing'}")
     given = {arg.partition("=")[0] for arg in rest}
-    guide = GUIDES.get(env_id(rest[0]), "reward")
-    flags = [pair for pair in RECIPES[found.recipe].items() if pair[0] not in given]
+    world = env_id(rest[0])
+    guide = GUIDES.get(world, "reward")
+    wanted = RECIPES[found.recipe] | OF_WORLD.get((found.recipe, world), {})
+    flags = [pair for pair in wanted.items() if pair[0] not in given]
     return rest + [guide if word == GUIDE else word for pair in flags for word in pair]
