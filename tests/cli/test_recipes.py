@@ -21,21 +21,6 @@ def test_a_recipe_goes_by_the_public_guide_of_the_world(env, guide):
     assert args[args.index("--score") + 1] == guide
 
 
-@pytest.mark.parametrize(
-    ("env", "algorithm", "score", "updates"),
-    [
-        ("sokoban", "ppo", "reward", 200),
-        ("frozenlake", "grpo", "FrozenLakeScore", 200),
-        ("webshop", "grpo", "WebShopScore", 100),
-    ],
-)
-def test_the_papers_recipe_takes_its_proxy_and_algorithm_for_each_world(env, algorithm, score, updates):
-    config = _configured(follow_recipe([env, "--recipe", "paper"]))
-    assert (config.learn.algorithm, config.task.score, config.run.updates) == (algorithm, score, updates)
-    assert config.search.search == "beam(width=2, branching=4)"
-    assert config.task.env_set == (("generator=ragen",) if env == "sokoban" else ())
-
-
 def test_what_is_given_wins_over_a_recipe():
     config = _configured(follow_recipe(["sokoban", "--recipe=tsr+", "--minibatch=32", "--score", "reward"]))
     assert (config.learn.minibatch, config.task.score) == (32, "reward")

@@ -17,6 +17,7 @@ from tsr_gym.agents.runs.check import check_choices
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.trainer import check_run
 from tsr_gym.cli import train
+from tsr_gym.cli.recipes import follow_recipe
 
 EVIDENCE = LessonConfig(credit=("first_occurrence",))
 UNDO = LessonConfig(credit=("format_penalty", "undo_selection(samples=8, kept=4)"))
@@ -158,7 +159,7 @@ PAPER = {
 @pytest.mark.parametrize("env", PAPER)
 def test_the_papers_proxy_algorithm_and_rooms_stand_in_its_recipe(env):
     (line,) = [recipe for recipe in recipes() if recipe.startswith(env) and "Qwen2.5-3B" in recipe]
-    config = train._configured(shlex.split(line))
+    config = train._configured(follow_recipe(shlex.split(line)))
     assert (config.task.score, config.learn.algorithm, tuple(config.task.env_set)) == PAPER[env]
     assert config.search.name == "beam"
     assert config.task.preset == "paper"
