@@ -6,6 +6,7 @@ from io import BytesIO
 import gymnasium as gym
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from tests.agents.reports.view.trees import small_tree, sokoban_tree
 from tsr_gym.agents.episodes.settings import TaskConfig
@@ -18,8 +19,7 @@ HEAD = "data:image/png;base64,"
 
 def pixels_of(data):
     """Return the pixels of a PNG as another library reads them."""
-    image = pytest.importorskip("matplotlib.image")
-    return (255 * image.imread(BytesIO(data))[..., :3]).round().astype(np.uint8)
+    return (255 * imread(BytesIO(data))[..., :3]).round().astype(np.uint8)
 
 
 @pytest.fixture
