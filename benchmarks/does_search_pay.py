@@ -20,7 +20,7 @@ from benchmarks.measure import RESULTS, write_result
 from benchmarks.pay.analysis import difference, law
 from benchmarks.pay.figure import draw
 from benchmarks.pay.page import PAGE, write_tables
-from benchmarks.pay.plan import BASES, Cell, Contrast, Part, cells, contrasts
+from benchmarks.pay.plan import BASES, FILTERING, TSR_PLUS, BY_ESTIMATE, Cell, Contrast, Part, cells, contrasts
 from benchmarks.pay.runs import probe, probe_name, probe_row, row_of, train_cells
 from benchmarks.tsr_runs import Row, base_row, build_bases
 from tsr_gym.files import write_atomically
@@ -28,6 +28,8 @@ from tsr_gym.files import write_atomically
 NAME = "does_search_pay"
 FIGURE = RESULTS.parents[1] / "docs" / "images" / f"{NAME}.png"
 EMPTY: dict[str, Any] = {"bases": [], "probes": [], "runs": []}
+# Methods that were probed before training.
+LAWFUL = (TSR_PLUS.name, BY_ESTIMATE.name)
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
@@ -72,11 +74,11 @@ def main() -> int:
         known = {row["cell"] for row in kept["runs"]}
         runs = [cell for cell in runs if cell.name not in known]
         probed = {row["probe"] for row in kept["probes"]}
-        places = [(one.setting, one.base) for one in wanted if probe_name(one.setting, one.base) not in probed]
-        needed = {*(cell.base for cell in runs), *(base for _, base in places)}
+        unprobed = [one for one in wanted if probe_name(one) not in probed]
+        needed = {*(cell.base for cell in runs), *(one.base for one in unprobed)}
         build_bases(out, {base: BASES[base] for base in sorted(needed)}, args.workers)
         instances, episodes = (32, 4) if args.quick else (128, 10)
-        probe(out, places, args.workers, instances=instances, episodes=episodes)
+        probe(out, unprobed, args.workers, instances=instances, episodes=episodes)
         train_cells(out, runs, args.workers)
     result = collected(out, wanted if args.quick else [one for part in PARTS for one in contrasts(part)], kept)
     if args.quick:
@@ -114,10 +116,9 @@ def collected(out: Path, wanted: list[Contrast], kept: dict[str, Any]) -> dict[s
         for seed in range(one.seeds)
         for method in sides(one)
     }
-    places = dict.fromkeys((one.setting, one.base) for one in wanted)
     found = {
         "bases": _joined("base", kept["bases"], [base_row(out, *base) for base in BASES.items()]),
-        "probes": _joined("probe", kept["probes"], [probe_row(out, *place) for place in places]),
+        "probes": _joined("probe", kept["probes"], [probe_row(out, one) for one in wanted]),
         "runs": _joined("cell", kept["runs"], [row_of(out, cell) for cell in planned]),
     }
     return found | analysed(wanted, found["runs"], found["probes"])
@@ -131,7 +132,7 @@ def _joined(key: str, kept: list[Row], found: Sequence[Row | None]) -> list[Row]
 def analysed(wanted: list[Contrast], runs: list[Any], probes: list[Any]) -> dict[str, Any]:
     """Return the differences, and the law over them."""
     rows = [row for one in wanted if (row := difference(one, runs, probes)) is not None]
-    lawful = [row for row in rows if (row["method"], row["control"]) == ("tsr+", "filtering")]
+    lawful = [row for row in rows if row["method"] in LAWFUL and row["control"] == FILTERING.name]
     return {"differences": rows, "law": law(lawful)}
 
 

@@ -25,7 +25,7 @@ VECTOR_ENTRY_POINTS = {
 GUIDES = {
     "tsr/FrozenLake-v0": "FrozenLakeScore",
     "tsr/RetrievalQA-v0": "RetrievalQAScore(kind='novelty')",
-    "tsr/Sokoban-v0": "SokobanScore(potential='estimate')",
+    "tsr/Sokoban-v0": "SokobanScore(potential='next_push')",
     "tsr/WebShop-v0": "WebShopScore(variant='attributes')",
 }
 SHORT_NAMES = {

@@ -5,6 +5,8 @@ from math import isnan, nan
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+
 from benchmarks.pay.plan import Contrast
 from tsr_gym.agents.episodes.intervals import Interval, pooled, student
 from tsr_gym.agents.reports.calibration import spearman
@@ -14,6 +16,8 @@ ENDS = ("points", "low", "high")
 # Settings below which a rank correlation says nothing.
 FEWEST = 8
 SHARES = {"at_half": 0.5, "at_three_quarters": 0.75, "at_end": 1.0}
+# What else than sampled tokens both sides of a pair can be given equally.
+PRICES = ("prompt_tokens", "seconds")
 
 
 def success_at(row: Row, share: float) -> float:
@@ -21,6 +25,19 @@ def success_at(row: Row, share: float) -> float:
     whole = row["points"][-1]["sampled_tokens"]
     nearest = min(row["points"], key=lambda point: abs(point["sampled_tokens"] - share * whole))
     return 100.0 * float(nearest["success"])
+
+
+def equal_difference(ours: Row, theirs: Row, price: str) -> float:
+    """Return the difference where both have spent as much as the cheaper of two runs did in all.
+
+    Between evaluations success is taken to lie on a line.
+    """
+    spent = min(row["points"][-1][price] for row in (ours, theirs))
+    mine, other = (
+        np.interp(spent, [point[price] for point in row["points"]], [point["success"] for point in row["points"]])
+        for row in (ours, theirs)
+    )
+    return 100.0 * float(mine - other)
 
 
 def interval(values: Sequence[float]) -> Row:
@@ -52,6 +69,8 @@ def difference(contrast: Contrast, runs: Sequence[Row], probes: Sequence[Row]) -
     for name, share in SHARES.items():
         found[name] = interval([success_at(ours[seed], share) - success_at(theirs[seed], share) for seed in seeds])
     found |= found.pop("at_end")
+    for price in PRICES:
+        found[f"at_equal_{price}"] = interval([equal_difference(ours[seed], theirs[seed], price) for seed in seeds])
     for prefix, side in (("", ours), ("control_", theirs)):
         rows = [side[seed] for seed in seeds]
         ends = [success_at(row, 1.0) for row in rows]
@@ -71,11 +90,13 @@ def _prices(contrast: Contrast, probes: Sequence[Row]) -> Row:
     Where nothing succeeded, the price is unknown; the ratio then counts half a success.
     """
     place = (contrast.setting.world, contrast.setting.name, contrast.base)
-    mine = [probe["rows"] for probe in probes if (probe["world"], probe["setting"], probe["base"]) == place]
-    if not mine:
+    here = [probe for probe in probes if (probe["world"], probe["setting"], probe["base"]) == place]
+    plain, searched = (
+        next((row for probe in here for row in probe["rows"] if (row["search"], row["score"]) == wanted), None)
+        for wanted in (("naive", "reward"), contrast.probe)
+    )
+    if plain is None or searched is None:
         return {"tokens_per_success": None, "control_tokens_per_success": None, "ratio": None}
-    plain = next(row for row in mine[0] if row["search"] == "naive")
-    searched = next(row for row in mine[0] if row["search"] != "naive")
     return {
         "tokens_per_success": searched["tokens_per_success"],
         "control_tokens_per_success": plain["tokens_per_success"],

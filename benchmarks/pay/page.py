@@ -16,7 +16,8 @@ def write_tables(page: str, result: Row) -> str:
         "bases": bases(result["bases"]),
         "headline": differences(result, ("headline",)),
         "easier": differences(result, ("easier",)),
-        "ablation": differences(result, ("ablation",)),
+        "equal": equal(result),
+        "ablation": differences(result, ("estimate", "ablation")),
         "elsewhere": differences(result, ("hard", "lake", "words")),
         "probes": probes(result["probes"]),
         "law": law(result["law"]),
@@ -51,6 +52,24 @@ def differences(result: Row, parts: Sequence[str]) -> str:
             *("pairs", "sampled", "prompt", "steps"),
         ),
         rows,
+    )
+
+
+def equal(result: Row) -> str:
+    """Return the headline's differences at equal sampled tokens, equal prompt tokens and equal seconds."""
+    return table_of(
+        ("where", "method", "at equal sampled tokens", "at equal prompt tokens", "at equal seconds", "pairs"),
+        [
+            (
+                f"{row['world']}, {row['setting']}, {row['base']}",
+                row["method"],
+                words(row),
+                *(words(row[name]) for name in ("at_equal_prompt_tokens", "at_equal_seconds")),
+                str(row["seeds"]),
+            )
+            for row in result["differences"]
+            if row["part"] == "headline"
+        ],
     )
 
 

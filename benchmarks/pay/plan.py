@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Guide = Literal["none", "public", "learned", "oracle"]
-Part = Literal["headline", "easier", "ablation", "law", "lake", "hard", "words"]
+Part = Literal["headline", "estimate", "easier", "ablation", "law", "lake", "hard", "words"]
 
 # Updates of a run, whose budget they share equally; a run is evaluated after each quarter of them.
 UPDATES = 32
@@ -13,7 +13,7 @@ GRPO = "--algorithm grpo --lr 1e-3 --entropy 0.003 --filter mixed_success --keep
 # In worlds of words 1e-3 collapses; these are the rates of the models' cards.
 IN_SHOP, IN_QA = GRPO.replace("1e-3", "3e-4"), GRPO.replace("1e-3", "1.5e-4")
 DECAY = "--lr-decay-from 0.5"
-PUBLIC = "--score SokobanScore(potential='estimate')"
+ESTIMATE, NEXT_PUSH = "SokobanScore(potential='estimate')", "SokobanScore(potential='next_push')"
 BEAM = "beam(width=4,branching=4,merge='state',until_success=True)"
 
 
@@ -25,7 +25,7 @@ class Setting:
         world: Short name of the environment.
         name: What the results call it.
         env_set: Settings of the environment.
-        probe: Search and score whose tokens per success stand for the searched method's.
+        probe: Search and score whose tokens per success stand for a searched method's that has none of its own.
         tokens: Sampled tokens of a run.
         eval_instances: Held-out instances.
         learn: Flags of learning that all methods have in common.
@@ -49,12 +49,14 @@ class Method:
         flags: Beside those of the setting and the budget.
         guide: What its search goes by.
         env_set: Settings of the environment that it trains in, where they are not those that it is evaluated in.
+        probe: Search and score that were probed for it, where they are not those of the setting.
     """
 
     name: str
     flags: str
     guide: Guide = "none"
     env_set: str = ""
+    probe: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class Contrast:
     method: Method
     control: Method
     seeds: int = 8
+
+    @property
+    def probe(self) -> tuple[str, str]:
+        """Search and score whose tokens per success stand for the method's."""
+        return self.method.probe or self.setting.probe
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,7 @@ def sokoban(low: int, high: int, tokens: int = 120_000) -> Setting:
         "sokoban",
         f"{low} to {high} moves",
         f"solution_length=[{low},{high}] {limits}",
-        (BEAM, "SokobanScore(potential='estimate')"),
+        (BEAM, ESTIMATE),
         tokens,
     )
 
@@ -134,8 +141,7 @@ def hard() -> Setting:
     """
     limits = "max_actions_per_turn=1 max_turns=26 max_actions=26"
     place = "dim=[7,7] solution_length=[12,20]"
-    guide = "SokobanScore(potential='estimate')"
-    return Setting("sokoban", "7x7, 12 to 20 moves", f"{place} {limits}", (BEAM, guide), tokens=240_000)
+    return Setting("sokoban", "7x7, 12 to 20 moves", f"{place} {limits}", (BEAM, ESTIMATE), tokens=240_000)
 
 
 def words(world: str, guide: str, learn: str, tokens: int = 60_000) -> Setting:
@@ -148,7 +154,7 @@ _RARE = (
     "--band 0 0.004 --steps 2600 --instances 3000 --episodes 5 --poor-skill 0.05 --malformed 0.3 --poor-steps 120 "
     "--validations 128"
 )
-BASES = {f"S{seed}": f"sokoban --seed {seed} --env-set {sokoban(10, 16).env_set} {_RARE}" for seed in (1, 2, 3, 4)}
+BASES = {f"S{seed}": f"sokoban --seed {seed} --env-set {sokoban(10, 16).env_set} {_RARE}" for seed in (1, 2, 3, 4, 5)}
 BASES["L1"] = f"frozen_lake --seed 1 --env-set {lake(6).env_set} {_RARE} --steps 1200 --band 0 0.02"
 BASES["H1"] = f"sokoban --seed 1 --env-set {hard().env_set} {_RARE} --steps 3000"
 BASES["W1"] = "webshop --seed 1 --poor-skill 0 --band 0 0.004"
@@ -157,43 +163,48 @@ BASES["Q1"] = "retrieval_qa --seed 1"
 # Ours: plain play first, one search only where it has failed, until its first success; learning rates fall.
 TSR_PLUS = Method(
     "tsr+",
-    f"--naive 4 --trajectories 1 --search {BEAM} --search-when failed {PUBLIC} --minibatch 10 {DECAY}",
+    f"--naive 4 --trajectories 1 --search {BEAM} --search-when failed --score {NEXT_PUSH} --minibatch 10 {DECAY}",
     "public",
+    probe=(BEAM, NEXT_PUSH),
 )
+# Half the beam's price a success, and half as many rooms solved.
+NARROW = Method("tsr+, width 2", TSR_PLUS.flags.replace("width=4", "width=2"), "public")
+# As it was before the guide knew where pushes begin.
+BY_ESTIMATE = Method("tsr+, estimate", TSR_PLUS.flags.replace(NEXT_PUSH, ESTIMATE), "public")
 # The best of ten configurations on S1, one or two seeds each: groups of 4, 8, 16 and 32; rates 5e-4, 1e-3 and 2e-3;
 # with and without decay; updates of half as many tokens; steps of half as many trajectories.
 FILTERING = Method("filtering", "--search naive --trajectories 8 --minibatch 16")
 EASIER = replace(FILTERING, name="filtering on rooms of 3 to 16 moves", env_set=sokoban(3, 16).env_set)
 SHOP_SCORE, QA_SCORE = "WebShopScore(variant='attributes')", "RetrievalQAScore(kind='novelty')"
 ON_ICE, IN_WEBSHOP, IN_QUESTIONS = (
-    Method("tsr+", TSR_PLUS.flags.replace(PUBLIC, f"--score {score}"), "public")
+    Method("tsr+", BY_ESTIMATE.flags.replace(ESTIMATE, score), "public")
     for score in ("FrozenLakeScore", SHOP_SCORE, QA_SCORE)
 )
-ALWAYS = Method(
-    "search always", f"--naive 4 --trajectories 1 --search {BEAM} {PUBLIC} --minibatch 10 {DECAY}", "public"
-)
-NO_DECAY = Method("tsr+ without decay", TSR_PLUS.flags.removesuffix(f" {DECAY}"), "public")
-IMITATION = Method("imitation of what tsr+ finds", f"{TSR_PLUS.flags} --searched-weight 0 --imitation 1", "public")
-ORACLE = Method(
-    "tsr+, oracle guide", TSR_PLUS.flags.replace(PUBLIC, "--score SokobanScore(potential='oracle')"), "oracle"
-)
-REWARD = Method("tsr+, reward alone", TSR_PLUS.flags.replace(PUBLIC, "--score reward"))
+ALWAYS = Method("search always", BY_ESTIMATE.flags.replace(" --search-when failed", ""), "public")
+NO_DECAY = Method("tsr+ without decay", BY_ESTIMATE.flags.removesuffix(f" {DECAY}"), "public")
+IMITATION = Method("imitation of what tsr+ finds", f"{BY_ESTIMATE.flags} --searched-weight 0 --imitation 1", "public")
+ORACLE = Method("tsr+, oracle guide", BY_ESTIMATE.flags.replace("'estimate'", "'oracle'"), "oracle")
+REWARD = Method("tsr+, reward alone", BY_ESTIMATE.flags.replace(ESTIMATE, "reward"))
 
 
 def contrasts(part: Part) -> Iterator[Contrast]:
     """Yield what a part of the study holds against each other."""
     rare = sokoban(10, 16)
     if part == "headline":
-        for base in ("S1", "S2", "S3", "S4"):
-            yield Contrast(part, rare, base, TSR_PLUS, FILTERING, 4 if base == "S3" else 8)
+        for base in ("S1", "S2", "S3", "S4", "S5"):
+            yield Contrast(part, rare, base, TSR_PLUS, FILTERING)
     if part == "ablation":
-        for other in (ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD):
+        for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
+    if part == "estimate":
+        for base in ("S1", "S2", "S3", "S4"):
+            yield Contrast(part, rare, base, BY_ESTIMATE, FILTERING, 4 if base == "S3" else 8)
     if part == "easier":
         for base in ("S1", "S2", "S4"):
             yield Contrast(part, rare, base, TSR_PLUS, EASIER, 4)
     if part == "hard":
         yield Contrast(part, hard(), "H1", TSR_PLUS, FILTERING, 4)
+        yield Contrast(part, hard(), "H1", BY_ESTIMATE, FILTERING, 2)
     if part == "lake":
         yield Contrast(part, lake(12, 40), "L1", ON_ICE, FILTERING)
         yield Contrast(part, lake(6), "L1", ON_ICE, FILTERING)
@@ -204,7 +215,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     if part == "law":
         for base in ("S1", "S2", "S4"):
             for low, high in ((3, 8), (5, 10), (7, 12)):
-                yield Contrast(part, sokoban(low, high, 60_000), base, TSR_PLUS, FILTERING, 3)
+                yield Contrast(part, sokoban(low, high, 60_000), base, BY_ESTIMATE, FILTERING, 2)
 
 
 def cells(part: Part) -> Iterator[Cell]:

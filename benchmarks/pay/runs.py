@@ -4,29 +4,29 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from benchmarks.pay.plan import Cell, Setting
+from benchmarks.pay.plan import Cell, Contrast
 from benchmarks.tsr_runs import Row, command, measured, run_all, train
 
 
-def probe(out: Path, wanted: Iterable[tuple[Setting, str]], workers: int, *, instances: int, episodes: int) -> None:
-    """Measure what a success costs before training, for each setting and base model."""
+def probe(out: Path, wanted: Iterable[Contrast], workers: int, *, instances: int, episodes: int) -> None:
+    """Measure what a success costs before training, by plain play and by the search that each contrast names."""
     jobs = []
-    for setting, base in sorted(set(wanted), key=str):
-        name = probe_name(setting, base)
-        search, score = setting.probe
+    for name, one in sorted({probe_name(one): one for one in wanted}.items()):
+        search, score = one.probe
         flags = (
-            f"probe {setting.world} --model {out / 'bases' / base} --search {search} --score {score} --instances "
-            f"{instances} --episodes {episodes} --json {out / 'probes' / name}.json"
-        ) + (f" --env-set {setting.env_set}" if setting.env_set else "")
+            f"probe {one.setting.world} --model {out / 'bases' / one.base} --search {search} --score {score} "
+            f"--instances {instances} --episodes {episodes} --json {out / 'probes' / name}.json"
+        ) + (f" --env-set {one.setting.env_set}" if one.setting.env_set else "")
         if not (out / "probes" / f"{name}.json").exists():
             jobs.append((flags, out / "logs" / f"probe-{name}.log"))
     (out / "probes").mkdir(parents=True, exist_ok=True)
     run_all(jobs, workers)
 
 
-def probe_name(setting: Setting, base: str) -> str:
+def probe_name(contrast: Contrast) -> str:
     """Return the name of a probe's file."""
-    return f"{setting.world}-{setting.name}-{base}".replace(" ", "-")
+    own = f"-{contrast.method.name}" if contrast.method.probe else ""
+    return f"{contrast.setting.world}-{contrast.setting.name}-{contrast.base}{own}".replace(" ", "-")
 
 
 def train_cells(out: Path, cells: Iterable[Cell], workers: int, *, watch: Callable[[], object] | None = None) -> None:
@@ -45,7 +45,7 @@ def row_of(out: Path, cell: Cell) -> Row | None:
     if found is None:
         return None
     of_run = ("env_steps", "optimizer_steps", "seconds")
-    of_point = ("sampled_tokens", "prompt_tokens", "success", "distinct", "optimal")
+    of_point = ("sampled_tokens", "prompt_tokens", "seconds", "success", "distinct", "optimal")
     return {
         "cell": cell.name,
         "world": cell.setting.world,
@@ -60,18 +60,17 @@ def row_of(out: Path, cell: Cell) -> Row | None:
     }
 
 
-def probe_row(out: Path, setting: Setting, base: str) -> Row | None:
+def probe_row(out: Path, contrast: Contrast) -> Row | None:
     """Return a probe's rows, None where it was not made."""
-    path = out / "probes" / f"{probe_name(setting, base)}.json"
+    path = out / "probes" / f"{probe_name(contrast)}.json"
     if not path.exists():
         return None
-    rows = json.loads(path.read_text())
     return {
-        "probe": probe_name(setting, base),
-        "world": setting.world,
-        "setting": setting.name,
-        "base": base,
-        "rows": rows,
+        "probe": probe_name(contrast),
+        "world": contrast.setting.world,
+        "setting": contrast.setting.name,
+        "base": contrast.base,
+        "rows": json.loads(path.read_text()),
     }
 
 

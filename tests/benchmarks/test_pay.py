@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.does_search_pay import analysed
 from benchmarks.measure import RESULTS
-from benchmarks.pay.analysis import difference, interval, law, success_at
+from benchmarks.pay.analysis import difference, equal_difference, interval, law, success_at
 from benchmarks.pay.page import PAGE, write_tables
 from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
 from tsr_gym.cli.train import _configured
@@ -19,7 +19,12 @@ CONTRAST = Contrast("headline", sokoban(10, 16), "S1", TSR_PLUS, FILTERING, 3)
 
 def run(method, seed, success, tokens=100):
     points = [
-        {"sampled_tokens": tokens * share // 4, "prompt_tokens": 10 * tokens, "success": success * share / 4}
+        {
+            "sampled_tokens": tokens * share // 4,
+            "prompt_tokens": tokens * share,
+            "seconds": share / 4,
+            "success": success * share / 4,
+        }
         for share in range(5)
     ]
     about = {"world": "sokoban", "setting": "10 to 16 moves", "base": "S1", "method": method, "seed": seed}
@@ -56,6 +61,13 @@ def test_a_price_counts_half_a_success_where_there_was_none():
 
 def test_success_is_read_off_the_nearest_evaluation():
     assert success_at(run("tsr+", 0, 0.8), 0.7) == pytest.approx(60.0)
+
+
+def test_a_dearer_run_is_held_against_the_other_where_it_had_spent_as_much():
+    ours, theirs = run("tsr+", 0, 0.8, tokens=200), run("filtering", 0, 0.2, tokens=100)
+    # After 400 of its 800 prompt tokens ours was at 40 %; it took as many seconds as the other.
+    assert equal_difference(ours, theirs, "prompt_tokens") == pytest.approx(40 - 20)
+    assert equal_difference(ours, theirs, "seconds") == pytest.approx(80 - 20)
 
 
 def test_two_pairs_have_no_interval():

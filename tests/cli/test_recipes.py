@@ -10,7 +10,7 @@ from tsr_gym.errors import ConfigError
 @pytest.mark.parametrize(
     ("env", "guide"),
     [
-        ("sokoban", "SokobanScore(potential='estimate')"),
+        ("sokoban", "SokobanScore(potential='next_push')"),
         ("tsr/FrozenLake-v0", "FrozenLakeScore"),
         ("retrieval_qa", "RetrievalQAScore(kind='novelty')"),
         ("my:Own-v0", "reward"),

@@ -52,7 +52,7 @@ def test_a_push_into_a_corner_loses_as_much_as_a_lost_game(potential):
 
 
 def test_an_unknown_potential_is_refused():
-    with pytest.raises(ConfigError, match=r"None or of \['estimate', 'oracle'\], got 'magic'"):
+    with pytest.raises(ConfigError, match=r"None or of \['estimate', 'next_push', 'oracle'\], got 'magic'"):
         SokobanScore(gym.make("tsr/Sokoban-v0"), potential="magic")
 
 
