@@ -185,6 +185,10 @@ NO_DECAY = Method("tsr+ without decay", BY_ESTIMATE.flags.removesuffix(f" {DECAY
 IMITATION = Method("imitation of what tsr+ finds", f"{BY_ESTIMATE.flags} --searched-weight 0 --imitation 1", "public")
 ORACLE = Method("tsr+, oracle guide", BY_ESTIMATE.flags.replace("'estimate'", "'oracle'"), "oracle")
 REWARD = Method("tsr+, reward alone", BY_ESTIMATE.flags.replace(ESTIMATE, "reward"))
+LEARNED = Method(
+    "tsr+, learned guide", TSR_PLUS.flags.replace(f"--score {NEXT_PUSH}", "--rater CriticValue"), "learned"
+)
+GRAPH = Method("graph credit, searches inform", f"{TSR_PLUS.flags} --estimator graph --searched-weight 0", "public")
 
 
 def contrasts(part: Part) -> Iterator[Contrast]:
@@ -194,7 +198,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
         for base in ("S1", "S2", "S3", "S4", "S5"):
             yield Contrast(part, rare, base, TSR_PLUS, FILTERING)
     if part == "ablation":
-        for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD):
+        for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD, LEARNED, GRAPH):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
     if part == "estimate":
         for base in ("S1", "S2", "S3", "S4"):

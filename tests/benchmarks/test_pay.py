@@ -48,9 +48,18 @@ def test_a_difference_pairs_the_seeds_that_both_have_finished():
 
 
 def test_a_price_counts_half_a_success_where_there_was_none():
+    search, score = CONTRAST.probe
     rows = [
-        {"search": "naive", "success": 0.0, "episodes": 50, "sampled_tokens": 1000, "tokens_per_success": None},
-        {"search": "beam", "success": 0.5, "episodes": 8, "sampled_tokens": 400, "tokens_per_success": 100.0},
+        {
+            "search": "naive",
+            "score": "reward",
+            "success": 0.0,
+            "episodes": 50,
+            "sampled_tokens": 1000,
+            "tokens_per_success": None,
+        },
+        {"search": search, "score": score, "success": 0.5, "episodes": 8, "sampled_tokens": 400}
+        | {"tokens_per_success": 100.0},
     ]
     probe = {"world": "sokoban", "setting": "10 to 16 moves", "base": "S1", "rows": rows}
     both = [run(name, seed, 0.5) for name in ("tsr+", "filtering") for seed in range(2)]
