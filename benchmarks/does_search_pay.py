@@ -20,7 +20,7 @@ from benchmarks.measure import RESULTS, write_result
 from benchmarks.pay.analysis import difference, law
 from benchmarks.pay.figure import draw
 from benchmarks.pay.page import PAGE, write_tables
-from benchmarks.pay.plan import BASES, FILTERING, TSR_PLUS, BY_ESTIMATE, Cell, Contrast, Part, cells, contrasts
+from benchmarks.pay.plan import BASES, BY_ESTIMATE, FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts
 from benchmarks.pay.runs import probe, probe_name, probe_row, row_of, train_cells
 from benchmarks.tsr_runs import Row, base_row, build_bases
 from tsr_gym.files import write_atomically
