@@ -14,6 +14,7 @@ GRPO = "--algorithm grpo --lr 1e-3 --entropy 0.003 --filter mixed_success --keep
 IN_SHOP, IN_QA = GRPO.replace("1e-3", "3e-4"), GRPO.replace("1e-3", "1.5e-4")
 DECAY = "--lr-decay-from 0.5"
 ESTIMATE, NEXT_PUSH = "SokobanScore(potential='estimate')", "SokobanScore(potential='next_push')"
+SHOP_SCORE, QA_SCORE = "WebShopScore(variant='attributes')", "RetrievalQAScore(kind='novelty')"
 BEAM = "beam(width=4,branching=4,merge='state',until_success=True)"
 
 
@@ -149,6 +150,11 @@ def words(world: str, guide: str, learn: str, tokens: int = 60_000) -> Setting:
     return Setting(world, "compact", "", (BEAM, guide), tokens, learn=learn)
 
 
+def large_shop() -> Setting:
+    """Return a shop of five times as many products as the base model was taught in."""
+    return Setting("webshop", "5,000 products", "num_products=5000", (BEAM, SHOP_SCORE), 60_000, learn=IN_SHOP)
+
+
 # Flags of ``tsr base-model``, but for the folder.
 _RARE = (
     "--band 0 0.004 --steps 2600 --instances 3000 --episodes 5 --poor-skill 0.05 --malformed 0.3 --poor-steps 120 "
@@ -175,10 +181,15 @@ BY_ESTIMATE = Method("tsr+, estimate", TSR_PLUS.flags.replace(NEXT_PUSH, ESTIMAT
 # with and without decay; updates of half as many tokens; steps of half as many trajectories.
 FILTERING = Method("filtering", "--search naive --trajectories 8 --minibatch 16")
 EASIER = replace(FILTERING, name="filtering on rooms of 3 to 16 moves", env_set=sokoban(3, 16).env_set)
-SHOP_SCORE, QA_SCORE = "WebShopScore(variant='attributes')", "RetrievalQAScore(kind='novelty')"
 ON_ICE, IN_WEBSHOP, IN_QUESTIONS = (
     Method("tsr+", BY_ESTIMATE.flags.replace(ESTIMATE, score), "public")
     for score in ("FrozenLakeScore", SHOP_SCORE, QA_SCORE)
+)
+# In the shop rates that fall cost more than they bring, and found solutions are better imitated than reinforced.
+SHOP_IMITATION = Method(
+    "imitation of what tsr+ finds",
+    IN_WEBSHOP.flags.replace(f"--minibatch 10 {DECAY}", "--minibatch 16 --searched-weight 0 --imitation 1"),
+    "public",
 )
 ALWAYS = Method("search always", BY_ESTIMATE.flags.replace(" --search-when failed", ""), "public")
 NO_DECAY = Method("tsr+ without decay", BY_ESTIMATE.flags.removesuffix(f" {DECAY}"), "public")
@@ -215,6 +226,8 @@ def contrasts(part: Part) -> Iterator[Contrast]:
         yield Contrast(part, lake(4), "L1", ON_ICE, FILTERING, 2)
     if part == "words":
         yield Contrast(part, words("webshop", SHOP_SCORE, IN_SHOP), "W1", IN_WEBSHOP, FILTERING)
+        yield Contrast(part, large_shop(), "W1", SHOP_IMITATION, FILTERING)
+        yield Contrast(part, large_shop(), "W1", IN_WEBSHOP, FILTERING, 2)
         yield Contrast(part, words("retrieval_qa", QA_SCORE, IN_QA), "Q1", IN_QUESTIONS, FILTERING)
     if part == "law":
         for base in ("S1", "S2", "S4"):
