@@ -12,9 +12,11 @@ def test_passages_stand_below_the_question_with_their_titles():
 
 
 def test_buttons_of_a_shop_share_a_line_and_are_not_broken():
-    text = "Instruction: [SEP] Buy jeans [SEP] Back to Search [SEP] Next > [SEP] $9 [SEP] Buy Now"
-    page = readable(text, buttons=("back to search", "next >", "buy now"))
-    assert page.splitlines() == ["Instruction:", "Buy jeans", "[Back to Search] [Next >]", "$9", "[Buy Now]"]
+    text = "Instruction: [SEP] Buy jeans [SEP] Back to Search [SEP] Next > [SEP] B012345678 [SEP] Jeans [SEP] $9"
+    page = readable(f"{text} [SEP] Buy Now", buttons=("back to search", "next >", "b012345678", "buy now"))
+    assert page.splitlines() == [
+        *("Instruction:", "Buy jeans", "[Back to Search] [Next >]", "[B012345678] Jeans $9", "[Buy Now]"),
+    ]
     many = readable("A [SEP] " + " [SEP] ".join(["Two words"] * 30), buttons=("two words",)).splitlines()
     assert max(map(len, many)) <= 100
     assert all(line.count("[") == line.count("]") for line in many)

@@ -7,8 +7,9 @@ from collections.abc import Collection
 WIDTH = 100
 _INFORMATION = re.compile(r"<information>(.*?)</information>", re.DOTALL)
 _PASSAGE = re.compile(r'^Doc (\d+)\(Title: "?(.*?)"?\) (.*)$', re.DOTALL)
-# Parts of a shop's page that the next part belongs to.
-_HEADINGS = ("Instruction:", "You have chosen")
+# The id of a product, as a button; and a price, which stands behind a title.
+_PRODUCT = re.compile(r"\[B0[A-Z0-9]{8}\]")
+_PRICE = re.compile(r" \[SEP\] (\$\d)")
 
 
 def readable(text: str, *, asked: str = "", buttons: Collection[str] = ()) -> str:
@@ -45,13 +46,15 @@ def _shop_page(text: str, buttons: Collection[str]) -> str:
     """Return a page with a line per part; neighbouring buttons share lines."""
     lines: list[str] = []
     row: list[str] = []
-    for part in [one.strip() for one in text.split(" [SEP] ") if one.strip()]:
-        if part.lower() in buttons:
-            row.append(f"[{part}]")
-            continue
-        lines += _row(row)
-        row = []
-        lines += [part] if part.startswith(_HEADINGS) else textwrap.wrap(part, WIDTH, subsequent_indent="  ")
+    for part in _PRICE.sub(r" \1", text).split(" [SEP] "):
+        if part.strip().lower() in buttons:
+            row.append(f"[{part.strip()}]")
+        elif part.strip():
+            # A product's title stands behind its id.
+            own = row.pop() if row and _PRODUCT.fullmatch(row[-1]) else ""
+            lines += _row(row)
+            row = []
+            lines += textwrap.wrap(f"{own} {part.strip()}".strip(), WIDTH, subsequent_indent="  ")
     return "\n".join([*lines, *_row(row)])
 
 
