@@ -1,6 +1,6 @@
 """Pages of the environments for the documents, from their docstrings, each with a picture that is drawn here.
 
-Run: python -m benchmarks.environment_pages   (needs the extras envs and agents; writes docs/environments and its pictures)
+Run: python -m benchmarks.environment_pages   (needs the extras envs and agents; writes pages and pictures below docs)
 """
 
 import re
