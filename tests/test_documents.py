@@ -17,7 +17,7 @@ import tyro
 from tests.conftest import ROOT
 from tsr_gym import cli
 
-PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
+PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "PYPI.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 MOST_LINES = {"README.md": 160, "ARCHITECTURE.md": 90}
 RESULTS = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))

@@ -55,9 +55,17 @@ def tree_chats(
         messages = list(system)
         for before, after in pairwise(tree.path(trajectory.turns[-1].node)):
             messages.append({"role": "user", "content": words.turn(tree.nodes[before])})
-            messages.append({"role": "assistant", "content": str(tree.nodes[after].candidate.text)})
+            messages.append({"role": "assistant", "content": _said(tree, after, think=words.think)})
         chats.append(Chat(tree.seed, tuple(messages), trajectory.total_reward, trajectory.success))
     return chats
+
+
+def _said(tree: Tree, node: int, *, think: bool) -> str:
+    """Return what was said as a model would say it: people play bare actions, which it writes into an answer."""
+    text = str(tree.nodes[node].candidate.text)
+    if tree.about.get("player") != "person" or text.startswith("<"):
+        return text
+    return f"{'<think></think>' if think else ''}<answer>{text}</answer>"
 
 
 def _instructions(env: str) -> str:

@@ -22,6 +22,8 @@ KINDS = {
     "nodes": "tsr_gym.agents.bridges.nodes:tree_nodes",
     "chat": "tsr_gym.agents.bridges.chats:tree_chats",
 }
+# These can be made of what a person has played or a program has said, without tokens.
+OF_TEXTS = ("nodes", "chat")
 
 
 class Exported(NamedTuple):
@@ -47,7 +49,8 @@ def export(sources: Sequence[Path], out: Path, *, kind: str = "preferences") -> 
 
     Raises:
         ConfigError: There is no such kind or keyword, or there are no trees.
-        InvalidTree: A tree is damaged, or its turns have no tokens, or nothing can be said of any of them.
+        InvalidTree: A tree is damaged, or its turns have no tokens, which all kinds but `OF_TEXTS` are made of, or
+            nothing can be said of any of them.
         MissingExtra: The kind, or Parquet, needs a package that is not installed.
         OSError: A file cannot be read or written.
     """
@@ -55,7 +58,8 @@ def export(sources: Sequence[Path], out: Path, *, kind: str = "preferences") -> 
     files = [file for source in sources for file in tree_files(source)]
     if not files:
         raise ConfigError("wanted the folder of at least one run, or a file of a tree")
-    found = [(str(file), record) for file in files for record in records_of(_with_tokens(file))]
+    read = Tree.load if parse_call(kind, what="kind of records").name in OF_TEXTS else _with_tokens
+    found = [(str(file), record) for file in files for record in records_of(read(file))]
     if not found:
         raise InvalidTree(f"the {len(files)} trees hold no {kind}: nothing was written")
     write_records(out, [{"tree": tree, **record._asdict()} for tree, record in found], like=type(found[0][1]))

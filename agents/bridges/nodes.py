@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tsr_gym.agents.episodes.learned import NAME, Learned, keep_learned, learned_from
 from tsr_gym.errors import InvalidTree, shown
 from tsr_gym.node import node_from_json, plain
 from tsr_gym.records import read_records
@@ -25,6 +26,7 @@ class NodeRecord(NamedTuple):
         token_ids: Token ids that it sampled there.
         logprobs: Log-probability of each when it was sampled.
         weight_version: Version of the weights that sampled them; -1 where nobody counted.
+        advantages: Of each token in the loss of a run, see `Learned`; () where the turn was not learned from.
         text: What the environment received, in JSON.
         observation: What it answered, in JSON.
         reward: Of the turn.
@@ -47,6 +49,7 @@ class NodeRecord(NamedTuple):
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     weight_version: int
+    advantages: tuple[float, ...]
     text: str
     observation: str
     reward: float
@@ -62,7 +65,8 @@ class NodeRecord(NamedTuple):
 def tree_nodes(tree: Tree) -> list[NodeRecord]:
     """Return the record of every node of a tree, in the order in which they were added."""
     chosen = {node: place for place, node in enumerate(tree.chosen)}
-    played, about = set(tree.played), _json(tree.about)
+    played, about = set(tree.played), _json(_facts(tree))
+    advantages = learned_from(tree).of
     records = []
     for index, node in enumerate(tree.nodes):
         said = node.candidate
@@ -78,6 +82,7 @@ def tree_nodes(tree: Tree) -> list[NodeRecord]:
                 token_ids=said.token_ids,
                 logprobs=said.logprobs,
                 weight_version=-1 if said.weight_version is None else said.weight_version,
+                advantages=advantages.get(index, ()),
                 text=_json(said.text),
                 observation=_json(node.observation),
                 reward=float(node.reward),
@@ -119,6 +124,9 @@ def _tree_of(place: str, records: Iterable[Mapping[str, Any]]) -> Tree:
             tree.add(node_from_json(_as_saved(record)), played=record["played"])
         ranked = sorted((record["chosen"], record["node"]) for record in found if record["chosen"] >= 0)
         tree.choose([node for _, node in ranked])
+        if NAME in tree.about:
+            of = {record["node"]: tuple(record["advantages"]) for record in found if record.get("advantages")}
+            keep_learned(tree, Learned(learned_from(tree).estimator, of))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidTree(f"{place}: not the nodes of a tree ({error})") from error
     return tree
@@ -140,6 +148,13 @@ def _as_saved(record: Mapping[str, Any]) -> dict[str, Any]:
         "snapshot": None,
         "state_key": record["state_key"] or None,
     }
+
+
+def _facts(tree: Tree) -> dict[str, Any]:
+    """Return the facts of a tree; what was learned from each node stands with the node."""
+    if NAME not in tree.about:
+        return tree.about
+    return {**tree.about, NAME: {"estimator": learned_from(tree).estimator, "of": {}}}
 
 
 def _json(value: Any) -> str:

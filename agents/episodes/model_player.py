@@ -42,8 +42,8 @@ class ModelPlayer:
         Raises:
             ConfigError: A setting or the scorer is unknown.
         """
-        fixed, think = self.policy.card.env_settings, self._prompt("").think
-        return task_pool(self.env, self.task, split, search, fixed=fixed, think=think)
+        fixed = self.policy.card.env_settings
+        return task_pool(self.env, self.task, split, search, fixed=fixed, think=self.think)
 
     def chat(self, instructions: str, *, temperature: float, reads_tags: bool = False) -> ChatPolicy:
         """Return the model as a policy that samples at a temperature.
@@ -78,6 +78,11 @@ class ModelPlayer:
     def max_tokens(self) -> int:
         """Longest answer: the configured one, or less where the model's card says so."""
         return min(self.model.max_tokens, self.policy.card.max_tokens or self.model.max_tokens)
+
+    @property
+    def think(self) -> bool:
+        """Whether answers have a thinking part."""
+        return self._prompt("").think
 
     def _prompt(self, instructions: str, reads_tags: bool = False) -> Prompt:
         return choose_prompt(

@@ -75,6 +75,7 @@ class Learner:
 
     Attributes:
         gradients: What the spike rule remembers; part of a checkpoint.
+        advantages: `[B, T]`, of the last batch, as they went into the loss.
 
     Raises:
         ConfigError: A model cannot do what is wanted, or a part is missing.
@@ -108,6 +109,7 @@ class Learner:
         self.heads = {id(one): _head_of(one) for one in read if one is not None}
         self.spikes = SpikeRule(skip=config.skip_spikes)
         self.gradients = GradientMemory()
+        self.advantages = torch.zeros(0, 0)
         self.device = next(model.parameters()).device
         self._spread()
         self.optimizers = {"policy": self._adam(model, config.lr)}
@@ -137,6 +139,7 @@ class Learner:
         """
         self.model.eval()
         material = self._prepare(batch.to(self.device))
+        self.advantages = material.advantages
         steps: list[dict[str, float]] = []
         with self._slowed(lr_scale) as lr:
             for rows in self._minibatches(material.batch, seed, as_many):

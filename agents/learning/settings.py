@@ -98,3 +98,9 @@ class LearnConfig:
                 "mismatch compares the learner's old log-probabilities with the sampler's: wanted "
                 f"old_logprobs=learner, got {self.old_logprobs}"
             )
+
+    @property
+    def estimator_name(self) -> str:
+        """The estimator, also where it goes by the algorithm."""
+        by_algorithm = {"ppo": "gae", "grpo": "grpo"}[self.algorithm]
+        return by_algorithm if self.estimator == "auto" else self.estimator

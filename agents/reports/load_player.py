@@ -19,7 +19,8 @@ def load_player(
     Args:
         env: Gymnasium id or short name.
         task: What is played.
-        model: The model; its name is a folder, or default for the small embedded model, which is built at first use.
+        model: The model; its name is the folder of a model or of a run, whose latest it then is, or default for the
+            small embedded model, which is built at first use.
         note: Told what else is being done, such as building the embedded model.
 
     Raises:
@@ -33,6 +34,16 @@ def load_player(
     from tsr_gym.agents.models.language_model import load_policy, pick_device
     from tsr_gym.agents.runs.base_model import default_model
 
-    folder = default_model(env, task.env_set, note=note) if model.model == "default" else Path(model.model)
+    folder = default_model(env, task.env_set, note=note) if model.model == "default" else _model_in(Path(model.model))
     torch.set_num_threads(model.threads)
     return ModelPlayer(env, task, model, load_policy(folder, device=pick_device(model.device)))
+
+
+def _model_in(folder: Path) -> Path:
+    from tsr_gym.agents.models.card import check_model_folder
+    from tsr_gym.agents.runs.checkpoint import checkpoints
+
+    found = checkpoints(folder)
+    model = found[-1] / "model" if found else folder
+    check_model_folder(model)
+    return model

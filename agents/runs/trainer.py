@@ -40,6 +40,7 @@ from tsr_gym.agents.runs.evaluation import evaluation_record
 from tsr_gym.agents.runs.folder import begin_folder, let_appear
 from tsr_gym.agents.runs.log import Record, RunLog, Watch
 from tsr_gym.agents.runs.matching import read_targets, token_targets
+from tsr_gym.agents.runs.note_advantages import note_advantages
 from tsr_gym.agents.runs.parity import check_parity, check_versions
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.prompt_signs import prompt_signs
@@ -217,6 +218,7 @@ class Trainer:
             seed = derive_seed(self.config.run.seed, "update", update)
             scale = lr_scale(share_done(self.progress, self.config.run), self.config.learn)
             learned |= self.learner.update(batch, seed=seed, as_many=self._as_many(groups), lr_scale=scale)
+            note_advantages(collected, groups, batch, self.learner.advantages, self.config, self.collector.search)
         self.progress = Progress(
             update,
             self.progress.tasks + len(collected.groups),

@@ -10,7 +10,7 @@ from tsr_gym import cli
 
 # One step and one push from a solution.
 CORRIDOR = 'level="######\\n#@ $.#\\n######"'
-COMMANDS = "undo, restart, next, hint, save FILE, load FILE, quit, help"
+COMMANDS = "undo, restart, next, hint, scores, fork [N], save FILE, load FILE, quit, help"
 START, MIDDLE, SOLVED = "#P_XO#", "#_PXO#", "#__P√#"
 
 
@@ -23,9 +23,7 @@ def play(capsys, monkeypatch):
         more = ["--env-set", *settings] if settings else []
         assert cli.main(["play", env, "--seed", str(seed), *more, *flags]) == 0
         shown = capsys.readouterr().out
-        opening, commands, shown = shown.partition(
-            "; or: undo, restart, next, hint, save FILE, load FILE, quit, help\n"
-        )
+        opening, commands, shown = shown.partition(f"; or: {COMMANDS}\n")
         assert commands
         play.opening = opening
         return shown.split("\n> ")
@@ -151,10 +149,10 @@ def test_what_can_be_clicked_in_the_shop_is_shown_with_every_page(play):
 
 def test_after_the_end_one_can_only_go_back_or_on(play):
     shown = play("sokoban", "Right || Right", "Left", "undo", "Left", settings=[CORRIDOR])
-    assert shown[2] == "the episode is over: undo, restart, next or quit"
+    assert shown[2] == "the episode is over: undo, fork, restart, next or quit"
     assert rows(shown[3:5]) == [START, START]
     gone = play("frozen_lake", *["Up"] * 6, "hint", settings=["max_turns=5", "is_slippery=false", 'desc=["SF","FG"]'])
-    assert gone[6] == "the episode is over: undo, restart, next or quit"
+    assert gone[6] == "the episode is over: undo, fork, restart, next or quit"
 
 
 def test_a_push_that_ruins_everything_is_told_until_it_is_undone(play):

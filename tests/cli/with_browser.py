@@ -11,11 +11,12 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, node, small_tree, sokoban_tree
 from tests.chromium import CONTRASTS, chromium, find, show_as  # noqa: F401
+from tsr_gym.agents.episodes.learned import Learned, keep_learned
 from tsr_gym.agents.reports.view.export_page import export_page
 from tsr_gym.agents.reports.view.server import viewing
 from tsr_gym.agents.reports.view.site import Site
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.tree import Tree
+from tsr_gym.tree import Candidate, Tree
 
 SCREEN = (1280, 800)
 
@@ -144,8 +145,31 @@ def test_siblings_stand_side_by_side(browser, url):
     assert [text.split("\n")[0][:6] for text in texts(browser, ".sibling")] == ["Node 3", "Node 4"]
 
 
+def test_tokens_have_the_colour_of_their_advantage(browser, tmp_path):
+    tree = Tree()
+    tree.add(node(None, 0))
+    tree.add(node(0, 1, Candidate("ab", (9,), (1, 2), (-0.5, -2.0)), reward=1.0, end="solved"))
+    tree.save(tmp_path / "plain.jsonl")
+    keep_learned(tree, Learned("gae", {1: (0.5, -0.5)}))
+    tree.save(tmp_path / "learned.jsonl")
+    with viewing(Site([tmp_path / "learned.jsonl", tmp_path / "plain.jsonl"])) as address:
+        visit(browser, f"{address}#/tree/learned/1?tokens=advantage&colour=advantage")
+        tokens = all_of(browser, ".panel .token")
+        assert [token.get_attribute("title") for token in tokens] == [
+            "log p −0.5, advantage 0.5",
+            "log p -2, advantage −0.5",
+        ]
+        grounds = [token.value_of_css_property("background-color") for token in tokens]
+        assert len({*grounds, "rgba(0, 0, 0, 0)"}) == 3
+        assert "advantage" in find(browser, ".panel .numbers").text
+        # A tree that nothing was learned from has no such numbers and offers no such colours.
+        visit(browser, f"{address}#/tree/plain/1?tokens=advantage")
+        assert all_of(browser, ".panel .token")[0].value_of_css_property("background-color") == "rgba(0, 0, 0, 0)"
+        assert "advantage" not in find(browser, ".panel").text
+
+
 def test_a_link_leads_back_to_the_same_view(browser, url):
-    visit(browser, url + "#/tree/beam/000024/00-00/5?only=solved&colour=advantage")
+    visit(browser, url + "#/tree/beam/000024/00-00/5?only=solved&colour=gain")
     assert find(browser, ".node.here").get_attribute("data-node") == "5"
     lit = {made.get_attribute("data-node") for made in all_of(browser, ".node:not(.dim)")}
     assert lit == {"0", "1", "3"}

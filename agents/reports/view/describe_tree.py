@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from tsr_gym.agents.reports.view.fates import Ranks, advantages, fates, outcome_of, ranks, reason, values
+from tsr_gym.agents.episodes.learned import NAME, learned_from
+from tsr_gym.agents.reports.view.fates import Ranks, fates, gains, outcome_of, ranks, reason, values
 from tsr_gym.agents.reports.view.read_tree import DAMAGE, SeenTree, tree_header
 from tsr_gym.node import Node
 from tsr_gym.tree import Tree
@@ -53,9 +55,11 @@ def describe_tree(seen: SeenTree) -> dict[str, Any]:
     worth = values(tree)
     indices = range(len(tree.nodes))
     fate = fates(tree)
+    learned = learned_from(tree)
     return {
         "seed": str(tree.seed),
-        "about": {name: as_text(value) for name, value in tree.about.items()},
+        "about": {name: as_text(value) for name, value in tree.about.items() if name != NAME},
+        "estimator": learned.estimator if learned.of else None,
         "score_of": tree.score_of,
         "note": seen.note,
         "chosen": list(tree.chosen),
@@ -67,7 +71,8 @@ def describe_tree(seen: SeenTree) -> dict[str, Any]:
         "merit": [number(tree.merit(index)) for index in indices],
         "return": [number(tree.total(index, "reward")) for index in indices],
         "value": [number(value) for value in worth],
-        "advantage": [number(value) for value in advantages(tree, worth)],
+        "gain": [number(value) for value in gains(tree, worth)],
+        "advantage": [number(fmean(learned.of[index])) if learned.of.get(index) else None for index in indices],
         "outcome": [outcome_of(node) for node in tree.nodes],
         "fate": fate,
     }
@@ -98,6 +103,7 @@ def describe_node(seen: SeenTree, index: int, *, spell: Spell | None, picture: s
         "num_prompt": len(said.prompt_ids),
         "tokens": spell(said.token_ids) if spell else [f"⟨{token}⟩" for token in said.token_ids],
         "logprobs": [number(one) for one in said.logprobs],
+        "advantages": [number(one) for one in learned_from(tree).of.get(index, ())],
         "answers": _texts(node.info.get("golden_answers")),
         "buttons": _buttons(node.info.get("available_actions")),
         "info": {name: as_text(value) for name, value in node.info.items() if name not in _SHOWN_ELSEWHERE},

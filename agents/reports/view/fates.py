@@ -115,7 +115,7 @@ def values(tree: Tree) -> list[float | None]:
     return worth
 
 
-def advantages(tree: Tree, worth: Sequence[float | None]) -> list[float | None]:
+def gains(tree: Tree, worth: Sequence[float | None]) -> list[float | None]:
     """Return how much better than its siblings the turn to every node was: ``r(n) + V(n) - V(parent)``.
 
     None at the first node, and where a value is not known.

@@ -10,6 +10,7 @@ from tests.agents.bridges.test_preferences import small_tree
 from tsr_gym import InvalidTree
 from tsr_gym.agents.bridges.export import export
 from tsr_gym.agents.bridges.nodes import read_trees
+from tsr_gym.agents.episodes.learned import Learned, keep_learned
 from tsr_gym.agents.episodes.trajectory import harvest
 
 
@@ -19,6 +20,7 @@ def trees(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trees")
     grown, _, _ = grown_trees(2)
     files = [folder / f"{number}.jsonl" for number in range(2)]
+    keep_learned(grown[0], Learned("grpo", {1: (0.25,) * len(grown[0].nodes[1].candidate.token_ids)}))
     for tree, file in zip(grown, files, strict=True):
         tree.save(file)
     return dict(zip(map(str, files), grown, strict=True))

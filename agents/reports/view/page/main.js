@@ -3,7 +3,7 @@
 
 let overview = null, list = null, tree = null, drawing = null, parts = null;
 
-const COLOUR = {"": "score", reward: "reward", merit: "merit", return: "return", value: "value", advantage: "advantage", none: "nothing"};
+const COLOUR = {"": "score", reward: "reward", merit: "merit", return: "return", value: "value", gain: "gain", advantage: "advantage", none: "nothing"};
 const ONLY = {"": "all", kept: "kept", solved: "solved", failed: "failed", cut: "cut by a limit", "dead end": "dead end"};
 const DRAW = {"": "as it fits", cards: "pictures", lines: "lines"};
 

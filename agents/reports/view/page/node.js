@@ -25,8 +25,8 @@ async function drawNode(tree, node, panel, step) {
     el("p", {class: "why"}, data.why),
     node === 0 ? null : drawNumbers(shape, node),
     node === 0 ? null : el("h3", {}, "Said"),
-    node === 0 ? null : drawTokens(data, option("tokens"), shape.advantage[node]),
-    node === 0 ? null : choice("tokens by", "tokens", TOKENS, () => drawNode(tree, node, panel, step)),
+    node === 0 ? null : drawTokens(data, option("tokens"), shape),
+    node === 0 ? null : choice("tokens by", "tokens", known(shape, TOKENS), () => drawNode(tree, node, panel, step)),
     el("h3", {}, "The environment showed"),
     el("div", {class: "observation"}, drawObservation(data)),
     data.prompt === null && !data.num_prompt ? null : el("details", {open: option("prompt") === "open", ontoggle: event =>
@@ -36,17 +36,23 @@ async function drawNode(tree, node, panel, step) {
   panel.scrollTop = 0;
 }
 
-const TOKENS = {"": "nothing", logprob: "log-probability", advantage: "advantage"};
-const NUMBERS = {reward: "reward", score: "score", merit: "merit", return: "return", value: "value", advantage: "advantage"};
+const TOKENS = {"": "nothing", logprob: "log-probability", advantage: "advantage", gain: "gain"};
+const NUMBERS = {reward: "reward", score: "score", merit: "merit", return: "return", value: "value", gain: "gain", advantage: "advantage"};
 const MEANT = {
   reward: "of this turn", score: "the guide of the search, for this turn", merit: "what the search ranks the path by",
   return: "sum of rewards up to here", value: "mean return of what was tried below",
-  advantage: "reward plus value, less the parent's value",
+  gain: "reward plus value, less the parent's value",
+  advantage: "with which learning took the turn, the mean over its tokens",
 };
 
+// Choices without the advantage where nothing was learned from the tree.
+function known(shape, choices) {
+  return Object.fromEntries(Object.entries(choices).filter(([name]) => name !== "advantage" || shape.estimator));
+}
+
 function drawNumbers(shape, node) {
-  return el("dl", {class: "numbers"}, Object.entries(NUMBERS).map(([name, word]) =>
-    el("div", {title: MEANT[name]}, el("dt", {}, word), el("dd", {}, show(shape[name][node])))));
+  return el("dl", {class: "numbers"}, Object.entries(known(shape, NUMBERS)).map(([name, word]) =>
+    el("div", {title: name === "advantage" ? `${MEANT[name]}, by ${shape.estimator}` : MEANT[name]}, el("dt", {}, word), el("dd", {}, show(shape[name][node])))));
 }
 
 function drawFacts(info) {
@@ -67,7 +73,7 @@ async function drawSiblings(tree, node, box) {
     href: linkTo(tree.name, one), class: `sibling ${shape.fate[one]}${one === node ? " here" : ""}`},
     el("b", {}, `Node ${one} `, el("span", {class: `badge ${shape.fate[one]}`}, FATES[shape.fate[one]]),
       SIGNS[shape.outcome[one]] ?? ""),
-    drawTokens(all[number], option("tokens"), shape.advantage[one]),
+    drawTokens(all[number], option("tokens"), shape),
     drawObservation(all[number]),
     el("p", {class: "soft"}, `reward ${show(shape.reward[one])} · score ${show(shape.score[one])} · value ${show(shape.value[one])}`),
     el("p", {class: "soft"}, all[number].why))));

@@ -75,14 +75,17 @@ function drawBoard(text) {
   return board;
 }
 
-// Tokens with the colour of their log-probability, or all with that of the turn's advantage.
-function drawTokens(node, kind, advantage) {
+// Tokens with the colour of their log-probability or advantage, or all with that of the turn's gain.
+function drawTokens(node, kind, shape) {
   if (!node.tokens.length) return el("pre", {class: "text said"}, node.said);
+  const gain = shape.gain[node.node], scale = shape.estimator ? usual(shape.advantage) : 1;
   const pieces = node.tokens.map((text, number) => {
-    const logprob = node.logprobs[number];
-    const piece = el("span", {class: "token", title: logprob == null ? null : `log p ${show(logprob)}`}, text);
+    const logprob = node.logprobs[number], advantage = node.advantages[number];
+    const told = [logprob == null ? null : `log p ${show(logprob)}`, advantage == null ? null : `advantage ${show(advantage)}`];
+    const piece = el("span", {class: "token", title: told.filter(one => one).join(", ") || null}, text);
     if (kind === "logprob" && logprob != null) piece.style.backgroundColor = tint("--bad", Math.min(1, -logprob / 3));
-    if (kind === "advantage" && advantage !== null) piece.style.backgroundColor = signed(advantage, 1);
+    if (kind === "advantage" && advantage != null) piece.style.backgroundColor = signed(advantage, scale);
+    if (kind === "gain" && gain !== null) piece.style.backgroundColor = signed(gain, 1);
     return piece;
   });
   return el("pre", {class: "text said"}, pieces);

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.agents.reports.view.trees import node, small_tree
-from tsr_gym.agents.reports.view.fates import advantages, fates, outcome_of, ranks, reason, values
+from tsr_gym.agents.reports.view.fates import fates, gains, outcome_of, ranks, reason, values
 from tsr_gym.tree import Tree
 
 
@@ -56,6 +56,6 @@ def test_values_are_means_over_children_that_are_known():
     assert values(small_tree()) == [0.5, 0.5, None, 0.0, 0.0, None]
 
 
-def test_advantages_are_reward_plus_value_less_the_parents_value():
+def test_gains_are_reward_plus_value_less_the_parents_value():
     tree = small_tree()
-    assert advantages(tree, values(tree)) == [None, 0.0, None, 0.5, -0.5, None]
+    assert gains(tree, values(tree)) == [None, 0.0, None, 0.5, -0.5, None]
