@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-sb3 test-lucene test-dense test-browser test-py docs dist lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-sb3 test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -28,7 +28,7 @@ test: $(READY)
 ## make test-deep: the same at full size, and what needs an environment of its own
 test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
-	$(MAKE) test-abuse test-trl test-sb3 test-lucene test-dense test-browser test-gym-zoo test-py
+	$(MAKE) test-abuse test-bridges test-textworld test-lucene test-dense test-browser test-gym-zoo test-py
 
 ## make test-abuse: forged and damaged files, and runs that are killed, TIMES as many as in make test; writes the counts
 test-abuse: $(READY)
@@ -57,6 +57,17 @@ test-sb3: .venv-sb3/.ready
 	$(PYTHON) -m venv .venv-sb3
 	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
 	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli]" stable-baselines3==2.9.2
+	touch $@
+
+## make test-textworld: TextWorld's games and a story of Jericho's under our contract, beside their own environments
+test-textworld: .venv-textworld/.ready
+	.venv-textworld/bin/python -m pytest -n 2 tests/tsr_gym_envs/zmachine tests/tsr_gym_envs/textworld tests/tsr_gym_envs/jericho \
+	  tests/tsr_gym_envs/textworld/with_textworld.py tests/wrappers/test_textworld_score.py
+
+# Jericho's interpreter is compiled by gcc or clang.
+.venv-textworld/.ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv-textworld
+	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,dev]" textworld==1.7.0 jericho==3.3.1
 	touch $@
 
 ## make test-lucene: BM25 against Lucene itself, through Pyserini's jar; needs Java 17 or later

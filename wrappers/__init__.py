@@ -14,6 +14,7 @@ from tsr_gym.wrappers.retrieval_qa_score import RetrievalQAScore
 from tsr_gym.wrappers.reward_score import RewardScore
 from tsr_gym.wrappers.score_wrapper import ScoreWrapper
 from tsr_gym.wrappers.sokoban_score import SokobanScore
+from tsr_gym.wrappers.textworld_score import TextWorldScore
 from tsr_gym.wrappers.tree_search import TreeSearchWrapper
 from tsr_gym.wrappers.webshop_score import WebShopScore
 from tsr_gym.wrappers.weighted_score import WeightedScore
@@ -27,6 +28,7 @@ __all__ = [
     "RewardScore",
     "ScoreWrapper",
     "SokobanScore",
+    "TextWorldScore",
     "TreeSearchWrapper",
     "WebShopScore",
     "WeightedScore",
