@@ -38,8 +38,8 @@ def make(story, **settings):
 
 @pytest.mark.parametrize("dice", ["fresh", "story"])
 def test_a_story_keeps_both_contracts_here_and_in_other_processes(story, dice):
-    check_text_env(gym.make("tsr/Jericho-v0", story=story, dice=dice))
-    check_snapshot(gym.make("tsr/Jericho-v0", story=story, dice=dice), seeds=(3,))
+    check_text_env(gym.make("tsr/Jericho-v0", story=str(story), dice=dice))
+    check_snapshot(gym.make("tsr/Jericho-v0", story=str(story), dice=dice), seeds=(3,))
 
 
 def test_commands_bring_what_jericho_says_they_bring_and_a_restore_takes_them_back(story):
