@@ -136,3 +136,14 @@ def test_without_its_library_a_world_names_the_extra(name, settings, extra, monk
     monkeypatch.setattr("tsr_gym.optional.find_spec", lambda package: None)
     with pytest.raises(MissingExtra, match=rf"pip install 'tsr-gym\[{extra}\]'"):
         gym.make(f"tsr/{name}-v0", **settings)
+
+
+def test_the_tutorial_searches_a_story_and_returns_what_its_commands_bring(story):
+    from examples.zork import explore
+
+    path = explore(story, turns=3)
+    assert len(path) == 3
+    env = make(story)
+    env.reset(seed=0)
+    # Nothing in this story is left to chance, so played is what was imagined.
+    assert [env.step(command)[0] for command, _ in path] == [answer for _, answer in path]
