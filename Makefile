@@ -97,7 +97,7 @@ test-browser: $(READY)
 ## make test-gym-zoo: snapshots of Gymnasium's and ale-py's environments under Gymnasium's wrappers (FULL=1: all pairs)
 test-gym-zoo: export MUJOCO_GL ?= egl
 test-gym-zoo: .venv-zoo/.ready
-	.venv-zoo/bin/python -m pytest -n 2 tests/tsr_gym/foreign/with_gymnasium_extras.py
+	.venv-zoo/bin/python -m pytest -n 2 tests/tsr_gym/foreign/with_gymnasium_extras.py tests/tsr_gym/foreign/with_minigrid.py
 	.venv-zoo/bin/python -m pytest -n 2 tests/zoo/with_gymnasium.py --zoo-json docs/gym_zoo.json $(if $(FULL),--full)
 
 # Not the extra dev, whose pygame would overwrite Gymnasium's pygame-ce; and moviepy alone, which asks for an old Pillow.
@@ -106,7 +106,7 @@ test-gym-zoo: .venv-zoo/.ready
 	.venv-zoo/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
 	.venv-zoo/bin/python -m pip install --quiet -c constraints.txt -e . pytest pytest-xdist hypothesis gymnasium==1.4.0 \
 	  ale-py==0.12.1 box2d==2.3.10 mujoco==4.0.0 imageio==2.38.1 packaging pygame-ce==2.5.8 jax==0.10.2 jaxlib==0.10.2 \
-	  flax==0.12.8 array-api-compat==1.16.0 opencv-python-headless==5.0.0.93 decorator imageio_ffmpeg proglog
+	  flax==0.12.8 array-api-compat==1.16.0 minigrid==3.2.0 opencv-python-headless==5.0.0.93 decorator imageio_ffmpeg proglog
 	.venv-zoo/bin/python -m pip install --quiet --no-deps moviepy==2.2.1
 	touch $@
 

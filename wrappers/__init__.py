@@ -9,6 +9,7 @@ if __name__ != "tsr_gym.wrappers":
 from tsr_gym.wrappers.answer_format import AnswerFormat
 from tsr_gym.wrappers.dead_ends import DeadEnds
 from tsr_gym.wrappers.frozen_lake_score import FrozenLakeScore
+from tsr_gym.wrappers.minigrid_text import MiniGridText
 from tsr_gym.wrappers.potential_score import PotentialScore
 from tsr_gym.wrappers.retrieval_qa_score import RetrievalQAScore
 from tsr_gym.wrappers.reward_score import RewardScore
@@ -23,6 +24,7 @@ __all__ = [
     "AnswerFormat",
     "DeadEnds",
     "FrozenLakeScore",
+    "MiniGridText",
     "PotentialScore",
     "RetrievalQAScore",
     "RewardScore",

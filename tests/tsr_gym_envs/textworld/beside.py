@@ -65,7 +65,7 @@ def compare(settings, num_commands, seed):
         seen, path = theirs.reset(), [story]
         assert of_theirs(seen) == of_ours(env), path
         kept = None
-        for _ in range(min(60, num_commands - done)):
+        for _ in range(min(250, num_commands - done)):
             if rng.random() < 0.02:
                 kept = (env.snapshot(), theirs.copy(), list(path))
             elif kept is not None and rng.random() < 0.02:
