@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-sb3 test-lucene test-dense test-browser test-py docs dist lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-sb3 test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -28,7 +28,7 @@ test: $(READY)
 ## make test-deep: the same at full size, and what needs an environment of its own
 test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
-	$(MAKE) test-abuse test-trl test-sb3 test-lucene test-dense test-browser test-gym-zoo test-py
+	$(MAKE) test-abuse test-bridges test-textworld test-lucene test-dense test-browser test-gym-zoo test-py
 
 ## make test-abuse: forged and damaged files, and runs that are killed, TIMES as many as in make test; writes the counts
 test-abuse: $(READY)
@@ -59,6 +59,17 @@ test-sb3: .venv-sb3/.ready
 	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli]" stable-baselines3==2.9.2
 	touch $@
 
+## make test-textworld: TextWorld's games and a story of Jericho's under our contract, beside their own environments
+test-textworld: .venv-textworld/.ready
+	.venv-textworld/bin/python -m pytest -n 2 tests/tsr_gym_envs/zmachine tests/tsr_gym_envs/textworld tests/tsr_gym_envs/jericho \
+	  tests/tsr_gym_envs/textworld/with_textworld.py tests/wrappers/test_textworld_score.py
+
+# Jericho's interpreter is compiled by gcc or clang.
+.venv-textworld/.ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv-textworld
+	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,dev]" textworld==1.7.0 jericho==3.3.1
+	touch $@
+
 ## make test-lucene: BM25 against Lucene itself, through Pyserini's jar; needs Java 17 or later
 test-lucene: .venv-lucene/.ready
 	.venv-lucene/bin/python -m pytest tests/tsr_gym_envs/retrieval_qa/with_lucene.py tests/tsr_gym_envs/webshop/with_lucene.py
@@ -86,7 +97,7 @@ test-browser: $(READY)
 ## make test-gym-zoo: snapshots of Gymnasium's and ale-py's environments under Gymnasium's wrappers (FULL=1: all pairs)
 test-gym-zoo: export MUJOCO_GL ?= egl
 test-gym-zoo: .venv-zoo/.ready
-	.venv-zoo/bin/python -m pytest -n 2 tests/tsr_gym/foreign/with_gymnasium_extras.py
+	.venv-zoo/bin/python -m pytest -n 2 tests/tsr_gym/foreign/with_gymnasium_extras.py tests/tsr_gym/foreign/with_minigrid.py
 	.venv-zoo/bin/python -m pytest -n 2 tests/zoo/with_gymnasium.py --zoo-json docs/gym_zoo.json $(if $(FULL),--full)
 
 # Not the extra dev, whose pygame would overwrite Gymnasium's pygame-ce; and moviepy alone, which asks for an old Pillow.
@@ -95,7 +106,7 @@ test-gym-zoo: .venv-zoo/.ready
 	.venv-zoo/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
 	.venv-zoo/bin/python -m pip install --quiet -c constraints.txt -e . pytest pytest-xdist hypothesis gymnasium==1.4.0 \
 	  ale-py==0.12.1 box2d==2.3.10 mujoco==4.0.0 imageio==2.38.1 packaging pygame-ce==2.5.8 jax==0.10.2 jaxlib==0.10.2 \
-	  flax==0.12.8 array-api-compat==1.16.0 opencv-python-headless==5.0.0.93 decorator imageio_ffmpeg proglog
+	  flax==0.12.8 array-api-compat==1.16.0 minigrid==3.2.0 opencv-python-headless==5.0.0.93 decorator imageio_ffmpeg proglog
 	.venv-zoo/bin/python -m pip install --quiet --no-deps moviepy==2.2.1
 	touch $@
 

@@ -52,6 +52,8 @@ OPTIONAL = (
     "faiss",
     "sentence_transformers",
     "pyarrow",
+    "jericho",
+    "textworld",
 )
 # What the web servers need: imported at the top of the files that are nothing without it.
 SERVING = {"starlette": "serve", "uvicorn": "serve"}

@@ -17,6 +17,11 @@ ENTRY_POINTS = {
     "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.env:make",
     "tsr/WebShop-v0": "tsr_gym_envs.webshop.env:make",
 }
+# Worlds that need an extra of their own, or a file of the user's.
+OPTIONAL_ENTRY_POINTS = {
+    "tsr/Jericho-v0": "tsr_gym_envs.jericho.env:make",
+    "tsr/TextWorld-v0": "tsr_gym_envs.textworld.env:make",
+}
 VECTOR_ENTRY_POINTS = {
     "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.vector_env:make_vec",
     "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.vector_env:make_vec",
@@ -26,20 +31,23 @@ GUIDES = {
     "tsr/FrozenLake-v0": "FrozenLakeScore",
     "tsr/RetrievalQA-v0": "RetrievalQAScore(kind='novelty')",
     "tsr/Sokoban-v0": "SokobanScore(potential='next_push')",
+    "tsr/TextWorld-v0": "TextWorldScore",
     "tsr/WebShop-v0": "WebShopScore(variant='attributes')",
 }
 SHORT_NAMES = {
     "frozen_lake": "tsr/FrozenLake-v0",
     "frozenlake": "tsr/FrozenLake-v0",
+    "jericho": "tsr/Jericho-v0",
     "retrieval_qa": "tsr/RetrievalQA-v0",
     "sokoban": "tsr/Sokoban-v0",
+    "textworld": "tsr/TextWorld-v0",
     "webshop": "tsr/WebShop-v0",
 }
 
 
 def register_envs() -> None:
     """Register every tsr/ id with Gymnasium; safe to call twice."""
-    for env_id, entry_point in ENTRY_POINTS.items():
+    for env_id, entry_point in {**ENTRY_POINTS, **OPTIONAL_ENTRY_POINTS}.items():
         if env_id not in gym.registry:
             gym.register(env_id, entry_point=entry_point, vector_entry_point=VECTOR_ENTRY_POINTS.get(env_id))
 

@@ -9,7 +9,7 @@ import pytest
 from tsr_gym import cli
 from tsr_gym.agents.strategies import beam
 from tsr_gym.cli.envs import list_scorers
-from tsr_gym.registration import ENTRY_POINTS, SHORT_NAMES
+from tsr_gym.registration import ENTRY_POINTS, OPTIONAL_ENTRY_POINTS, SHORT_NAMES
 
 
 def listed(capsys, *args):
@@ -19,7 +19,7 @@ def listed(capsys, *args):
 
 def test_all_environments_strategies_and_scorers_are_listed(capsys):
     found = listed(capsys)
-    assert [one["id"] for one in found["environments"]] == list(ENTRY_POINTS)
+    assert [one["id"] for one in found["environments"]] == [*ENTRY_POINTS, *OPTIONAL_ENTRY_POINTS]
     assert {short for one in found["environments"] for short in one["short_names"]} == set(SHORT_NAMES)
     named = {one["name"] for one in found["strategies"]}
     assert {"beam", "best_of_n", "lookahead", "puct"} <= named

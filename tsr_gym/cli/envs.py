@@ -15,7 +15,7 @@ from tsr_gym.cli.json_output import HERE, with_json, write_json
 from tsr_gym.cli.tables import Shown, show_tables
 from tsr_gym.errors import MissingExtra
 from tsr_gym.optional import load
-from tsr_gym.registration import ENTRY_POINTS, GUIDES, SHORT_NAMES, find_env
+from tsr_gym.registration import ENTRY_POINTS, GUIDES, OPTIONAL_ENTRY_POINTS, SHORT_NAMES, find_env
 
 EMPTY = inspect.Parameter.empty
 
@@ -34,7 +34,7 @@ def main(args: list[str]) -> int:
     """Read the signatures and print what they say."""
     chosen = read_arguments(EnvsArgs, with_json(args), prog="tsr envs")
     scorers = list_scorers()
-    names = ENTRY_POINTS if chosen.env is None else [chosen.env]
+    names = [*ENTRY_POINTS, *OPTIONAL_ENTRY_POINTS] if chosen.env is None else [chosen.env]
     found = {
         "environments": [describe_env(name, scorers) for name in names],
         "scorers": scorers,

@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 
 import tsr_gym
-from tsr_gym.registration import ENTRY_POINTS
+from tsr_gym.registration import ENTRY_POINTS, OPTIONAL_ENTRY_POINTS
 from tsr_gym.testing import check_snapshot, check_text_env
 from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
 
@@ -53,5 +53,5 @@ def test_a_registered_environment_can_be_searched(name):
 
 
 def test_all_of_tsr_is_registered_with_gymnasium():
-    assert {name for name in gym.registry if name.startswith("tsr/")} == set(ENTRY_POINTS)
+    assert {name for name in gym.registry if name.startswith("tsr/")} == {*ENTRY_POINTS, *OPTIONAL_ENTRY_POINTS}
     assert tsr_gym.registration.ENTRY_POINTS is ENTRY_POINTS

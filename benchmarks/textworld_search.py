@@ -1,0 +1,103 @@
+"""Search alone on TextWorld's games: success of played episodes against what strategies spend, without a model.
+
+Before every turn a strategy searches from where the episode stands, guided by the progress of the quests; the first
+turn of the path that it chose is then played. Players are uniformly random among admissible commands, and one that
+says TextWorld's own next command in a quarter of its turns, as a teacher of a weak policy would. 95 % Wilson intervals.
+The guide reads TextWorld's facts, so its curves are a ceiling of guidance, not a method for a test.
+Needs the extra textworld. Run: python benchmarks/textworld_search.py [--quick]
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from measure import write_result
+
+from tsr_gym.agents.episodes.env_pool import EnvPool
+from tsr_gym.agents.episodes.play import PlayedEpisodes, held_out, play
+from tsr_gym.agents.policies.chat_policy import sample_seeds
+from tsr_gym.agents.policies.random_policy import RandomPolicy, legal_player
+from tsr_gym.agents.strategies import choose_strategy
+from tsr_gym.state_env import episode_of
+from tsr_gym.tree import Candidate, Expand, Policy, Tree
+
+STRATEGIES: dict[str, Callable[[int], str]] = {
+    "best_of_n": lambda b: f"best_of_n(n={b})",
+    "greedy": lambda b: f"greedy(branching={b}, depth=1)",
+    "beam": lambda b: f"beam(width=2, branching={b}, depth=3)",
+    "lookahead": lambda b: f"lookahead(branching={b}, depth=2, moves=1)",
+    "puct": lambda b: f"puct(simulations={3 * b}, moves=1)",
+    "best_first": lambda b: f"best_first(expansions={b}, samples=3)",
+}
+BUDGETS = (1, 2, 4)
+WORLDS: dict[str, dict[str, Any]] = {
+    "coin_collector 5": {"game": "coin_collector", "level": 5, "max_turns": 10},
+    "cooking 1": {"game": "cooking", "level": 1, "max_turns": 12},
+}
+GUIDE = "TextWorldScore"
+P_TEACHER = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Teacher:
+    """A random player that says what its environment's oracle says now and then."""
+
+    pool: EnvPool
+    random: RandomPolicy
+
+    def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
+        """Return the candidates of every wish."""
+        answers = self.random(requests)
+        for (tree, wish), seeds, candidates in zip(requests, sample_seeds(requests), answers, strict=True):
+            state = episode_of(tree.nodes[wish.node].snapshot).state
+            for place, seed in enumerate(seeds):
+                # Another stream than that of the random choice of the same seed.
+                if np.random.default_rng((seed, 1)).random() < P_TEACHER:
+                    turn = self.pool.base.optimal_turn(state, None, None)
+                    candidates[place] = candidates[place] if turn is None else Candidate(self.random.form.format(turn))
+        return answers
+
+
+def told(played: PlayedEpisodes) -> dict[str, Any]:
+    """Return what one setting came to."""
+    success, steps = played.success, played.spent.env_steps / played.num_episodes
+    return {"success": success.mean, "low": success.low, "high": success.high, "env_steps": steps}
+
+
+def measure(settings: dict[str, Any], instances: int, budgets: Sequence[int]) -> dict[str, Any]:
+    """Return the curves of both players on the games of one kind."""
+    found: dict[str, Any] = {}
+    pool = EnvPool("textworld", {"split": "test", "num_games": 20, **settings}, score=GUIDE)
+    random = legal_player(pool.base)
+    players: dict[str, Policy] = {"random": random, f"teacher in {P_TEACHER:.0%} of turns": Teacher(pool, random)}
+    tasks = held_out(instances)
+    for name, policy in players.items():
+        alone = told(play(pool, policy, None, tasks=tasks, seeds=(0,)))
+        curves: dict[str, list[dict[str, Any]]] = {}
+        for strategy, written in STRATEGIES.items():
+            curves[strategy] = []
+            for budget in budgets:
+                search = choose_strategy(written(budget))
+                row = {"search": written(budget), **told(play(pool, policy, search, tasks=tasks, seeds=(0,)))}
+                curves[strategy].append(row)
+                print(settings["game"], name, row["search"], f"{row['success']:.2f} {row['env_steps']:.0f}", flush=True)
+        found[name] = {"alone": alone, "strategies": curves}
+    return found
+
+
+def main() -> None:
+    """Measure all worlds and write results/textworld_search.json."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few instances and budgets, and no file of record")
+    chosen = parser.parse_args()
+    instances, budgets = (4, (2,)) if chosen.quick else (24, BUDGETS)
+    found = {name: measure(settings, instances, budgets) for name, settings in WORLDS.items()}
+    name = "textworld_search_quick" if chosen.quick else "textworld_search"
+    about = {"score": GUIDE, "instances": instances, "budgets": budgets, "settings": WORLDS}
+    write_result(name, {**about, "worlds": found})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""TextWorld: generated text adventures, played in TextWorld's own interpreter with snapshots of its memory."""

@@ -1,0 +1,236 @@
+"""Games: what TextWorld knows of its games, answered in a process of its own; the one file that imports TextWorld.
+
+Every answer depends on the question alone. Facts are canonical texts in ascending order, so that equal facts are equal
+values whatever led to them.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tsr_gym_envs.textworld.state import About, Scene
+from tsr_gym_envs.zmachine.machine import Machine
+
+# The name has to begin so: Jericho knows TextWorld's games by it.
+STORY = "tw-game.z8"
+# What the story is asked to print every turn, and the last to name its events: as TextWorld's wrappers do.
+TRACKED = ("inventory", "description", "moves", "score")
+_EVENT = re.compile(r"\[[^]]+\]\n?")
+_SUCCEEDED = " - succeeded"
+
+
+def operations() -> dict[str, Callable[..., Any]]:
+    """Return what can be asked of the process, by name."""
+    return {"generate": generate, "about": about, "begin": begin, "step": step, "commands": commands, "plan": plan}
+
+
+def generate(folder: Path, game: str, options: dict[str, Any], seed: int) -> None:
+    """Write a game, compiled, and what TextWorld knows of it."""
+    import textworld
+    from textworld.challenges import CHALLENGES
+
+    made = textworld.GameOptions()
+    made.seeds = seed
+    made.path = str(folder / STORY)
+    if game == "cooking":
+        # Zero stands for the seeds of the rest of the game.
+        options = {**options, "recipe_seed": seed + 1}
+    _, make, _ = CHALLENGES[f"tw-{game}"]
+    textworld.generator.compile_game(make(options, made), made)
+    # The source of the compiled game is of no use here.
+    (folder / STORY).with_suffix(".ni").unlink(missing_ok=True)
+
+
+class _World:
+    """A game that was opened: its interpreter and its logic."""
+
+    def __init__(self, story: Path) -> None:
+        from textworld import Game
+        from textworld.generator.inform7 import Inform7Game
+        from textworld.logic import State
+
+        self.machine = Machine(story)
+        self.game: Any = Game.load(str(story.with_suffix(".json")))
+        self.inform: Any = Inform7Game(self.game)
+        self._state: Any = State
+        self._props: dict[str, Any] = {}
+        # Others only say how a game is lost, or need not be completed.
+        self.quests = [quest for quest in self.game.quests if quest.win_events and not quest.optional]
+        self.rules = list(self.game.kb.rules.values())
+        self.constants = self.game.kb.types.constants_mapping
+        self.valid = lru_cache(maxsize=1024)(self._valid)
+
+    def texts(self, facts: Iterable[Any]) -> tuple[str, ...]:
+        """Return facts as canonical texts."""
+        named = {str(fact): fact for fact in facts}
+        self._props.update(named)
+        return tuple(sorted(named))
+
+    def state(self, facts: Iterable[str]) -> Any:
+        """Return TextWorld's state in which some facts are true."""
+        from textworld.logic import Proposition
+
+        for text in facts:
+            if text not in self._props:
+                self._props[text] = Proposition.parse(text)
+        return self._state(self.game.kb.logic, [self._props[text] for text in facts])
+
+    def _valid(self, facts: tuple[str, ...]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        """Return the actions that are possible, and the commands for them."""
+        actions = tuple(self.state(facts).all_applicable_actions(self.rules, self.constants))
+        return actions, tuple(self.inform.gen_commands_from_actions(actions))
+
+
+@lru_cache(maxsize=32)
+def _opened(story: Path) -> _World:
+    return _World(story)
+
+
+def about(story: Path) -> About:
+    """Return what does not change in a game."""
+    world = _opened(story)
+    walkthrough = world.game.metadata.get("walkthrough") or ()
+    return About(world.game.objective, world.game.max_score, tuple(walkthrough), world.machine.words)
+
+
+def begin(story: Path) -> Scene:
+    """Return the beginning of a game."""
+    world = _opened(story)
+    machine = world.machine
+    machine.put(machine.start.memory)
+    shown = {}
+    for name in TRACKED:
+        told = machine.send(f"tw-extra-infos {name}")
+        shown[name] = _printed(told.text, (name,))[0][name]
+    told = machine.send("tw-trace-actions")
+    facts = world.texts(world.game.world.state.facts)
+    none = (False,) * len(world.quests)
+    first = Scene(
+        told.memory,
+        facts,
+        machine.start.text,
+        shown["description"] or "",
+        shown["inventory"] or "",
+        _number(shown["score"]),
+        none,
+        0.0,
+        "",
+        (),
+    )
+    return _judged(world, first, first)
+
+
+def step(story: Path, before: Scene, command: str) -> Scene:
+    """Return what a command makes of a game."""
+    world = _opened(story)
+    told = world.machine.run(before.memory, command)
+    shown, feedback = _printed(told.text)
+    ended = "won" if "*** The End ***" in feedback else "lost" if "*** You lost! ***" in feedback else ""
+    events, feedback = _events(feedback)
+    facts, done = before.facts, before.done
+    for event in events:
+        actions, names = world.valid(facts)
+        action = world.inform.detect_action(event, actions)
+        if action is not None:
+            state = world.state(facts)
+            state.apply(action)
+            found = world.texts(state.facts)
+            if found != facts:
+                done, facts = (*done, names[actions.index(action)]), found
+    after = Scene(
+        told.memory,
+        facts,
+        feedback,
+        before.description if shown["description"] is None else shown["description"],
+        before.inventory if shown["inventory"] is None else shown["inventory"],
+        before.points if shown["score"] is None else _number(shown["score"]),
+        before.quests,
+        before.progress,
+        ended or ("halted" if told.halted else ""),
+        done,
+    )
+    return _judged(world, before, after)
+
+
+def commands(story: Path, facts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the admissible commands where some facts are true, in alphabetical order."""
+    return tuple(sorted(set(_opened(story).valid(facts)[1])))
+
+
+def plan(story: Path, done: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return commands that win a game after some others, proven in TextWorld's logic; None where it knows none.
+
+    Args:
+        story: The game.
+        done: `Scene.done`.
+    """
+    world = _opened(story)
+    progress = _progression(story, done)
+    policy = progress.winning_policy
+    if policy is None:
+        return None
+    trial = progress.copy()
+    for action in policy:
+        if not trial.state.is_applicable(action):
+            return None
+        trial.update(action)
+    return tuple(world.inform.gen_commands_from_actions(policy)) if trial.completed else None
+
+
+@lru_cache(maxsize=256)
+def _progression(story: Path, done: tuple[str, ...]) -> Any:
+    from textworld.generator.game import GameProgression
+
+    world = _opened(story)
+    if not done:
+        return GameProgression(world.game, track_quests=True)
+    progress = _progression(story, done[:-1]).copy()
+    actions = progress.valid_actions
+    progress.update(actions[world.inform.gen_commands_from_actions(actions).index(done[-1])])
+    return progress
+
+
+def _judged(world: _World, before: Scene, after: Scene) -> Scene:
+    """Return a scene with its quests and its progress."""
+    if after.facts == before.facts and after is not before:
+        return after
+    state = world.state(after.facts)
+    quests, shares = [], []
+    for quest, completed in zip(world.quests, before.quests, strict=True):
+        holding = [_share(state, event.condition.preconditions) for event in quest.win_events]
+        quests.append(completed or 1.0 in holding)
+        shares.append(1.0 if quests[-1] else max(holding, default=0.0))
+    return after._replace(quests=tuple(quests), progress=sum(shares) / len(shares) if shares else 0.0)
+
+
+def _share(state: Any, facts: Any) -> float:
+    return float(sum(state.is_fact(fact) for fact in facts) / len(facts))
+
+
+def _printed(text: str, names: tuple[str, ...] = TRACKED) -> tuple[dict[str, str | None], str]:
+    """Return what a story printed between tags, by name, and the rest."""
+    found: dict[str, str | None] = {}
+    for name in names:
+        tagged = re.compile(rf"<{name}>\n(.*)</{name}>", re.DOTALL)
+        match = tagged.search(text)
+        found[name] = None if match is None else _events(match.group(1))[1].strip()
+        text = text if match is None else tagged.sub("", text)
+    return found, text
+
+
+def _events(text: str) -> tuple[list[str], str]:
+    """Return the events that a story named and that succeeded, and the text without any."""
+    tags = _EVENT.findall(text)
+    for tag in tags:
+        text = text.replace(tag, "")
+    names = [tag.strip()[1:-1] for tag in tags]
+    ended = [name[: name.index(_SUCCEEDED)] for name in names if _SUCCEEDED in name]
+    # What stands in parentheses belongs to another event.
+    return [name for name in ended if "(" not in name and ")" not in name], text
+
+
+def _number(text: str | None) -> int:
+    """Return the number on the first line of what was printed."""
+    return int((text or "0").strip().split("\n")[0])

@@ -1,0 +1,111 @@
+"""Machine: a story in Jericho's Frotz, put into any memory before every command. It lives in a process of its own.
+
+The interpreter may end its process or never answer, so nothing here is called by an environment itself.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tsr_gym_envs.zmachine.memory import Cells, Memory, differences, filled
+
+
+class Told(NamedTuple):
+    """What became of a command.
+
+    Attributes:
+        memory: The memory after it.
+        text: What the story printed.
+        halted: Whether the interpreter stopped for good, at the end of the story or at a fault in it.
+        points: The story's points, and whether it says that it is won or lost; None where Jericho does not know it.
+        ended: ``"won"``, ``"lost"``, or "" where it goes on or Jericho does not know.
+    """
+
+    memory: Memory
+    text: str
+    halted: bool
+    points: int | None
+    ended: str
+
+
+class Machine:
+    """A story and its interpreter.
+
+    Args:
+        story: A Z-machine file.
+        seed: Seed of the interpreter's generator, at least 1.
+
+    Attributes:
+        frotz: Jericho's environment.
+        start: What the story prints first, and the memory then.
+        supported: Whether Jericho knows where this story keeps its points.
+        words: The words that the story knows, each as long as it keeps it.
+    """
+
+    def __init__(self, story: Path, seed: int = 1) -> None:
+        import jericho
+
+        # Unsupported stories and cut commands are told by the environments.
+        warnings.simplefilter("ignore")
+        self.frotz: Any = jericho.FrotzEnv(str(story), seed)
+        text, _ = self.frotz.reset()
+        self._first: Cells = self._cells()
+        self.supported = bool(self.frotz.is_fully_supported)
+        self.start = self._told(text)
+        # Read from the file; the story itself stays where it is.
+        self.words = frozenset(str(word) for word in self.frotz.get_dictionary())
+
+    def run(self, memory: Memory, command: str, dice: int | None = None) -> Told:
+        """Return what a command does to a story that stands at some memory.
+
+        Args:
+            memory: Where it stands.
+            command: What the player says.
+            dice: What the interpreter's generator is set to before; None goes on from where it stood.
+        """
+        self.put(memory, dice)
+        return self.send(command)
+
+    def send(self, command: str) -> Told:
+        """Return what a command does to the story as it stands."""
+        told = self._told(self.frotz.step(command)[0])
+        if told.halted:
+            # A halted interpreter takes no memory any more.
+            self.frotz.reset()
+        return told
+
+    def put(self, memory: Memory, dice: int | None = None) -> None:
+        """Put the story to where it stood."""
+        cells = filled(memory.places, memory.values, self._first)
+        size = self.frotz.frotz_lib.getRAMSize()
+        *registers, rng, interval, counter = memory.registers
+        random = (rng, interval, counter) if dice is None else (dice, 0, 0)
+        self.frotz.set_state((cells[:size], cells[size:], *registers, random, memory.shown))
+
+    def max_points(self) -> int | None:
+        """Return how many points there are; None where Jericho does not know the story."""
+        return int(self.frotz.get_max_score()) if self.supported else None
+
+    def valid_actions(self) -> tuple[str, ...] | None:
+        """Return what Jericho finds to change the story as it stands; None where it does not know the story."""
+        if not (self.supported and self.frotz.bindings):
+            return None
+        return tuple(sorted(self.frotz.get_valid_actions(use_parallel=False)))
+
+    def _told(self, text: str) -> Told:
+        frotz, points, ended = self.frotz, None, ""
+        if self.supported:
+            points = int(frotz.get_score())
+            ended = "won" if frotz.victory() else "lost" if frotz.game_over() else ""
+        return Told(self._memory(), text, bool(frotz._emulator_halted()), points, ended)
+
+    def _cells(self) -> Cells:
+        ram, stack, *_ = self.frotz.get_state()
+        return np.concatenate([ram, stack])
+
+    def _memory(self) -> Memory:
+        ram, stack, *registers, rng, shown = self.frotz.get_state()
+        cells = np.concatenate([ram, stack])
+        return Memory(*differences(cells, self._first), tuple(int(one) for one in (*registers, *rng)), shown)
