@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-sb3 test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-ray test-sb3 test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -28,7 +28,7 @@ test: $(READY)
 ## make test-deep: the same at full size, and what needs an environment of its own
 test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
-	$(MAKE) test-abuse test-bridges test-textworld test-lucene test-dense test-browser test-gym-zoo test-py
+	$(MAKE) test-abuse test-bridges test-ray test-textworld test-lucene test-dense test-browser test-gym-zoo test-py
 
 ## make test-abuse: forged and damaged files, and runs that are killed, TIMES as many as in make test; writes the counts
 test-abuse: $(READY)
@@ -46,6 +46,18 @@ test-trl: .venv-trl/.ready
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
 	.venv-trl/bin/python -m pip install --quiet -c constraints.txt -e ".[cli,agents,dev]" trl==1.16.0
+	touch $@
+
+## make test-ray: searches in workers of a real Ray: the same runs, whatever becomes of workers and nodes
+test-ray: export RAY_AUTH_MODE := disabled
+test-ray: export RAY_USAGE_STATS_ENABLED := 0
+test-ray: .venv-ray/.ready
+	.venv-ray/bin/python -m pytest tests/agents/runs/workers/test_dispatch.py tests/agents/runs/workers/with_ray.py
+
+.venv-ray/.ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
+	.venv-ray/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,agents,lora,dev]" ray==2.60.0
 	touch $@
 
 ## make test-sb3: PPO of Stable-Baselines3, and in CleanRL's style, plays the grid worlds, in an environment with it

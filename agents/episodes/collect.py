@@ -3,7 +3,8 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -69,6 +70,12 @@ class Collected:
         return replace(self + other, groups=groups, trees=trees)
 
 
+def side_by_side(parts: Sequence[Collected]) -> Collected:
+    """Return what several brought at the same time: clocks and rounds of the policy are those of the slowest."""
+    seconds = {name: max(part.seconds[name] for part in parts) for name in parts[0].seconds}
+    return replace(reduce(add, parts), model_calls=max(part.model_calls for part in parts), seconds=seconds)
+
+
 class Place(NamedTuple):
     """Where an episode begins.
 
@@ -81,6 +88,11 @@ class Place(NamedTuple):
     number: int
     moment: Moment | None = None
     again: tuple[int, ...] = ()
+
+
+def task_seed(run: int, number: int) -> int:
+    """Return the seed of an instance of a run's sequence, by the run's seed and its number."""
+    return derive_seed(run, "task", number)
 
 
 class ChosenSearch(NamedTuple):
@@ -223,6 +235,10 @@ class Collector:
         failed = [place for place, group in zip(places, played.groups, strict=True) if not group.has_success]
         return self._searched(failed) | played if failed else played
 
+    def signs(self) -> dict[str, Any]:
+        """Return what there is to say of how it was done: nothing, where it is done in this process."""
+        return {}
+
     def _searched(self, places: Sequence[Place]) -> Collected:
         return self._search(places, self.strategy, self.search.searches, "tree", self._harvest)
 
@@ -240,7 +256,7 @@ class Collector:
     ) -> Collected:
         """Run searches from some places, `copies` of each."""
         started = perf_counter()
-        tasks = [derive_seed(self.seed, "task", place.number) for place in places]
+        tasks = [task_seed(self.seed, place.number) for place in places]
         envs = self.pool.set(tasks, copies, [place.moment for place in places])
         reset_seconds = perf_counter() - started
         seeds = [

@@ -3,7 +3,7 @@
 A head that stayed behind or keys and values of older weights raise no error; they only make every ratio wrong.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import torch
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.models.logprobs import token_logprobs
-from tsr_gym.agents.policies.engine import Engine
+from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.errors import EngineFailed
 
 # Tokens that the engine samples after each prompt, and the lengths of the prompts.
@@ -51,8 +51,21 @@ def probe(engine: Engine, model: Any, *, temperature: float, autocast: torch.dty
         temperature: Of the engine's sampling, above 0.
         autocast: Lower precision that the learner computes in.
     """
+    said = continued(engine, model.config.vocab_size)
+    return compared(said, model, temperature=temperature, autocast=autocast)
+
+
+def continued(engine: Engine, vocabulary: int) -> list[Completion]:
+    """Return how an engine continues the fixed prompts."""
+    prompts = fixed_prompts(vocabulary)
+    return [row[0] for row in engine.generate(prompts, seeds=[[SEED]] * len(prompts), max_tokens=TOKENS)]
+
+
+def compared(
+    said: Sequence[Completion], model: Any, *, temperature: float, autocast: torch.dtype | None = None
+) -> Parity:
+    """Return how far an engine is from its learner, by what it continued the fixed prompts with; see `probe`."""
     prompts = fixed_prompts(model.config.vocab_size)
-    said = [row[0] for row in engine.generate(prompts, seeds=[[SEED]] * len(prompts), max_tokens=TOKENS)]
     device = next(model.parameters()).device
     width = max(len(prompt) + len(one.token_ids) for prompt, one in zip(prompts, said, strict=True))
     ids, present, sampled = (torch.zeros(len(prompts), width, dtype=kind) for kind in (torch.int64, *[torch.bool] * 2))
@@ -88,17 +101,24 @@ def check_parity(engine: Engine, learner: Learner, tolerance: float | None, *, t
     """
     if tolerance == 0 or temperature == 0:
         return
-    most = ROUNDING[learner.autocast or torch.float32] if tolerance is None else tolerance
     ask = partial(probe, engine, learner.model, temperature=temperature, autocast=learner.autocast)
     with learner.sampling():
         everyones = learner.processes.each(ask)
     for found in everyones:
-        if not found.difference <= most:
-            raise EngineFailed(
-                f"after an update of its weights the engine gives a token the log-probability {found.engine:.6g} and "
-                f"the learner {found.learner:.6g}: wanted a difference of at most {most:g} (parity_tolerance). It "
-                "samples by other weights, or by keys and values of older ones"
-            )
+        if why := why_apart(found, learner, tolerance):
+            raise EngineFailed(why)
+
+
+def why_apart(found: Parity, learner: Learner, tolerance: float | None) -> str | None:
+    """Return why an engine's samples may not be learned from, None where they may; see `check_parity`."""
+    most = ROUNDING[learner.autocast or torch.float32] if tolerance is None else tolerance
+    if found.difference <= most:
+        return None
+    return (
+        f"after an update of its weights the engine gives a token the log-probability {found.engine:.6g} and the "
+        f"learner {found.learner:.6g}: wanted a difference of at most {most:g} (parity_tolerance). It samples by other "
+        "weights, or by keys and values of older ones"
+    )
 
 
 def check_versions(groups: Iterable[Group], version: int) -> None:

@@ -1,5 +1,10 @@
 """Schedule: what the share of a run that is done decides: whether it still searches, and how fast it learns."""
 
+from collections.abc import Sequence
+
+from tsr_gym.agents.episodes.collect import ChosenSearch
+from tsr_gym.agents.episodes.settings import SearchConfig
+from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.runs.checkpoint import Progress
 from tsr_gym.agents.runs.config import RunConfig
@@ -23,3 +28,10 @@ def lr_scale(share: float, learn: LearnConfig) -> float:
     if learn.lr_decay_from == 1:
         return 1.0
     return min(1.0, max(learn.lr_floor, (1 - share) / (1 - learn.lr_decay_from)))
+
+
+def as_selected(search: ChosenSearch, config: SearchConfig, groups: Sequence[Group]) -> int | None:
+    """Return how many trajectories groups of leaves would have if searches selected them; None for other groups."""
+    if search.harvest != "leaves":
+        return None
+    return sum(min(len(group.trajectories), config.trajectories + config.naive) for group in groups)

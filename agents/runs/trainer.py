@@ -3,15 +3,14 @@
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from tsr_gym.agents.episodes.collect import Collected, Collector
+from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
 from tsr_gym.agents.episodes.edges import edges_by_task
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
@@ -45,10 +44,13 @@ from tsr_gym.agents.runs.parity import check_parity, check_versions
 from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.agents.runs.prompt_signs import prompt_signs
 from tsr_gym.agents.runs.record import update_record
-from tsr_gym.agents.runs.schedule import lr_scale, share_done
+from tsr_gym.agents.runs.schedule import as_selected, lr_scale, share_done
 from tsr_gym.agents.runs.token_budget import Limit, counted, search_within, total_of, update_end
 from tsr_gym.agents.runs.warm_start import warm_started
-from tsr_gym.errors import CheckpointError, ConfigError, EngineFailed, PromptTooLong, TrainingDiverged
+from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
+from tsr_gym.agents.runs.workers.settings import OFF, WorkerConfig
+from tsr_gym.agents.runs.workers.worker import files_of
+from tsr_gym.errors import CheckpointError, ConfigError, EngineFailed, PromptTooLong, TrainingDiverged, WorkerLost
 from tsr_gym.files import check_folder
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Rater
@@ -69,6 +71,7 @@ class Trainer:
         token_targets: Counted tokens in all after each update, for a run that matches another; None for other runs.
         processes: Those that train together. Each searches its share of the instances, with the whole model in its
             memory meanwhile, and learns with its part of the parameters; the first one writes and evaluates.
+        workers: Where searches are done.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Trainer:
         model_dir: Path,
         token_targets: Sequence[int] | None = None,
         processes: Processes = ALONE,
+        workers: WorkerConfig = OFF,
     ) -> None:
         torch.set_num_threads(config.model.threads)
         device = pick_device(config.model.device)
@@ -88,7 +92,8 @@ class Trainer:
         self.processes = processes
         self.progress = Progress()
         self.policy = load_policy(model_dir, device=device, lora=config.lora)
-        if folder in model_dir.parents:
+        goes_on = folder in model_dir.parents
+        if goes_on:
             # A checkpoint of this run: its model is merged, and its adapter goes on beside the weights it began with.
             restore_adapter(self.policy.model, model_dir)
         player = ModelPlayer(config.env, config.task, config.model, self.policy)
@@ -99,9 +104,8 @@ class Trainer:
         self.eval_chat = examined.chat_about(self.held_out.pool.base, temperature=config.run.eval_temperature)
         critic = self._critic(model_dir)
         guide = Guide(self.policy.model)
-        rater = self._rater(guide.critic if critic is None else critic)
+        rater = self._rater(guide.critic if critic is None else critic, workers)
         self.guide = guide if rater is not None and goes_by(rater, guide.critic) else None
-        self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
         self.practice = Practice(config.search.moments, seed=config.run.seed, kind=config.search.moments_from)
         self.lessons = choose_groups(config.lessons)
         self.learner = Learner(
@@ -113,6 +117,12 @@ class Trainer:
             reference=self._reference(),
             processes=processes,
         )
+        self.collector: Collector | RemoteCollector
+        if workers.wanted:
+            files = files_of(model_dir, adapter=goes_on)
+            self.collector = RemoteCollector(config, files, workers, self.chat.engine, self.learner)
+        else:
+            self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
         self.log = RunLog(folder, writes=processes.leads)
 
     def run(self, *, watch: Watch = lambda kind, record: None, stop: Callable[[], bool] = lambda: False) -> bool:
@@ -164,7 +174,7 @@ class Trainer:
             return Critic.on(model, gradient=learn.critic_gradient)
         return load_critic(model_dir, device=model.device)
 
-    def _rater(self, critic: Critic) -> Rater | None:
+    def _rater(self, critic: Critic, workers: WorkerConfig) -> Rater | None:
         """Return the rater of searches, which asks this critic where it names no other."""
         if self.config.search.rater is None:
             return None
@@ -172,6 +182,8 @@ class Trainer:
         spread = self.processes.size > 1 or self.config.learn.offload
         if spread and self.config.learn.algorithm == "ppo" and goes_by(rater, critic):
             raise ConfigError("a critic of PPO that is spread or offloaded rates no searches: wanted one process")
+        if workers.wanted and goes_by(rater, critic):
+            raise ConfigError("workers do not have the run's own critic: wanted a rater of another one, or ray=off")
         return rater
 
     def _reference(self) -> Any | None:
@@ -196,8 +208,8 @@ class Trainer:
         """Do one update; where it fails before anything was learned, keep what came before it in a checkpoint."""
         try:
             return self._update()
-        except (PromptTooLong, TrainingDiverged) as error:
-            if isinstance(error, PromptTooLong) or error.steps_taken == 0:
+        except (PromptTooLong, TrainingDiverged, WorkerLost) as error:
+            if not isinstance(error, TrainingDiverged) or error.steps_taken == 0:
                 self.save()
             raise
 
@@ -217,7 +229,8 @@ class Trainer:
             batch = collate(groups, layout=self.config.learn.layout, edges=edges_by_task(collected))
             seed = derive_seed(self.config.run.seed, "update", update)
             scale = lr_scale(share_done(self.progress, self.config.run), self.config.learn)
-            learned |= self.learner.update(batch, seed=seed, as_many=self._as_many(groups), lr_scale=scale)
+            as_many = as_selected(self.collector.search, self.config.search, groups)
+            learned |= self.learner.update(batch, seed=seed, as_many=as_many, lr_scale=scale)
             note_advantages(collected, groups, batch, self.learner.advantages, self.config, self.collector.search)
         self.progress = Progress(
             update,
@@ -234,14 +247,8 @@ class Trainer:
         # The engine answers there too.
         seconds["model"] += handed_over - started
         record = update_record(self.collector.search, self.progress, collected, groups, learned, seconds)
-        return record | self.practice.signs() | self._prompt_signs(collected.groups), collected
-
-    def _as_many(self, groups: Sequence[Group]) -> int | None:
-        """Return how many trajectories groups of leaves would have if searches selected them; None for other groups."""
-        search = self.config.search
-        if self.collector.search.harvest != "leaves":
-            return None
-        return sum(min(len(group.trajectories), search.trajectories + search.naive) for group in groups)
+        record |= self.practice.signs() | self._prompt_signs(collected.groups)
+        return record | self.collector.signs(), collected
 
     def _collect(self) -> Collected:
         """Search rounds of instances until an update has enough."""
@@ -284,9 +291,9 @@ class Trainer:
         own = self.processes.share(len(starts))
         mine = starts[own.start : own.stop]
         plainly = share_done(self.progress, self.config.run) >= self.config.search.search_until
-        parts = self.processes.each(lambda: self.collector.collect(first + own.start, len(own), mine, plainly=plainly))
-        seconds = {name: max(part.seconds[name] for part in parts) for name in parts[0].seconds}
-        return replace(reduce(add, parts), model_calls=max(part.model_calls for part in parts), seconds=seconds)
+        return side_by_side(
+            self.processes.each(lambda: self.collector.collect(first + own.start, len(own), mine, plainly=plainly))
+        )
 
     def _prompt_signs(self, groups: Sequence[Group]) -> dict[str, float]:
         """Return how much answers depend on their prompts; a forward pass for every pair, so only now and then."""
@@ -325,13 +332,16 @@ def check_run(config: TrainConfig) -> None:
     check_choices(config)
 
 
-def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE) -> Trainer:
+def start_run(
+    config: TrainConfig, model_dir: Path, processes: Processes = ALONE, workers: WorkerConfig = OFF
+) -> Trainer:
     """Begin a run: its folder appears with the configuration and a first checkpoint, or not at all.
 
     Args:
         config: All settings.
         model_dir: The language model to begin with.
         processes: The processes that train together, which have to call this together.
+        workers: Where searches are done.
 
     Raises:
         ConfigError: The folder exists, or a setting is unknown or impossible.
@@ -341,7 +351,7 @@ def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE
     folder = config.folder
     targets = token_targets(config)
     begun_with = processes.first(lambda: warm_started(config, model_dir))
-    trainer = Trainer(config, folder, begun_with, targets, processes)
+    trainer = Trainer(config, folder, begun_with, targets, processes, workers)
     beside = folder.with_name(f".{folder.name}.partial")
     try:
         processes.first(lambda: begin_folder(beside, config, begun_with, targets))
@@ -354,7 +364,12 @@ def start_run(config: TrainConfig, model_dir: Path, processes: Processes = ALONE
 
 
 def resume_run(
-    folder: Path, *, updates: int | None = None, total_tokens: int | None = None, processes: Processes = ALONE
+    folder: Path,
+    *,
+    updates: int | None = None,
+    total_tokens: int | None = None,
+    processes: Processes = ALONE,
+    workers: WorkerConfig = OFF,
 ) -> Trainer:
     """Go on with a run from its latest checkpoint.
 
@@ -364,6 +379,7 @@ def resume_run(
         total_tokens: A new number of tokens at which it ends, None for the configured one.
         processes: Those that train together, which have to call this together; as many as there are, whatever their
             number was before.
+        workers: Where searches are done, wherever that was before.
 
     Raises:
         CheckpointError: The folder holds no run, or its latest checkpoint or a log is damaged.
@@ -380,7 +396,7 @@ def resume_run(
     known = read_targets(folder)
     if known is not None and len(known) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
-    trainer = Trainer(config, folder, latest / "model", known, processes)
+    trainer = Trainer(config, folder, latest / "model", known, processes, workers)
     trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice, trainer.guide)
     processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer

@@ -32,29 +32,18 @@ FIRST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeArgs:
-    """Go on with a run from its latest checkpoint."""
-
-    resume: Path
-    """Folder of the run."""
-    updates: int | None = None
-    """A new number of updates; the run's own by default."""
-    total_tokens: int | None = None
-    """A new number of tokens at which the run ends; the run's own by default."""
-
-
 def main(args: list[str]) -> int:
     """Train and return 0 at the end of the run, 130 after an interruption."""
     if any(arg == "--resume" or arg.startswith("--resume=") for arg in args):
-        chosen = read_arguments(ResumeArgs, args, prog="tsr train")
+        chosen = read_arguments(_resume_arguments(), args, prog="tsr train")
         begin = partial(_resume, chosen)
     else:
         if {"-h", "--help"} & set(args):
             print(short_help(_arguments(), FIRST, prog="tsr train", positional=True))
             return 0
         args = ["--help" if arg == "--help-all" else arg for arg in follow_recipe(args)]
-        config = _configured(args)
+        chosen = _chosen(args)
+        config = chosen.config
         _require_learning()
         # Before the libraries of learning are imported, which takes seconds.
         check: Any = load("tsr_gym.agents.runs.check:check_config")
@@ -62,10 +51,11 @@ def main(args: list[str]) -> int:
         if config.model.model != "default":
             check_model_folder: Any = load("tsr_gym.agents.models.card:check_model_folder")
             check_model_folder(Path(config.model.model))
-        begin = partial(_start, config, args)
+        begin = partial(_start, config, args, chosen.workers)
     _require_learning()
     joined: Any = load("tsr_gym.agents.processes:joined")
-    with joined() as processes:
+    connected: Any = load("tsr_gym.agents.runs.workers.on_ray:connected")
+    with connected(chosen.workers), joined() as processes:
         trainer = begin(processes)
         with _Signals(tells=processes.leads) as signals:
             finished = _run(trainer, signals)
@@ -77,24 +67,48 @@ def main(args: list[str]) -> int:
 
 def _configured(args: list[str]) -> Any:
     """Return the configuration of a new run."""
-    chosen = read_arguments(_arguments(), fold_shortcuts(args), prog="tsr train", positional=True)
-    return chosen.config
+    return _chosen(args).config
+
+
+def _chosen(args: list[str]) -> Any:
+    """Return all that a command line says of a new run."""
+    return read_arguments(_arguments(), fold_shortcuts(args), prog="tsr train", positional=True)
 
 
 def _arguments() -> Any:
     kind: Any = load("tsr_gym.agents.runs.config:TrainConfig")
+    where: Any = load("tsr_gym.agents.runs.workers.settings:WorkerConfig")
 
     @dataclass(frozen=True)
     class TrainArgs:
         """Train a language model on searched trajectories. Go on with a run: tsr train --resume FOLDER."""
 
         config: kind
+        workers: where = field(default_factory=where)
         shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
     return TrainArgs
 
 
-def _start(config: Any, args: list[str], processes: Any) -> Any:
+def _resume_arguments() -> Any:
+    where: Any = load("tsr_gym.agents.runs.workers.settings:WorkerConfig")
+
+    @dataclass(frozen=True)
+    class ResumeArgs:
+        """Go on with a run from its latest checkpoint."""
+
+        resume: Path
+        """Folder of the run."""
+        updates: int | None = None
+        """A new number of updates; the run's own by default."""
+        total_tokens: int | None = None
+        """A new number of tokens at which the run ends; the run's own by default."""
+        workers: where = field(default_factory=where)
+
+    return ResumeArgs
+
+
+def _start(config: Any, args: list[str], workers: Any, processes: Any) -> Any:
     check: Any = load("tsr_gym.agents.runs.trainer:check_run")
     processes.first(lambda: check(config))
     start: Any = load("tsr_gym.agents.runs.trainer:start_run")
@@ -107,12 +121,13 @@ def _start(config: Any, args: list[str], processes: Any) -> Any:
     settled = settle(config, card.load(model_dir), given_flags(args))
     if processes.leads:
         print(settled.words, file=sys.stderr)
-    return start(settled.config, model_dir, processes)
+    return start(settled.config, model_dir, processes, workers)
 
 
-def _resume(chosen: ResumeArgs, processes: Any) -> Any:
+def _resume(chosen: Any, processes: Any) -> Any:
     resume: Any = load("tsr_gym.agents.runs.trainer:resume_run")
-    return resume(chosen.resume, updates=chosen.updates, total_tokens=chosen.total_tokens, processes=processes)
+    wanted = {"updates": chosen.updates, "total_tokens": chosen.total_tokens}
+    return resume(chosen.resume, **wanted, processes=processes, workers=chosen.workers)
 
 
 def _require_learning() -> None:

@@ -1,0 +1,129 @@
+"""RemoteCollector: collect, done by workers, with the groups and trees that one process would bring."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from tsr_gym.agents.episodes.collect import Collected, choose_search, side_by_side, task_seed
+from tsr_gym.agents.episodes.moments import Moment
+from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.policies.engine import Completion, Engine
+from tsr_gym.agents.processes import Processes
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.parity import compared, why_apart
+from tsr_gym.agents.runs.workers.dispatch import Dispatcher
+from tsr_gym.agents.runs.workers.on_ray import RayCrew
+from tsr_gym.agents.runs.workers.settings import WorkerConfig
+from tsr_gym.agents.runs.workers.worker import Brought, Files, Job, RolloutWorker, weights_of
+
+
+class Task(NamedTuple):
+    """Work with the weights to do it by, so that a worker that was started again cannot do it by others.
+
+    Attributes:
+        job: The work.
+        version: Of the weights.
+        weights: Where they lie.
+    """
+
+    job: Job
+    version: int
+    weights: Any
+
+
+class RemoteCollector:
+    """Search task instances in workers; the same as `Collector` for whoever asks.
+
+    Every round is cut into as many parts as there are workers, and put together in the order of the instances. What
+    comes back is refused unless it is of the wanted instances, was sampled by the weights as they are now, and comes
+    from an engine that agrees with the learner.
+
+    Args:
+        config: Of the run.
+        files: Of the folder of the model that it goes on with.
+        settings: Of the workers.
+        engine: Says of which version the weights are.
+        learner: Whose weights they are. It may be spread over processes, each of which has workers of its own.
+        make: Makes a worker.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        files: Files,
+        settings: WorkerConfig,
+        engine: Engine,
+        learner: Learner,
+        *,
+        make: Callable[..., RolloutWorker] = RolloutWorker,
+    ) -> None:
+        self.search = choose_search(config.search)
+        self.config = config
+        self.engine = engine
+        self.learner = learner
+        self.crew = RayCrew(settings.share(learner.processes), make, (config, files), gpus=settings.ray_gpus)
+        self._weights: tuple[int, Any] | None = None
+        self._heard: dict[tuple[Completion, ...], str | None] = {}
+        self._told: Counter[str] = Counter()
+        self._dispatcher: Dispatcher[Task, Brought] = Dispatcher(
+            self.crew, patience=settings.ray_patience, retries=settings.ray_retries
+        )
+
+    def collect(
+        self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
+    ) -> Collected:
+        """Search the instances number `first` to `first + count` of the run's sequence; see `Collector.collect`.
+
+        Raises:
+            WorkerLost: The same instances failed too often, or no worker is left.
+        """
+        started = perf_counter()
+        version, weights = self._handed_over()
+        places = tuple(starts) or (None,) * count
+        parts = [part for number in range(self.crew.size) if (part := Processes(number, self.crew.size).share(count))]
+        jobs = [Job(first + part.start, places[part.start : part.stop], plainly) for part in parts]
+        brought = self._dispatcher.deliver([Task(job, version, weights) for job in jobs], self._refuse)
+        found = side_by_side([one.collected for one in brought])
+        beside = perf_counter() - started - max(one.seconds for one in brought)
+        return replace(found, seconds=found.seconds | {"workers": beside})
+
+    def signs(self) -> dict[str, dict[str, int]]:
+        """Return how many workers failed since it was last asked, and how; nothing where none did."""
+        faults = self._dispatcher.faults - self._told
+        self._told = Counter(self._dispatcher.faults)
+        return {"worker_faults": dict(faults)} if faults else {}
+
+    def close(self) -> None:
+        """End the workers."""
+        self._dispatcher.close()
+
+    def _handed_over(self) -> tuple[int, Any]:
+        """Return version and place of the weights as they are now."""
+        version = self.engine.weight_version
+        if self._weights is None or self._weights[0] != version:
+            self._weights = version, self.crew.put(weights_of(self.learner.model))
+            self._heard.clear()
+        return self._weights
+
+    def _refuse(self, task: Task, brought: Brought) -> str | None:
+        """Return why something that was brought may not be learned from, None where it may."""
+        groups = brought.collected.groups
+        found = {brought.weight_version}.union(*(one.weight_versions for group in groups for one in group.trajectories))
+        if others := sorted(found - {task.version}):
+            return f"it was sampled by weights of version {others[0]}, wanted is version {task.version}"
+        wanted = [task_seed(self.config.run.seed, task.job.first + number) for number in range(len(task.job.starts))]
+        if [group.task for group in groups] != wanted:
+            return f"it is of other instances than the {len(wanted)} from number {task.job.first} on"
+        if brought.said not in self._heard:
+            self._heard[brought.said] = self._why_apart(brought.said)
+        return self._heard[brought.said]
+
+    def _why_apart(self, said: Sequence[Completion]) -> str | None:
+        """Return why an engine that continued the fixed prompts so does not sample for the learner; None if it does."""
+        tolerance, learner = self.config.run.parity_tolerance, self.learner
+        if tolerance == 0:
+            return None
+        found = compared(said, learner.model, temperature=learner.temperature, autocast=learner.autocast)
+        return why_apart(found, learner, tolerance)

@@ -1,0 +1,118 @@
+"""RolloutWorker: searches of a run, with environments, a model and an engine of its own; knows nothing of Ray.
+
+Everything random in a tree derives from the run's seed and the instance's number, so it does not matter who grows it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load, save
+
+from tsr_gym.agents.episodes.collect import Collected, Collector
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.moments import Moment
+from tsr_gym.agents.models.language_model import LORA, load_policy, pick_device, restore_adapter
+from tsr_gym.agents.policies.engine import Completion
+from tsr_gym.agents.raters import make_rater
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.parity import continued
+
+Files = Mapping[str, bytes]
+
+
+class Job(NamedTuple):
+    """Instances to search.
+
+    Attributes:
+        first: Number of the first one in the run's sequence.
+        starts: Moment at which each begins, None for its own start.
+        plainly: Whether to play as many episodes in place of the searches.
+    """
+
+    first: int
+    starts: tuple[Moment | None, ...]
+    plainly: bool
+
+
+class Brought(NamedTuple):
+    """What a worker brought.
+
+    Attributes:
+        collected: Of the instances.
+        weight_version: Of the weights that it sampled by.
+        said: How its engine continued the fixed prompts after it took these weights.
+        seconds: That it worked.
+    """
+
+    collected: Collected
+    weight_version: int
+    said: tuple[Completion, ...]
+    seconds: float
+
+
+class RolloutWorker:
+    """Search instances as a run would.
+
+    Args:
+        config: Of the run.
+        files: Of the model's folder, by their names, as `files_of` returns them.
+    """
+
+    def __init__(self, config: TrainConfig, files: Files) -> None:
+        torch.set_num_threads(config.model.threads)
+        with TemporaryDirectory() as name:
+            folder = Path(name)
+            for path, data in files.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(data)
+            policy = load_policy(folder, device=pick_device(config.model.device), lora=config.lora)
+            if (folder / LORA).exists():
+                restore_adapter(policy.model, folder)
+        player = ModelPlayer(config.env, config.task, config.model, policy)
+        pool = player.pool(config.task.train_split, config.search)
+        chat = player.chat_about(pool.base, temperature=config.model.temperature)
+        rater = None if config.search.rater is None else make_rater(config.search.rater, chat=chat)
+        self.engine = chat.engine
+        self.vocabulary = int(policy.model.config.vocab_size)
+        self.collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater)
+        self.weight_version: int | None = None
+        self.said: tuple[Completion, ...] = ()
+
+    def take(self, weights: bytes, version: int) -> None:
+        """Sample by other weights from now on.
+
+        Args:
+            weights: As `weights_of` returns them.
+            version: Of the weights.
+        """
+        self.engine.load_weights(load(weights).items(), version=version)
+        self.said = tuple(continued(self.engine, self.vocabulary))
+        self.weight_version = version
+
+    def search(self, job: Job) -> Brought:
+        """Search some instances."""
+        started = perf_counter()
+        collected = self.collector.collect(job.first, len(job.starts), job.starts, plainly=job.plainly)
+        return Brought(collected, self.engine.weight_version, self.said, perf_counter() - started)
+
+
+def files_of(model_dir: Path, *, adapter: bool) -> Files:
+    """Return the files of a model's folder by their names.
+
+    Args:
+        model_dir: The folder.
+        adapter: Whether to go on with its low-rank matrices, where it has them; without, it is the merged model.
+    """
+    found = [path for path in sorted(model_dir.rglob("*")) if path.is_file()]
+    named = {path.relative_to(model_dir).as_posix(): path.read_bytes() for path in found}
+    return {name: data for name, data in named.items() if adapter or not name.startswith(f"{LORA}/")}
+
+
+def weights_of(model: Any) -> bytes:
+    """Return what changes of a model while it is trained: with LoRA the low-rank matrices, otherwise all weights."""
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    return save({name: weight.detach().cpu().contiguous() for name, weight in trained.items()})

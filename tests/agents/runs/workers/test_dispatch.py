@@ -1,0 +1,137 @@
+"""Dispatch: whatever becomes of workers, every piece of work comes back once and in its place, or the error is told."""
+
+import random
+from collections import deque
+
+import pytest
+
+from tsr_gym.agents.runs.workers.dispatch import Dispatcher
+from tsr_gym.errors import PromptTooLong, WorkerLost
+
+
+class ScriptedCrew:
+    """Workers that square numbers, and to which something else happens where the script says so.
+
+    Args:
+        size: How many.
+        script: What happens at each call of `ask`, in order: ``"dies"``, ``"hangs"``, ``"lies"``, ``"cannot"`` or
+            ``"ok"``, which it is after the script's end.
+        gone: Workers that do not start.
+    """
+
+    def __init__(self, size, script=(), gone=()):
+        self.size = size
+        self.script = deque(script)
+        self.gone = gone
+        self.now = 0.0
+        self.asked = []
+        self.started = []
+
+    def start(self, worker):
+        self.started.append(worker)
+        return ("start", worker, len(self.started))
+
+    def ask(self, worker, job):
+        self.asked.append((worker, job))
+        return (self.script.popleft() if self.script else "ok", worker, job, len(self.asked))
+
+    def wait(self, tickets, seconds):
+        there = [ticket for ticket in tickets if ticket[0] != "hangs"]
+        self.now += 1.0 if there else seconds
+        # One at a time, and not in the order in which they were asked.
+        return there[-1:]
+
+    def answer(self, ticket):
+        match ticket:
+            case ("start", worker, _) if worker in self.gone:
+                raise WorkerLost("it does not start")
+            case ("start", _, _):
+                return None
+            case ("dies", *_):
+                raise WorkerLost("it died")
+            case ("cannot", *_):
+                raise PromptTooLong("the work itself is impossible")
+            case ("lies", _, job, _):
+                return -(job**2)
+            case (_, _, job, _):
+                return job**2
+
+    def close(self):
+        self.size = 0
+
+
+def negative(job, answer):
+    return "it is negative" if answer < 0 else None
+
+
+def dispatcher(crew, *, patience=100, retries=2):
+    return Dispatcher(crew, patience=patience, retries=retries, clock=lambda: crew.now)
+
+
+def test_answers_come_in_the_order_of_the_work_whoever_does_it():
+    for size in (1, 2, 5):
+        assert dispatcher(ScriptedCrew(size)).deliver(range(7), negative) == [0, 1, 4, 9, 16, 25, 36]
+
+
+def test_no_work_needs_no_worker():
+    assert dispatcher(ScriptedCrew(1, gone=[0])).deliver([], negative) == []
+
+
+@pytest.mark.parametrize(("event", "kind"), [("dies", "lost"), ("hangs", "hung"), ("lies", "refused")])
+def test_work_that_was_lost_is_done_again_and_its_worker_started_again(event, kind):
+    crew = ScriptedCrew(2, ["ok", event])
+    given = dispatcher(crew)
+    assert given.deliver([3, 4, 5], negative) == [9, 16, 25]
+    assert given.faults == {kind: 1}
+    assert sorted(job for _, job in crew.asked) == [3, 4, 4, 5]
+    failed = crew.asked[1][0]
+    assert sorted(crew.started) == sorted([0, 1, failed])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_under_any_mixture_of_faults_everything_comes_exactly_once(seed):
+    draw = random.Random(seed)
+    script = draw.choices(["ok", "dies", "hangs", "lies"], k=12)
+    crew = ScriptedCrew(draw.randint(1, 4), script)
+    given = dispatcher(crew, retries=12)
+    jobs = list(range(draw.randint(1, 9)))
+    for _ in range(3):
+        assert given.deliver(jobs, negative) == [job**2 for job in jobs]
+    # Every fault cost one more piece of work, and nothing was done again without one.
+    assert len(crew.asked) == 3 * len(jobs) + sum(given.faults.values())
+
+
+def test_work_that_fails_again_and_again_ends_the_run_with_the_reason():
+    crew = ScriptedCrew(2, ["dies"] * 100)
+    with pytest.raises(WorkerLost, match="failed 3 times, at last so: it died"):
+        dispatcher(crew).deliver([3], negative)
+    assert len(crew.asked) == 3
+
+
+def test_workers_that_never_start_are_given_up_and_the_others_do_the_work():
+    crew = ScriptedCrew(3, gone=[0, 2])
+    assert dispatcher(crew).deliver(range(9), negative) == [job**2 for job in range(9)]
+    assert {worker for worker, _ in crew.asked} == {1}
+
+
+def test_where_no_worker_is_left_the_run_ends_with_the_reason():
+    with pytest.raises(WorkerLost, match=r"no worker is left.*it does not start"):
+        dispatcher(ScriptedCrew(2, gone=[0, 1])).deliver([3], negative)
+
+
+def test_work_that_is_impossible_is_not_tried_again():
+    crew = ScriptedCrew(1, ["cannot"])
+    given = dispatcher(crew)
+    with pytest.raises(PromptTooLong, match="impossible"):
+        given.deliver([3, 4], negative)
+    assert [job for _, job in crew.asked] == [3]
+    assert given.deliver([5], negative) == [25]
+
+
+def test_what_a_worker_still_did_for_an_earlier_call_is_never_delivered():
+    crew = ScriptedCrew(2, ["ok", "cannot"])
+    given = dispatcher(crew)
+    with pytest.raises(PromptTooLong):
+        given.deliver([3, 4], negative)
+    assert given.deliver([7, 8], negative) == [49, 64]
+    assert given.faults == {}

@@ -1,0 +1,185 @@
+"""A real Ray: the same run as without it, whatever becomes of workers and nodes. Needs ray; see `make test-ray`."""
+
+import json
+import os
+import signal
+from functools import partial
+
+import pytest
+
+from tests.agents.runs.workers.ray_here import cluster, faulty, pids
+from tests.agents.short_runs import command, finish, result, short_run, train_flags
+from tsr_gym.agents.runs import trainer as trainers
+from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.trainer import resume_run, start_run
+from tsr_gym.agents.runs.workers.on_ray import connected
+from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
+from tsr_gym.agents.runs.workers.settings import OFF, WorkerConfig
+from tsr_gym.errors import EngineFailed, PromptTooLong, WorkerLost
+
+pytest.importorskip("ray", reason="needs ray: make test-ray")
+SEARCH = {"search": "beam(width=2, branching=2)", "groups": 3, "trajectories": 2}
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """A cluster of two nodes."""
+    with cluster(3, 3) as made:
+        yield made
+
+
+@pytest.fixture
+def here(nodes):
+    """The address of the cluster, with which this process is connected."""
+    with connected(WorkerConfig(ray=nodes.address)):
+        yield nodes.address
+
+
+def train(out, model, *, watch=lambda made, kind, record: None, workers=OFF, **changes):
+    """Train a short run and return what must repeat of it."""
+    changes = {"search": SEARCH, "run": {"updates": 3}} | changes
+    made = start_run(short_run(out, model, **changes), model, workers=workers)
+    assert made.run(watch=partial(watch, made))
+    return result(out)
+
+
+def on(address, **changes):
+    return WorkerConfig(ray=address, **{"ray_workers": 2, "ray_patience": 120, **changes})
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory, base_model):
+    """What a short run comes to without Ray."""
+    return train(tmp_path_factory.mktemp("alone") / "run", base_model)
+
+
+@pytest.fixture(scope="module")
+def undisturbed_by_two(nodes, tmp_path_factory, base_model):
+    """What it comes to with two workers to which nothing happens."""
+    with connected(WorkerConfig(ray=nodes.address)):
+        return train(tmp_path_factory.mktemp("two") / "run", base_model, workers=on(nodes.address))
+
+
+def faults_in(found):
+    """Take the signs of faults out of a result and return how many there were of each kind."""
+    signs = [line.pop("worker_faults", {}) for line in found["metrics"]]
+    return {kind: sum(one.get(kind, 0) for one in signs) for kind in {kind for one in signs for kind in one}}
+
+
+def nodes_of(trees):
+    return {name: [json.loads(line) for line in text.splitlines()] for name, text in trees.items()}
+
+
+def test_one_worker_does_the_same_as_no_ray_to_the_last_bit(here, alone, base_model, tmp_path):
+    assert train(tmp_path / "run", base_model, workers=on(here, ray_workers=1)) == alone
+
+
+def test_two_workers_sample_the_same_tokens_with_log_probabilities_equal_but_for_rounding(alone, undisturbed_by_two):
+    ours, theirs = nodes_of(undisturbed_by_two["trees"]), nodes_of(alone["trees"])
+    assert ours.keys() == theirs.keys()
+    for name, found in ours.items():
+        for one, other in zip(found, theirs[name], strict=True):
+            (*said, logprobs, version), (*other_said, other_logprobs, other_version) = (
+                node.pop("candidate") if node["parent"] is not None else ([], [], [], 0) for node in (one, other)
+            )
+            assert (said, version) == (other_said, other_version)
+            assert logprobs == pytest.approx(other_logprobs, abs=1e-5)
+            assert one == other
+    exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps", "restores")
+    for one, other in zip(undisturbed_by_two["metrics"], alone["metrics"], strict=True):
+        assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
+
+
+@pytest.mark.parametrize(
+    ("kind", "counted"), [("dies", "lost"), ("hangs", "hung"), ("stale", "refused"), ("secretly stale", "refused")]
+)
+def test_a_worker_with_a_fault_changes_nothing_but_the_count_of_faults(
+    here, undisturbed_by_two, base_model, tmp_path, monkeypatch, kind, counted
+):
+    made = partial(RemoteCollector, make=faulty(kind, tmp_path))
+    monkeypatch.setattr(trainers, "RemoteCollector", made)
+    patience = 30 if kind == "hangs" else 120
+    found = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience))
+    assert faults_in(found) == {counted: 1}
+    assert found == undisturbed_by_two
+
+
+def test_killed_actors_change_nothing_but_the_count_of_faults(here, undisturbed_by_two, base_model, tmp_path):
+    def kill(made, kind, record):
+        if (kind, record["step"]) == ("update", 1):
+            for pid in pids(made.collector.crew).values():
+                os.kill(pid, signal.SIGKILL)
+
+    found = train(tmp_path / "run", base_model, workers=on(here), watch=kill)
+    assert faults_in(found) == {"lost": 2}
+    assert found == undisturbed_by_two
+
+
+def test_a_lost_node_changes_nothing_but_the_count_of_faults(nodes, undisturbed_by_two, base_model, tmp_path):
+    extra = nodes.add_node(num_cpus=3, object_store_memory=100 * 2**20)
+    leaves = [extra]
+
+    def remove(made, kind, record):
+        if (kind, record["step"]) == ("update", 1):
+            nodes.remove_node(leaves.pop(), allow_graceful=False)
+
+    with connected(WorkerConfig(ray=nodes.address)):
+        # Three workers over three nodes, so that one of them is there; the work is cut as for two all the same.
+        found = train(tmp_path / "run", base_model, workers=on(nodes.address, ray_workers=3), watch=remove)
+    assert sum(faults_in(found).values()) >= 1
+    exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps")
+    for one, other in zip(found["metrics"], undisturbed_by_two["metrics"], strict=True):
+        assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
+
+
+def broken(error):
+    def make(config, files):
+        from tsr_gym.agents.runs.workers.worker import RolloutWorker
+
+        class Broken(RolloutWorker):
+            def search(self, job):
+                if error is None:
+                    os.kill(os.getpid(), 9)
+                raise error("of no use")
+
+        return Broken(config, files)
+
+    return make
+
+
+def test_a_run_whose_workers_all_die_keeps_a_checkpoint_and_goes_on_without_them(
+    here, alone, base_model, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=broken(None)))
+        with pytest.raises(WorkerLost, match=r"failed 2 times.*ActorDiedError"):
+            train(tmp_path / "run", base_model, workers=on(here, ray_workers=1, ray_retries=1))
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000"]
+    assert resume_run(tmp_path / "run").run()
+    assert result(tmp_path / "run") == alone
+
+
+@pytest.mark.parametrize("error", [PromptTooLong, EngineFailed])
+def test_an_error_of_the_work_itself_comes_out_as_it_is(here, base_model, tmp_path, monkeypatch, error):
+    monkeypatch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=broken(error)))
+    with pytest.raises(error, match="of no use"):
+        train(tmp_path / "run", base_model, workers=on(here))
+
+
+def test_low_rank_matrices_and_a_resumed_run_go_to_workers_as_they_are(here, base_model, tmp_path):
+    lora = {"learn": {"lora_rank": 2}}
+    expected = train(tmp_path / "alone", base_model, **lora)
+    config = short_run(tmp_path / "run", base_model, search=SEARCH, run={"updates": 3}, **lora)
+    begun = start_run(config, base_model, workers=on(here, ray_workers=1))
+    assert not begun.run(stop=lambda: True)
+    assert resume_run(tmp_path / "run", workers=on(here, ray_workers=1)).run()
+    assert result(tmp_path / "run")["model/model.safetensors"] == expected["model/model.safetensors"]
+
+
+def test_the_command_line_trains_with_a_ray_of_its_own(base_model, tmp_path):
+    plain = train(tmp_path / "plain", base_model, search={}, run={"updates": 2})
+    flags = train_flags(tmp_path / "run", base_model, **{"--updates": 2, "--ray": "local", "--ray-workers": 1})
+    status, out, err = finish(command(*flags))
+    assert status == 0, err
+    assert "2 of 2 updates" in out
+    assert result(tmp_path / "run") == plain
