@@ -21,15 +21,18 @@ class SokobanScore(ScoreWrapper[SokobanState]):
         env: A Sokoban environment, under any wrappers.
         potential: ``None`` for the reward alone; ``"estimate"`` for a lower bound from box-to-goal matching and dead
             squares, which any player could work out; ``"next_push"`` for an estimate from the walk to where the next
-            push begins and the pushes from there, as public; ``"oracle"`` for the exact distance from a solver, which knows
-            the answer: results that use it must say so.
+            push begins and the pushes from there, as public; ``"oracle"`` for the exact distance from a solver, which
+            knows the answer: results that use it must say so.
         weight: What one move of potential is worth in reward.
     """
 
     score_of = "turn"
 
     def __init__(
-        self, env: gym.Env[Any, Any], potential: Literal["estimate", "next_push", "oracle"] | None = None, weight: float = 1.0
+        self,
+        env: gym.Env[Any, Any],
+        potential: Literal["estimate", "next_push", "oracle"] | None = None,
+        weight: float = 1.0,
     ) -> None:
         if potential is not None and potential not in POTENTIALS:
             raise ConfigError(f"wanted potential None or of {sorted(POTENTIALS)}, got {potential!r}")
