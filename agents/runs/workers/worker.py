@@ -77,7 +77,7 @@ class RolloutWorker:
         chat = player.chat_about(pool.base, temperature=config.model.temperature)
         rater = None if config.search.rater is None else make_rater(config.search.rater, chat=chat)
         self.engine = chat.engine
-        self.vocabulary = int(policy.model.config.vocab_size)
+        self.model_config = policy.model.config
         self.collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater)
         self.weight_version: int | None = None
         self.said: tuple[Completion, ...] = ()
@@ -90,7 +90,7 @@ class RolloutWorker:
             version: Of the weights.
         """
         self.engine.load_weights(load(weights).items(), version=version)
-        self.said = tuple(continued(self.engine, self.vocabulary))
+        self.said = tuple(continued(self.engine, self.model_config))
         self.weight_version = version
 
     def search(self, job: Job) -> Brought:

@@ -36,8 +36,8 @@ def test_both_numbers_are_those_of_one_token_of_a_fixed_prompt(model):
     with torch.no_grad():
         other.lm_head.weight.mul_(1.1)
     found = probe(engine_of(other), model, temperature=0.8)
-    prompts = fixed_prompts(model.config.vocab_size)
-    told = [row[0] for row in engine_of(other).generate(prompts, seeds=[[20]] * 2, max_tokens=4)]
+    prompts = fixed_prompts(model.config.vocab_size, 92)
+    told = [row[0] for row in engine_of(other).generate(prompts, seeds=[[20]] * 3, max_tokens=4)]
     pairs = []
     for prompt, one in zip(prompts, told, strict=True):
         with torch.no_grad():
@@ -46,6 +46,11 @@ def test_both_numbers_are_those_of_one_token_of_a_fixed_prompt(model):
         pairs += zip(one.logprobs, own, strict=True)
     assert (found.engine, found.learner) == pytest.approx(max(pairs, key=lambda pair: abs(pair[0] - pair[1])), abs=1e-4)
     assert found.difference > 0.01
+
+
+def test_prompts_are_longer_than_a_block_of_vllm_where_the_context_has_room():
+    assert [len(prompt) for prompt in fixed_prompts(100, 1000)] == [5, 16, 72]
+    assert [len(prompt) for prompt in fixed_prompts(100, 20)] == [5, 16, 20]
 
 
 def test_what_is_remembered_of_older_weights_shows(model):

@@ -68,7 +68,7 @@ def faulty(kind, folder):
                     return super().take(weights, version)
                 if kind == "secretly stale":
                     self.engine.weight_version = version
-                self.said = tuple(continued(self.engine, self.vocabulary))
+                self.said = tuple(continued(self.engine, self.model_config))
                 self.weight_version = version
 
             def search(self, job):

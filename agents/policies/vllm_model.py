@@ -1,0 +1,199 @@
+"""VllmModel: a model inside vLLM in this process. vLLM is imported when one is made."""
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+import torch
+
+from tsr_gym.agents.policies.engine import Capabilities, Completion
+from tsr_gym.agents.policies.served_model import served_model
+from tsr_gym.agents.policies.vllm_engine import Asked, CacheCounts, reason_of
+from tsr_gym.errors import EngineFailed
+from tsr_gym.optional import require
+
+# What the library is told before it is imported; what the environment says goes before it.
+ENVIRONMENT = {
+    # The worker in this process takes tensors as they are.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    # Threads stay where they are, because others in this process need them too.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_CPU_CI_ENV": "1",
+}
+# A prefix is found again by blocks of so many tokens; on a CPU a multiple of 32.
+BLOCK = 32
+SETTINGS = {
+    "skip_tokenizer_init": True,
+    "generation_config": "vllm",
+    "enable_prefix_caching": True,
+    "block_size": BLOCK,
+    # Of the distribution that is sampled from, temperature included.
+    "logprobs_mode": "processed_logprobs",
+    "disable_log_stats": False,
+    "use_tqdm_on_load": False,
+}
+
+
+class VllmModel:
+    """A language model inside vLLM, in this process.
+
+    Args:
+        folder: A Hugging Face model with weights in safetensors.
+        dtype: To hold and compute it in: ``"float32"`` or ``"bfloat16"``.
+        cache_gib: Memory of keys and values.
+        max_batch: Most samples that are generated side by side.
+
+    Attributes:
+        weight_version: Of its weights.
+        context: Longest sequence.
+        vocabulary: Number of tokens.
+
+    Raises:
+        CheckpointError: The folder holds no model.
+        ConfigError: vLLM cannot compute its heads here.
+        EngineFailed: vLLM cannot be imported, or does not start.
+        MissingExtra: vLLM is not installed.
+    """
+
+    def __init__(self, folder: Path, *, dtype: str = "float32", cache_gib: float = 1.0, max_batch: int = 256) -> None:
+        require("vllm", "vllm")
+        self._model = served_model(folder)
+        self.context, self.vocabulary = self._model.context, self._model.vocabulary
+        self.weight_version = 0
+        self._aborted, self._lock = Event(), Lock()
+        # On a CPU a seeded request breaks vLLM where its prompt is computed in parts, so it never is.
+        on_cpu = not torch.cuda.is_available()
+        if on_cpu:
+            self._model.check_heads()
+        self._exact = on_cpu and dtype == "float32"
+        self._llm, self._params = _start(
+            model=str(folder),
+            dtype=dtype,
+            max_model_len=self.context,
+            kv_cache_memory_bytes=int(cache_gib * 2**30),
+            max_num_seqs=max_batch,
+            enforce_eager=on_cpu,
+            **({"enable_chunked_prefill": False, "max_num_batched_tokens": max(8192, self.context)} if on_cpu else {}),
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do: all of it, but that the company in a batch matters on a GPU and in lower precision."""
+        return Capabilities(company=self._exact)
+
+    def sample(self, asked: Sequence[Asked], settings: dict[str, Any]) -> list[Completion]:
+        """Return a completion for each; see `Host.sample`.
+
+        Raises:
+            EngineFailed: vLLM broke off.
+        """
+        with self._lock:
+            self._aborted.clear()
+            # OpenMP has a number of threads for every thread that asks, and torch sets it when it first computes there:
+            # a step of vLLM's attention in between would see two of them and die.
+            torch.set_num_threads(torch.get_num_threads())
+            drafts = [_Draft(str(number), one) for number, one in enumerate(asked)]
+            try:
+                self._generate(drafts, settings)
+            except Exception as error:
+                raise EngineFailed(f"vLLM broke off: {type(error).__name__}: {error}") from error
+            finally:
+                # What is left of a call that broke off would answer in the next one.
+                self._end(drafts)
+        return [draft.completion(self.weight_version) for draft in drafts]
+
+    def load_weights(self, weights: Iterable[tuple[str, Any]], *, version: int | None = None) -> None:
+        """Replace all parameters, or none, and forget all keys and values; see `VllmEngine.load_weights`."""
+        given = list(weights)
+        with self._lock:
+            if given:
+                whole = self._model.whole_weights(given)
+                self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(whole.items())})
+            self._llm.reset_prefix_cache()
+            self.weight_version = self.weight_version + 1 if version is None else version
+
+    def abort(self) -> None:
+        """End what another thread is generating, with the next token; see `Engine.abort`."""
+        self._aborted.set()
+
+    def prefix_cache(self) -> CacheCounts:
+        """Return what the prefix cache was asked for so far."""
+        counts = {metric.name: metric for metric in self._llm.get_metrics()}
+        return CacheCounts(*(int(counts[f"vllm:prefix_cache_{name}"].value) for name in ("queries", "hits")))
+
+    def close(self) -> None:
+        """Give back the memory; the model can then not be asked any more."""
+        self._llm.llm_engine.engine_core.shutdown()
+
+    def _generate(self, drafts: "list[_Draft]", settings: dict[str, Any]) -> None:
+        engine = self._llm.llm_engine
+        for draft in drafts:
+            params = self._params(**settings, seed=draft.asked.seed, max_tokens=draft.asked.max_tokens)
+            engine.add_request(draft.name, {"prompt_token_ids": [*draft.asked.prompt]}, params)
+        by_name = {draft.name: draft for draft in drafts}
+        while engine.has_unfinished_requests():
+            for output in engine.step():
+                by_name[output.request_id].add(output)
+            if self._aborted.is_set():
+                # An answer has at least one token.
+                self._end([draft for draft in drafts if draft.ids])
+
+    def _end(self, drafts: "list[_Draft]") -> None:
+        going = [draft for draft in drafts if not draft.reason]
+        self._llm.llm_engine.abort_request([draft.name for draft in going])
+        for draft in going:
+            draft.reason = "abort"
+
+
+@dataclass(slots=True)
+class _Draft:
+    """An answer while it is generated."""
+
+    name: str
+    asked: Asked
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    reason: str | None = None
+    num_cached: int = 0
+
+    def add(self, output: Any) -> None:
+        """Add the tokens of a step."""
+        (new,) = output.outputs
+        self.ids += new.token_ids
+        self.logprobs += [row[token].logprob for row, token in zip(new.logprobs, new.token_ids, strict=True)]
+        self.reason = new.finish_reason
+        self.num_cached = output.num_cached_tokens or self.num_cached
+
+    def completion(self, version: int) -> Completion:
+        """Return the whole answer."""
+        return Completion(tuple(self.ids), tuple(self.logprobs), reason_of(self.reason), self.num_cached, version)
+
+
+def _start(**settings: Any) -> tuple[Any, Any]:
+    """Return a running `vllm.LLM`, and what makes the parameters of a request for it.
+
+    This process's random numbers and its way to set threads, which vLLM replaces, stay as they were.
+    """
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    set_num_threads = torch.set_num_threads
+    try:
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from vllm import LLM, SamplingParams
+            from vllm.sampling_params import RequestOutputKind
+
+            llm = LLM(**settings, **SETTINGS)
+    except Exception as error:
+        hint = ": uninstall torchvision, torchaudio and torchcodec" if "torchvision" in str(error) else ""
+        raise EngineFailed(f"vLLM does not start ({type(error).__name__}: {error}){hint}") from error
+    finally:
+        torch.set_num_threads = set_num_threads
+    return llm, partial(SamplingParams, output_kind=RequestOutputKind.DELTA)
