@@ -5,15 +5,16 @@ A head that stayed behind or keys and values of older weights raise no error; th
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.models.logprobs import token_logprobs
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.errors import EngineFailed
+
+if TYPE_CHECKING:
+    from tsr_gym.agents.learning.learner import Learner
 
 # Tokens that the engine samples after each prompt, and the lengths of the prompts, one of them longer than the blocks
 # of 16 or 32 tokens in which vLLM remembers keys and values.
@@ -66,6 +67,9 @@ def compared(
     said: Sequence[Completion], model: Any, *, temperature: float, autocast: torch.dtype | None = None
 ) -> Parity:
     """Return how far an engine is from its learner, by what it continued the fixed prompts with; see `probe`."""
+    # Imported here, because it takes seconds that a worker, which has an engine and no learner, need not wait.
+    from tsr_gym.agents.models.logprobs import token_logprobs
+
     prompts = fixed_prompts(model.config.vocab_size, model.config.max_position_embeddings - TOKENS)
     device = next(model.parameters()).device
     width = max(len(prompt) + len(one.token_ids) for prompt, one in zip(prompts, said, strict=True))
@@ -89,7 +93,7 @@ def fixed_prompts(vocabulary: int, longest: int) -> list[tuple[int, ...]]:
     return [tuple((7919 * (place + length) + 13) % vocabulary for place in range(length)) for length in lengths]
 
 
-def check_parity(engine: Engine, learner: Learner, tolerance: float | None, *, temperature: float) -> None:
+def check_parity(engine: Engine, learner: "Learner", tolerance: float | None, *, temperature: float) -> None:
     """Stop where an engine is too far from its learner; processes that learn together have to ask together.
 
     Args:
@@ -111,7 +115,7 @@ def check_parity(engine: Engine, learner: Learner, tolerance: float | None, *, t
             raise EngineFailed(why)
 
 
-def why_apart(found: Parity, learner: Learner, tolerance: float | None) -> str | None:
+def why_apart(found: Parity, learner: "Learner", tolerance: float | None) -> str | None:
     """Return why an engine's samples may not be learned from, None where they may; see `check_parity`."""
     most = ROUNDING[learner.autocast or torch.float32] if tolerance is None else tolerance
     if found.difference <= most:

@@ -103,6 +103,13 @@ class RayCrew:
         except ray.exceptions.RayError as error:
             raise WorkerLost(_in_short(error)) from error
 
+    def where(self, worker: int) -> tuple[int, str]:
+        """Return an actor's process and node, by the numbers that the system and Ray give them."""
+        import ray
+
+        process, node = ray.get(self._actors[worker].where.remote())
+        return process, node
+
     def close(self) -> None:
         """End all actors."""
         for worker in list(self._actors):
@@ -123,6 +130,12 @@ class _Actor:
 
     def ready(self) -> None:
         """Answer once the worker is made."""
+
+    def where(self) -> tuple[int, str]:
+        """Return its process and its node."""
+        import ray
+
+        return os.getpid(), ray.get_runtime_context().get_node_id()
 
     def work(self, task: Any) -> Any:
         """Do a task, by its weights."""

@@ -34,14 +34,6 @@ def cluster(*cpus):
         made.shutdown()
 
 
-def pids(crew):
-    """Return the processes of a crew's actors, by the numbers of the workers."""
-    import ray
-
-    where = {worker: actor.__ray_call__.remote(lambda self: os.getpid()) for worker, actor in crew._actors.items()}
-    return {worker: ray.get(pid) for worker, pid in where.items()}
-
-
 def faulty(kind, folder):
     """Return a maker of workers, one of which has a fault at its first piece of work; `folder` remembers that it had.
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.agents.runs.workers.ray_here import cluster, faulty, pids
+from tests.agents.runs.workers.ray_here import cluster, faulty
 from tests.agents.short_runs import command, finish, result, short_run, train_flags
 from tsr_gym.agents.runs import trainer as trainers
 from tsr_gym.agents.runs.checkpoint import checkpoints
@@ -107,8 +107,8 @@ def test_a_worker_with_a_fault_changes_nothing_but_the_count_of_faults(
 def test_killed_actors_change_nothing_but_the_count_of_faults(here, undisturbed_by_two, base_model, tmp_path):
     def kill(made, kind, record):
         if (kind, record["step"]) == ("update", 1):
-            for pid in pids(made.collector.crew).values():
-                os.kill(pid, signal.SIGKILL)
+            for worker in range(2):
+                os.kill(made.collector.crew.where(worker)[0], signal.SIGKILL)
 
     found = train(tmp_path / "run", base_model, workers=on(here), watch=kill)
     assert faults_in(found) == {"lost": 2}
