@@ -13,8 +13,7 @@ def test_a_page_is_its_commands_in_order_and_its_python_in_one_piece():
 
 
 def test_every_path_has_steps():
-    for pages in JOURNEYS.values():
-        assert all(list(steps_of(page)) for page in pages)
+    assert all(list(steps_of(page)) for page in JOURNEYS.values())
 
 
 def test_steps_run_in_a_clone_of_this_repository(tmp_path):
