@@ -2,8 +2,8 @@
 
 Each page is loaded by a browser that has loaded nothing before, from a server that has read nothing before. ``painted``
 is the browser's first contentful paint, ``drawn`` the end of the page's own drawing: curves, or the visible part of the
-tree with the chosen node. Milliseconds from the start of the visit. ``scrolled``: milliseconds from one frame to the next
-while a tree is panned, or the list of trees is scrolled, by 40 pixels a frame; a screen shows one every 16.7.
+tree with the chosen node. Milliseconds from the start of the visit. ``scrolled``: milliseconds from one frame to the
+next while a tree is panned, or the list of trees is scrolled, by 40 pixels a frame; a screen shows one every 16.7.
 Run: python -m benchmarks.view_speed   (needs Chromium and its driver, and selenium)
 """
 
