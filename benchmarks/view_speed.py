@@ -2,12 +2,15 @@
 
 Each page is loaded by a browser that has loaded nothing before, from a server that has read nothing before. ``painted``
 is the browser's first contentful paint, ``drawn`` the end of the page's own drawing: curves, or the visible part of the
-tree with the chosen node. Milliseconds from the start of the visit.
+tree with the chosen node. Milliseconds from the start of the visit. ``scrolled``: milliseconds from one frame to the
+next while a tree is panned, or the list of trees is scrolled, by 40 pixels a frame; a screen shows one every 16.7.
 Run: python -m benchmarks.view_speed   (needs Chromium and its driver, and selenium)
 """
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -28,6 +31,27 @@ from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
 NUM_TREES, SMALL, LARGE, NUM_UPDATES, REPEATS = 3000, 30, 2000, 200, 5
 DRAWN = "return (performance.getEntriesByName('drawn')[0] || {}).startTime"
 PAINTED = "return performance.getEntriesByName('first-contentful-paint')[0].startTime"
+FRAMES = 240
+# Scroll a box there and back, so that its end is never reached, and give the time between frames.
+SCROLL = """
+const [selector, right, down, frames, done] = arguments;
+const box = document.querySelector(selector), times = [];
+let last = null, number = 0;
+function frame(now) {
+  if (last !== null) times.push(now - last);
+  last = now;
+  const sign = number++ < frames / 2 ? 1 : -1;
+  box.scrollBy({left: sign * right, top: sign * down, behavior: "instant"});
+  if (number < frames) requestAnimationFrame(frame); else done(times);
+}
+requestAnimationFrame(frame);
+"""
+# What is scrolled: the page, what scrolls in it, and pixels to the right and down.
+SCROLLED = {
+    "tree of 2,000 nodes, as lines": ("#/tree/run/000200/large/1000", ".canvas", 12, 40),
+    "tree of 2,000 nodes, as pictures": ("#/tree/run/000200/large/0?draw=cards", ".canvas", 40, 8),
+    "list of 3,000 trees": ("#/tree/run/000200/0000/0", ".scroll", 0, 40),
+}
 
 
 def grown_tree(size: int) -> Tree:
@@ -64,8 +88,9 @@ def write_run(folder: Path) -> None:
     grown_tree(LARGE).save(trees / "large.jsonl")
 
 
-def visited(folder: Path, page: str) -> dict[str, float]:
-    """Return when a page was painted and drawn, in a new browser, from a new server."""
+@contextmanager
+def opened(folder: Path, page: str) -> Iterator[webdriver.Chrome]:
+    """Give a new browser that has drawn a page of a new server."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
     for argument in ("--headless=new", "--disable-gpu", "--no-sandbox", "--window-size=1280,800"):
@@ -75,11 +100,31 @@ def visited(folder: Path, page: str) -> dict[str, float]:
         with viewing(Site([folder])) as address:
             browser.get(address + page)
             wait: Any = WebDriverWait(browser, 60)
-            drawn = wait.until(lambda _: browser.execute_script(DRAWN))
-            painted = wait.until(lambda _: browser.execute_script(PAINTED))
+            wait.until(lambda _: browser.execute_script(DRAWN))
+            yield browser
     finally:
         browser.quit()
-    return {"painted": painted, "drawn": drawn}
+
+
+def visited(folder: Path, page: str) -> dict[str, float]:
+    """Return when a page was painted and drawn, in a new browser, from a new server."""
+    with opened(folder, page) as browser:
+        painted = WebDriverWait(browser, 60).until(lambda _: browser.execute_script(PAINTED))
+        return {"painted": painted, "drawn": browser.execute_script(DRAWN)}
+
+
+def scrolled(folder: Path, page: str, selector: str, right: int, down: int) -> dict[str, float]:
+    """Return the times between frames while a box of a page is scrolled."""
+    with opened(folder, page) as browser:
+        browser.set_script_timeout(120)
+        times = browser.execute_async_script(SCROLL, selector, right, down, FRAMES)
+    ranked = sorted(times)
+    return {
+        "median": round(median(times), 1),
+        "p95": round(ranked[int(0.95 * len(ranked))], 1),
+        "max": round(ranked[-1], 1),
+        "share above 50": round(sum(one > 50 for one in times) / len(times), 3),
+    }
 
 
 def main() -> None:
@@ -102,8 +147,12 @@ def main() -> None:
                 }
                 for kind in ("painted", "drawn")
             }
+        moved = {name: scrolled(folder, *given) for name, given in SCROLLED.items()}
     about = {"trees": NUM_TREES, "updates": NUM_UPDATES, "repeats": REPEATS, "aim": "painted within 1000 ms"}
-    write_result("view_speed", {"what": "milliseconds from the visit, other work beside it", **about, "pages": found})
+    write_result(
+        "view_speed",
+        {"what": "milliseconds from the visit, other work beside it", **about, "pages": found, "scrolled": moved},
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Server: the viewer's page and its data over HTTP, for this machine alone, by the standard library."""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -86,6 +87,11 @@ class _Visit(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that was closed in the middle of a request; show everything else."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def make_server(site: Site, port: int = 0) -> ThreadingHTTPServer:
