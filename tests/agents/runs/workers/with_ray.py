@@ -3,12 +3,15 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from functools import partial
 
 import pytest
 
 from tests.agents.runs.workers.ray_here import cluster, faulty
 from tests.agents.short_runs import command, finish, result, short_run, train_flags
+from tests.conftest import ROOT
 from tsr_gym.agents.runs import trainer as trainers
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run, start_run
@@ -174,6 +177,21 @@ def test_low_rank_matrices_and_a_resumed_run_go_to_workers_as_they_are(here, bas
     assert not begun.run(stop=lambda: True)
     assert resume_run(tmp_path / "run", workers=on(here, ray_workers=1)).run()
     assert result(tmp_path / "run")["model/model.safetensors"] == expected["model/model.safetensors"]
+
+
+def test_two_learning_processes_have_a_worker_each(nodes, base_model, tmp_path):
+    plain = train(tmp_path / "plain", base_model, search={}, run={"updates": 2})
+    own = {"--updates": 2, "--ray": nodes.address, "--ray-workers": 2}
+    flags = train_flags(tmp_path / "run", base_model, **own)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*torchrun, "-m", "tsr_gym.cli", *flags], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    found = result(tmp_path / "run")
+    exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps")
+    for one, other in zip(found["metrics"], plain["metrics"], strict=True):
+        assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
 
 
 def test_the_command_line_trains_with_a_ray_of_its_own(base_model, tmp_path):
