@@ -176,8 +176,8 @@ def hand_overs(bench: Bench, address: str, rounds: int, folder: Path) -> dict[st
             # Plain play of one instance, because the searches themselves do not count.
             first, second = (remote.collect(0, 1, plainly=True).seconds["workers"] for _ in range(2))
             longer.append(first - second)
-        weights = weights_of(sized.learner.model)
-        found[name] = {"megabytes": round(len(weights) / 1e6, 2), "milliseconds": round(1000 * median(longer), 1)}
+        size_in_bytes = sum(array.nbytes for array in weights_of(sized.learner.model).values())
+        found[name] = {"megabytes": round(size_in_bytes / 1e6, 2), "milliseconds": round(1000 * median(longer), 1)}
         remote.close()
     return found
 
