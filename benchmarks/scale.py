@@ -60,6 +60,11 @@ ENVIRONMENT = {
 GROUPS = 8
 SIZES = {"64 wide, 2 layers": None, "256 wide, 4 layers": (256, 4), "512 wide, 8 layers": (512, 8)}
 MEMORY = 500 * 2**20
+RECOVERIES: dict[str, dict[str, Any]] = {
+    "a_killed_actor": {},
+    "a_lost_node": {"nodes": True},
+    "one_of_two_killed_actors": {"workers": 2},
+}
 
 
 class Replaying(RolloutWorker):
@@ -168,10 +173,11 @@ def hand_overs(bench: Bench, address: str, rounds: int, folder: Path) -> dict[st
         longer = []
         for _ in range(rounds):
             sized.new_weights()
-            first, second = (remote.collect(0, 1).seconds["workers"] for _ in range(2))
+            # Plain play of one instance, because the searches themselves do not count.
+            first, second = (remote.collect(0, 1, plainly=True).seconds["workers"] for _ in range(2))
             longer.append(first - second)
-        weights = weights_of(sized.learner.model)
-        found[name] = {"megabytes": round(len(weights) / 1e6, 2), "milliseconds": round(1000 * median(longer), 1)}
+        size_in_bytes = sum(array.nbytes for array in weights_of(sized.learner.model).values())
+        found[name] = {"megabytes": round(size_in_bytes / 1e6, 2), "milliseconds": round(1000 * median(longer), 1)}
         remote.close()
     return found
 
@@ -197,6 +203,7 @@ def recoveries(bench: Bench, faults: int, *, nodes: bool = False, workers: int =
         remote = bench.workers(made.address, workers)
         wanted = tokens_of(remote.collect(0, GROUPS))
         for fault in range(faults):
+            # Answers once the worker runs again.
             lose = _losing(made, remote, spare if nodes else None)
             struck: list[float] = []
             timer = Timer(0.02 * (1 + fault % 5), lambda lose=lose, struck=struck: _strike(lose, struck))
@@ -262,10 +269,11 @@ def main() -> None:
     numbers |= {"settings": {"groups": GROUPS, "search": bench.config.search.search}, "per_tree": per_tree(bench)}
     with TemporaryDirectory() as name, cluster(8) as made, connected(WorkerConfig(ray=made.address)):
         numbers["share_of_a_round"] = share_of_rounds(bench, made.address, args.rounds)
-        numbers["hand_over_of_weights"] = hand_overs(bench, made.address, args.rounds // 2, Path(name))
-    numbers["recovery_from_a_killed_actor"] = recoveries(bench, args.faults)
-    numbers["recovery_from_one_of_two_actors"] = recoveries(bench, args.faults, workers=2)
-    numbers["recovery_from_a_lost_node"] = recoveries(bench, args.faults, nodes=True)
+        numbers["hand_over_of_weights"] = hand_overs(bench, made.address, args.rounds // 4, Path(name))
+    # Written after each part, because the later ones take long.
+    for name, how in RECOVERIES.items():
+        write_result("scale", numbers, out=args.out)
+        numbers[f"recovery_from_{name}"] = recoveries(bench, args.faults, **how)
     write_result("scale", numbers, out=args.out)
 
 

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from safetensors.torch import load, save
 
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
@@ -22,6 +22,7 @@ from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.parity import continued
 
 Files = Mapping[str, bytes]
+Weights = Mapping[str, np.ndarray[Any, Any]]
 
 
 class Job(NamedTuple):
@@ -82,14 +83,16 @@ class RolloutWorker:
         self.weight_version: int | None = None
         self.said: tuple[Completion, ...] = ()
 
-    def take(self, weights: bytes, version: int) -> None:
+    def take(self, weights: Weights, version: int) -> None:
         """Sample by other weights from now on.
 
         Args:
             weights: As `weights_of` returns them.
             version: Of the weights.
         """
-        self.engine.load_weights(load(weights).items(), version=version)
+        # Copied one by one, because an object store's arrays cannot be written to, which torch's tensors could be.
+        tensors = ((name, torch.tensor(array)) for name, array in weights.items())
+        self.engine.load_weights(tensors, version=version)
         self.said = tuple(continued(self.engine, self.model_config))
         self.weight_version = version
 
@@ -112,7 +115,10 @@ def files_of(model_dir: Path, *, adapter: bool) -> Files:
     return {name: data for name, data in named.items() if adapter or not name.startswith(f"{LORA}/")}
 
 
-def weights_of(model: Any) -> bytes:
-    """Return what changes of a model while it is trained: with LoRA the low-rank matrices, otherwise all weights."""
+def weights_of(model: Any) -> Weights:
+    """Return what changes of a model while it is trained: with LoRA the low-rank matrices, otherwise all weights.
+
+    On a CPU the arrays share the model's memory: they are to be copied, as an object store does, before it learns on.
+    """
     trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    return save({name: weight.detach().cpu().contiguous() for name, weight in trained.items()})
+    return {name: weight.detach().cpu().numpy() for name, weight in trained.items()}

@@ -3,12 +3,15 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from functools import partial
 
 import pytest
 
 from tests.agents.runs.workers.ray_here import cluster, faulty
-from tests.agents.short_runs import command, finish, result, short_run, train_flags
+from tests.agents.short_runs import UPDATES, command, finish, lines, result, short_run, train_flags, wait_for
+from tests.conftest import ROOT
 from tsr_gym.agents.runs import trainer as trainers
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run, start_run
@@ -174,6 +177,38 @@ def test_low_rank_matrices_and_a_resumed_run_go_to_workers_as_they_are(here, bas
     assert not begun.run(stop=lambda: True)
     assert resume_run(tmp_path / "run", workers=on(here, ray_workers=1)).run()
     assert result(tmp_path / "run")["model/model.safetensors"] == expected["model/model.safetensors"]
+
+
+def test_a_learner_that_is_killed_leaves_no_workers_and_goes_on_from_its_checkpoint(nodes, base_model, tmp_path):
+    import ray
+
+    plain = train(tmp_path / "plain", base_model, search={}, run={})
+    run, where = tmp_path / "run", {"--ray": nodes.address, "--ray-workers": 1}
+    process = command(*train_flags(run, base_model, **where))
+    wait_for(lambda: process.poll() is None, lambda: lines(run) >= 3, timeout=200)
+    process.kill()
+    process.communicate()
+    assert 3 <= lines(run) < UPDATES
+    with connected(WorkerConfig(ray=nodes.address)):
+        assert resume_run(run, workers=on(nodes.address, ray_workers=1)).run()
+        # At most the worker of this process holds a processor.
+        assert ray.cluster_resources()["CPU"] - ray.available_resources().get("CPU", 0.0) <= 1
+    assert result(run) == plain
+
+
+def test_two_learning_processes_have_a_worker_each(nodes, base_model, tmp_path):
+    plain = train(tmp_path / "plain", base_model, search={}, run={"updates": 2})
+    own = {"--updates": 2, "--ray": nodes.address, "--ray-workers": 2}
+    flags = train_flags(tmp_path / "run", base_model, **own)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*torchrun, "-m", "tsr_gym.cli", *flags], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    found = result(tmp_path / "run")
+    exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps")
+    for one, other in zip(found["metrics"], plain["metrics"], strict=True):
+        assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
 
 
 def test_the_command_line_trains_with_a_ray_of_its_own(base_model, tmp_path):
