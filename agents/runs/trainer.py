@@ -1,8 +1,6 @@
 """Trainer: the loop from searches to a better policy, which can be stopped at any moment and goes on bit for bit."""
 
-import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -32,13 +30,10 @@ from tsr_gym.agents.models.language_model import (
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import goes_by, make_rater
-from tsr_gym.agents.runs.check import check_choices, check_config
-from tsr_gym.agents.runs.checkpoint import Progress, checkpoints, drop_old, load_checkpoint, save_checkpoint
+from tsr_gym.agents.runs.checkpoint import Progress, drop_old, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.evaluation import evaluation_record
-from tsr_gym.agents.runs.folder import begin_folder, let_appear
 from tsr_gym.agents.runs.log import Record, RunLog, Watch
-from tsr_gym.agents.runs.matching import read_targets, token_targets
 from tsr_gym.agents.runs.note_advantages import note_advantages
 from tsr_gym.agents.runs.parity import check_parity, check_versions
 from tsr_gym.agents.runs.practice import Practice
@@ -46,12 +41,10 @@ from tsr_gym.agents.runs.prompt_signs import prompt_signs
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.agents.runs.schedule import as_selected, lr_scale, share_done
 from tsr_gym.agents.runs.token_budget import Limit, counted, search_within, total_of, update_end
-from tsr_gym.agents.runs.warm_start import warm_started
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.agents.runs.workers.settings import OFF, WorkerConfig
 from tsr_gym.agents.runs.workers.worker import files_of
-from tsr_gym.errors import CheckpointError, ConfigError, EngineFailed, PromptTooLong, TrainingDiverged, WorkerLost
-from tsr_gym.files import check_folder
+from tsr_gym.errors import ConfigError, EngineFailed, PromptTooLong, TrainingDiverged, WorkerLost
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Rater
 
@@ -319,84 +312,3 @@ class Trainer:
                 lambda: evaluation_record(self.held_out, self.eval_chat, self.config.run, self.progress)
             )
         self.log.evaluation(record)
-
-
-def check_run(config: TrainConfig) -> None:
-    """Raise ConfigError where a run cannot begin, before a model is loaded or built for it.
-
-    Raises:
-        ConfigError: The folder exists, or a setting is unknown or impossible.
-    """
-    check_config(config)
-    pick_device(config.model.device)
-    check_choices(config)
-
-
-def start_run(
-    config: TrainConfig, model_dir: Path, processes: Processes = ALONE, workers: WorkerConfig = OFF
-) -> Trainer:
-    """Begin a run: its folder appears with the configuration and a first checkpoint, or not at all.
-
-    Args:
-        config: All settings.
-        model_dir: The language model to begin with.
-        processes: The processes that train together, which have to call this together.
-        workers: Where searches are done.
-
-    Raises:
-        ConfigError: The folder exists, or a setting is unknown or impossible.
-        CheckpointError: The model cannot be read, or the folder cannot be written.
-    """
-    processes.first(lambda: check_run(config))
-    folder = config.folder
-    targets = token_targets(config)
-    begun_with = processes.first(lambda: warm_started(config, model_dir))
-    trainer = Trainer(config, folder, begun_with, targets, processes, workers)
-    beside = folder.with_name(f".{folder.name}.partial")
-    try:
-        processes.first(lambda: begin_folder(beside, config, begun_with, targets))
-        save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress, guide=trainer.guide)
-        processes.first(lambda: let_appear(beside, folder))
-    finally:
-        if processes.leads:
-            shutil.rmtree(beside, ignore_errors=True)
-    return trainer
-
-
-def resume_run(
-    folder: Path,
-    *,
-    updates: int | None = None,
-    total_tokens: int | None = None,
-    processes: Processes = ALONE,
-    workers: WorkerConfig = OFF,
-) -> Trainer:
-    """Go on with a run from its latest checkpoint.
-
-    Args:
-        folder: The run.
-        updates: A new number of updates, None for the configured one.
-        total_tokens: A new number of tokens at which it ends, None for the configured one.
-        processes: Those that train together, which have to call this together; as many as there are, whatever their
-            number was before.
-        workers: Where searches are done, wherever that was before.
-
-    Raises:
-        CheckpointError: The folder holds no run, or its latest checkpoint or a log is damaged.
-        ConfigError: The run cannot have as many updates, or another process trains it.
-    """
-    if not (folder / "config.json").is_file() or not checkpoints(folder):
-        raise CheckpointError(f"{folder}: wanted the folder of a run with config.json and a checkpoint, found none")
-    config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
-    total = config.run.total_tokens if total_tokens is None else total_tokens
-    run = replace(config.run, out=folder, updates=updates or config.run.updates, total_tokens=total)
-    config = replace(config, run=run)
-    latest = checkpoints(folder)[-1]
-    processes.first(lambda: check_folder(latest))
-    known = read_targets(folder)
-    if known is not None and len(known) < config.run.updates:
-        raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
-    trainer = Trainer(config, folder, latest / "model", known, processes, workers)
-    trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice, trainer.guide)
-    processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
-    return trainer
