@@ -207,7 +207,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     rare = sokoban(10, 16)
     if part == "headline":
         for base in ("S1", "S2", "S3", "S4", "S5"):
-            yield Contrast(part, rare, base, TSR_PLUS, FILTERING)
+            yield Contrast(part, rare, base, TSR_PLUS, FILTERING, 5 if base == "S3" else 8)
     if part == "ablation":
         for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD, LEARNED, GRAPH):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
