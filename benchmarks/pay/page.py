@@ -75,20 +75,21 @@ def equal(result: Row) -> str:
 
 def probes(found: Sequence[Row]) -> str:
     """Return a row per setting and way to play, as `tsr probe` measured it before any training."""
-    return table_of(
-        ("where", "search", "success %", "episodes", "sampled tokens per success"),
-        [
-            (
-                f"{probe['world']}, {probe['setting']}, {probe['base']}",
-                "plain play" if row["search"] == "naive" else f"`{row['search']}`",
-                f"{100 * row['success']:.2f}",
-                f"{row['episodes']:,}",
-                "none" if row["tokens_per_success"] is None else f"{row['tokens_per_success']:,.0f}",
-            )
-            for probe in found
-            for row in probe["rows"]
-        ],
-    )
+    rows = [
+        (
+            f"{probe['world']}, {probe['setting']}, {probe['base']}",
+            "plain play" if row["search"] == "naive" else f"`{row['search']}`",
+            "" if row["search"] == "naive" else f"`{row['score']}`",
+            f"{100 * row['success']:.2f}",
+            f"{row['episodes']:,}",
+            "none" if row["tokens_per_success"] is None else f"{row['tokens_per_success']:,.0f}",
+        )
+        for probe in sorted(found, key=lambda probe: (probe["world"], probe["setting"], probe["base"]))
+        for row in probe["rows"]
+    ]
+    # Plain play is the same whatever was searched beside it.
+    head = ("where", "search", "guide", "success %", "episodes", "sampled tokens per success")
+    return table_of(head, list(dict.fromkeys(rows)))
 
 
 def law(found: Row | None) -> str:
