@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.models.language_model import pick_autocast
 from tsr_gym.agents.models.logprobs import token_logprobs
 from tsr_gym.agents.policies.engine import Engine
 from tsr_gym.errors import EngineFailed
@@ -95,12 +97,31 @@ def check_parity(engine: Engine, learner: Learner, tolerance: float | None, *, t
     with learner.sampling():
         everyones = learner.processes.each(ask)
     for found in everyones:
-        if not found.difference <= most:
-            raise EngineFailed(
-                f"after an update of its weights the engine gives a token the log-probability {found.engine:.6g} and "
-                f"the learner {found.learner:.6g}: wanted a difference of at most {most:g} (parity_tolerance). It "
-                "samples by other weights, or by keys and values of older ones"
-            )
+        _check(found, most)
+
+
+def hand_over(player: ModelPlayer) -> None:
+    """Give a player's host the weights of its model, and stop where it then samples by others.
+
+    Raises:
+        EngineFailed: It does.
+    """
+    if player.host is None:
+        return
+    model = player.policy.model
+    engine = player.chat("", temperature=1.0).engine
+    engine.load_weights(model.state_dict().items(), version=0)
+    autocast = pick_autocast(player.model.dtype, next(model.parameters()).device)
+    _check(probe(engine, model, temperature=1.0, autocast=autocast), ROUNDING[autocast or torch.float32])
+
+
+def _check(found: Parity, most: float) -> None:
+    if not found.difference <= most:
+        raise EngineFailed(
+            f"after an update of its weights the engine gives a token the log-probability {found.engine:.6g} and "
+            f"the learner {found.learner:.6g}: wanted a difference of at most {most:g} (parity_tolerance). It "
+            "samples by other weights, or by keys and values of older ones"
+        )
 
 
 def check_versions(groups: Iterable[Group], version: int) -> None:
