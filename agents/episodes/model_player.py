@@ -8,8 +8,10 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, pick_autocast, stop_ids
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
+from tsr_gym.agents.policies.engine import Engine
 from tsr_gym.agents.policies.prompts import History, Prompt, choose_prompt
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.agents.policies.vllm_engine import Host, VllmEngine
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import env_id
 from tsr_gym.text_env import TextEnv
@@ -24,12 +26,14 @@ class ModelPlayer:
         task: What is played.
         model: How the model is used.
         policy: The model.
+        host: Where vLLM holds it for sampling; None where transformers samples from the model itself.
     """
 
     env: str
     task: TaskConfig
     model: ModelConfig
     policy: LanguageModel
+    host: Host | None = None
 
     def __post_init__(self) -> None:
         made_for = self.policy.card.env
@@ -59,15 +63,20 @@ class ModelPlayer:
         prompt = self._prompt(instructions, reads_tags)
         name = self.policy.card.history if self.model.history == "auto" else self.model.history
         history = History.parse(name)
-        engine = TransformersEngine(
-            self.policy.model,
-            stop_ids=stop_ids(self.policy, prompt.stop),
-            max_tokens=self.max_tokens,
-            temperature=temperature,
-            reuse=history.turns is None,
-            max_batch=self.model.max_batch,
-            autocast=pick_autocast(self.model.dtype, next(self.policy.model.parameters()).device),
-        )
+        stops = stop_ids(self.policy, prompt.stop)
+        engine: Engine
+        if self.host is not None:
+            engine = VllmEngine(self.host, tuple(stops), max_tokens=self.max_tokens, temperature=temperature)
+        else:
+            engine = TransformersEngine(
+                self.policy.model,
+                stop_ids=stops,
+                max_tokens=self.max_tokens,
+                temperature=temperature,
+                reuse=history.turns is None,
+                max_batch=self.model.max_batch,
+                autocast=pick_autocast(self.model.dtype, next(self.policy.model.parameters()).device),
+            )
         return ChatPolicy(engine, self.policy.tokenizer, prompt, history)
 
     def chat_about(self, base: TextEnv[Any], *, temperature: float) -> ChatPolicy:

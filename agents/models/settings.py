@@ -14,9 +14,13 @@ class ModelConfig:
 
     model: str = "default"
     """Folder of a local Hugging Face model; default builds the small embedded model of the environment."""
-    engine: Literal["transformers", "openai"] = "transformers"
-    """Who answers: the model in this process, or a server that speaks OpenAI's API, which cannot be trained and knows
-    the model by its name."""
+    engine: Literal["transformers", "vllm", "vllm-server", "openai"] = "transformers"
+    """Who answers: the model itself by transformers; vLLM in this process, or its own server, with the same weights; or
+    a server that speaks OpenAI's API, which cannot be trained and knows the model by its name."""
+    engine_url: str | None = None
+    """vLLM's own server, where it runs already on this machine; None starts one that ends with this process."""
+    engine_gib: float = 1.0
+    """Memory of vLLM's keys and values, in GiB."""
     prompt: Literal["auto", "paper", "compact", "plain", "words"] = "auto"
     """Words around observations. auto: what the model folder's tsr_gym.json says, else paper; for an environment with
     a protocol of its own plain, which adds none, unless the model was made for it in words."""
@@ -38,7 +42,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         check_numbers(self, "max_tokens", "threads", "max_batch", least=1)
-        check_numbers(self, "temperature", above=0)
+        check_numbers(self, "temperature", "engine_gib", above=0)
         if self.history != "auto":
             History.parse(self.history)
 

@@ -82,8 +82,10 @@ class CalibrationConfig:
     model: str = "random"
     """Who makes candidates: random for uniformly random legal actions, the folder of a model, default for the small
     embedded model, or with --engine openai the name of a model."""
-    engine: Literal["transformers", "openai"] = "transformers"
-    """Where the model is: in this process, or behind a server that speaks OpenAI's API."""
+    engine: Literal["transformers", "vllm", "vllm-server", "openai"] = "transformers"
+    """Who samples: transformers or vLLM in this process, vLLM's own server, or one that speaks OpenAI's API."""
+    engine_url: str | None = None
+    """vLLM's own server, where it runs already on this machine; None starts one."""
     api: ApiConfig = field(default_factory=ApiConfig)
     at_temperature: float = 1.0
     """Of sampling, where a model makes candidates."""
@@ -283,7 +285,7 @@ def _check(config: CalibrationConfig) -> None:
 
 def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[EnvPool, Policy]:
     """Return environments and who makes candidates in them."""
-    task, named = TaskConfig(preset=config.preset, env_set=config.env_set), ModelConfig(model=config.model)
+    task, named = TaskConfig(preset=config.preset, env_set=config.env_set), _model(config)
     settings = task_settings(config.env, config.preset, config.split)
     player: ApiPlayer | ModelPlayer | None = None
     think = True
@@ -305,6 +307,12 @@ def _set_up(config: CalibrationConfig, note: Callable[[str], None]) -> tuple[Env
     if player is None:
         return pool, legal_player(pool.base)
     return pool, player.chat_about(pool.base, temperature=config.at_temperature)
+
+
+def _model(config: CalibrationConfig) -> ModelConfig:
+    if config.model == "random" and config.engine != "transformers":
+        raise ConfigError(f"random play needs no engine: wanted --model beside --engine {config.engine}, got none")
+    return ModelConfig(model=config.model, engine=config.engine, engine_url=config.engine_url)
 
 
 def check_scorer(env: str, pool: EnvPool, policy: Policy, task: int) -> None:

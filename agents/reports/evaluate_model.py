@@ -1,5 +1,6 @@
 """Evaluate a model or a run by its folder, as the command line does."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -7,11 +8,13 @@ import torch
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy, pick_device
+from tsr_gym.agents.models.sampling_host import sampling_host
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.reports.model_evaluation import ModelEvaluation, examine
 from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
+from tsr_gym.agents.runs.parity import hand_over
 from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
@@ -58,7 +61,9 @@ def evaluate_model(
     folder = Path(source)
     if (folder / "config.json").is_file() and checkpoints(folder):
         config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
-        env, task, model = config.env, config.task, config.model
+        # Who samples is not the run's business, and its policy is the same.
+        own = replace(config.model, engine=model.engine, engine_url=model.engine_url, engine_gib=model.engine_gib)
+        env, task, model = config.env, config.task, own
         folder = _latest_model(folder)
     elif source == "default":
         if env is None:
@@ -70,7 +75,8 @@ def evaluate_model(
     env = env or policy.card.env
     if env is None:
         raise ConfigError(f"wanted --env: the model in {folder} was made for none")
-    player = ModelPlayer(env, task, model, policy)
+    player = ModelPlayer(env, task, model, policy, sampling_host(model, folder))
+    hand_over(player)
     return examine(player, split, instances, temperature=at_temperature, seed=seed, search=search)
 
 

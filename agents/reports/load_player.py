@@ -26,17 +26,23 @@ def load_player(
     Raises:
         ConfigError: The model was made for another environment.
         CheckpointError: The folder holds no model.
+        EngineFailed: vLLM does not start, or samples by other weights.
     """
     # Random play needs none of these libraries.
     import torch
 
     from tsr_gym.agents.episodes.model_player import ModelPlayer
     from tsr_gym.agents.models.language_model import load_policy, pick_device
+    from tsr_gym.agents.models.sampling_host import sampling_host
     from tsr_gym.agents.runs.base_model import default_model
+    from tsr_gym.agents.runs.parity import hand_over
 
     folder = default_model(env, task.env_set, note=note) if model.model == "default" else _model_in(Path(model.model))
     torch.set_num_threads(model.threads)
-    return ModelPlayer(env, task, model, load_policy(folder, device=pick_device(model.device)))
+    policy = load_policy(folder, device=pick_device(model.device))
+    player = ModelPlayer(env, task, model, policy, sampling_host(model, folder))
+    hand_over(player)
+    return player
 
 
 def _model_in(folder: Path) -> Path:

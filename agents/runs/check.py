@@ -14,6 +14,7 @@ from tsr_gym.agents.runs.matching import token_targets
 from tsr_gym.agents.strategies import best_of_n
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose, no_such, parse_call
+from tsr_gym.optional import require
 
 
 def check_config(config: TrainConfig) -> None:
@@ -26,6 +27,8 @@ def check_config(config: TrainConfig) -> None:
         raise ConfigError(
             f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
         )
+    if config.model.engine != "transformers" and config.model.engine_url is None:
+        require("vllm", "vllm")
     estimator = parse_call(config.learn.estimator, what="estimator").name
     if ":" not in estimator and estimator not in ("auto", *ESTIMATORS):
         raise no_such("estimator", estimator, ("auto", *ESTIMATORS))

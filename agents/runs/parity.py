@@ -14,6 +14,7 @@ from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.errors import EngineFailed
 
 if TYPE_CHECKING:
+    from tsr_gym.agents.episodes.model_player import ModelPlayer
     from tsr_gym.agents.learning.learner import Learner
 
 # Tokens that the engine samples after each prompt, and the lengths of the prompts, one of them longer than the blocks
@@ -117,7 +118,10 @@ def check_parity(engine: Engine, learner: "Learner", tolerance: float | None, *,
 
 def why_apart(found: Parity, learner: "Learner", tolerance: float | None) -> str | None:
     """Return why an engine's samples may not be learned from, None where they may; see `check_parity`."""
-    most = ROUNDING[learner.autocast or torch.float32] if tolerance is None else tolerance
+    return _why_beyond(found, ROUNDING[learner.autocast or torch.float32] if tolerance is None else tolerance)
+
+
+def _why_beyond(found: Parity, most: float) -> str | None:
     if found.difference <= most:
         return None
     return (
@@ -125,6 +129,25 @@ def why_apart(found: Parity, learner: "Learner", tolerance: float | None) -> str
         f"learner {found.learner:.6g}: wanted a difference of at most {most:g} (parity_tolerance). It samples by other "
         "weights, or by keys and values of older ones"
     )
+
+
+def hand_over(player: "ModelPlayer") -> None:
+    """Give a player's host the weights of its model, and stop where it then samples by others.
+
+    Raises:
+        EngineFailed: It does.
+    """
+    from tsr_gym.agents.models.language_model import pick_autocast
+
+    if player.host is None:
+        return
+    model = player.policy.model
+    engine = player.chat("", temperature=1.0).engine
+    engine.load_weights(model.state_dict().items(), version=0)
+    autocast = pick_autocast(player.model.dtype, next(model.parameters()).device)
+    found = probe(engine, model, temperature=1.0, autocast=autocast)
+    if why := _why_beyond(found, ROUNDING[autocast or torch.float32]):
+        raise EngineFailed(why)
 
 
 def check_versions(groups: Iterable[Group], version: int) -> None:

@@ -27,6 +27,7 @@ from tsr_gym.agents.models.language_model import (
     pick_device,
     restore_adapter,
 )
+from tsr_gym.agents.models.sampling_host import sampling_host
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import goes_by, make_rater
@@ -89,10 +90,13 @@ class Trainer:
         if goes_on:
             # A checkpoint of this run: its model is merged, and its adapter goes on beside the weights it began with.
             restore_adapter(self.policy.model, model_dir)
-        player = ModelPlayer(config.env, config.task, config.model, self.policy)
+        if config.model.engine != "transformers" and processes.size > 1:
+            raise ConfigError(f"several processes train with engine transformers alone, got {config.model.engine}")
+        self.host = sampling_host(config.model, model_dir)
+        player = ModelPlayer(config.env, config.task, config.model, self.policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
         self.chat = player.chat_about(pool.base, temperature=config.model.temperature)
-        examined = ModelPlayer(config.env, config.task.held_out, config.model, self.policy)
+        examined = ModelPlayer(config.env, config.task.held_out, config.model, self.policy, self.host)
         self.held_out = HeldOut(examined.pool(config.task.eval_split), config.run.eval_instances)
         self.eval_chat = examined.chat_about(self.held_out.pool.base, temperature=config.run.eval_temperature)
         critic = self._critic(model_dir)
@@ -298,7 +302,9 @@ class Trainer:
 
     def _hand_over(self, chat: ChatPolicy, temperature: float) -> None:
         """Give an engine the weights as they are now; where it then samples by others, keep a checkpoint and stop."""
-        chat.engine.load_weights((), version=self.progress.update)
+        # What samples from the learner's own model has its weights already.
+        weights = () if self.host is None else self.learner.weights()
+        chat.engine.load_weights(weights, version=self.progress.update)
         try:
             check_parity(chat.engine, self.learner, self.config.run.parity_tolerance, temperature=temperature)
         except EngineFailed:

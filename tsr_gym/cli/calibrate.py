@@ -32,7 +32,7 @@ def main(args: list[str]) -> int:
     chosen = read_arguments(CalibrateArgs, args, prog="tsr calibrate", positional=True)
     if chosen.out is not None:
         require("matplotlib", "agents")
-    if chosen.what.engine == "transformers" and chosen.what.model != "random":
+    if chosen.what.engine != "openai" and chosen.what.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
     measure: Any = load("tsr_gym.agents.reports.calibrate_env:calibrate_env")

@@ -1,0 +1,92 @@
+"""VllmEngine over a host that writes down what it is asked; the real vLLM is asked by `make test-vllm`."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from tsr_gym import ConfigError, EngineFailed, MissingExtra, PromptTooLong
+from tsr_gym.agents.policies.engine import Capabilities, Completion
+from tsr_gym.agents.policies.vllm_engine import VllmEngine, reason_of
+
+
+class Written:
+    """A host whose answers name prompt and seed."""
+
+    capabilities = Capabilities()
+    weight_version = 3
+    context, vocabulary = 10, 100
+
+    def __init__(self):
+        self.asked = []
+
+    def sample(self, asked, settings):
+        self.asked.append((asked, settings))
+        return [Completion((one.prompt[-1], one.seed), (-1.0, -2.0), "length", 0, 3) for one in asked]
+
+
+def engine_of(host, **settings):
+    return VllmEngine(host, **{"stop_ids": (7,), "max_tokens": 4, **settings})
+
+
+def test_prompts_are_asked_in_the_order_of_their_beginnings_and_answered_in_their_own():
+    host = Written()
+    prompts, seeds = [(5, 6, 9), (1, 2), (5, 6), (1,)], [(1, 2), (3,), (), (4, 5)]
+    answers = engine_of(host).generate(prompts, seeds=seeds)
+    ((asked, _),) = host.asked
+    assert [one.prompt for one in asked] == [(1,), (1,), (1, 2), (5, 6, 9), (5, 6, 9)]
+    assert [[one.token_ids for one in row] for row in answers] == [[(9, 1), (9, 2)], [(2, 3)], [], [(1, 4), (1, 5)]]
+
+
+def test_the_whole_distribution_is_asked_for_whatever_the_model_says_of_itself():
+    host = Written()
+    engine_of(host, temperature=0.5, stop_ids=(7, 100)).generate([(1,)], seeds=[[1]])
+    settings = host.asked[0][1]
+    assert settings["temperature"] == 0.5
+    assert (settings["top_p"], settings["top_k"], settings["min_p"], settings["repetition_penalty"]) == (1, 0, 0, 1)
+    assert settings["ignore_eos"]
+    # vLLM refuses a token that the model does not have.
+    assert settings["stop_token_ids"] == [7]
+
+
+def test_an_answer_has_the_room_that_limit_and_context_leave():
+    host = Written()
+    engine_of(host).generate([(1,), (1,) * 8], seeds=[[1], [1]], max_tokens=3)
+    engine_of(host).generate([(1,)], seeds=[[1]], max_tokens=99)
+    assert [[one.max_tokens for one in asked] for asked, _ in host.asked] == [[3, 2], [4]]
+    for prompt in ((), (1,) * 10):
+        with pytest.raises(PromptTooLong, match="wanted a prompt of 1 to 9 tokens"):
+            engine_of(host).generate([prompt], seeds=[[1]])
+    with pytest.raises(ConfigError, match="max_tokens >= 1"):
+        engine_of(host).generate([(1,)], seeds=[[1]], max_tokens=0)
+
+
+def test_nothing_is_asked_for_nothing():
+    host = Written()
+    assert engine_of(host).generate([(1,), (2,)], seeds=[(), ()]) == [[], []]
+    assert host.asked == []
+
+
+def test_the_most_likely_token_has_log_probability_0():
+    (((_, logprobs, *_),),) = engine_of(Written(), temperature=0.0).generate([(1,)], seeds=[[1]])
+    assert logprobs == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0.001}, {"temperature": -1.0}, {"max_tokens": 0}, {"stop_ids": ()}]
+)
+def test_settings_that_vllm_would_change_in_silence_are_refused(settings):
+    with pytest.raises(ConfigError, match="got"):
+        engine_of(Written(), **settings)
+
+
+def test_an_answer_that_ended_by_an_error_is_none():
+    with pytest.raises(EngineFailed, match="for the reason 'error'"):
+        reason_of("error")
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+def test_without_vllm_the_message_says_how_to_install_it(tmp_path):
+    from tsr_gym.agents.policies.vllm_model import VllmModel
+
+    with pytest.raises(MissingExtra, match=r"pip install 'tsr-gym\[vllm\]'"):
+        VllmModel(tmp_path)

@@ -1,0 +1,115 @@
+"""Trainer with a host: a copy of the model that samples, as vLLM holds one, and gets the weights of every update."""
+
+import copy
+
+import pytest
+
+from tests.agents.short_runs import records, short_run, trained
+from tsr_gym import ConfigError, EngineFailed, MissingExtra
+from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.settings import TaskConfig
+from tsr_gym.agents.models.language_model import load_policy, pick_device
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.policies.engine import Capabilities
+from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.agents.processes import Processes
+from tsr_gym.agents.reports import calibrate_env
+from tsr_gym.agents.runs import trainer as trainer_module
+from tsr_gym.agents.runs.parity import hand_over
+from tsr_gym.agents.runs.trainer import Trainer, check_run, start_run
+
+SHORT = {"run": {"updates": 2, "eval_every": 1, "eval_instances": 2}}
+SERVER = {"engine": "vllm-server", "engine_url": "http://127.0.0.1:9"}
+
+
+class Copied:
+    """A host that samples by transformers from a model of its own."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, model):
+        self.engine = TransformersEngine(copy.deepcopy(model), stop_ids=[0])
+        self.context = self.engine.context
+        self.vocabulary = model.config.vocab_size
+        self.updates = []
+
+    @property
+    def weight_version(self):
+        return self.engine.weight_version
+
+    def sample(self, asked, settings):
+        engine = TransformersEngine(
+            self.engine.model, stop_ids=settings["stop_token_ids"], temperature=settings["temperature"]
+        )
+        limit = max(one.max_tokens for one in asked)
+        said = engine.generate([one.prompt for one in asked], seeds=[[one.seed] for one in asked], max_tokens=limit)
+        return [row[0]._replace(weight_version=self.weight_version) for row in said]
+
+    def load_weights(self, weights, *, version=None):
+        given = list(weights)
+        self.updates.append((version, len(given)))
+        self.engine.load_weights(given, version=version)
+
+
+@pytest.fixture
+def hosted(base_model, monkeypatch):
+    """Start short runs that sample by such a host."""
+    model = load_policy(base_model, device=pick_device("cpu")).model
+    monkeypatch.setattr(trainer_module, "sampling_host", lambda config, folder: Copied(model))
+    return lambda out, **changes: start_run(short_run(out, base_model, model=SERVER, **(SHORT | changes)), base_model)
+
+
+def test_a_run_that_samples_by_a_host_is_the_run_that_samples_by_the_model(hosted, base_model, tmp_path):
+    trainer = hosted(tmp_path / "hosted")
+    assert trainer.run()
+    trained(tmp_path / "plain", base_model, **SHORT)
+    for name in ("metrics", "evaluations"):
+        for own, other in zip(records(tmp_path / "hosted", name), records(tmp_path / "plain", name), strict=True):
+            assert own.keys() == other.keys()
+            numbers = {key for key, value in own.items() if isinstance(value, float)}
+            assert {key: own[key] for key in own.keys() - numbers} == {key: other[key] for key in own.keys() - numbers}
+            assert [own[key] for key in sorted(numbers)] == pytest.approx(
+                [other[key] for key in sorted(numbers)], rel=1e-2, abs=1e-4
+            )
+    # Before each update and each evaluation, all parameters, the tied head too.
+    count = len(trainer.policy.model.state_dict())
+    assert trainer.host.updates == [(version, count) for version in (0, 0, 1, 1, 2)]
+
+
+def test_a_host_that_misses_an_update_ends_the_run(hosted, tmp_path):
+    trainer = hosted(tmp_path / "run", learn={"lr": 0.05})
+    take = trainer.host.load_weights
+    trainer.host.load_weights = lambda weights, *, version=None: take((), version=version)
+    with pytest.raises(EngineFailed, match="log-probability"):
+        trainer.run()
+
+
+def test_a_player_hands_its_weights_over_before_it_plays(base_model):
+    policy = load_policy(base_model, device=pick_device("cpu"))
+    other = copy.deepcopy(policy.model)
+    for parameter in other.parameters():
+        parameter.data.mul_(1.1)
+    player = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), policy, Copied(other))
+    hand_over(player)
+    assert player.host.updates == [(0, len(policy.model.state_dict()))]
+    player.host.load_weights = lambda weights, *, version=None: player.host.engine.model.lm_head.weight.data.mul_(1.5)
+    with pytest.raises(EngineFailed, match="log-probability"):
+        hand_over(player)
+
+
+def test_several_processes_train_by_transformers_alone(base_model, tmp_path):
+    config = short_run(tmp_path / "run", base_model, model=SERVER)
+    with pytest.raises(ConfigError, match="several processes train with engine transformers alone, got vllm-server"):
+        Trainer(config, tmp_path / "run", base_model, processes=Processes(0, 2))
+
+
+def test_a_run_with_vllm_is_refused_at_once_where_it_is_not_installed(base_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("tsr_gym.optional.find_spec", lambda package: None)
+    with pytest.raises(MissingExtra, match=r"tsr-gym\[vllm\]"):
+        check_run(short_run(tmp_path / "run", base_model, model={"engine": "vllm"}))
+    check_run(short_run(tmp_path / "run", base_model, model=SERVER))
+
+
+def test_random_play_has_no_engine():
+    with pytest.raises(ConfigError, match="wanted --model beside --engine vllm"):
+        calibrate_env.calibrate_env(calibrate_env.CalibrationConfig(env="frozen_lake", engine="vllm"))
