@@ -196,10 +196,11 @@ def resized(folder: Path, out: Path, hidden: int, layers: int) -> Path:
     return out
 
 
-def recoveries(bench: Bench, faults: int, *, nodes: bool = False, workers: int = 1) -> dict[str, Any]:
+def recoveries(bench: Bench, faults: int, minutes: float, *, nodes: bool = False, workers: int = 1) -> dict[str, Any]:
     """Return seconds of recovery from the loss of the first worker, or of the node that it is on."""
     seconds: list[float] = []
     rounds = right = 0
+    until = time.monotonic() + 60 * minutes
     with cluster(0 if nodes else workers) as made, connected(WorkerConfig(ray=made.address)):
         spare = [made.add_node(num_cpus=1, object_store_memory=MEMORY) for _ in range(2 if nodes else 0)]
         remote = bench.workers(made.address, workers)
@@ -219,9 +220,11 @@ def recoveries(bench: Bench, faults: int, *, nodes: bool = False, workers: int =
             print(f"fault {fault + 1}: {seconds[-1]:.1f} s", flush=True)
             if nodes:
                 spare.append(made.add_node(num_cpus=1, object_store_memory=MEMORY))
+            if time.monotonic() > until:
+                break
         remote.close()
     return {
-        "faults": faults,
+        "faults": len(seconds),
         "rounds": rounds,
         "rounds_with_each_group_once_and_its_tokens": right,
         "median_s": round(median(seconds), 1),
@@ -262,7 +265,7 @@ def measured(part: str, bench: Bench, args: argparse.Namespace) -> Any:
     if part == "per_tree":
         return per_tree(bench)
     if part in RECOVERIES:
-        return recoveries(bench, args.faults, **RECOVERIES[part])
+        return recoveries(bench, args.faults, args.minutes, **RECOVERIES[part])
     with TemporaryDirectory() as name, cluster(8) as made, connected(WorkerConfig(ray=made.address)):
         if part == "share_of_a_round":
             return share_of_rounds(bench, made.address, args.rounds)
@@ -273,6 +276,7 @@ def main() -> None:
     """Measure, and put each part into the result as soon as it is there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=20, help="injected faults of each kind")
+    parser.add_argument("--minutes", type=float, default=60, help="after which no more faults of a kind are injected")
     parser.add_argument("--rounds", type=int, default=30, help="rounds that a median is taken of")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure; the rest stays")
     parser.add_argument("--out", type=Path, default=RESULTS / "scale.json", help="another result file, for a trial")
