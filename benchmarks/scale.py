@@ -15,6 +15,7 @@ Run: python -m benchmarks.scale, in an environment with ray (`make test-ray` mak
 """
 
 import argparse
+import json
 import os
 import pickle
 import signal
@@ -32,7 +33,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from benchmarks.measure import write_result
+from benchmarks.measure import RESULTS, write_result
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import SearchConfig
@@ -61,10 +62,11 @@ GROUPS = 8
 SIZES = {"64 wide, 2 layers": None, "256 wide, 4 layers": (256, 4), "512 wide, 8 layers": (512, 8)}
 MEMORY = 500 * 2**20
 RECOVERIES: dict[str, dict[str, Any]] = {
-    "a_killed_actor": {},
-    "a_lost_node": {"nodes": True},
-    "one_of_two_killed_actors": {"workers": 2},
+    "recovery_from_a_killed_actor": {},
+    "recovery_from_a_lost_node": {"nodes": True},
+    "recovery_from_one_of_two_killed_actors": {"workers": 2},
 }
+PARTS = ["per_tree", "share_of_a_round", "hand_over_of_weights", *RECOVERIES]
 
 
 class Replaying(RolloutWorker):
@@ -121,7 +123,7 @@ def share_of_rounds(bench: Bench, address: str, rounds: int) -> dict[str, Any]:
     """Return milliseconds of a round beside the workers' own work, by the number of workers."""
     wanted = tokens_of(bench.plain.collect(0, GROUPS))
     found: dict[str, Any] = {}
-    for name, make, counts in (("searching", RolloutWorker, (1, 2)), ("replaying", Replaying, (1, 2, 4, 8))):
+    for name, make, counts in (("searching", RolloutWorker, (1, 2)), ("replaying", Replaying, (1, 2, 4))):
         for count in counts:
             remote = bench.workers(address, count, make)
             # A few times, so that every worker has searched what it is to hand back.
@@ -194,10 +196,11 @@ def resized(folder: Path, out: Path, hidden: int, layers: int) -> Path:
     return out
 
 
-def recoveries(bench: Bench, faults: int, *, nodes: bool = False, workers: int = 1) -> dict[str, Any]:
+def recoveries(bench: Bench, faults: int, minutes: float, *, nodes: bool = False, workers: int = 1) -> dict[str, Any]:
     """Return seconds of recovery from the loss of the first worker, or of the node that it is on."""
     seconds: list[float] = []
     rounds = right = 0
+    until = time.monotonic() + 60 * minutes
     with cluster(0 if nodes else workers) as made, connected(WorkerConfig(ray=made.address)):
         spare = [made.add_node(num_cpus=1, object_store_memory=MEMORY) for _ in range(2 if nodes else 0)]
         remote = bench.workers(made.address, workers)
@@ -217,9 +220,11 @@ def recoveries(bench: Bench, faults: int, *, nodes: bool = False, workers: int =
             print(f"fault {fault + 1}: {seconds[-1]:.1f} s", flush=True)
             if nodes:
                 spare.append(made.add_node(num_cpus=1, object_store_memory=MEMORY))
+            if time.monotonic() > until:
+                break
         remote.close()
     return {
-        "faults": faults,
+        "faults": len(seconds),
         "rounds": rounds,
         "rounds_with_each_group_once_and_its_tokens": right,
         "median_s": round(median(seconds), 1),
@@ -255,26 +260,40 @@ def cluster(cpus: int) -> Iterator[Any]:
         made.shutdown()
 
 
+def measured(part: str, bench: Bench, args: argparse.Namespace) -> Any:
+    """Return the numbers of a part."""
+    if part == "per_tree":
+        return per_tree(bench)
+    if part in RECOVERIES:
+        return recoveries(bench, args.faults, args.minutes, **RECOVERIES[part])
+    with TemporaryDirectory() as name, cluster(8) as made, connected(WorkerConfig(ray=made.address)):
+        if part == "share_of_a_round":
+            return share_of_rounds(bench, made.address, args.rounds)
+        return hand_overs(bench, made.address, args.rounds // 2, Path(name))
+
+
 def main() -> None:
-    """Measure, and write the result."""
+    """Measure, and put each part into the result as soon as it is there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=20, help="injected faults of each kind")
+    parser.add_argument("--minutes", type=float, default=60, help="after which no more faults of a kind are injected")
     parser.add_argument("--rounds", type=int, default=30, help="rounds that a median is taken of")
-    parser.add_argument("--out", type=Path, default=None, help="another result file, for a trial")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure; the rest stays")
+    parser.add_argument("--out", type=Path, default=RESULTS / "scale.json", help="another result file, for a trial")
     args = parser.parse_args()
     os.environ |= ENVIRONMENT
     torch.set_num_threads(1)
     bench = Bench(default_model("sokoban", (), note=print))
-    numbers: dict[str, Any] = {"ray": version("ray"), "beside": "other work on the same two cores"}
-    numbers |= {"settings": {"groups": GROUPS, "search": bench.config.search.search}, "per_tree": per_tree(bench)}
-    with TemporaryDirectory() as name, cluster(8) as made, connected(WorkerConfig(ray=made.address)):
-        numbers["share_of_a_round"] = share_of_rounds(bench, made.address, args.rounds)
-        numbers["hand_over_of_weights"] = hand_overs(bench, made.address, args.rounds // 4, Path(name))
-    # Written after each part, because the later ones take long.
-    for name, how in RECOVERIES.items():
-        write_result("scale", numbers, out=args.out)
-        numbers[f"recovery_from_{name}"] = recoveries(bench, args.faults, **how)
-    write_result("scale", numbers, out=args.out)
+    about = {
+        "ray": version("ray"),
+        "beside": "other work on the same two cores",
+        "settings": {"groups": GROUPS, "search": bench.config.search.search},
+    }
+    for part in args.parts:
+        found = {part: measured(part, bench, args)}
+        known = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
+        before = {name: known[name] for name in PARTS if name in known}
+        write_result("scale", about | before | found, out=args.out)
 
 
 if __name__ == "__main__":
