@@ -8,7 +8,7 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.reports.model_evaluation import ModelEvaluation, examine
+from tsr_gym.agents.reports.model_evaluation import ModelEvaluation, Watch, examine
 from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
@@ -27,6 +27,7 @@ def evaluate_model(
     task: TaskConfig,
     search: SearchConfig,
     model: ModelConfig,
+    watch: Watch = lambda done, total: None,
 ) -> ModelEvaluation:
     """Play held-out instances with what stands in a folder.
 
@@ -40,6 +41,7 @@ def evaluate_model(
         task: What is played; a run brings its own.
         search: Naive for none; otherwise each turn is chosen by a search on imagined dice and then really played.
         model: How the model is used; a run brings its own.
+        watch: Called with the number of episodes that have ended, and of all.
 
     Raises:
         ConfigError: The environment is not known, or a setting is impossible.
@@ -71,7 +73,7 @@ def evaluate_model(
     if env is None:
         raise ConfigError(f"wanted --env: the model in {folder} was made for none")
     player = ModelPlayer(env, task, model, policy)
-    return examine(player, split, instances, temperature=at_temperature, seed=seed, search=search)
+    return examine(player, split, instances, temperature=at_temperature, seed=seed, search=search, watch=watch)
 
 
 def _latest_model(run: Path) -> Path:
