@@ -83,7 +83,7 @@ def _spelled(line: str, prog: str) -> str:
     if found is None:
         return line
     word = next((TAKES[flag] for flag in _flags_in(line) if flag in TAKES), None)
-    several = re.search(r"(?:\{None\}\|)?[\[{](\w+) \[\1 \.\.\.\](?:\]|\})", found[2])
+    several = re.search(r"(?:\{None\}\|)?\{?\[?(\w+) \[\1 \.\.\.\]\]?\}?", found[2])
     if several is not None:
         return _swap(line, several[0], f"{word or several[1]} ...")
     kind = _TYPE.search(found[2])
