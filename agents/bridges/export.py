@@ -38,7 +38,13 @@ class Exported(NamedTuple):
     records: int
 
 
-def export(sources: Sequence[Path], out: Path, *, kind: str = "preferences") -> Exported:
+def export(
+    sources: Sequence[Path],
+    out: Path,
+    *,
+    kind: str = "preferences",
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Exported:
     """Write what trees say, and return how much; an older file is replaced only when all is written.
 
     Args:
@@ -46,6 +52,7 @@ def export(sources: Sequence[Path], out: Path, *, kind: str = "preferences") -> 
         out: The file: Parquet where its name ends in .parquet, else JSON lines.
         kind: One of `KINDS`, with keywords of its function as in ``"preferences(pairing='all')"``, or
             ``package.module:name`` of a function of yours from a tree to NamedTuples.
+        watch: Called with the number of trees that were read, and of all.
 
     Raises:
         ConfigError: There is no such kind or keyword, or there are no trees.
@@ -59,7 +66,10 @@ def export(sources: Sequence[Path], out: Path, *, kind: str = "preferences") -> 
     if not files:
         raise ConfigError("wanted the folder of at least one run, or a file of a tree")
     read = Tree.load if parse_call(kind, what="kind of records").name in OF_TEXTS else _with_tokens
-    found = [(str(file), record) for file in files for record in records_of(read(file))]
+    found: list[tuple[str, Any]] = []
+    for number, file in enumerate(files, start=1):
+        found += [(str(file), record) for record in records_of(read(file))]
+        watch(number, len(files))
     if not found:
         raise InvalidTree(f"the {len(files)} trees hold no {kind}: nothing was written")
     write_records(out, [{"tree": tree, **record._asdict()} for tree, record in found], like=type(found[0][1]))

@@ -10,7 +10,7 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.models.sampling_host import sampling_host
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.reports.model_evaluation import ModelEvaluation, examine
+from tsr_gym.agents.reports.model_evaluation import ModelEvaluation, Watch, examine
 from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
@@ -30,6 +30,7 @@ def evaluate_model(
     task: TaskConfig,
     search: SearchConfig,
     model: ModelConfig,
+    watch: Watch = lambda done, total: None,
 ) -> ModelEvaluation:
     """Play held-out instances with what stands in a folder.
 
@@ -43,6 +44,7 @@ def evaluate_model(
         task: What is played; a run brings its own.
         search: Naive for none; otherwise each turn is chosen by a search on imagined dice and then really played.
         model: How the model is used; a run brings its own.
+        watch: Called with the number of episodes that have ended, and of all.
 
     Raises:
         ConfigError: The environment is not known, or a setting is impossible.
@@ -77,7 +79,7 @@ def evaluate_model(
         raise ConfigError(f"wanted --env: the model in {folder} was made for none")
     player = ModelPlayer(env, task, model, policy, sampling_host(model, folder))
     hand_over(player)
-    return examine(player, split, instances, temperature=at_temperature, seed=seed, search=search)
+    return examine(player, split, instances, temperature=at_temperature, seed=seed, search=search, watch=watch)
 
 
 def _latest_model(run: Path) -> Path:

@@ -1,5 +1,6 @@
 """ModelEvaluation: how a model plays held-out instances, beside its bars; torch-free where the model is not here."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,9 @@ from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_api import Ledger
 from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.strategies import choose_strategy
+from tsr_gym.tree import Candidate, Expand, Policy, Tree
+
+Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,14 @@ class ModelEvaluation:
 
 
 def examine(
-    player: Any, split: str, instances: int, *, temperature: float, seed: int, search: SearchConfig
+    player: Any,
+    split: str,
+    instances: int,
+    *,
+    temperature: float,
+    seed: int,
+    search: SearchConfig,
+    watch: Watch = lambda done, total: None,
 ) -> ModelEvaluation:
     """Play held-out instances.
 
@@ -42,6 +53,7 @@ def examine(
         temperature: Of sampling.
         seed: Of samples and dice.
         search: Naive for none; otherwise each turn is chosen by a search on imagined dice and then really played.
+        watch: Called with the number of episodes that have ended, and of all.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
@@ -57,8 +69,20 @@ def examine(
         rater = make_rater(search.rater, chat=chat)
     exam = HeldOut(pool, instances)
     limits = exam.bars
-    played = evaluate(pool, chat, tasks=exam.tasks, seed=seed, strategy=strategy, noise=search.noise, rater=rater)
+    watched = _watched(chat, len(exam.tasks), watch)
+    played = evaluate(pool, watched, tasks=exam.tasks, seed=seed, strategy=strategy, noise=search.noise, rater=rater)
+    watch(len(exam.tasks), len(exam.tasks))
     return ModelEvaluation(_words(player.env, split, player.task, search), played, limits)
+
+
+def _watched(policy: Policy, total: int, watch: Watch) -> Policy:
+    """Return a policy that tells how many episodes ask it no more; their trees ask in every round."""
+
+    def answer(requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
+        watch(total - min(total, len({id(tree) for tree, _ in requests})), total)
+        return policy(requests)
+
+    return answer
 
 
 def evaluate_api(
@@ -71,6 +95,7 @@ def evaluate_api(
     search: SearchConfig,
     model: ModelConfig,
     api: ApiConfig,
+    watch: Watch = lambda done, total: None,
 ) -> ModelEvaluation:
     """Play held-out instances with a model behind a server.
 
@@ -84,6 +109,7 @@ def evaluate_api(
         search: Naive for none.
         model: Its name, and how it is used.
         api: The server.
+        watch: As in `examine`.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
@@ -91,7 +117,7 @@ def evaluate_api(
         MissingExtra: httpx is not installed.
     """
     player = api_player(env, task.held_out, model, api)
-    found = examine(player, split, instances, temperature=at_temperature, seed=seed, search=search)
+    found = examine(player, split, instances, temperature=at_temperature, seed=seed, search=search, watch=watch)
     return ModelEvaluation(found.instances_of, found.evaluation, found.bars, player.api.ledger)
 
 

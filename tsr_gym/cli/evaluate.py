@@ -1,6 +1,7 @@
 """`tsr eval`: play held-out instances with a model or a run."""
 
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,9 +9,17 @@ import tyro
 
 from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.json_output import HERE, with_json, write_json
+from tsr_gym.cli.progress_bar import progress_bar
 from tsr_gym.cli.shortcuts import Shortcuts, fold_shortcuts
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import load, require
+
+# Settings of training, which the sections have besides.
+UNUSED = (
+    *("--train-split", "--eval-split", "--groups", "--trajectories", "--paths-per-search", "--learn-from", "--naive"),
+    *("--search-when", "--search-until", "--moments", "--moments-from", "--match-tokens", "--temperature"),
+    *("--recipe", "--keep"),
+)
 
 
 def main(args: list[str]) -> int:
@@ -47,19 +56,20 @@ def main(args: list[str]) -> int:
         api: api_kind = field(default_factory=api_kind)
         shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
-    chosen = read_arguments(EvalArgs, fold_shortcuts(with_json(args)), prog="tsr eval")
+    chosen = read_arguments(EvalArgs, fold_shortcuts(with_json(args)), prog="tsr eval", without=UNUSED)
     given = {name: value for name, value in vars(chosen).items() if name not in ("out", "json", "shortcuts", "api")}
     if chosen.model.engine == "openai":
         _check_numbers(chosen)
-        ask: Any = load("tsr_gym.agents.reports.model_evaluation:evaluate_api")
+        play: Any = load("tsr_gym.agents.reports.model_evaluation:evaluate_api")
         env = given.pop("source")
-        result = ask(**given | {"env": chosen.env or env, "api": chosen.api})
+        given |= {"env": chosen.env or env, "api": chosen.api}
     else:
         require("torch", "agents")
         require("transformers", "agents")
         _check(chosen)
-        play: Any = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
-        result = play(**given)
+        play = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
+    with progress_bar() as watch:
+        result = play(**given, watch=partial(watch, "episodes"))
     if chosen.json != HERE:
         _show(result)
     for target in {chosen.out, chosen.json} - {None}:

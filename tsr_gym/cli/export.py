@@ -1,12 +1,14 @@
 """`tsr export`: write what saved trees say as JSON lines or Parquet for trainers of others."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from tsr_gym.cli.arguments import read_arguments
+from tsr_gym.cli.progress_bar import progress_bar
 from tsr_gym.optional import load
 
 
@@ -30,6 +32,7 @@ def main(args: list[str]) -> int:
     """Read the trees and write the records."""
     chosen = read_arguments(ExportArgs, args, prog="tsr export")
     export: Any = load("tsr_gym.agents.bridges.export:export")
-    written = export(chosen.sources, chosen.out, kind=chosen.kind)
+    with progress_bar() as watch:
+        written = export(chosen.sources, chosen.out, kind=chosen.kind, watch=partial(watch, "trees"))
     print(f"{chosen.out}: {written.records:,} {chosen.kind} from {written.trees:,} trees")
     return 0

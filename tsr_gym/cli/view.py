@@ -3,12 +3,14 @@
 import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from tsr_gym.cli.arguments import read_arguments
+from tsr_gym.cli.progress_bar import progress_bar
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import load
 
@@ -34,7 +36,8 @@ def main(args: list[str]) -> int:
     chosen = read_arguments(ViewArgs, args, prog="tsr view")
     if chosen.export is not None:
         export: Any = load("tsr_gym.agents.reports.view.export_page:export_page")
-        written = export(chosen.paths, chosen.export, most_trees=chosen.trees)
+        with progress_bar() as watch:
+            written = export(chosen.paths, chosen.export, most_trees=chosen.trees, watch=partial(watch, "trees"))
         left = f", {written.left_out:,} older ones left out (--trees)" if written.left_out else ""
         print(f"{chosen.export}: {written.trees:,} trees{left}, {written.size / 1e6:.1f} MB")
         return 0

@@ -1,7 +1,7 @@
 """Export a page: runs and trees in one HTML file that loads nothing, to be kept or mailed."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from tsr_gym.agents.reports.view.site import CHUNK, Site
 from tsr_gym.errors import TsrGymError
 from tsr_gym.files import write_atomically
 
+Watch = Callable[[int, int], None]
 # Texts of a node that many nodes have in common: written once, and given by number.
 _SHARED = ("picture", "prompt", "observation")
 
@@ -22,13 +23,16 @@ class ExportedPage(NamedTuple):
     size: int
 
 
-def export_page(paths: Sequence[Path], out: Path, *, most_trees: int = 100) -> ExportedPage:
+def export_page(
+    paths: Sequence[Path], out: Path, *, most_trees: int = 100, watch: Watch = lambda done, total: None
+) -> ExportedPage:
     """Write runs and trees as one HTML file; an older one is replaced when all is written.
 
     Args:
         paths: As `find_sources` takes them.
         out: The file.
         most_trees: Trees at most, the newest ones; with their pictures, prompts and tokens they take the room.
+        watch: Called with the number of trees that are drawn, and of all.
 
     Raises:
         ConfigError: There is nothing to see.
@@ -43,8 +47,9 @@ def export_page(paths: Sequence[Path], out: Path, *, most_trees: int = 100) -> E
     for chunk in range(-(-len(names) // CHUNK)):
         summaries |= site.data(f"summaries/{chunk}")
     data["summaries/0"] = {name: summaries[name] for name in kept}
-    for name in kept:
+    for number, name in enumerate(kept, start=1):
         data |= _tree(site, name)
+        watch(number, len(kept))
     text = single_page({address: json.dumps(value) for address, value in data.items()})
     write_atomically(out, text.encode())
     return ExportedPage(len(kept), left, len(text.encode()))
