@@ -90,8 +90,10 @@ class Trainer:
         if goes_on:
             # A checkpoint of this run: its model is merged, and its adapter goes on beside the weights it began with.
             restore_adapter(self.policy.model, model_dir)
-        if config.model.engine != "transformers" and processes.size > 1:
-            raise ConfigError(f"several processes train with engine transformers alone, got {config.model.engine}")
+        if config.model.engine != "transformers" and (processes.size > 1 or workers.wanted):
+            raise ConfigError(
+                f"several processes and the workers of --ray sample by engine transformers alone, got {config.model.engine}"
+            )
         self.host = sampling_host(config.model, model_dir)
         player = ModelPlayer(config.env, config.task, config.model, self.policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
