@@ -92,7 +92,7 @@ class Trainer:
             restore_adapter(self.policy.model, model_dir)
         if config.model.engine != "transformers" and (processes.size > 1 or workers.wanted):
             raise ConfigError(
-                f"several processes and the workers of --ray sample by engine transformers alone, got {config.model.engine}"
+                "several processes, and workers of Ray, sample by engine transformers alone, got " + config.model.engine
             )
         self.host = sampling_host(config.model, model_dir)
         player = ModelPlayer(config.env, config.task, config.model, self.policy, self.host)

@@ -15,8 +15,10 @@ from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.reports import calibrate_env
 from tsr_gym.agents.runs import trainer as trainer_module
+from tsr_gym.agents.runs.begin import check_run, start_run
 from tsr_gym.agents.runs.parity import hand_over
-from tsr_gym.agents.runs.trainer import Trainer, check_run, start_run
+from tsr_gym.agents.runs.trainer import Trainer
+from tsr_gym.agents.runs.workers.settings import WorkerConfig
 
 SHORT = {"run": {"updates": 2, "eval_every": 1, "eval_instances": 2}}
 SERVER = {"engine": "vllm-server", "engine_url": "http://127.0.0.1:9"}
@@ -97,10 +99,11 @@ def test_a_player_hands_its_weights_over_before_it_plays(base_model):
         hand_over(player)
 
 
-def test_several_processes_train_by_transformers_alone(base_model, tmp_path):
+@pytest.mark.parametrize("others", [{"processes": Processes(0, 2)}, {"workers": WorkerConfig(ray="local")}])
+def test_several_processes_and_workers_sample_by_transformers_alone(base_model, tmp_path, others):
     config = short_run(tmp_path / "run", base_model, model=SERVER)
-    with pytest.raises(ConfigError, match="several processes train with engine transformers alone, got vllm-server"):
-        Trainer(config, tmp_path / "run", base_model, processes=Processes(0, 2))
+    with pytest.raises(ConfigError, match="sample by engine transformers alone, got vllm-server"):
+        Trainer(config, tmp_path / "run", base_model, **others)
 
 
 def test_a_run_with_vllm_is_refused_at_once_where_it_is_not_installed(base_model, tmp_path, monkeypatch):
