@@ -54,6 +54,8 @@ OPTIONAL = (
     "pyarrow",
     "jericho",
     "textworld",
+    "verifiers",
+    "openenv",
 )
 # What the web servers need: imported at the top of the files that are nothing without it.
 SERVING = {"starlette": "serve", "uvicorn": "serve"}
