@@ -231,7 +231,8 @@ def tsr_taskset(env: str, *, tasks: int = 1000, **settings: Any) -> tuple[type[A
 async def _play(env: gym.Env[str, str], task: Any, player: Any) -> None:
     """Play the episode of a task, and record what it earned."""
     env.reset(seed=task.data.seed)
-    total, info, over = 0.0, {}, False
+    total, over = 0.0, False
+    info: dict[str, Any] = {}
     async with player.interaction(task) as interaction:
         segment = await interaction.turn()
         while not segment.terminated:
