@@ -80,12 +80,13 @@ test-openenv: .venv-openenv/.ready
 ## make test-textworld: TextWorld's games and a story of Jericho's under our contract, beside their own environments
 test-textworld: .venv-textworld/.ready
 	.venv-textworld/bin/python -m pytest -n 2 tests/tsr_gym_envs/zmachine tests/tsr_gym_envs/textworld tests/tsr_gym_envs/jericho \
-	  tests/tsr_gym_envs/textworld/with_textworld.py tests/wrappers/test_textworld_score.py
+	  tests/tsr_gym_envs/textworld/with_textworld.py tests/tsr_gym_envs/textarena/with_textarena.py tests/wrappers/test_textworld_score.py
 
 # Jericho's interpreter is compiled by gcc or clang.
 .venv-textworld/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-textworld
-	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,dev]" textworld==1.7.0 jericho==3.3.1
+	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,dev]" textworld==1.7.0 jericho==3.3.1 \
+	  textarena==0.7.4
 	touch $@
 
 ## make test-lucene: BM25 against Lucene itself, through Pyserini's jar; needs Java 17 or later
