@@ -137,16 +137,9 @@ class OpenEnvKinds(NamedTuple):
 
 
 @cache
-def openenv_kinds() -> OpenEnvKinds:
-    """Return the classes, made at the first call.
-
-    Raises:
-        MissingExtra: OpenEnv is not installed.
-    """
-    require("openenv", "openenv")
-    from openenv.core import EnvClient
-    from openenv.core.client_types import StepResult
-    from openenv.core.env_server import Action, Environment, Observation, State
+def _messages() -> tuple[type[Any], type[Any]]:
+    """Return the classes of actions and observations."""
+    from openenv.core.env_server import Action, Observation
 
     class TsrAction(Action):  # type: ignore[misc, unused-ignore]
         text: str | None = None
@@ -161,12 +154,31 @@ def openenv_kinds() -> OpenEnvKinds:
         truncated: bool = False
         token: str | None = None
 
-    def shown(seen: Seen, token: str | None) -> Any:
-        done = seen.terminated or seen.truncated
-        ends = {"terminated": seen.terminated, "truncated": seen.truncated, "done": done}
-        return TsrObservation(text=seen.text, reward=seen.reward, token=token, metadata=seen.info, **ends)
+    return TsrAction, TsrObservation
 
-    class TsrEnvironment(Environment[TsrAction, TsrObservation, State]):  # type: ignore[misc, unused-ignore]
+
+def _shown(seen: Seen, token: str | None) -> Any:
+    """Return what was seen as OpenEnv's observation."""
+    done = seen.terminated or seen.truncated
+    ends = {"terminated": seen.terminated, "truncated": seen.truncated, "done": done}
+    return _messages()[1](text=seen.text, reward=seen.reward, token=token, metadata=seen.info, **ends)
+
+
+@cache
+def openenv_kinds() -> OpenEnvKinds:
+    """Return the classes, made at the first call.
+
+    Raises:
+        MissingExtra: OpenEnv is not installed.
+    """
+    require("openenv", "openenv")
+    from openenv.core import EnvClient
+    from openenv.core.client_types import StepResult
+    from openenv.core.env_server import Environment, State
+
+    action, observation = _messages()
+
+    class TsrEnvironment(Environment[action, observation, State]):  # type: ignore[misc, valid-type, unused-ignore]
         SUPPORTS_CONCURRENT_SESSIONS = True
 
         def __init__(self, session: Session) -> None:
@@ -178,7 +190,7 @@ def openenv_kinds() -> OpenEnvKinds:
             token, keep = given.get("enter"), bool(given.get("keep", False))
             seen = self.session.reset(seed, token)
             self._state = State(episode_id=episode_id or uuid4().hex)
-            return shown(seen, self.session.token() if keep else None)
+            return _shown(seen, self.session.token() if keep else None)
 
         def step(self, action: Any, timeout_s: float | None = None, **given: Any) -> Any:
             if action.enter is not None:
@@ -186,26 +198,26 @@ def openenv_kinds() -> OpenEnvKinds:
             if action.text is not None:
                 self.session.step(action.text)
                 self._state.step_count += 1
-            return shown(self.session.seen, self.session.token() if action.keep else None)
+            return _shown(self.session.seen, self.session.token() if action.keep else None)
 
         @property
         def state(self) -> Any:
             return self._state
 
-    class TsrClient(EnvClient[TsrAction, TsrObservation, State]):  # type: ignore[misc, unused-ignore]
+    class TsrClient(EnvClient[action, observation, State]):  # type: ignore[misc, valid-type, unused-ignore]
         def _step_payload(self, action: Any) -> dict[str, Any]:
             payload: dict[str, Any] = action.model_dump()
             return payload
 
         def _parse_result(self, payload: dict[str, Any]) -> Any:
             reward, done = payload.get("reward"), bool(payload.get("done", False))
-            seen = TsrObservation(**{**payload["observation"], "reward": reward, "done": done})
+            seen = observation(**{**payload["observation"], "reward": reward, "done": done})
             return StepResult(observation=seen, reward=reward, done=done, metadata=payload.get("metadata"))
 
         def _parse_state(self, payload: dict[str, Any]) -> Any:
             return State(**payload)
 
-    return OpenEnvKinds(TsrAction, TsrObservation, TsrEnvironment, TsrClient)
+    return OpenEnvKinds(action, observation, TsrEnvironment, TsrClient)
 
 
 def openenv_factory(env: str, **settings: Any) -> Callable[[], Any]:
