@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-ray test-vllm test-sb3 test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-ray test-vllm test-sb3 test-verifiers test-openenv test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -35,7 +35,7 @@ test-abuse: $(READY)
 	$(RUN) -m pytest -n 2 tests/abuse --abuse-times $(TIMES) --abuse-json docs/abuse.json
 
 ## make test-bridges: searched rollouts in the trainers of others, each in an environment of its own
-test-bridges: test-trl test-sb3
+test-bridges: test-trl test-sb3 test-verifiers test-openenv
 
 ## make test-trl: our losses against TRL's on the same tokens, and its trainer on searched rollouts and exports
 test-trl: .venv-trl/.ready
@@ -86,15 +86,34 @@ test-sb3: .venv-sb3/.ready
 	.venv-sb3/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli]" stable-baselines3==2.9.2
 	touch $@
 
+## make test-verifiers: trees as traces of verifiers, and its environments over ours, in an environment with it
+test-verifiers: .venv-verifiers/.ready
+	.venv-verifiers/bin/python -m pytest --noconftest tests/agents/bridges/with_verifiers.py
+
+.venv-verifiers/.ready: setup.cfg
+	$(PYTHON) -m venv .venv-verifiers
+	.venv-verifiers/bin/python -m pip install --quiet -e . verifiers==0.4.0 pytest
+	touch $@
+
+## make test-openenv: our worlds behind an OpenEnv server, and a client that goes back, in an environment with it
+test-openenv: .venv-openenv/.ready
+	.venv-openenv/bin/python -m pytest --noconftest tests/agents/bridges/with_openenv.py
+
+.venv-openenv/.ready: setup.cfg
+	$(PYTHON) -m venv .venv-openenv
+	.venv-openenv/bin/python -m pip install --quiet -e . openenv==0.10.0 pytest
+	touch $@
+
 ## make test-textworld: TextWorld's games and a story of Jericho's under our contract, beside their own environments
 test-textworld: .venv-textworld/.ready
 	.venv-textworld/bin/python -m pytest -n 2 tests/tsr_gym_envs/zmachine tests/tsr_gym_envs/textworld tests/tsr_gym_envs/jericho \
-	  tests/tsr_gym_envs/textworld/with_textworld.py tests/wrappers/test_textworld_score.py
+	  tests/tsr_gym_envs/textworld/with_textworld.py tests/tsr_gym_envs/textarena/with_textarena.py tests/wrappers/test_textworld_score.py
 
 # Jericho's interpreter is compiled by gcc or clang.
 .venv-textworld/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-textworld
-	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,dev]" textworld==1.7.0 jericho==3.3.1
+	.venv-textworld/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,dev]" textworld==1.7.0 jericho==3.3.1 \
+	  textarena==0.7.4
 	touch $@
 
 ## make test-lucene: BM25 against Lucene itself, through Pyserini's jar; needs Java 17 or later

@@ -24,7 +24,12 @@ MAX_FILE, MAX_FUNCTION, MAX_KERNEL = 400, 60, 100
 # The one place that adapts foreign classes.
 REFLECTS = "tsr_gym/foreign/"
 # The files that watch the global generators and copy those of others, because environments of others use them.
-WATCHES_GLOBALS = {"tsr_gym/testing/global_state.py", "tsr_gym/foreign/generators.py"}
+# One seeds them, in a process that is theirs alone.
+WATCHES_GLOBALS = {
+    "tsr_gym/testing/global_state.py",
+    "tsr_gym/foreign/generators.py",
+    "tsr_gym_envs/textarena/games.py",
+}
 # The one file that imitates published code which draws from Python's generator; it makes generators of its own.
 DRAWS_LIKE_PYTHON = {"tsr_gym_envs/webshop/catalogue/original_random.py"}
 # Where the import name is not the distribution's.
@@ -53,7 +58,10 @@ OPTIONAL = (
     "sentence_transformers",
     "pyarrow",
     "jericho",
+    "textarena",
     "textworld",
+    "verifiers",
+    "openenv",
 )
 # What the web servers need: imported at the top of the files that are nothing without it.
 SERVING = {"starlette": "serve", "uvicorn": "serve"}

@@ -20,6 +20,7 @@ ENTRY_POINTS = {
 # Worlds that need an extra of their own, or a file of the user's.
 OPTIONAL_ENTRY_POINTS = {
     "tsr/Jericho-v0": "tsr_gym_envs.jericho.env:make",
+    "tsr/TextArena-v0": "tsr_gym_envs.textarena.env:make",
     "tsr/TextWorld-v0": "tsr_gym_envs.textworld.env:make",
 }
 VECTOR_ENTRY_POINTS = {
@@ -40,6 +41,7 @@ SHORT_NAMES = {
     "jericho": "tsr/Jericho-v0",
     "retrieval_qa": "tsr/RetrievalQA-v0",
     "sokoban": "tsr/Sokoban-v0",
+    "textarena": "tsr/TextArena-v0",
     "textworld": "tsr/TextWorld-v0",
     "webshop": "tsr/WebShop-v0",
 }

@@ -20,7 +20,7 @@ IDLE = ACTIONS.index("done")
 _PLAIN = ("unseen", "empty", "wall", "floor")
 
 
-class MiniGridText(gym.Wrapper[str, str, Any, Any]):
+class MiniGridText(gym.Wrapper[str, str, Any, Any], gym.utils.RecordConstructorArgs):
     """Show an environment of MiniGrid in words, and take its actions in words.
 
     An observation names the mission, what is carried, which way the agent looks, what is in front of it, how far it is
@@ -35,6 +35,7 @@ class MiniGridText(gym.Wrapper[str, str, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
+        gym.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
         self.env: gym.Env[Any, Any] = env
         space = env.observation_space

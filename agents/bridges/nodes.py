@@ -110,10 +110,19 @@ def read_trees(path: Path) -> dict[str, Tree]:
     by_tree: dict[str, list[Mapping[str, Any]]] = {}
     for record in read_records(path, error=InvalidTree):
         by_tree.setdefault(str(record.get("tree", "")), []).append(record)
-    return {name: _tree_of(f"{path}, tree {name!r}", records) for name, records in by_tree.items()}
+    return {name: tree_of_records(f"{path}, tree {name!r}", records) for name, records in by_tree.items()}
 
 
-def _tree_of(place: str, records: Iterable[Mapping[str, Any]]) -> Tree:
+def tree_of_records(place: str, records: Iterable[Mapping[str, Any]]) -> Tree:
+    """Return the tree whose nodes stand in records, which are those of `tree_nodes` as dictionaries.
+
+    Args:
+        place: Where they come from, for errors.
+        records: In the order of the nodes.
+
+    Raises:
+        InvalidTree: They are not the nodes of a tree.
+    """
     found = [dict(record) for record in records]
     try:
         first = found[0]

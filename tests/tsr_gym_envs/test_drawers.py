@@ -24,7 +24,7 @@ def arrows(world):
 
 
 def test_every_world_is_looked_at():
-    assert WORLDS == ["frozen_lake", "jericho", "retrieval_qa", "sokoban", "textworld", "webshop"]
+    assert WORLDS == ["frozen_lake", "jericho", "retrieval_qa", "sokoban", "textarena", "textworld", "webshop"]
     assert arrows("webshop")["site"] >= {"env", "html"}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tsr_gym.optional import load
 
 # The extra that brings a library, by the name that its absence is reported under.
-EXTRAS = {"jericho": "jericho", "textworld": "textworld"}
+EXTRAS = {"jericho": "jericho", "textarena": "textarena", "textworld": "textworld"}
 
 
 def main(descriptor: int, operations: str) -> None:

@@ -1,0 +1,52 @@
+"""Trees as messages and back, without verifiers."""
+
+import json
+
+import pytest
+
+from tests.agents.bridges.token_trees import branching_tree, window_tree
+from tsr_gym import InvalidTree, MissingExtra
+from tsr_gym.agents.bridges.nodes import tree_nodes
+from tsr_gym.agents.bridges.verifiers import tree_from_messages, tree_messages, tree_trace
+
+
+@pytest.mark.parametrize("tree", [branching_tree(), window_tree()], ids=["full history", "window"])
+def test_messages_hold_the_whole_tree_as_json_too(tree):
+    graph = tree_messages(tree)
+    nodes, info = json.loads(json.dumps(graph))
+    assert tree_nodes(tree_from_messages(nodes, info)) == tree_nodes(tree)
+
+
+def test_a_message_holds_what_a_prompt_adds_and_an_answer_what_was_sampled():
+    nodes = tree_messages(branching_tree()).nodes
+    assert [(one["parent"], one["sampled"], one["token_ids"]) for one in nodes] == [
+        (None, False, [11, 12]),
+        (0, True, [1, 2]),
+        (1, False, [13, 14]),
+        (2, True, [3]),
+        (2, True, [4, 5]),
+        (0, True, [6]),
+    ]
+    assert [one["message"]["content"] for one in nodes] == ["start", "left", "wall", "up", "down", "right"]
+
+
+def test_a_prompt_that_extends_nothing_begins_a_path_of_its_own():
+    nodes = tree_messages(window_tree()).nodes
+    assert [(one["parent"], one["token_ids"]) for one in nodes] == [
+        (None, [11, 12]),
+        (0, [1, 2]),
+        (None, [15, 16]),
+        (2, [3]),
+    ]
+
+
+@pytest.mark.parametrize("info", [{}, {"tsr_gym": None}, {"tsr_gym": [{"message": 99}]}, {"tsr_gym": [{}]}], ids=str)
+def test_a_trace_without_a_tree_of_ours_is_refused(info):
+    with pytest.raises(InvalidTree):
+        tree_from_messages(tree_messages(branching_tree()).nodes, info)
+
+
+def test_without_verifiers_its_extra_is_named(monkeypatch):
+    monkeypatch.setattr("tsr_gym.optional.find_spec", lambda package: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'tsr-gym\[verifiers\]'"):
+        tree_trace(branching_tree())
