@@ -7,10 +7,9 @@ Ray's share of a round is its time less that of the slowest worker's own work. I
 search, which here share two cores, and with workers that hand back what they once searched, so that only what Ray and
 the driver do is left. A hand-over of weights is the time that the first round by new weights takes longer: from the
 learner's tensors to a worker that holds them, whose engine has continued the fixed prompts, compared with the learner.
-Recovery is the time from ``kill -9`` of the only worker, or of one of two, or from the loss of the node that the only
-one ran on while another node is there, to the last group of the round that it interrupts: the loss is noticed, a
-process started, its libraries imported, the model read, weights handed over, and the searches done again. With two
-workers the other one does them meanwhile. Times are wall-clock beside other work.
+Recovery is the time from ``kill -9`` of the only worker, or from the loss of the node that it ran on while another node
+is there, to the last group of the round that it interrupts: the loss is noticed, a process started, its libraries
+imported, the model read, weights handed over, and the searches done again. Times are wall-clock beside other work.
 Run: python -m benchmarks.scale, in an environment with ray (`make test-ray` makes one: .venv-ray)
 """
 
@@ -64,7 +63,6 @@ MEMORY = 500 * 2**20
 RECOVERIES: dict[str, dict[str, Any]] = {
     "recovery_from_a_killed_actor": {},
     "recovery_from_a_lost_node": {"nodes": True},
-    "recovery_from_one_of_two_killed_actors": {"workers": 2},
 }
 PARTS = ["per_tree", "share_of_a_round", "hand_over_of_weights", *RECOVERIES]
 
@@ -196,14 +194,14 @@ def resized(folder: Path, out: Path, hidden: int, layers: int) -> Path:
     return out
 
 
-def recoveries(bench: Bench, faults: int, minutes: float, *, nodes: bool = False, workers: int = 1) -> dict[str, Any]:
+def recoveries(bench: Bench, faults: int, minutes: float, *, nodes: bool = False) -> dict[str, Any]:
     """Return seconds of recovery from the loss of the first worker, or of the node that it is on."""
     seconds: list[float] = []
     rounds = right = 0
     until = time.monotonic() + 60 * minutes
-    with cluster(0 if nodes else workers) as made, connected(WorkerConfig(ray=made.address)):
+    with cluster(0 if nodes else 1) as made, connected(WorkerConfig(ray=made.address)):
         spare = [made.add_node(num_cpus=1, object_store_memory=MEMORY) for _ in range(2 if nodes else 0)]
-        remote = bench.workers(made.address, workers)
+        remote = bench.workers(made.address, 1)
         wanted = tokens_of(remote.collect(0, GROUPS))
         for fault in range(faults):
             # Answers once the worker runs again.
