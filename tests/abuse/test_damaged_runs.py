@@ -12,9 +12,9 @@ from tests.abuse.damaged_bytes import damaged
 from tests.agents.short_runs import files_of
 from tsr_gym import CheckpointError, ConfigError, InvalidTree, Tree
 from tsr_gym.agents.reports.methods import load_run
-from tsr_gym.agents.runs.begin import resume_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.trainer import resume_run
 
 LOGS = ("metrics.jsonl", "evaluations.jsonl")
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.abuse.counts import Counts, Outcome, attacked, counted
 from tests.agents.short_runs import UPDATES, result, train_and_kill, train_flags
-from tsr_gym.agents.runs.begin import resume_run
+from tsr_gym.agents.runs.trainer import resume_run
 
 
 def campaign(count: int, seed: int, whole: dict[str, Any], base_model: Path) -> Counts:

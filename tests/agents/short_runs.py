@@ -16,10 +16,10 @@ from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.runs.begin import start_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
+from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.cli import main
 
 UPDATES = 5
@@ -126,7 +126,7 @@ def wait_for(runs, happened, timeout=60):
 
 # A fork of a server that has everything imported costs a fraction of a new process.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tsr_gym.agents.runs.begin", "transformers.models.qwen2.modeling_qwen2"])
+FORKS.set_forkserver_preload(["tsr_gym.agents.runs.trainer", "transformers.models.qwen2.modeling_qwen2"])
 
 
 def train_and_kill(args, run, updates, delay):

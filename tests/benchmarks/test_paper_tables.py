@@ -21,8 +21,8 @@ from benchmarks.papers.runs import commands
 from benchmarks.papers.tsr import CONTROL
 from benchmarks.tsr_runs import finished
 from tests.agents.tiny import save_chat_model
-from tsr_gym.agents.runs.begin import start_run
 from tsr_gym.agents.runs.check import check_choices
+from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.cli.train import _configured
 from tsr_gym.errors import ConfigError
 

@@ -10,8 +10,8 @@ from tests.agents.runs.test_checkpoint import STATE, small_disk
 from tests.agents.short_runs import UPDATES, files_of, records, result, train_flags
 from tests.agents.tiny import save_chat_model
 from tsr_gym import cli
-from tsr_gym.agents.runs.begin import resume_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.trainer import resume_run
 from tsr_gym.agents.strategies import naive
 
 

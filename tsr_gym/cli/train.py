@@ -111,9 +111,9 @@ def _resume_arguments() -> Any:
 
 
 def _start(config: Any, args: list[str], workers: Any, processes: Any) -> Any:
-    check: Any = load("tsr_gym.agents.runs.begin:check_run")
+    check: Any = load("tsr_gym.agents.runs.trainer:check_run")
     processes.first(lambda: check(config))
-    start: Any = load("tsr_gym.agents.runs.begin:start_run")
+    start: Any = load("tsr_gym.agents.runs.trainer:start_run")
     # One process builds what is not there yet, and then all find it.
     processes.first(lambda: _model_dir(config))
     model_dir = _model_dir(config)
@@ -127,7 +127,7 @@ def _start(config: Any, args: list[str], workers: Any, processes: Any) -> Any:
 
 
 def _resume(chosen: Any, processes: Any) -> Any:
-    resume: Any = load("tsr_gym.agents.runs.begin:resume_run")
+    resume: Any = load("tsr_gym.agents.runs.trainer:resume_run")
     wanted = {"updates": chosen.updates, "total_tokens": chosen.total_tokens}
     return resume(chosen.resume, **wanted, processes=processes, workers=chosen.workers)
 

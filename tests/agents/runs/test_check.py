@@ -13,9 +13,9 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
-from tsr_gym.agents.runs.begin import check_run
 from tsr_gym.agents.runs.check import check_choices
 from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.trainer import check_run
 from tsr_gym.cli import train
 from tsr_gym.cli.recipes import follow_recipe
 

@@ -134,7 +134,7 @@ def test_a_run_that_practises_goes_on_bit_for_bit(kind, base_model, tmp_path):
     assert len(records(whole)) == 4
     assert (whole / "checkpoints" / "000004" / FILE).is_file()
     assert all(record["moments"] > 0 for record in records(whole)) or kind == "states"
-    from tsr_gym.agents.runs.begin import resume_run
+    from tsr_gym.agents.runs.trainer import resume_run
 
     half = trained(tmp_path / "half", base_model, **{**changes, "run": {"updates": 2, "checkpoint_every": 1}})
     assert resume_run(half, updates=4).run()

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.agents.short_runs import UPDATES, records, short_run
-from tsr_gym.agents.runs.begin import start_run
 from tsr_gym.agents.runs.prometheus import MetricsFile, exposition
+from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.errors import CheckpointError
 
 # From the format's description: a name, labels whose values escape backslash, quote and line feed, and a number.

@@ -16,8 +16,8 @@ from tests.agents.short_runs import UPDATES, records, short_run, train_flags, wa
 from tests.agents.together import together
 from tests.conftest import ROOT
 from tsr_gym import PromptTooLong
-from tsr_gym.agents.runs.begin import resume_run, start_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.trainer import resume_run, start_run
 
 
 def train(processes, config, model_dir, asked=None):

@@ -28,9 +28,9 @@ from tests.agents.short_runs import (
 from tests.agents.tiny import save_chat_model
 from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
 from tsr_gym.agents.reports.methods import load_run
-from tsr_gym.agents.runs.begin import resume_run, start_run
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints
 from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.trainer import resume_run, start_run
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import json
 
 from tests.agents.runs.test_trainer import MOST_OF_A_GROUP
 from tests.agents.short_runs import records, trained
-from tsr_gym.agents.runs.begin import resume_run
+from tsr_gym.agents.runs.trainer import resume_run
 
 
 def test_an_update_that_took_too_much_is_made_up_for_and_the_total_is_passed_by_less_than_a_group(base_model, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from tests.agents.short_runs import records, short_run, trained
 from tsr_gym import ConfigError
 from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.runs.begin import check_run
+from tsr_gym.agents.runs.trainer import check_run
 
 CASES = {
     "tree backup over all branches, successes imitated": {

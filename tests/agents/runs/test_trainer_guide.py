@@ -6,8 +6,8 @@ from safetensors.torch import load_file
 from tests.agents.short_runs import records, result, short_run, trained
 from tsr_gym import ConfigError
 from tsr_gym.agents.raters import make_rater
-from tsr_gym.agents.runs.begin import resume_run, start_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.trainer import resume_run, start_run
 
 OWN = {
     "search": {"search": "beam(width=1, branching=2)", "rater": "CriticValue", "naive": 1},

@@ -14,10 +14,10 @@ from tsr_gym.agents.policies.engine import Capabilities
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.reports import calibrate_env
-from tsr_gym.agents.runs import trainer as trainer_module
-from tsr_gym.agents.runs.begin import check_run, start_run
+from tsr_gym.agents.runs import training as training_module
 from tsr_gym.agents.runs.parity import hand_over
-from tsr_gym.agents.runs.trainer import Trainer
+from tsr_gym.agents.runs.trainer import check_run, start_run
+from tsr_gym.agents.runs.training import Trainer
 from tsr_gym.agents.runs.workers.settings import WorkerConfig
 
 SHORT = {"run": {"updates": 2, "eval_every": 1, "eval_instances": 2}}
@@ -57,7 +57,7 @@ class Copied:
 def hosted(base_model, monkeypatch):
     """Start short runs that sample by such a host."""
     model = load_policy(base_model, device=pick_device("cpu")).model
-    monkeypatch.setattr(trainer_module, "sampling_host", lambda config, folder: Copied(model))
+    monkeypatch.setattr(training_module, "sampling_host", lambda config, folder: Copied(model))
     return lambda out, **changes: start_run(short_run(out, base_model, model=SERVER, **(SHORT | changes)), base_model)
 
 

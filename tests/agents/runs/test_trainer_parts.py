@@ -9,8 +9,8 @@ import torch
 from tests.agents.short_runs import UPDATES, result, trained
 from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.agents.models.language_model import load_policy
-from tsr_gym.agents.runs.begin import resume_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.trainer import resume_run
 
 LORA = {"lora_rank": 4}
 HEAD = {"critic": "head", "critic_gradient": 0.1}

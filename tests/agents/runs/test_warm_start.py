@@ -19,8 +19,8 @@ from tsr_gym.agents.bridges.rows import tree_rows
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.prompts import PROMPTS, History
-from tsr_gym.agents.runs.begin import resume_run, start_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.agents.runs.warm_start import warm_rows, warm_started
 from tsr_gym.agents.strategies import naive
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv

@@ -12,9 +12,9 @@ import pytest
 from tests.agents.runs.workers.ray_here import cluster, faulty
 from tests.agents.short_runs import UPDATES, command, finish, lines, result, short_run, train_flags, wait_for
 from tests.conftest import ROOT
-from tsr_gym.agents.runs import trainer as trainers
-from tsr_gym.agents.runs.begin import resume_run, start_run
+from tsr_gym.agents.runs import training as trainers
 from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.agents.runs.workers.on_ray import connected
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.agents.runs.workers.settings import OFF, WorkerConfig
