@@ -288,7 +288,8 @@ class VllmServer:
             "--served-model-name": "policy",
         }
         words = [str(part) for flag in flags.items() for part in flag]
-        words += ["--enable-prefix-caching", "--enable-prompt-tokens-details"]
+        # The second offers the path that takes and gives token ids.
+        words += ["--enable-prefix-caching", "--enable-scale-out", "--enable-prompt-tokens-details"]
         if self._on_cpu:
             # See `VllmModel`: prompts of seeded requests are never computed in parts.
             tokens = str(max(8192, self.context))
