@@ -5,6 +5,7 @@ bears no version of ours; it gets the weights once more before anything that it 
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -314,8 +315,10 @@ class _Child:
         self.end = weakref.finalize(self, _end, self.process)
 
     def last_words(self) -> str:
-        """Return the end of what it wrote."""
-        return self._log.read_text(errors="replace").strip()[-2000:]
+        """Return the errors that it told of, the first ones first, or the end of what it wrote."""
+        told = self._log.read_text(errors="replace").strip()
+        errors = dict.fromkeys(re.findall(r"\b\w+Error: .+", told))
+        return "; ".join([*errors][:3]) or told[-2000:]
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

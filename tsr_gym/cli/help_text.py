@@ -31,6 +31,8 @@ TAKES = {
     "--base-url": "URL",
     "--api-key-from": "VARIABLE",
     "--host": "ADDRESS",
+    "--engine-url": "URL",
+    "--ray": "{off,local,auto,HOST:PORT}",
 }
 POSITIONAL = {"tsr eval": "SOURCE"}
 # How a box begins and ends, and how a line begins that explains flags; blanks stand where no lines can be drawn.

@@ -3,14 +3,13 @@
 """
 
 import gymnasium as gym
-import minigrid
 import pytest
 
 from tsr_gym import env_support
 from tsr_gym.testing import check_snapshot
 from tsr_gym.wrappers import MiniGridText
 
-gym.register_envs(minigrid)
+gym.register_envs(pytest.importorskip("minigrid", reason="needs MiniGrid: make test-gym-zoo"))
 NAMES = sorted(name for name, spec in gym.registry.items() if "minigrid.envs" in str(spec.entry_point))
 # WFC generates by wave function collapse, and needs packages of its own.
 NAMES = [name for name in NAMES if "WFC" not in name]
