@@ -128,11 +128,11 @@ def sokoban(low: int, high: int, tokens: int = 120_000) -> Setting:
     )
 
 
-def lake(size: int, turns: int = 20, tokens: int = 60_000) -> Setting:
-    """Return lakes of so many cells a side, on which one move in ten slips; one move a turn."""
+def lake(size: int, turns: int = 20, tokens: int = 60_000, sure: float = 0.9) -> Setting:
+    """Return lakes of so many cells a side; a move goes as it was meant with probability `sure`, and a turn is one."""
     limits = f"max_actions_per_turn=1 max_turns={turns} max_actions={turns}"
-    score = "FrozenLakeScore"
-    return Setting("frozen_lake", f"{size}x{size}", f"size={size} success_rate=0.9 {limits}", (BEAM, score), tokens)
+    name = f"{size}x{size}" if sure == 0.9 else f"{size}x{size}, {sure:.0%} of moves as meant"
+    return Setting("frozen_lake", name, f"size={size} success_rate={sure} {limits}", (BEAM, "FrozenLakeScore"), tokens)
 
 
 def hard() -> Setting:
@@ -223,7 +223,8 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     if part == "lake":
         yield Contrast(part, lake(12, 40), "L1", ON_ICE, FILTERING)
         yield Contrast(part, lake(6), "L1", ON_ICE, FILTERING)
-        yield Contrast(part, lake(4), "L1", ON_ICE, FILTERING, 2)
+        for setting in (lake(4), lake(6, sure=1.0), lake(6, sure=0.6)):
+            yield Contrast(part, setting, "L1", ON_ICE, FILTERING, 2)
     if part == "words":
         yield Contrast(part, words("webshop", SHOP_SCORE, IN_SHOP), "W1", IN_WEBSHOP, FILTERING)
         yield Contrast(part, large_shop(), "W1", SHOP_IMITATION, FILTERING)
