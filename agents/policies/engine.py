@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from tsr_gym.errors import ConfigError, PromptTooLong
+
 
 class Completion(NamedTuple):
     """What a model said after a prompt.
@@ -94,3 +96,24 @@ class Engine(Protocol):
         Raises:
             Unsupported: The engine cannot.
         """
+
+
+def answer_limit(own: int, given: int | None) -> int:
+    """Return the longest answer of a call: an engine's own limit, or a smaller one that was given.
+
+    Raises:
+        ConfigError: It leaves no room for a token.
+    """
+    limit = own if given is None else min(given, own)
+    if limit < 1:
+        raise ConfigError(f"wanted max_tokens >= 1, got {limit}")
+    return limit
+
+
+def check_prompt(length: int, context: int) -> None:
+    """Raise PromptTooLong where a prompt leaves no room for an answer, or is none."""
+    if not 0 < length < context:
+        raise PromptTooLong(
+            f"wanted a prompt of 1 to {context - 1} tokens, which leaves room for an answer in the model's context of "
+            f"{context}, got {length}: shorten the history, or use another model"
+        )

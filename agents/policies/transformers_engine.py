@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from tsr_gym.agents.policies.engine import Capabilities, Completion
+from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
 from tsr_gym.agents.policies.prefix_cache import NOTHING, Known, PrefixCache, Tokens
-from tsr_gym.errors import ConfigError, PromptTooLong
+from tsr_gym.errors import ConfigError
 
 _GAMMA = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
@@ -80,15 +80,9 @@ class TransformersEngine:
         self, prompts: Sequence[Sequence[int]], *, seeds: Sequence[Sequence[int]], max_tokens: int | None = None
     ) -> list[list[Completion]]:
         """Sample; see `Engine.generate`."""
-        limit = self.max_tokens if max_tokens is None else min(max_tokens, self.max_tokens)
-        if limit < 1:
-            raise ConfigError(f"wanted max_tokens >= 1, got {limit}")
+        limit = answer_limit(self.max_tokens, max_tokens)
         for prompt in prompts:
-            if not 0 < len(prompt) < self.context:
-                raise PromptTooLong(
-                    f"wanted a prompt of 1 to {self.context - 1} tokens, which leaves room for an answer in the "
-                    f"model's context of {self.context}, got {len(prompt)}: shorten the history, or use another model"
-                )
+            check_prompt(len(prompt), self.context)
         samples = [(tuple(prompt), seed) for prompt, row in zip(prompts, seeds, strict=True) for seed in row]
         done: list[Completion] = []
         self._aborted.clear()

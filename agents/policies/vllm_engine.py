@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from tsr_gym.agents.policies.engine import Capabilities, Completion
-from tsr_gym.errors import ConfigError, EngineFailed, PromptTooLong
+from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
+from tsr_gym.errors import ConfigError, EngineFailed
 
 # vLLM takes smaller temperatures for this one, and tells nobody but its log.
 LEAST_TEMPERATURE = 0.01
@@ -117,9 +117,7 @@ class VllmEngine:
         self, prompts: Sequence[Sequence[int]], *, seeds: Sequence[Sequence[int]], max_tokens: int | None = None
     ) -> list[list[Completion]]:
         """Sample; see `Engine.generate`."""
-        limit = self.max_tokens if max_tokens is None else min(max_tokens, self.max_tokens)
-        if limit < 1:
-            raise ConfigError(f"wanted max_tokens >= 1, got {limit}")
+        limit = answer_limit(self.max_tokens, max_tokens)
         asked = []
         for prompt, row in zip(prompts, seeds, strict=True):
             check_prompt(len(prompt), self.host.context)
@@ -163,15 +161,6 @@ class VllmEngine:
     def _greedy(self, said: Completion) -> Completion:
         """Return a completion with the log-probabilities of the distribution that has all its weight on one token."""
         return said if self.temperature else said._replace(logprobs=(0.0,) * len(said.token_ids))
-
-
-def check_prompt(length: int, context: int) -> None:
-    """Raise PromptTooLong where a prompt leaves no room for an answer, or is none."""
-    if not 0 < length < context:
-        raise PromptTooLong(
-            f"wanted a prompt of 1 to {context - 1} tokens, which leaves room for an answer in the model's context of "
-            f"{context}, got {length}: shorten the history, or use another model"
-        )
 
 
 def reason_of(word: str | None) -> Literal["stop", "length", "abort"]:
