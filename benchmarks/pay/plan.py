@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Guide = Literal["none", "public", "learned", "oracle"]
-Part = Literal["headline", "estimate", "easier", "ablation", "law", "lake", "hard", "words"]
+Part = Literal["headline", "estimate", "easier", "ablation", "moments", "law", "lake", "hard", "words"]
 
 # Updates of a run, whose budget they share equally; a run is evaluated after each quarter of them.
 UPDATES = 32
@@ -200,6 +200,18 @@ LEARNED = Method(
     "tsr+, learned guide", TSR_PLUS.flags.replace(f"--score {NEXT_PUSH}", "--rater CriticValue"), "learned"
 )
 GRAPH = Method("graph credit, searches inform", f"{TSR_PLUS.flags} --estimator graph --searched-weight 0", "public")
+# A quarter of the groups begins in the middle of the run's own episodes.
+STATES, SUFFIXES, FATAL = (
+    Method(f"tsr+, {kind}", f"{TSR_PLUS.flags} --moments 4 --moments-from {kind}{proof}", "public")
+    for kind, proof in (("states", ""), ("suffixes", ""), ("fatal", " --dead-ends proven"))
+)
+PIVOTS = Method("filtering, pivots", f"{FILTERING.flags} --moments 4 --moments-from pivots")
+# Levin tree search costs no guide: the policy's own probabilities say where to look.
+LEVIN = Method(
+    "levin and its loss",
+    f"--naive 4 --trajectories 1 --search levin(expansions=60) --search-when failed --minibatch 10 {DECAY} "
+    "--searched-weight 0 --imitation 1 --imitated expansions",
+)
 
 
 def contrasts(part: Part) -> Iterator[Contrast]:
@@ -207,10 +219,13 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     rare = sokoban(10, 16)
     if part == "headline":
         for base in ("S1", "S2", "S3", "S4", "S5"):
-            yield Contrast(part, rare, base, TSR_PLUS, FILTERING, 5 if base == "S3" else 8)
+            yield Contrast(part, rare, base, TSR_PLUS, FILTERING)
     if part == "ablation":
         for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD, LEARNED, GRAPH):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
+    if part == "moments":
+        for other in (STATES, SUFFIXES, FATAL, PIVOTS, LEVIN):
+            yield Contrast(part, rare, "S1", other, FILTERING, 2)
     if part == "estimate":
         for base in ("S1", "S2", "S3", "S4"):
             yield Contrast(part, rare, base, BY_ESTIMATE, FILTERING, 4 if base == "S3" else 8)
@@ -223,7 +238,8 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     if part == "lake":
         yield Contrast(part, lake(12, 40), "L1", ON_ICE, FILTERING)
         yield Contrast(part, lake(6), "L1", ON_ICE, FILTERING)
-        for setting in (lake(4), lake(6, sure=1.0), lake(6, sure=0.6)):
+        yield Contrast(part, lake(4), "L1", ON_ICE, FILTERING)
+        for setting in (lake(6, sure=1.0), lake(6, sure=0.6)):
             yield Contrast(part, setting, "L1", ON_ICE, FILTERING, 2)
     if part == "words":
         yield Contrast(part, words("webshop", SHOP_SCORE, IN_SHOP), "W1", IN_WEBSHOP, FILTERING)
