@@ -78,6 +78,9 @@ class SearchConfig:
     search_until: float = 1.0
     """Share of the run after which all trajectories, the searched ones and those of naive, are plain play instead: of
     its total_tokens, or of its updates where there is no total."""
+    choose_among: int = 1
+    """Instances that are looked at for each that is played: of these the one whose outcome is most in doubt, as the
+    run's own critic, or without one a value head, foretells it by their prompts. No tokens are sampled for it."""
     moments: int = 0
     """Groups of each update that begin at moments: states in the middle of the run's own episodes. Until there are any,
     they begin at the start of their instance."""
@@ -93,7 +96,7 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", least=1)
+        check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", "choose_among", least=1)
         check_numbers(self, "naive", "moments", least=0)
         check_numbers(self, "risk", "search_until", least=0, most=1)
         parse_call(self.search, what="strategy")

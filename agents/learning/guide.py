@@ -4,12 +4,16 @@ It is fitted in closed form, so that the head is all that it remembers.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.models.critic import Critic
+
+FILE = "guide.safetensors"
 
 
 class Guide:
@@ -56,6 +60,14 @@ class Guide:
         head.bias.copy_(w[-1:])
         spread = float(torch.tensor(returns, dtype=torch.float64).var(unbiased=False))
         return None if spread == 0 else 1 - float((off * off).mean()) / spread
+
+    def save(self, folder: Path) -> None:
+        """Write the head into a checkpoint's folder."""
+        save_file(self.critic.state_dict(), folder / FILE)
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote."""
+        self.critic.load_state_dict(load_file(folder / FILE))
 
     def _hidden(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         """Return the last hidden state at the end of each prompt, `[B, H]`, in double precision."""

@@ -94,7 +94,7 @@ class WeightedRater:
         return {name: _standardised(values, trees) for name, values in scores.items()}
 
 
-def goes_by(rater: Rater, critic: "Critic") -> bool:
+def goes_by(rater: Rater | None, critic: "Critic") -> bool:
     """Return whether a rater, or a part of one, asks a critic."""
     if isinstance(rater, WeightedRater):
         return any(goes_by(part, critic) for part in rater.raters.values())

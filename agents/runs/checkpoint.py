@@ -10,20 +10,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import Module
 
-from tsr_gym.agents.learning.guide import Guide
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.spikes import GradientMemory
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
 from tsr_gym.agents.models.sharding import own_range, own_rows, whole_weights
-from tsr_gym.agents.runs.practice import Practice
 from tsr_gym.errors import CheckpointError, InvalidTree, shown
 from tsr_gym.files import check_folder, write_folder
 
@@ -51,15 +49,24 @@ class Progress:
     optimizer_steps: int = 0
 
 
+class Part(Protocol):
+    """What a run has learned besides its weights, in files of its own."""
+
+    def save(self, folder: Path) -> None:
+        """Write it into a checkpoint's folder."""
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote."""
+
+
 def save_checkpoint(
     run: Path,
     policy: LanguageModel,
     learner: Learner,
     progress: Progress,
-    practice: Practice | None = None,
-    guide: Guide | None = None,
+    parts: Sequence[Part] = (),
 ) -> None:
-    """Write a run's checkpoint: model in Hugging Face form, critic, optimizers, random states, progress, guide.
+    """Write a run's checkpoint: model in Hugging Face form, critic, optimizers, random states, progress, other parts.
 
     Of a run over several processes all have to call it; each holds whole models meanwhile.
 
@@ -81,17 +88,13 @@ def save_checkpoint(
                     save_file(critic_weights, folder / "critic.safetensors")
                 (folder / "gradients.json").write_text(json.dumps(learner.gradients.to_json()))
                 (folder / "progress.json").write_text(json.dumps(asdict(progress)))
-                if practice is not None:
-                    practice.save(folder)
-                if guide is not None:
-                    save_file(guide.critic.state_dict(), folder / "guide.safetensors")
+                for part in parts:
+                    part.save(folder)
 
         write_folder(path, write, first=processes.first, each=processes.each)
 
 
-def load_checkpoint(
-    path: Path, learner: Learner, practice: Practice | None = None, guide: Guide | None = None
-) -> Progress:
+def load_checkpoint(path: Path, learner: Learner, parts: Sequence[Part] = ()) -> Progress:
     """Put a learner whose policy was loaded from a checkpoint into the checkpoint's state, and return the progress.
 
     Raises:
@@ -114,13 +117,11 @@ def load_checkpoint(
                 critic = stack.enter_context(safe_open(path / "critic.safetensors", "pt"))
                 for name, tensor in learner.critic.state_dict().items():
                     own_rows(tensor).copy_(_rows([critic], name, tensor))
-            parts = sorted(path.glob("state-*.safetensors"))
-            _put_own_state(learner, [stack.enter_context(safe_open(part, "pt")) for part in parts])
+            states = sorted(path.glob("state-*.safetensors"))
+            _put_own_state(learner, [stack.enter_context(safe_open(state, "pt")) for state in states])
         learner.gradients = gradients
-        if practice is not None:
-            practice.load(path)
-        if guide is not None:
-            guide.critic.load_state_dict(load_file(path / "guide.safetensors"))
+        for part in parts:
+            part.load(path)
         return progress
     except (
         InvalidTree,

@@ -52,7 +52,7 @@ def start_run(
     beside = folder.with_name(f".{folder.name}.partial")
     try:
         processes.first(lambda: begin_folder(beside, config, begun_with, targets))
-        save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress, guide=trainer.guide)
+        save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress, trainer.parts)
         processes.first(lambda: let_appear(beside, folder))
     finally:
         if processes.leads:
@@ -94,6 +94,6 @@ def resume_run(
     if known is not None and len(known) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
     trainer = Trainer(config, folder, latest / "model", known, processes, workers)
-    trainer.progress = load_checkpoint(latest, trainer.learner, trainer.practice, trainer.guide)
+    trainer.progress = load_checkpoint(latest, trainer.learner, trainer.parts)
     processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer

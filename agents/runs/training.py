@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from tsr_gym.agents.episodes.choosing_collector import ChoosingCollector
 from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
 from tsr_gym.agents.episodes.edges import edges_by_task
 from tsr_gym.agents.episodes.held_out import HeldOut
@@ -30,8 +31,8 @@ from tsr_gym.agents.models.language_model import (
 from tsr_gym.agents.models.sampling_host import sampling_host
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.raters import goes_by, make_rater
-from tsr_gym.agents.runs.checkpoint import Progress, drop_old, save_checkpoint
+from tsr_gym.agents.raters import CriticValue, goes_by, make_rater
+from tsr_gym.agents.runs.checkpoint import Part, Progress, drop_old, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.evaluation import evaluation_record
 from tsr_gym.agents.runs.log import Record, RunLog, Watch
@@ -103,8 +104,10 @@ class Trainer:
         self.eval_chat = examined.chat_about(self.held_out.pool.base, temperature=config.run.eval_temperature)
         critic = self._critic(model_dir)
         guide = Guide(self.policy.model)
-        rater = self._rater(guide.critic if critic is None else critic, workers)
-        self.guide = guide if rater is not None and goes_by(rater, guide.critic) else None
+        own_critic = guide.critic if critic is None else critic
+        rater = self._rater(own_critic, workers)
+        chooses = self._chooses(workers)
+        self.guide = guide if (chooses and critic is None) or goes_by(rater, guide.critic) else None
         self.practice = Practice(config.search.moments, seed=config.run.seed, kind=config.search.moments_from)
         self.lessons = choose_groups(config.lessons)
         self.learner = Learner(
@@ -116,12 +119,14 @@ class Trainer:
             reference=self._reference(),
             processes=processes,
         )
-        self.collector: Collector | RemoteCollector
+        self.collector: Collector | ChoosingCollector | RemoteCollector
         if workers.wanted:
             files = files_of(model_dir, adapter=goes_on)
             self.collector = RemoteCollector(config, files, workers, self.chat.engine, self.learner)
         else:
-            self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
+            self.collector = collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
+            if chooses:
+                self.collector = ChoosingCollector(collector, CriticValue(own_critic, self.chat).values)
         self.log = RunLog(folder, writes=processes.leads)
 
     def run(self, *, watch: Watch = lambda kind, record: None, stop: Callable[[], bool] = lambda: False) -> bool:
@@ -157,6 +162,12 @@ class Trainer:
         return True
 
     @property
+    def parts(self) -> list[Part]:
+        """What a checkpoint holds besides weights and counts."""
+        chooser = self.collector if isinstance(self.collector, ChoosingCollector) else None
+        return [self.practice, *(part for part in (self.guide, chooser) if part is not None)]
+
+    @property
     def finished(self) -> bool:
         """Whether the run has done all its updates, or sampled all its tokens."""
         run, progress = self.config.run, self.progress
@@ -185,6 +196,14 @@ class Trainer:
             raise ConfigError("workers do not have the run's own critic: wanted a rater of another one, or ray=off")
         return rater
 
+    def _chooses(self, workers: WorkerConfig) -> bool:
+        """Return whether the run chooses its instances, which one process can that has its critic at hand."""
+        if self.config.search.choose_among == 1:
+            return False
+        if workers.wanted or self.processes.size > 1 or self.config.learn.offload:
+            raise ConfigError("choose_among looks at instances with the run's own critic: wanted one process with it")
+        return True
+
     def _reference(self) -> Any | None:
         """Return the model that the run began with, where the objective compares with it."""
         if not self.config.learn.objective.kl_weight:
@@ -196,7 +215,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of the run as it is now, and delete those that are too old."""
-        save_checkpoint(self.folder, self.policy, self.learner, self.progress, self.practice, self.guide)
+        save_checkpoint(self.folder, self.policy, self.learner, self.progress, self.parts)
         if self.processes.leads:
             drop_old(self.folder, self.config.run.keep_checkpoints)
 

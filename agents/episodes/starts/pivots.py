@@ -1,12 +1,12 @@
 """Pivots: starts in the middle of failed episodes, where playing again is likely to recover."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tsr_gym.agents.episodes.logistic import Logistic, fit_logistic
 from tsr_gym.agents.episodes.moments import Moment, MomentBank, moments_at
 from tsr_gym.agents.episodes.starts.start import Begun
 from tsr_gym.tree import Tree
@@ -35,7 +35,7 @@ class Pivots:
         self._branches: deque[tuple[float, bool]] = deque(maxlen=MEMORY)
 
     @property
-    def fit(self) -> "Logistic":
+    def fit(self) -> Logistic:
         """The regression of success on depth."""
         return fit_logistic(self._branches)
 
@@ -84,37 +84,3 @@ def depths_of_failures(tree: Tree) -> dict[int, float]:
             for taken, node in enumerate(between, start=1):
                 found[node] = max(taken / (len(between) + 1), found.get(node, 0.0))
     return found
-
-
-class Logistic(NamedTuple):
-    """``P(success | x) = 1 / (1 + exp(-(intercept + slope x)))``."""
-
-    intercept: float
-    slope: float
-
-    def __call__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probability at each x."""
-        return np.asarray(1 / (1 + np.exp(-(self.intercept + self.slope * x))))
-
-
-def fit_logistic(samples: Iterable[tuple[float, bool]], *, ridge: float = 1.0) -> Logistic:
-    """Return the maximum of ``sum log P - ridge / 2 (intercept^2 + slope^2)``, by Newton's method.
-
-    A ridge keeps it finite where all samples agree, and makes it 1/2 everywhere where there are none. Two parameters
-    need no library.
-
-    Args:
-        samples: x, and whether it was a success.
-        ridge: How strongly both parameters are held at 0.
-    """
-    data = np.array([(1.0, x, float(success)) for x, success in samples]).reshape(-1, 3)
-    features, successes, found = data[:, :2], data[:, 2], np.zeros(2)
-    for _ in range(50):
-        chance = 1 / (1 + np.exp(-features @ found))
-        gradient = features.T @ (successes - chance) - ridge * found
-        curvature = (features * (chance * (1 - chance))[:, None]).T @ features + ridge * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
-        found = found + step
-        if np.abs(step).max() < 1e-10:
-            break
-    return Logistic(float(found[0]), float(found[1]))
