@@ -206,6 +206,8 @@ STATES, SUFFIXES, FATAL = (
     for kind, proof in (("states", ""), ("suffixes", ""), ("fatal", " --dead-ends proven"))
 )
 PIVOTS = Method("filtering, pivots", f"{FILTERING.flags} --moments 4 --moments-from pivots")
+# Plain play too, on those of four instances that may come out either way.
+CHOSEN = Method("filtering, instances chosen among 4", f"{FILTERING.flags} --choose-among 4", "learned")
 # Levin tree search costs no guide: the policy's own probabilities say where to look.
 LEVIN = Method(
     "levin and its loss",
@@ -224,7 +226,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
         for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD, LEARNED, GRAPH):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
     if part == "moments":
-        for other in (STATES, SUFFIXES, FATAL, PIVOTS, LEVIN):
+        for other in (STATES, SUFFIXES, FATAL, PIVOTS, LEVIN, CHOSEN):
             yield Contrast(part, rare, "S1", other, FILTERING, 2)
     if part == "estimate":
         for base in ("S1", "S2", "S3", "S4"):
