@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Guide = Literal["none", "public", "learned", "oracle"]
-Part = Literal["headline", "estimate", "easier", "ablation", "moments", "law", "lake", "hard", "words"]
+Part = Literal[
+    "headline", "estimate", "easier", "ablation", "unguided", "by levin", "moments", "law", "lake", "hard", "words"
+]
 
 # Updates of a run, whose budget they share equally; a run is evaluated after each quarter of them.
 UPDATES = 32
@@ -208,12 +210,16 @@ STATES, SUFFIXES, FATAL = (
 PIVOTS = Method("filtering, pivots", f"{FILTERING.flags} --moments 4 --moments-from pivots")
 # Plain play too, on those of four instances that may come out either way.
 CHOSEN = Method("filtering, instances chosen among 4", f"{FILTERING.flags} --choose-among 4", "learned")
-# Levin tree search costs no guide: the policy's own probabilities say where to look.
+# Without a guide: Levin tree search goes by the policy's own probabilities, and its loss imitates what it found.
+IN_TREE = "levin(expansions=60)"
 LEVIN = Method(
     "levin and its loss",
-    f"--naive 4 --trajectories 1 --search levin(expansions=60) --search-when failed --minibatch 10 {DECAY} "
-    "--searched-weight 0 --imitation 1 --imitated expansions",
+    f"--naive 4 --trajectories 1 --search {IN_TREE} --search-when failed --minibatch 10 {DECAY} --searched-weight 0 "
+    "--imitation 1 --imitated expansions",
+    probe=(IN_TREE, "reward"),
 )
+LEVIN_ALIKE = replace(LEVIN, name="levin, all solutions alike", flags=LEVIN.flags.replace(" --imitated expansions", ""))
+LEVIN_GRPO = replace(LEVIN, name="tsr+ by levin", flags=LEVIN.flags.partition(" --searched-weight")[0])
 
 
 def contrasts(part: Part) -> Iterator[Contrast]:
@@ -225,8 +231,14 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     if part == "ablation":
         for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD, LEARNED, GRAPH):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
+    if part == "unguided":
+        for base in ("S1", "S2", "S4", "S5"):
+            yield Contrast(part, rare, base, LEVIN, FILTERING)
+    if part == "by levin":
+        for other in (LEVIN_ALIKE, LEVIN_GRPO):
+            yield Contrast(part, rare, "S1", other, FILTERING, 4)
     if part == "moments":
-        for other in (STATES, SUFFIXES, FATAL, PIVOTS, LEVIN, CHOSEN):
+        for other in (STATES, SUFFIXES, FATAL, PIVOTS, CHOSEN):
             yield Contrast(part, rare, "S1", other, FILTERING, 2)
     if part == "estimate":
         for base in ("S1", "S2", "S3", "S4"):
