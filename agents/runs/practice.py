@@ -42,16 +42,20 @@ class Practice:
         return self.kind.bank
 
     def starts(self, first: int, count: int) -> list[Moment | None]:
-        """Return where some groups begin, None for the start of an instance; the last of them begin at moments.
+        """Return where some groups begin, None for the start of an instance; as many as wanted begin at moments.
+
+        These are spread evenly over the groups of a run, so that budgets, which cut an update's last groups off, leave
+        their share as it is.
 
         Args:
             first: Number of the first group in the run's sequence.
-            count: How many groups.
+            count: How many groups; of as many in a row, whichever they are, `groups` begin at moments.
         """
         found: list[Moment | None] = [None] * count
-        for place in range(max(0, count - self.groups), count) if len(self.bank) else ():
-            rng = np.random.default_rng(derive_seed(self.seed, "practice", first + place))
-            found[place] = self._begun[first + place] = self.kind.draw(rng)
+        for place, number in enumerate(range(first, first + count)):
+            if len(self.bank) and (number + 1) * self.groups // count > number * self.groups // count:
+                rng = np.random.default_rng(derive_seed(self.seed, "practice", number))
+                found[place] = self._begun[number] = self.kind.draw(rng)
         return found
 
     def keep(self, collected: Collected, first: int = 0) -> None:

@@ -26,19 +26,32 @@ def test_states_from_which_success_is_seen_and_not_certain_are_kept_from_a_runs_
     assert len(nothing.bank) == 0
 
 
-def test_the_last_groups_of_an_update_begin_at_moments_as_soon_as_there_are_any():
+def test_groups_begin_at_moments_as_soon_as_there_are_any_and_are_spread_evenly():
     practice = Practice(2, seed=0)
     assert practice.starts(0, 5) == [None] * 5
     practice.keep(searched())
     starts = practice.starts(10, 5)
-    assert starts[:3] == [None] * 3
-    assert all(start is not None for start in starts[3:])
+    assert [start is not None for start in starts] == [False, False, True, False, True]
     # They derive from the number of the group, whatever was drawn before.
     assert practice.starts(10, 5) == starts
     found = collector(SearchConfig(trajectories=4), "FrozenLake").collect(10, 5, starts)
     for grown, start in zip(found.trees, starts, strict=True):
         seen = grown[0].nodes[0].observation
         assert start is None or seen == start.observation
+
+
+@pytest.mark.parametrize("first", range(7))
+def test_of_as_many_groups_in_a_row_as_an_update_has_a_fixed_number_begins_at_moments(first):
+    practice = Practice(3, seed=0)
+    practice.keep(searched())
+    assert sum(start is not None for start in practice.starts(first, 7)) == 3
+
+
+def test_a_group_begins_alike_whatever_part_of_an_update_it_is_searched_in():
+    practice = Practice(2, seed=0)
+    practice.keep(searched())
+    whole, rest = practice.starts(10, 5), practice.starts(12, 5)
+    assert rest[:3] == whole[2:]
 
 
 def test_the_moments_of_a_run_are_in_its_checkpoints(tmp_path):
