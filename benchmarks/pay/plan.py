@@ -249,6 +249,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     if part == "hard":
         yield Contrast(part, hard(), "H1", TSR_PLUS, FILTERING, 4)
         yield Contrast(part, hard(), "H1", BY_ESTIMATE, FILTERING, 2)
+        yield Contrast(part, hard(), "H1", LEVIN, FILTERING, 4)
     if part == "lake":
         yield Contrast(part, lake(12, 40), "L1", ON_ICE, FILTERING)
         yield Contrast(part, lake(6), "L1", ON_ICE, FILTERING)
