@@ -91,17 +91,16 @@ def _prices(contrast: Contrast, probes: Sequence[Row]) -> Row:
     """
     place = (contrast.setting.world, contrast.setting.name, contrast.base)
     here = [probe for probe in probes if (probe["world"], probe["setting"], probe["base"]) == place]
-    plain, searched = (
+    other, searched = (
         next((row for probe in here for row in probe["rows"] if (row["search"], row["score"]) == wanted), None)
-        for wanted in (("naive", "reward"), contrast.probe)
+        for wanted in (contrast.control.probe or ("naive", "reward"), contrast.probe)
     )
-    if plain is None or searched is None:
+    if other is None or searched is None:
         return {"tokens_per_success": None, "control_tokens_per_success": None, "ratio": None}
     return {
         "tokens_per_success": searched["tokens_per_success"],
-        "control_tokens_per_success": plain["tokens_per_success"],
-        "plain_success": plain["success"],
-        "ratio": round(_price(plain) / _price(searched), 3),
+        "control_tokens_per_success": other["tokens_per_success"],
+        "ratio": round(_price(other) / _price(searched), 3),
     }
 
 

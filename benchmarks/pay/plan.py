@@ -232,8 +232,9 @@ def contrasts(part: Part) -> Iterator[Contrast]:
         for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD, LEARNED, GRAPH):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
     if part == "unguided":
-        for base in ("S1", "S2", "S4", "S5"):
-            yield Contrast(part, rare, base, LEVIN, FILTERING)
+        for control in (FILTERING, TSR_PLUS):
+            for base in ("S1", "S2", "S4", "S5"):
+                yield Contrast(part, rare, base, LEVIN, control)
     if part == "by levin":
         for other in (LEVIN_ALIKE, LEVIN_GRPO):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
