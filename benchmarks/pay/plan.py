@@ -164,7 +164,8 @@ _RARE = (
 )
 BASES = {f"S{seed}": f"sokoban --seed {seed} --env-set {sokoban(10, 16).env_set} {_RARE}" for seed in (1, 2, 3, 4, 5)}
 BASES["L1"] = f"frozen_lake --seed 1 --env-set {lake(6).env_set} {_RARE} --steps 1200 --band 0 0.02"
-BASES |= {f"H{seed}": f"sokoban --seed {seed} --env-set {hard().env_set} {_RARE} --steps 3000" for seed in (1, 2)}
+# Another one, of seed 2, had learned to solve 12 % of these rooms before it was hidden, and was left.
+BASES["H1"] = f"sokoban --seed 1 --env-set {hard().env_set} {_RARE} --steps 3000"
 BASES["W1"] = "webshop --seed 1 --poor-skill 0 --band 0 0.004"
 BASES["Q1"] = "retrieval_qa --seed 1"
 
@@ -250,9 +251,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
     if part == "hard":
         yield Contrast(part, hard(), "H1", TSR_PLUS, FILTERING, 4)
         yield Contrast(part, hard(), "H1", BY_ESTIMATE, FILTERING, 2)
-        for base in ("H1", "H2"):
-            yield Contrast(part, hard(), base, LEVIN, FILTERING, 4)
-        yield Contrast(part, hard(), "H2", TSR_PLUS, FILTERING, 4)
+        yield Contrast(part, hard(), "H1", LEVIN, FILTERING, 4)
     if part == "lake":
         yield Contrast(part, lake(12, 40), "L1", ON_ICE, FILTERING)
         yield Contrast(part, lake(6), "L1", ON_ICE, FILTERING)
