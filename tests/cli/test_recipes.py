@@ -13,12 +13,18 @@ from tsr_gym.errors import ConfigError
         ("sokoban", "SokobanScore(potential='next_push')"),
         ("tsr/FrozenLake-v0", "FrozenLakeScore"),
         ("retrieval_qa", "RetrievalQAScore(kind='novelty')"),
-        ("my:Own-v0", "reward"),
     ],
 )
 def test_a_recipe_goes_by_the_public_guide_of_the_world(env, guide):
     args = follow_recipe([env, "--recipe", "tsr+"])
     assert args[args.index("--score") + 1] == guide
+
+
+def test_where_there_is_no_public_guide_a_search_that_needs_none_takes_its_place():
+    args = follow_recipe(["my:Own-v0", "--recipe", "tsr+"])
+    assert args == follow_recipe(["my:Own-v0", "--recipe", "levin"])
+    assert args[args.index("--search") + 1] == "levin(expansions=60)"
+    assert "--score" not in args
 
 
 def test_what_is_given_wins_over_a_recipe():

@@ -7,23 +7,30 @@ from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import no_such
 from tsr_gym.registration import GUIDES, env_id
 
-# tsr+ is the project's own. Every instance is played plainly first, and only one that nothing solved is searched, once,
-# until something does; groups of plain and searched episodes are learned from together, and rates fall at the end.
-# docs/does_search_pay.md has what was measured with it. GUIDE stands for the world's public guide.
+# The project's own. Every instance is played plainly first, and only one that nothing solved is searched, once, until
+# something does; rates fall at the end. docs/does_search_pay.md has what was measured with them.
+OURS = {
+    "--search-when": "failed",
+    "--naive": "4",
+    "--trajectories": "1",
+    "--groups": "16",
+    "--algorithm": "grpo",
+    "--filter": "mixed_success",
+    "--minibatch": "10",
+    "--entropy": "0.003",
+    "--lr-decay-from": "0.5",
+}
+# GUIDE stands for the world's public guide. Groups of plain and searched episodes are learned from together by tsr+,
+# while levin imitates what it has found and reinforces plain play alone.
 GUIDE = "GUIDE"
 RECIPES: dict[str, dict[str, str]] = {
-    "tsr+": {
-        "--search": "beam(width=4, branching=4, merge='state', until_success=True)",
-        "--search-when": "failed",
-        "--naive": "4",
-        "--trajectories": "1",
-        "--groups": "16",
-        "--score": GUIDE,
-        "--algorithm": "grpo",
-        "--filter": "mixed_success",
-        "--minibatch": "10",
-        "--entropy": "0.003",
-        "--lr-decay-from": "0.5",
+    "tsr+": {"--search": "beam(width=4, branching=4, merge='state', until_success=True)", "--score": GUIDE, **OURS},
+    "levin": {
+        "--search": "levin(expansions=60)",
+        **OURS,
+        "--searched-weight": "0",
+        "--imitation": "1",
+        "--imitated": "expansions",
     },
     "paper": {"--search": "beam(width=2, branching=4)"},
 }
@@ -37,6 +44,8 @@ OF_WORLD = {
 
 def follow_recipe(args: Sequence[str]) -> list[str]:
     """Return a command line with the flags of its recipe, but for those that it has itself.
+
+    In a world without a public guide tsr+ is levin, which needs none.
 
     Args:
         args: Of a command, the environment first.
@@ -58,7 +67,7 @@ def follow_recipe(args: Sequence[str]) -> list[str]:
         raise ConfigError(f"wanted the environment before --recipe {found.recipe}, got {rest[:1] or 'nothing'}")
     given = {arg.partition("=")[0] for arg in rest}
     world = env_id(rest[0])
-    guide = GUIDES.get(world, "reward")
-    wanted = RECIPES[found.recipe] | OF_WORLD.get((found.recipe, world), {})
+    name = "levin" if found.recipe == "tsr+" and world not in GUIDES else found.recipe
+    wanted = RECIPES[name] | OF_WORLD.get((name, world), {})
     flags = [pair for pair in wanted.items() if pair[0] not in given]
-    return rest + [guide if word == GUIDE else word for pair in flags for word in pair]
+    return rest + [GUIDES[world] if word == GUIDE else word for pair in flags for word in pair]

@@ -25,10 +25,10 @@ class Shortcuts:
     """Candidates per turn, the paper's M (paper: 4)."""
     depth: _Int = None
     """Lookahead: further turns per candidate, the paper's D (paper: 2)."""
-    recipe: Annotated[str | None, tyro.conf.arg(metavar="{tsr+,paper}")] = None
-    """Of training: tsr+, plain play first and a guided search where it fails (this project's own, see
-    docs/does_search_pay.md); paper, beam search with the paper's proxy and algorithm for the world. Whatever is given
-    beside it wins."""
+    recipe: Annotated[str | None, tyro.conf.arg(metavar="{tsr+,levin,paper}")] = None
+    """Of training: tsr+, plain play first and a guided search where it fails; levin, the same with a search that needs
+    no guide, for moves that are certain (both this project's own, see docs/does_search_pay.md); paper, beam search with
+    the paper's proxy and algorithm for the world. Whatever is given beside it wins."""
     keep: _Share = None
     """Filter: share of the groups that are kept (paper: 0.25); with top_p, of the variation."""
 
