@@ -5,7 +5,8 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from io import BytesIO, TextIOWrapper
 from textwrap import wrap
 from typing import Any
@@ -110,6 +111,27 @@ def _swap(line: str, old: str, new: str, blank: str = " ") -> str:
     border = line[0] if line[0] == line[-1] == "│" else ""
     first = f"{before}{new}".ljust(len(line) - len(border)) + border
     return f"{first.rstrip(' ')}\n{(border or ' ').ljust(len(line) - len(rest))}{rest}"
+
+
+@contextmanager
+def errors_spelled(prog: str) -> Iterator[None]:
+    """Write what tyro says of a wrong command line with the words of the help for what settings take."""
+    written = TextIOWrapper(BytesIO(), encoding=sys.stderr.encoding, write_through=True)
+    try:
+        with _one_column(), redirect_stderr(written):
+            yield
+    finally:
+        written.seek(0)
+        place = POSITIONAL.get(prog, "ENV")
+        for line in written.read().splitlines():
+            flag = re.search(r"(?:^|[│ ]) *(--[\w-]+) STR\b", line)
+            word = TAKES.get(flag[1], "STR") if flag else place
+            print(re.sub(r"^((?:│| ) +(?:--[\w-]+ )?)STR\b( *)", partial(_in_place, word), line), file=sys.stderr)
+
+
+def _in_place(word: str, found: re.Match[str]) -> str:
+    """Return the words before a type, and another word in its place that takes as much room where there is any."""
+    return f"{found[1]}{word}{' ' * max(len(found[2]) + len('STR') - len(word), 0)}"
 
 
 def _filled(lines: Sequence[str], width: int) -> list[str]:
