@@ -16,6 +16,8 @@ import tyro
 
 from tests.conftest import ROOT
 from tsr_gym import cli
+from tsr_gym.agents.runs import check
+from tsr_gym.agents.runs.config import TrainConfig
 
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "PYPI.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
@@ -74,6 +76,7 @@ def tsr_arguments(command: str) -> list[str] | None:
 
 
 TSR = [(page.name, given) for page in PAGES for line in commands(page) if (given := tsr_arguments(line))]
+RUNS = [(page, given) for page, given in TSR if given[0] == "train" and "--resume" not in given]
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +135,28 @@ def test_a_command_of_a_page_is_understood(page, given, monkeypatch):
     monkeypatch.setattr(tyro, "cli", only_parse)
     with pytest.raises(Parsed):
         cli.main(given)
+
+
+@pytest.mark.parametrize(("page", "given"), RUNS, ids=[f"{page}: {' '.join(given)}" for page, given in RUNS])
+def test_a_run_of_a_page_could_begin(page, given, cache, tmp_path, monkeypatch, capsys):
+    checked = check.check_config
+
+    def only_check(config: TrainConfig) -> None:
+        checked(config)
+        check.check_choices(config)
+        raise Parsed(config)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TSR_GYM_CACHE", str(cache))
+    monkeypatch.setattr(check, "check_config", only_check)
+    if given[1] in ("webshop", "retrieval_qa"):
+        # Their worlds are built in a minute, and other tests make them.
+        monkeypatch.setattr(check, "task_pool", lambda *of: None)
+    if "--match-tokens" in given:
+        # The run beside it was made by the line above.
+        monkeypatch.setattr(check, "token_targets", lambda of: None)
+    with pytest.raises(Parsed):
+        assert cli.main(given) == 0, capsys.readouterr().err
 
 
 def test_pages_show_every_command():

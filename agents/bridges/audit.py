@@ -15,6 +15,8 @@ from tsr_gym.records import read_records
 
 # From token ids of a row to the log-probability of each under a model, 0 for the first.
 Logprobs = Callable[[Sequence[int]], Sequence[float]]
+# Called with how many rows are done, and how many there are.
+Watch = Callable[[int, int], None]
 
 
 class Finding(NamedTuple):
@@ -46,11 +48,16 @@ class Check(NamedTuple):
 
 
 def audit_file(
-    path: Path, *, tokenizer: Any = None, logprobs: Logprobs | None = None, tolerance: float = 0.1
+    path: Path,
+    *,
+    tokenizer: Any = None,
+    logprobs: Logprobs | None = None,
+    tolerance: float = 0.1,
+    watch: Watch = lambda done, total: None,
 ) -> list[Check]:
     """Return the checks of a file of rows, JSON lines or Parquet; see `audit`."""
     records = read_records(path, error=ConfigError)
-    return audit(records, tokenizer=tokenizer, logprobs=logprobs, tolerance=tolerance)
+    return audit(records, tokenizer=tokenizer, logprobs=logprobs, tolerance=tolerance, watch=watch)
 
 
 def audit(
@@ -59,6 +66,7 @@ def audit(
     tokenizer: Any = None,
     logprobs: Logprobs | None = None,
     tolerance: float = 0.1,
+    watch: Watch = lambda done, total: None,
 ) -> list[Check]:
     """Return what several checks find in training rows.
 
@@ -68,6 +76,7 @@ def audit(
         tokenizer: With the chat template that the rows were made by, to tell answers from prompts; None to do without.
         logprobs: Of the model that sampled the rows, at the temperature at which it did; None to do without.
         tolerance: Largest mean difference between recorded log-probabilities and the model's, in nats.
+        watch: Told of how many rows the model has been asked.
 
     Raises:
         ConfigError: A record has no token ids, or does not say what is trained.
@@ -83,7 +92,7 @@ def audit(
     checks += _by_answers(whole, None if tokenizer is None else marks_of(tokenizer), tokenizer)
     fits = partial(_fits, logprobs=logprobs, tolerance=tolerance)
     asked = [] if logprobs is None else recorded
-    return [*checks, _check("model", "log-probabilities are those of the model", asked, fits)]
+    return [*checks, _check("model", "log-probabilities are those of the model", asked, fits, watch)]
 
 
 def _read(number: int, record: Mapping[str, Any]) -> AuditRow:
@@ -95,9 +104,19 @@ def _read(number: int, record: Mapping[str, Any]) -> AuditRow:
         raise ConfigError(f"record {number}: wanted columns of numbers, got {error}") from error
 
 
-def _check(name: str, holds: str, rows: Sequence[AuditRow], look: Callable[[AuditRow], str]) -> Check:
-    findings = ((row.number, look(row)) for row in rows)
-    return Check(name, holds, len(rows), tuple(Finding(row, says) for row, says in findings if says))
+def _check(
+    name: str,
+    holds: str,
+    rows: Sequence[AuditRow],
+    look: Callable[[AuditRow], str],
+    watch: Watch = lambda done, total: None,
+) -> Check:
+    findings = []
+    for done, row in enumerate(rows, 1):
+        if says := look(row):
+            findings.append(Finding(row.number, says))
+        watch(done, len(rows))
+    return Check(name, holds, len(rows), tuple(findings))
 
 
 def _lengths(row: AuditRow) -> str:

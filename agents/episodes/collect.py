@@ -167,7 +167,7 @@ def choose_search(config: SearchConfig) -> ChosenSearch:
         raise ConfigError(
             f"wanted trajectories to be a multiple of the paths of a search, got trajectories={wanted} and {paths}"
         )
-    ends = ("n",) if "n" in numbers else ("width", "branching") if "width" in numbers else ()
+    ends = ("n",) if "n" in numbers else ("width", "branching") if {"width", "branching"} <= numbers.keys() else ()
     if short := [name for name in ends if numbers[name] < paths]:
         raise ConfigError(
             f"{config.search} may select fewer than the {paths} paths that are taken of each search: raise {short[0]}, "

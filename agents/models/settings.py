@@ -15,8 +15,8 @@ class ModelConfig:
     model: str = "default"
     """Folder of a local Hugging Face model; default builds the small embedded model of the environment."""
     engine: Literal["transformers", "vllm", "vllm-server", "openai"] = "transformers"
-    """Who answers: the model itself by transformers; vLLM in this process, or its own server, with the same weights; or
-    a server that speaks OpenAI's API, which cannot be trained and knows the model by its name."""
+    """Who answers: the model itself by transformers; vLLM in this process, or its own server, with the same weights; in
+    eval alone openai, a server that speaks OpenAI's API, whose model is known by its name and cannot be trained."""
     engine_url: str | None = None
     """vLLM's own server, where it runs already on this machine; None starts one that ends with this process."""
     engine_gib: float = 1.0

@@ -18,6 +18,7 @@ from tsr_gym.agents.runs.parity import hand_over
 from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
+from tsr_gym.registration import env_id
 
 
 def evaluate_model(
@@ -62,7 +63,7 @@ def evaluate_model(
         choose_strategy(search.search)
     folder = Path(source)
     if (folder / "config.json").is_file() and checkpoints(folder):
-        config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
+        config = _config_of(folder, env)
         # Who samples is not the run's business, and its policy is the same.
         own = replace(config.model, engine=model.engine, engine_url=model.engine_url, engine_gib=model.engine_gib)
         env, task, model = config.env, config.task, own
@@ -80,6 +81,14 @@ def evaluate_model(
     player = ModelPlayer(env, task, model, policy, sampling_host(model, folder))
     hand_over(player)
     return examine(player, split, instances, temperature=at_temperature, seed=seed, search=search, watch=watch)
+
+
+def _config_of(run: Path, env: str | None) -> TrainConfig:
+    """Return the configuration of a run, which plays its own environment."""
+    config = TrainConfig.from_json((run / "config.json").read_bytes(), source=str(run / "config.json"))
+    if env is not None and env_id(env) != env_id(config.env):
+        raise ConfigError(f"the run in {run} plays {config.env}: leave out --env, got {env}")
+    return config
 
 
 def _latest_model(run: Path) -> Path:

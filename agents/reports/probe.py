@@ -75,6 +75,11 @@ class ProbeConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         check_numbers(self, "instances", "episodes", "batch", least=1)
+        if self.model.engine == "openai":
+            raise ConfigError(
+                "a probe tells what training would pay, and a model behind a server cannot be trained: wanted engine "
+                "transformers, got openai"
+            )
         if not self.score:
             raise ConfigError("wanted a score, got none: reward is the environment's own")
 

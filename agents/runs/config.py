@@ -87,7 +87,7 @@ class TrainConfig:
     """One training run.
 
     Attributes:
-        env: Gymnasium id, or a short name such as ``sokoban``.
+        env: Gymnasium id, or a short name such as sokoban.
     """
 
     env: str

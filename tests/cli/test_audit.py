@@ -15,7 +15,10 @@ def test_rows_are_clean_or_the_exit_status_says_that_they_are_not(capsys, tmp_pa
     rows = tmp_path / "rows.parquet"
     export([tmp_path / "tree.jsonl"], rows, kind="trajectories(take='leaves')")
     assert cli.main(["audit", str(rows), "--model", str(tmp_path / "model")]) == 0
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr()
+    shown = printed.out
+    # How far it is stands on the standard error, in tenths where it is piped.
+    assert printed.err.splitlines()[-1] == "rows that the model reads: 100 %"
     assert "wrong" not in shown.replace("or is wrong", "")
     assert "not checked: text" in shown
 

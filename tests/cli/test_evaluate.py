@@ -38,6 +38,19 @@ def test_a_run_is_played_with_its_own_settings_and_searched_where_wanted(capsys,
     assert shown.startswith("sokoban, preset paper, split train, search beam(branching=2): success ")
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--env", "frozenlake"], "plays sokoban: leave out --env, got frozenlake"),
+        (["--score=SokobanScore", "--device", "cpu"], "is a run and brings its own --device, --score: leave it out"),
+    ],
+    ids=str,
+)
+def test_what_a_run_brings_itself_is_not_taken_from_elsewhere(capsys, undisturbed, flags, message):
+    assert cli.main(["eval", str(undisturbed), *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_bars_that_are_not_known_are_said_to_be_not_known(capsys, chat_model):
     env = ["--env", "frozen_lake", "--env-set", "max_actions=null"]
     assert cli.main(["eval", str(chat_model), *env, "--instances", "1", "--max-tokens", "2"]) == 0

@@ -1,6 +1,9 @@
 """A game: moments that are kept and gone on from, what actions would bring, and what a model proposes."""
 
 import io
+import json
+import re
+import shutil
 
 import pytest
 
@@ -123,6 +126,18 @@ def test_a_person_sees_the_board_and_what_the_model_sees(play, base_model):
     board, _, seen = shown.partition("\nthe model sees: ")
     assert board.strip().startswith("######\n#")
     assert seen.startswith("P ")
+
+
+def test_a_person_sees_the_world_that_the_model_was_made_for(play, base_model, tmp_path):
+    shutil.copytree(base_model, tmp_path / "model")
+    card = tmp_path / "model" / "tsr_gym.json"
+    world = {"observation_mode": "compact", "entities": 300, "questions": 40}
+    own = {"env": "tsr/RetrievalQA-v0", "env_settings": world, "prompt": "plain"}
+    card.write_text(json.dumps(json.loads(card.read_text()) | own))
+    shown = play("retrieval_qa", flags=["--model", str(tmp_path / "model"), "--samples", "1"])[0]
+    question, _, seen = shown.partition("\nthe model sees: ask ")
+    said = re.sub(r"\W+", " ", question.strip().splitlines()[-1].lower()).split()
+    assert said == re.sub(r"\W+", " ", seen.splitlines()[0]).split()
 
 
 def test_the_model_of_a_run_is_that_of_its_latest_checkpoint(play, undisturbed):

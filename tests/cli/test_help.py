@@ -1,11 +1,13 @@
 """The help of every command: one column, words for what settings take, and only settings that it uses."""
 
 import re
+from dataclasses import dataclass
 
 import pytest
 
 from tsr_gym import cli
 from tsr_gym.cli.evaluate import UNUSED
+from tsr_gym.cli.help_text import help_text
 
 SUBCOMMANDS = ("webshop import", "webshop generate", "webshop serve", "retrieval index", "retrieval serve")
 COMMANDS = (*cli.COMMANDS, *SUBCOMMANDS)
@@ -48,3 +50,36 @@ def test_a_word_that_needs_room_moves_the_rest_to_its_own_line(capsys):
     assert "Instances to play." in lines[at + 1]
     assert lines[at].rstrip(" │").endswith("}")
     assert lines[at + 1].index("Instances") == next(line for line in lines if "How many." in line).index("How many.")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told."""
+
+    often: int = 3
+    """Words that the source
+    has on lines of their own."""
+    long: int = 4
+    """Words that are more than stand on one line of a narrow terminal, which the source
+    breaks elsewhere."""
+
+
+def test_the_words_for_a_setting_run_on_wherever_its_source_breaks_them(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = help_text(Told, (), prog="tsr tell").splitlines()
+    # With borders where they can be drawn.
+    assert [line.strip("│ ") for line in lines if re.match(r"[│ ] (--| {5})", line)] == [
+        "--often INT  Words that the source has on lines of their",
+        "own. (default: 3)",
+        "--long INT   Words that are more than stand on one line",
+        "of a narrow terminal, which the source",
+        "breaks elsewhere. (default: 4)",
+    ]
+
+
+def test_settings_that_are_told_of_by_others_keep_their_own_words(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert re.search(r"^[│ ] --samples INT\b", shown(capsys, "play"), re.MULTILINE)
+    assert "[--kind CALL]" in shown(capsys, "export").splitlines()[0]
+    # A line of a description that begins with a flag would be taken for the setting.
+    assert "filter: beam(width=2, branching=4)." in " ".join(shown(capsys, "train").replace("│", " ").split())

@@ -1,11 +1,14 @@
 """The `tsr` command: every command explains itself, and every failure is one message and an exit status."""
 
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from importlib.metadata import entry_points
 
 import pytest
 
+from tests.conftest import ROOT
 from tsr_gym import CheckpointError, ConfigError, cli
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.objective import Objective
@@ -136,13 +139,13 @@ def test_a_failure_is_one_line_and_a_status(capsys, monkeypatch, name, status, m
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["train"], "STR"),
+        (["train"], "ENV"),
         (["train", "sokoban", "--wings", "2"], "--wings"),
         (["train", "sokoban", "--groups", "many"], "many"),
         (["train", "sokoban", "--noise", "loud"], "loud"),
         (["base-model", "sokoban"], "--out"),
         (["play", "sokoban", "--seed", "x"], "x"),
-        (["eval"], "STR"),
+        (["eval"], "SOURCE"),
     ],
     ids=str,
 )
@@ -154,3 +157,33 @@ def test_arguments_that_cannot_be_read_are_named_with_status_2(capsys, args, mes
     assert message in shown.err
     assert f"tsr {args[0]} --help" in shown.err
     assert "Traceback" not in shown.err
+
+
+def test_a_reader_that_leaves_early_is_no_failure_to_talk_about():
+    words = [sys.executable, "-m", "tsr_gym.cli", "completion", "bash"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as told:
+        told.stdout.close()
+        assert told.stderr.read() == b""
+    assert told.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["train"], "ENV"),
+        (["train", "sokoban", "--seach", "beam"], "--search CALL"),
+        (["eval"], "SOURCE"),
+    ],
+    ids=str,
+)
+def test_a_wrong_command_line_is_told_in_the_words_of_the_help(capsys, args, words):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(args)
+    assert ended.value.code == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    # With a border where one can be drawn.
+    assert re.search(rf"^[│ ] +{words} ", shown.err, re.MULTILINE)
+    assert "STR" not in shown.err
+    boxed = [line for line in shown.err.splitlines() if line.startswith("│")]
+    assert len({len(line) for line in boxed}) <= 1

@@ -1,5 +1,6 @@
 """The `tsr` command: each subcommand is a function in a file of its own, imported when it is called."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -62,7 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         for package in ("tyro", "rich"):
             require(package, "cli")
         command: Callable[[list[str]], int] = _callable(load(COMMANDS[args[0]][0]))
-        return command(args[1:])
+        status = command(args[1:])
+        # What is still held back is written here, where its reader may have left.
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Its reader, such as head, has enough. What is held back goes nowhere, so that nothing complains at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (TsrGymError, OSError) as error:
         print(f"tsr {args[0]}: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1

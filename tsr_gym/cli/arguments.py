@@ -6,7 +6,7 @@ from typing import Any, Union, get_origin
 
 import tyro
 
-from tsr_gym.cli.help_text import cut, help_text
+from tsr_gym.cli.help_text import cut, errors_spelled, help_text
 from tsr_gym.errors import ConfigError
 
 # The command line with which a command is asked what arguments it reads, and does nothing else.
@@ -57,7 +57,8 @@ def read_arguments(
         raise SystemExit(0)
     if unused := sorted({arg.partition("=")[0] for arg in args} & set(without)):
         raise ConfigError(f"there is no use for {', '.join(unused)} here: leave it out")
-    return tyro.cli(kind, args=args, prog=prog, description=description, config=_config(positional))
+    with errors_spelled(prog):
+        return tyro.cli(kind, args=args, prog=prog, description=description, config=_config(positional))
 
 
 def whole_help(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import tyro
 
 from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.json_output import HERE, with_json, write_json
+from tsr_gym.cli.progress_bar import progress_bar
 from tsr_gym.cli.tables import Shown, show_tables
 from tsr_gym.optional import load, require
 
@@ -48,7 +50,9 @@ def main(args: list[str]) -> int:
         load_tokenizer: Any = load("tsr_gym.agents.models.load_tokenizer:load_tokenizer")
         tokenizer = load_tokenizer(chosen.tokenizer)
     audit: Any = load("tsr_gym.agents.bridges.audit:audit_file")
-    checks = audit(chosen.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=chosen.tolerance)
+    with progress_bar() as watch:
+        asked = partial(watch, "rows that the model reads")
+        checks = audit(chosen.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=chosen.tolerance, watch=asked)
     if chosen.json is not None:
         found = [{**check._asdict(), "findings": [one._asdict() for one in check.findings]} for check in checks]
         write_json({"rows": str(chosen.rows), "checks": found}, chosen.json)

@@ -20,6 +20,11 @@ UNUSED = (
     *("--search-when", "--search-until", "--moments", "--moments-from", "--match-tokens", "--temperature"),
     *("--choose-among", "--recipe", "--keep"),
 )
+# Settings that a run brings itself.
+OWN = (
+    *("--preset", "--env-set", "--eval-env-set", "--score", "--penalty", "--model", "--prompt", "--history"),
+    *("--max-tokens", "--device", "--dtype", "--threads", "--max-batch"),
+)
 
 
 def main(args: list[str]) -> int:
@@ -66,7 +71,7 @@ def main(args: list[str]) -> int:
     else:
         require("torch", "agents")
         require("transformers", "agents")
-        _check(chosen)
+        _check(chosen, args)
         play = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
     with progress_bar() as watch:
         result = play(**given, watch=partial(watch, "episodes"))
@@ -89,9 +94,12 @@ def _show(result: Any) -> None:
         print(f"     asked: {result.ledger}")
 
 
-def _check(chosen: Any) -> None:
+def _check(chosen: Any, args: list[str]) -> None:
     """Check names and folders before the libraries of learning are imported, which takes seconds."""
     _check_numbers(chosen)
+    given = sorted({arg.partition("=")[0] for arg in args} & set(OWN))
+    if given and (Path(chosen.source) / "checkpoints").is_dir():
+        raise ConfigError(f"{chosen.source} is a run and brings its own {', '.join(given)}: leave it out")
     check_model_folder: Any = load("tsr_gym.agents.models.card:check_model_folder")
     task_pool: Any = load("tsr_gym.agents.episodes.env_pool:task_pool")
     if chosen.source != "default":

@@ -5,8 +5,10 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from io import BytesIO, TextIOWrapper
+from textwrap import wrap
 from typing import Any
 
 import tyro
@@ -37,6 +39,9 @@ TAKES = {
 POSITIONAL = {"tsr eval": "SOURCE"}
 # How a box begins and ends, and how a line begins that explains flags; blanks stand where no lines can be drawn.
 BEGINS, ENDS, ENTRY = re.compile(r"╭| \S"), re.compile(r"╰|\s*$"), re.compile(r"(│| ) (--?[a-z].*)")
+FLAGS = re.compile(r"--?[a-z][\w-]*(?:, --?[a-z][\w-]*)*(?![\w:])")
+# The beginning of a line that goes on with what stands above it.
+GOES_ON = re.compile(r"[│ ] {5,}(?=\S)")
 _TYPE = re.compile(r"(?:\{None\}\|)?(?:STR|PATH|INT|FLOAT)\b")
 
 
@@ -57,7 +62,8 @@ def help_text(
     with _one_column(), redirect_stdout(written), suppress(SystemExit):
         tyro.cli(kind, args=[*command, "--help"], prog=prog, description=description, config=tuple(config))
     written.seek(0)
-    return "\n".join(_spelled(line, prog) for line in written.read().splitlines())
+    spelled = "\n".join(_spelled(line, prog) for line in written.read().splitlines())
+    return "\n".join(_filled(spelled.splitlines(), min(WIDTH, shutil.get_terminal_size().columns)))
 
 
 @contextmanager
@@ -76,9 +82,10 @@ def _spelled(line: str, prog: str) -> str:
     """Return a line with words for types, as long as it was where there is room."""
     place = POSITIONAL.get(prog, "ENV")
     if line.startswith("usage: "):
-        return re.sub(r"\bSTR\b", place, line.replace("{None}|", ""))
-    if heading := re.match(r"(╭─ |)(config\.(?:learn\.)?)(\w+ options)", line):
-        return _swap(line, heading[2] + heading[3], heading[3], "─" if heading[1] else " ")
+        named = re.sub(r"(--[\w-]+) STR\b", lambda found: f"{found[1]} {TAKES.get(found[1], 'STR')}", line)
+        return re.sub(r"\bSTR\b", place, named.replace("{None}|", ""))
+    if heading := re.match(r"(╭─ | |)((?:config|what)\.(?:learn\.)?)(\w+ options)", line):
+        return _swap(line, heading[2] + heading[3], heading[3], "─" if "─" in heading[1] else " ")
     if re.match(r"(│| ) (STR|\[\{None\}\|STR\]) ", line):
         return _swap(line, "[{None}|STR]" if "[{" in line else "STR", place)
     found = ENTRY.match(line)
@@ -104,6 +111,45 @@ def _swap(line: str, old: str, new: str, blank: str = " ") -> str:
     border = line[0] if line[0] == line[-1] == "│" else ""
     first = f"{before}{new}".ljust(len(line) - len(border)) + border
     return f"{first.rstrip(' ')}\n{(border or ' ').ljust(len(line) - len(rest))}{rest}"
+
+
+@contextmanager
+def errors_spelled(prog: str) -> Iterator[None]:
+    """Write what tyro says of a wrong command line with the words of the help for what settings take."""
+    written = TextIOWrapper(BytesIO(), encoding=sys.stderr.encoding, write_through=True)
+    try:
+        with _one_column(), redirect_stderr(written):
+            yield
+    finally:
+        written.seek(0)
+        place = POSITIONAL.get(prog, "ENV")
+        for line in written.read().splitlines():
+            flag = re.search(r"(?:^|[│ ]) *(--[\w-]+) STR\b", line)
+            word = TAKES.get(flag[1], "STR") if flag else place
+            print(re.sub(r"^((?:│| ) +(?:--[\w-]+ )?)STR\b( *)", partial(_in_place, word), line), file=sys.stderr)
+
+
+def _in_place(word: str, found: re.Match[str]) -> str:
+    """Return the words before a type, and another word in its place that takes as much room where there is any."""
+    return f"{found[1]}{word}{' ' * max(len(found[2]) + len('STR') - len(word), 0)}"
+
+
+def _filled(lines: Sequence[str], width: int) -> list[str]:
+    """Return lines in which the words for a setting run on; those of its docstring end wherever the source does."""
+    filled: list[str] = []
+    for line in lines:
+        goes_on = GOES_ON.match(line)
+        before = filled[-1] if filled else ""
+        at = goes_on.end() if goes_on else 0
+        border = "│" if line.startswith("│") else ""
+        if not goes_on or before[at - 2 : at].strip(" │") or not before[at : at + 1].strip(" │"):
+            filled.append(line)
+            continue
+        words = f"{before[at:].rstrip(' │')} {line[at:].rstrip(' │')}"
+        first, *others = wrap(words, width - at - 2, break_on_hyphens=False)
+        parts = [before[:at] + first, *(goes_on[0] + other for other in others)]
+        filled[-1:] = [f"{part.ljust(width - 2)} │" if border else part for part in parts]
+    return filled
 
 
 def cut(text: str, wanted: Callable[[str], bool]) -> str:
@@ -139,4 +185,5 @@ def _cut(box: Sequence[str], wanted: Callable[[str], bool]) -> list[str]:
 def _flags_in(line: str) -> list[str]:
     """Return the flags that a line of a box begins to explain."""
     found = ENTRY.match(line)
-    return [word.rstrip(",") for word in found[2].split() if word.startswith("-")] if found else []
+    flags = FLAGS.match(found[2]) if found else None
+    return flags[0].split(", ") if flags else []

@@ -13,7 +13,8 @@ from tsr_gym.cli.game import Adviser, Game
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.optional import load, require
-from tsr_gym.registration import env_id
+from tsr_gym.people import for_people
+from tsr_gym.registration import env_id, find_env
 from tsr_gym.text_env import TextEnv
 
 UNLIMITED = {"max_turns": None, "max_actions_per_turn": None, "max_actions": None}
@@ -53,7 +54,8 @@ def main(args: list[str]) -> int:
     player = None if chosen.model is None else _player(chosen)
     env, base = _made(chosen, settings if player is None else {**player.policy.card.env_settings, **settings})
     # A model may be shown a position in another form than people read.
-    _, shows = (env, base) if player is None else _made(chosen, settings)
+    own = {} if player is None else for_people(player.policy.card.env_settings)
+    _, shows = (env, base) if player is None else _made(chosen, {**own, **settings})
     proposer: Any = None if player is None else load("tsr_gym.agents.episodes.proposals:Proposer")
     adviser = Adviser(None if proposer is None else proposer(player, base), chosen.samples)
     game = Game(env, base, chosen.seed, numbered=chosen.levels is not None, adviser=adviser, shows=shows)
@@ -67,6 +69,7 @@ def main(args: list[str]) -> int:
 
 def _made(chosen: PlayArgs, settings: dict[str, Any]) -> tuple[gym.Env[Any, Any], TextEnv[Any]]:
     """Return the environment, under the scorer where one is wanted, and the same without wrappers."""
+    find_env(chosen.env)
     try:
         env = gym.make(env_id(chosen.env), **settings)
     except (gym.error.Error, ModuleNotFoundError, TypeError) as error:

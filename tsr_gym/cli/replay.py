@@ -9,7 +9,7 @@ import tyro
 from tsr_gym.cli.arguments import read_arguments
 from tsr_gym.cli.json_output import HERE, with_json, write_json
 from tsr_gym.cli.progress_bar import progress_bar
-from tsr_gym.errors import shown
+from tsr_gym.errors import ConfigError, shown
 from tsr_gym.optional import load
 from tsr_gym.tree import Tree
 
@@ -31,6 +31,8 @@ class ReplayArgs:
 def main(args: list[str]) -> int:
     """Replay all trees and return 1 where one differs."""
     chosen = read_arguments(ReplayArgs, with_json(args), prog="tsr replay")
+    if not chosen.sources:
+        raise ConfigError("wanted the folder of a run or a file of a tree, got none")
     tree_files: Any = load("tsr_gym.agents.bridges.export:tree_files")
     files = [file for source in chosen.sources for file in tree_files(source)]
     with progress_bar() as watch:

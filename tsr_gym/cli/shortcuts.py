@@ -15,7 +15,7 @@ _Share = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 
 @dataclass(frozen=True, slots=True)
 class Shortcuts:
-    """Short for several settings, or for numbers in the calls of --search and --filter: beam(width=2, branching=4)."""
+    """Short for several settings, or for numbers in the calls of search and filter: beam(width=2, branching=4)."""
 
     n: _Int = None
     """Best-of-N: episodes per search (paper: 32)."""

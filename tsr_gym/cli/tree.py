@@ -32,7 +32,7 @@ class TreeArgs:
     depth: int | None = None
     """Turns below it that are shown; all by default."""
     limit: int = 500
-    """Most nodes that are shown."""
+    """Most nodes that are shown, or trees of a table."""
     kept: bool = False
     """Show only what was played, or chosen by the search."""
     json: Path | None = None
@@ -53,6 +53,10 @@ def main(args: list[str]) -> int:
     tree_files: Any = load("tsr_gym.agents.bridges.export:tree_files")
     files = list(tree_files(chosen.source))
     if len(files) > 1 and chosen.number is None:
+        if chosen.kept or chosen.below or chosen.depth is not None:
+            raise ConfigError(
+                f"{chosen.source} holds {len(files)} trees: wanted --number beside --kept, --below or --depth"
+            )
         _show_all(files, chosen)
         return 0
     number = chosen.number or 0
@@ -160,11 +164,13 @@ def _as_json(tree: Tree, index: int, kept: set[int]) -> dict[str, Any]:
 
 
 def _show_all(files: Sequence[Path], chosen: TreeArgs) -> None:
-    found = [{"number": number, "file": str(file), **_facts(Tree.load(file))} for number, file in enumerate(files)]
+    shown = files[: max(chosen.limit, 1)]
+    found = [{"number": number, "file": str(file), **_facts(Tree.load(file))} for number, file in enumerate(shown)]
     if chosen.json is not None:
         write_json(found, chosen.json)
     if chosen.json == HERE:
         return
     columns = ("number", "file", "seed", "nodes", "depth", "solved", "best_return")
     rows = [[f"{one[name]:g}" if name == "best_return" else str(one[name]) for name in columns] for one in found]
-    show_tables([_Table(str(chosen.source), columns, rows, "tsr tree ... --number N prints one")])
+    left = f"; {len(files) - len(shown)} more are not shown: see --limit" if len(shown) < len(files) else ""
+    show_tables([_Table(str(chosen.source), columns, rows, f"tsr tree ... --number N prints one{left}")])

@@ -10,6 +10,7 @@ from typing import Any
 from tsr_gym.agents.episodes.learned import NAME, learned_from
 from tsr_gym.agents.reports.view.fates import Ranks, fates, gains, outcome_of, ranks, reason, values
 from tsr_gym.agents.reports.view.read_tree import DAMAGE, SeenTree, tree_header
+from tsr_gym.agents.reports.view.readings import Reading
 from tsr_gym.node import Node
 from tsr_gym.tree import Tree
 
@@ -78,7 +79,9 @@ def describe_tree(seen: SeenTree) -> dict[str, Any]:
     }
 
 
-def describe_node(seen: SeenTree, index: int, *, spell: Spell | None, picture: str | None) -> dict[str, Any]:
+def describe_node(
+    seen: SeenTree, index: int, *, spell: Spell | None, picture: str | None, reading: Reading | None = None
+) -> dict[str, Any]:
     """Return all that a page shows of one node, in JSON's own types.
 
     Args:
@@ -86,6 +89,7 @@ def describe_node(seen: SeenTree, index: int, *, spell: Spell | None, picture: s
         index: The node.
         spell: Returns the text of each token id; None where no tokenizer is known.
         picture: What the environment draws there, as a data URI.
+        reading: What people read there, where the model reads a form of its own.
 
     Raises:
         IndexError: There is no such node.
@@ -98,6 +102,7 @@ def describe_node(seen: SeenTree, index: int, *, spell: Spell | None, picture: s
         "why": _why(tree, index),
         "observation": node.observation if isinstance(node.observation, str) else as_text(node.observation),
         "picture": picture,
+        "page": None if reading is None else reading.text,
         "said": said.text if isinstance(said.text, str) else as_text(said.text),
         "prompt": "".join(spell(said.prompt_ids)) if spell and said.prompt_ids else None,
         "num_prompt": len(said.prompt_ids),
@@ -105,7 +110,7 @@ def describe_node(seen: SeenTree, index: int, *, spell: Spell | None, picture: s
         "logprobs": [number(one) for one in said.logprobs],
         "advantages": [number(one) for one in learned_from(tree).of.get(index, ())],
         "answers": _texts(node.info.get("golden_answers")),
-        "buttons": _buttons(node.info.get("available_actions")),
+        "buttons": _buttons(node.info.get("available_actions")) if reading is None else list(reading.buttons),
         "info": {name: as_text(value) for name, value in node.info.items() if name not in _SHOWN_ELSEWHERE},
     }
 

@@ -12,7 +12,7 @@ from tsr_gym.files import write_atomically
 
 Watch = Callable[[int, int], None]
 # Texts of a node that many nodes have in common: written once, and given by number.
-_SHARED = ("picture", "prompt", "observation")
+_SHARED = ("picture", "prompt", "observation", "page")
 
 
 class ExportedPage(NamedTuple):

@@ -10,6 +10,7 @@ from tsr_gym.agents.reports.view.describe_tree import describe_node, describe_tr
 from tsr_gym.agents.reports.view.pictures import Draw, find_drawing
 from tsr_gym.agents.reports.view.read_run import read_run
 from tsr_gym.agents.reports.view.read_tree import read_tree
+from tsr_gym.agents.reports.view.readings import find_reading
 from tsr_gym.agents.reports.view.sources import Sources, find_sources
 from tsr_gym.agents.reports.view.spelling import Spell, find_spelling
 from tsr_gym.errors import TsrGymError
@@ -49,6 +50,7 @@ class Site:
         self._drawing: Callable[[_Stamp, Path | None], Draw | None] = lru_cache(maxsize=16)(
             lambda stamp, run: find_drawing(self._seen(stamp), run)
         )
+        self._reading = lru_cache(maxsize=16)(lambda stamp: find_reading(self._seen(stamp)))
         self._spelling: Callable[[Path], Spell | None] = lru_cache(maxsize=16)(find_spelling)
 
     def data(self, address: str) -> dict[str, Any]:
@@ -86,9 +88,12 @@ class Site:
         stamp = self._stamp(name)
         seen, run = self._seen(stamp), self.sources.runs.get(name.partition("/")[0])
         seen.tree.node(index)
-        snapshot, draw = seen.snapshots[index], self._drawing(stamp, run)
+        snapshot, spell = seen.snapshots[index], None if run is None else self._spelling(run)
+        draw, read = self._drawing(stamp, run), self._reading(stamp)
         picture = draw(snapshot) if draw is not None and snapshot is not None else None
-        return describe_node(seen, index, spell=None if run is None else self._spelling(run), picture=picture)
+        # What is drawn needs no words.
+        reading = read(snapshot) if read is not None and snapshot is not None and picture is None else None
+        return describe_node(seen, index, spell=spell, picture=picture, reading=reading)
 
     def _stamp(self, name: str) -> _Stamp:
         path = self.sources.trees[name]

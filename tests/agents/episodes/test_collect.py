@@ -306,6 +306,8 @@ def test_a_policy_that_says_nothing_understandable_still_gives_whole_groups():
         ({"search": "lookahead", "trajectories": 8, "paths_per_search": 4}, "2 searches x 4"),
         ({"search": "beam", "trajectories": 8, "learn_from": "leaves"}, "8 searches, all leaves"),
         ({"search": "adaptive", "trajectories": 8}, "all episodes of adaptive"),
+        # A width of a strategy of others need not be a beam's.
+        ({"search": "examples.own_parts:look_ahead(width=2)", "trajectories": 8}, "8 searches x 1"),
         ({"search": "beam", "trajectories": 8, "learn_from": "episodes"}, "all episodes of beam"),
     ],
 )

@@ -70,6 +70,11 @@ def found():
     return race(CONFIG, pool, Speaker())
 
 
+def test_a_model_that_cannot_be_trained_is_not_probed():
+    with pytest.raises(ConfigError, match="cannot be trained: wanted engine transformers, got openai"):
+        ProbeConfig(env="probe/Letters-v0", model=ModelConfig(engine="openai"))
+
+
 def test_what_a_success_costs_is_what_can_be_counted(found):
     plain, finds, dear, never = rows(found)
     # Four plain episodes, a a b a, are eight tokens and one success, on each of six instances; equal letters share a

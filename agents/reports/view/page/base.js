@@ -57,7 +57,7 @@ function readEmbedded(address) {
 function embeddedNode(index, name) {
   const {shared, nodes} = readEmbedded(`nodes/${name}`);
   const node = {...nodes[index]};
-  for (const key of ["picture", "prompt", "observation"]) {
+  for (const key of ["picture", "prompt", "observation", "page"]) {
     if (typeof node[key] === "number") node[key] = shared[node[key]];
   }
   return node;

@@ -29,6 +29,8 @@ async function drawNode(tree, node, panel, step) {
     node === 0 ? null : choice("tokens by", "tokens", known(shape, TOKENS), () => drawNode(tree, node, panel, step)),
     el("h3", {}, "The environment showed"),
     el("div", {class: "observation"}, drawObservation(data)),
+    data.page === null || data.page === data.observation ? null : el("h3", {}, "The model read"),
+    data.page === null || data.page === data.observation ? null : el("pre", {class: "text"}, data.observation),
     data.prompt === null && !data.num_prompt ? null : el("details", {open: option("prompt") === "open", ontoggle: event =>
       option("prompt", event.target.open ? "open" : "")}, el("summary", {}, `Prompt, ${show(data.num_prompt)} tokens`),
       el("pre", {class: "text"}, data.prompt ?? "Its text is not known: the run's tokenizer was not found.")),

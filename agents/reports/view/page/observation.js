@@ -3,7 +3,7 @@
 
 function drawObservation(node) {
   if (node.picture) return el("img", {class: "board", src: node.picture, alt: node.observation});
-  const text = node.observation;
+  const text = node.page ?? node.observation;
   if (!text.trim()) return el("p", {class: "soft"}, "nothing");
   if (text.includes("<information>")) return drawPassages(text, node.answers);
   if (text.includes("[SEP]")) return drawPage(text, node.buttons);
