@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-ray test-vllm test-sb3 test-verifiers test-openenv test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-verl test-ray test-vllm test-sb3 test-verifiers test-openenv test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -35,17 +35,35 @@ test-abuse: $(READY)
 	$(RUN) -m pytest -n 2 tests/abuse --abuse-times $(TIMES) --abuse-json docs/abuse.json
 
 ## make test-bridges: searched rollouts in the trainers of others, each in an environment of its own
-test-bridges: test-trl test-sb3 test-verifiers test-openenv
+test-bridges: test-trl test-verl test-sb3 test-verifiers test-openenv
 
 ## make test-trl: our losses against TRL's on the same tokens, and its trainer on searched rollouts and exports
 test-trl: .venv-trl/.ready
 	.venv-trl/bin/python -m pytest tests/agents/learning/with_trl.py tests/agents/learning/with_trl_losses.py \
-	  tests/agents/bridges/with_trl.py tests/agents/bridges/with_datasets.py
+	  tests/agents/bridges/with_trl.py tests/agents/bridges/with_trl_worker.py tests/agents/bridges/with_datasets.py
 
 .venv-trl/.ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/python -m pip install --quiet -c constraints.txt "$(TORCH)"
 	.venv-trl/bin/python -m pip install --quiet -c constraints.txt -e ".[cli,agents,dev]" trl==1.16.0
+	touch $@
+
+## make test-verl: searches in the workers of verl's V1 trainer, its TransferQueue and its advantages, without a GPU
+test-verl: export RAY_AUTH_MODE := disabled
+test-verl: export RAY_USAGE_STATS_ENABLED := 0
+test-verl: export VERL_USE_EXTERNAL_MODULES := tsr_gym.agents.bridges.verl_plugin
+test-verl: .venv-verl/.ready
+	.venv-verl/bin/python -m pytest --noconftest tests/agents/bridges/with_verl.py
+
+# Without what verl asks for of a GPU, and so without its dependencies: these are what its V1 trainer imports.
+.venv-verl/.ready: setup.cfg
+	$(PYTHON) -m venv .venv-verl
+	.venv-verl/bin/python -m pip install --quiet "$(TORCH)"
+	.venv-verl/bin/python -m pip install --quiet -e ".[cli,agents]" transformers==5.9.0 tensordict==0.10.0 ray==2.60.0 \
+	  TransferQueue==0.1.11 hydra-core==1.3.8 omegaconf==2.3.1 codetiming==1.4.0 dill==0.4.1 pandas==3.1.1 peft==0.21.2 \
+	  pyarrow==26.0.1 torchdata==0.11.0 accelerate==1.15.0 datasets==5.2.0 pyzmq==27.3.0 msgspec==0.22.0 \
+	  cachetools==8.0.1 fastapi==0.165.0 uvicorn==0.54.0 pytest==9.2.0
+	.venv-verl/bin/python -m pip install --quiet --no-deps verl==0.9.1
 	touch $@
 
 ## make test-ray: searches in workers of a real Ray: the same runs, whatever becomes of workers and nodes

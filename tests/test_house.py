@@ -41,6 +41,7 @@ DISTRIBUTIONS = {
     "sentence_transformers": "sentence-transformers",
     "jnius": "pyjnius",
     "jnius_config": "pyjnius",
+    "transfer_queue": "TransferQueue",
 }
 # What stands in an extra of its own, which brings it; it may be imported only inside functions, in one file of a room.
 OPTIONAL = (
@@ -62,6 +63,8 @@ OPTIONAL = (
     "textworld",
     "verifiers",
     "openenv",
+    "verl",
+    "transfer_queue",
 )
 # What the web servers need: imported at the top of the files that are nothing without it.
 SERVING = {"starlette": "serve", "uvicorn": "serve"}

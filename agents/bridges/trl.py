@@ -11,22 +11,20 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from tsr_gym.agents.bridges.rows import Row, rows_of
+from tsr_gym.agents.bridges.rows import Row
+from tsr_gym.agents.bridges.trained_rows import drawn_evenly, trained_rows
 from tsr_gym.agents.episodes.collect import Collected, Collector, Place
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages.choose_estimator import Chosen, choose_estimator
-from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.optional import require
-from tsr_gym.seeds import derive_seed
 
 # Column of the advantages; no dataset has one of this name.
 ADVANTAGES = "tsr_advantages"
@@ -166,28 +164,21 @@ class _Rollout:
 
     def _rows(self, groups: Sequence[Group]) -> list[list[RowOfTrl]]:
         """Return the rows of each group, with the advantages that its trajectories have among themselves."""
-        estimator = self.estimator
-        given = iter(()) if estimator is None else iter(estimator.estimator(collate(groups)))
+        estimator = None if self.estimator is None else self.estimator.estimator
         found = []
-        for group in groups:
-            rows: list[RowOfTrl] = []
-            for number, trajectory in enumerate(group.trajectories):
-                parts = rows_of(trajectory, task=group.task, number=number)
+        for trajectories in trained_rows(groups, estimator):
+            for parts in trajectories:
                 if len(parts) > 1:
                     raise ConfigError(f"TRL knows one row per episode, got {len(parts)}: wanted prompts that only grow")
-                # A batch has a row wherever a trajectory has tokens.
-                rows += [_with(row, None if estimator is None else next(given).tolist()) for row in parts]
-            found.append(rows)
+            found.append([_with(part.row, part.advantages) for (part,) in trajectories])
         return found
 
     def _cut(self, rows: list[RowOfTrl], size: int) -> list[RowOfTrl]:
         """Return as many rows as a group has: some of more, drawn evenly, or beside fewer some that are not trained."""
         if not rows:
             raise ConfigError("a search brought no tokens: wanted a task that has not ended where it begins")
-        if len(rows) > size:
-            rng = np.random.default_rng(derive_seed(self.seed, "rows", rows[0].row.task, len(rows)))
-            return [rows[index] for index in sorted(rng.choice(len(rows), size, replace=False))]
-        return rows + [_filling(rows[0])] * (size - len(rows))
+        taken = drawn_evenly(rows, size, self.seed, rows[0].row.task)
+        return taken + [_filling(rows[0])] * (size - len(taken))
 
 
 def _with(row: Row, advantages: list[float] | None) -> RowOfTrl:

@@ -28,6 +28,7 @@ BRINGS = {
     "verifiers": "trees as traces of verifiers, and its tasksets",
     "openenv": "worlds behind OpenEnv's server",
     "trl": "the bridge to TRL's trainers",
+    "verl": "the bridge to verl's trainer",
     "bench": "what the speed scripts compare with",
     "dev": "tests, types and lint of the package itself",
 }
