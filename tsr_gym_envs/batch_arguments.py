@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tsr_gym import ConfigError
 from tsr_gym_envs.columns import Column
+from tsr_gym_envs.compiled import all_below
 
 NUM_ACTIONS = 4
 Indices = Sequence[int] | NDArray[np.int64]
@@ -23,8 +24,7 @@ def as_actions(actions: Any, num_envs: int) -> Column:
     """
     numbers = np.asarray(actions)
     whole = numbers.shape == (num_envs,) and numbers.dtype.kind in "iu"
-    # Negative numbers are large where they are read as unsigned.
-    if not whole or numbers.astype(np.int64, copy=False).view(np.uint64).max() >= NUM_ACTIONS:
+    if not whole or not all_below(numbers.astype(np.int64, copy=False), NUM_ACTIONS):
         text = "; for text actions make the batch with vectorization_mode='sync' or 'async'"
         raise InvalidAction(
             f"wanted {num_envs} actions from 0 to {NUM_ACTIONS - 1}, got {actions!r}"
@@ -69,8 +69,7 @@ def as_numbers(indices: Indices, num_envs: int) -> NDArray[np.int64]:
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
         raise ConfigError(f"wanted the numbers of environments, got {indices!r}")
     numbers = numbers.astype(np.int64, copy=False)
-    # Negative numbers are large where they are read as unsigned.
-    if numbers.size and numbers.view(np.uint64).max() >= num_envs:
+    if not all_below(numbers, num_envs):
         raise ConfigError(f"wanted environments from 0 to {num_envs - 1}, got {indices!r}")
     return numbers
 

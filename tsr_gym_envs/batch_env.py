@@ -19,7 +19,7 @@ from tsr_gym import ConfigError, EpisodeOver, Limits, Snapshot, SnapshotError
 from tsr_gym.snapshots import Layer
 from tsr_gym_envs import batch_arguments as read
 from tsr_gym_envs.batch_arguments import NUM_ACTIONS, Indices, Seeds
-from tsr_gym_envs.columns import BatchStep, Column, Columns, Field, Fields
+from tsr_gym_envs.columns import NO_LIMIT, BatchStep, Column, Columns, Field, Fields, count_all
 from tsr_gym_envs.pcg64 import WORDS, seed_all, set_words, words_of
 
 # The index of all environments.
@@ -295,8 +295,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
             raise ConfigError(f"wanted a row, and a seed if any, for each of {len(filled)} environments")
         if origin.settings is not self.settings and (origin._kind, origin.settings) != (self._kind, self.settings):
             raise ConfigError("wanted a source with the same settings: copy from a batch that take() made")
-        for name, column in self._columns.by_name.items():
-            column[ALL if into is None else filled] = origin._columns.by_name[name].take(numbers, axis=0)
+        self._columns.copy_rows(numbers, origin._columns, filled)
         if seeds is not None:
             seed_all(self._streams, filled, np.asarray(seeds, np.uint64))
         # Looked at only where it is in doubt, because that takes as long as copying.
@@ -343,10 +342,9 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
     def _turn(self, actions: Column, resting: Column) -> tuple[BatchStep, Column]:
         """Take an action wherever nothing rests; return what it did, and which episodes the limit ended."""
         outcome = self._play(actions, resting)
-        self._taken += ~resting
-        truncated = np.zeros(self.num_envs, np.bool_) if self._limit is None else self._taken >= self._limit
-        truncated &= ~(outcome.terminated | resting)
-        self._over |= outcome.terminated | truncated
+        truncated = np.zeros(self.num_envs, np.bool_)
+        limit = NO_LIMIT if self._limit is None else self._limit
+        count_all(resting, outcome.terminated, limit, self._taken, self._over, truncated)
         return outcome, truncated
 
     def _restart(self, ended: Column) -> None:

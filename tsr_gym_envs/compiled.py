@@ -28,3 +28,12 @@ Floats = NDArray[np.float64]
 def njit(function: FunctionT) -> FunctionT:
     """Return the function compiled to machine code, under its Python type."""
     return cast(FunctionT, numba.njit(cache=True)(function))
+
+
+@njit
+def all_below(numbers: Longs, limit: int) -> bool:
+    """Return whether all numbers are from 0 to below a limit."""
+    below = True
+    for index in range(numbers.size):
+        below &= 0 <= numbers[index] < limit
+    return below

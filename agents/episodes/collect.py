@@ -218,6 +218,13 @@ class Collector:
         places = [Place(number, moment) for number, moment in zip(numbers, starts or (None,) * count, strict=True)]
         return self.collect_at(places, plainly=plainly)
 
+    def begin(
+        self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
+    ) -> Callable[[], Collected]:
+        """Search by the weights as they are now, and return what returns it; see `collect`."""
+        found = self.collect(first, count, starts, plainly=plainly)
+        return lambda: found
+
     def collect_at(self, places: Sequence[Place], *, plainly: bool = False) -> Collected:
         """Search from some places.
 

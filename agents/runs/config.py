@@ -68,6 +68,10 @@ class RunConfig:
     """Learning rate of the warm start, which falls to a tenth; the embedded models want 1e-3."""
     warm_start_batch: int = 16
     """Episodes per step of the warm start."""
+    overlap: bool = False
+    """Search for the next update by the weights from before this one: workers of Ray then search while it is learned,
+    and all but the first update after a checkpoint are one step off-policy. Importance ratios correct for it, with
+    old_logprobs=sampler as they are, with old_logprobs=learner by mismatch."""
     parity_tolerance: float | None = None
     """Most nats by which the engine's log-probabilities may differ from the learner's after an update of its weights;
     above it the run stops with a checkpoint. None for 0.001, and 0.25 in bfloat16; 0 to look at nothing."""
@@ -112,8 +116,22 @@ class TrainConfig:
             raise ConfigError(
                 "where the filter keeps nothing, update_trajectories searches for ever: wanted total_tokens, got None"
             )
+        if self.run.overlap:
+            self._check_overlap({**ends, "total_tokens": self.run.total_tokens})
         if self.learn.algorithm == "grpo" and self.search.trajectories + self.search.naive < 2:
             raise ConfigError("grpo compares the trajectories of a group: wanted trajectories >= 2, got 1")
+
+    def _check_overlap(self, ends: Mapping[str, object]) -> None:
+        """Raise ConfigError where the next search cannot begin before this update is learned, or not be corrected."""
+        if given := [name for name, end in ends.items() if end is not None]:
+            raise ConfigError(f"overlap begins the next search before {given[0]} says how long it is: leave one out")
+        if self.search.moments:
+            raise ConfigError("overlap begins the next search before its moments are known: wanted moments=0 beside it")
+        if self.learn.old_logprobs == "learner" and self.learn.objective.mismatch == "none":
+            raise ConfigError(
+                "overlap learns from samples of earlier weights, and old_logprobs=learner with mismatch=none would not "
+                "correct for them: wanted old_logprobs=sampler, or mismatch of truncate or mask"
+            )
 
     @property
     def folder(self) -> Path:

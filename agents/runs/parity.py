@@ -84,8 +84,12 @@ def compared(
         found, _ = token_logprobs(model, *asked, temperature=temperature)
     learners = found[asked[2]].tolist()
     engines = [logprob for one in said for logprob in one.logprobs]
-    # Anything but a number differs most.
-    return max(map(Parity, engines, learners), key=lambda pair: (pair.difference != pair.difference, pair.difference))
+    return largest(map(Parity, engines, learners))
+
+
+def largest(pairs: Iterable[Parity]) -> Parity:
+    """Return the pair that differs most; anything but a number does."""
+    return max(pairs, key=lambda pair: (pair.difference != pair.difference, pair.difference))
 
 
 def fixed_prompts(vocabulary: int, longest: int) -> list[tuple[int, ...]]:

@@ -1,6 +1,7 @@
 """Training: the loop from searches to a better policy, which can be stopped at any moment and goes on bit for bit."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -128,6 +129,8 @@ class Trainer:
             if chooses:
                 self.collector = ChoosingCollector(collector, CriticValue(own_critic, self.chat).values)
         self.log = RunLog(folder, writes=processes.leads)
+        # The search for the next update, where it has begun: version of its weights, and what waits for it.
+        self._ahead: tuple[int, Callable[[], Collected]] | None = None
 
     def run(self, *, watch: Watch = lambda kind, record: None, stop: Callable[[], bool] = lambda: False) -> bool:
         """Train to the last update, or to the last of the tokens that the run may sample.
@@ -236,8 +239,8 @@ class Trainer:
         started = perf_counter()
         self._hand_over(self.chat, self.config.model.temperature)
         handed_over = perf_counter()
-        collected = self._collect()
-        check_versions(collected.groups, self.progress.update)
+        version, collected = self._collected()
+        check_versions(collected.groups, version)
         self.practice.keep(collected, self.progress.tasks)
         groups = self.lessons(collected)
         learning = perf_counter()
@@ -266,16 +269,43 @@ class Trainer:
         seconds["model"] += handed_over - started
         record = update_record(self.collector.search, self.progress, collected, groups, learned, seconds)
         record |= self.practice.signs() | self._prompt_signs(collected.groups)
-        return record | self.collector.signs(), collected
+        behind = {"weights_behind": update - 1 - version} if self.config.run.overlap else {}
+        return record | self.collector.signs() | behind, collected
+
+    def _collected(self) -> tuple[int, Collected]:
+        """Return what the update learns from, after the version of the weights that it was sampled by.
+
+        With overlap the search for the next update begins here. None does across a checkpoint, after which a run that
+        goes on could not repeat it.
+        """
+        run, update = self.config.run, self.progress.update
+        with self.learner.sampling():
+            if self._ahead is None:
+                version, collected = update, self._collect()
+            else:
+                (version, finish), self._ahead = self._ahead, None
+                collected = side_by_side(self.processes.each(finish))
+            if run.overlap and update + 1 < run.updates and (update + 1) % run.checkpoint_every:
+                begun: list[Callable[[], Collected]] = []
+                tasks = self.progress.tasks + len(collected.groups)
+                after = replace(self.progress, update=update + 1, tasks=tasks)
+                self.processes.each(lambda: begun.append(self._begin(after)))
+                self._ahead = update, begun[0]
+        return version, collected
+
+    def _begin(self, progress: Progress) -> Callable[[], Collected]:
+        """Begin this process's share of the search for an update, and return what waits for it."""
+        own = self.processes.share(self.config.search.groups)
+        plainly = share_done(progress, self.config.run) >= self.config.search.search_until
+        return self.collector.begin(progress.tasks + own.start, len(own), plainly=plainly)
 
     def _collect(self) -> Collected:
         """Search rounds of instances until an update has enough."""
         run, first = self.config.run, self.progress.tasks
         before = counted(self.progress, run)
-        with self.learner.sampling():
-            collected = self._round(first, before)
-            while not self._enough(collected, spent := before + counted(collected.spent, run)):
-                collected += self._round(first + len(collected.groups), spent)
+        collected = self._round(first, before)
+        while not self._enough(collected, spent := before + counted(collected.spent, run)):
+            collected += self._round(first + len(collected.groups), spent)
         return collected
 
     def _enough(self, collected: Collected, spent: float) -> bool:

@@ -1,6 +1,7 @@
 """`tsr train`, `tsr eval` and `tsr calibrate` with the real vLLM; `make test-vllm` runs it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -46,14 +47,14 @@ def trained(out, base, engine, **model):
 def test_a_run_samples_by_vllm_in_this_process_and_goes_on(base, tmp_path):
     trainer = trained(tmp_path / "run", base, "vllm")
     assert trainer.host.weight_version == 2
-    assert [one["update"] for one in records(tmp_path / "run")] == [1, 2]
+    assert [one["step"] for one in records(tmp_path / "run")] == [1, 2]
     trainer.host.close()
     more = resume_run(tmp_path / "run", updates=3)
     assert more.run()
     assert more.host.weight_version == 3
     assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["engine"] == "vllm"
     # A head that stays behind ends the run, with a checkpoint of what was learned.
-    more.progress = more.progress._replace(update=2)
+    more.progress = replace(more.progress, update=2)
     take = more.host.load_weights
     more.host.load_weights = lambda weights, *, version=None: take((), version=version)
     with pytest.raises(EngineFailed, match="log-probability"):
@@ -68,7 +69,7 @@ def test_a_run_samples_by_a_server_of_vllm_with_lora(base, server, tmp_path):
     flags |= {"--groups": 2, "--trajectories": 2, "--filter": "none", "--max-tokens": 6, "--updates": 2, "--lr": 0.01}
     flags |= {"--eval-instances": 2, "--search": "best_of_n", "--n": 2, "--algorithm": "grpo"}
     assert main(["train", "sokoban", *[str(part) for flag in flags.items() for part in flag]]) == 0
-    assert [one["update"] for one in records(out)] == [1, 2]
+    assert [one["step"] for one in records(out)] == [1, 2]
 
 
 @pytest.mark.parametrize("engine", ["vllm-server"])

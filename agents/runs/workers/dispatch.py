@@ -6,6 +6,7 @@ delivered; so none is lost and none comes twice.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -88,24 +89,38 @@ class Dispatcher(Generic[JobT, AnswerT]):
             self._begin(worker, crew.start(worker))
 
     def deliver(self, jobs: Sequence[JobT], refuse: Callable[[JobT, AnswerT], str | None]) -> list[AnswerT]:
-        """Return the answers to some pieces of work, in their order.
+        """Return the answers to some pieces of work, in their order; see `begin`."""
+        return self.begin(jobs, refuse)()
+
+    def begin(self, jobs: Sequence[JobT], refuse: Callable[[JobT, AnswerT], str | None]) -> Callable[[], list[AnswerT]]:
+        """Hand out some pieces of work, and return what waits for their answers and returns them in their order.
+
+        Work that was begun before, and that nobody waited for, is forgotten.
 
         Args:
             jobs: The work.
             refuse: Says what is wrong with an answer, None where nothing is.
 
         Raises:
-            WorkerLost: The same work failed too often, or no worker is left.
-            Exception: The work itself failed, and would fail again.
+            WorkerLost: When it is waited for: the same work failed too often, or no worker is left.
+            Exception: When it is waited for: the work itself failed, and would fail again.
         """
+        self._forget()
+        waiting = deque(range(len(jobs)))
+        self._hand_out(jobs, waiting)
+        return partial(self._finish, jobs, refuse, waiting)
+
+    def _finish(
+        self, jobs: Sequence[JobT], refuse: Callable[[JobT, AnswerT], str | None], waiting: deque[int]
+    ) -> list[AnswerT]:
         delivered: dict[int, AnswerT] = {}
         failures: Counter[int] = Counter()
-        waiting = deque(range(len(jobs)))
+        # What was begun long ago is waited for from now on: its answers may lie there.
+        until = self._clock() + self.patience
+        self._open = {worker: one._replace(until=until) for worker, one in self._open.items()}
         try:
             while len(delivered) < len(jobs):
-                while waiting and self._idle:
-                    number, worker = waiting.popleft(), self._idle.popleft()
-                    self._begin(worker, self.crew.ask(worker, jobs[number]), number)
+                self._hand_out(jobs, waiting)
                 for worker, number, answer in self._settled():
                     why = None if isinstance(answer, _Fault) else refuse(jobs[number], answer)
                     fault = answer if why is None else _Fault("refused", why)
@@ -121,8 +136,16 @@ class Dispatcher(Generic[JobT, AnswerT]):
                     waiting.appendleft(number)
         finally:
             # Where an error ends this early, nobody waits any more for what others are still doing.
-            self._open = {worker: one._replace(number=None) for worker, one in self._open.items()}
+            self._forget()
         return [delivered[number] for number in range(len(jobs))]
+
+    def _hand_out(self, jobs: Sequence[JobT], waiting: deque[int]) -> None:
+        while waiting and self._idle:
+            number, worker = waiting.popleft(), self._idle.popleft()
+            self._begin(worker, self.crew.ask(worker, jobs[number]), number)
+
+    def _forget(self) -> None:
+        self._open = {worker: one._replace(number=None) for worker, one in self._open.items()}
 
     def close(self) -> None:
         """End all workers."""

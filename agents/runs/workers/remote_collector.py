@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.parity import compared, why_apart
+from tsr_gym.agents.runs.parity import Parity, compared, continued, largest, why_apart
 from tsr_gym.agents.runs.workers.dispatch import Dispatcher
 from tsr_gym.agents.runs.workers.on_ray import RayCrew
 from tsr_gym.agents.runs.workers.settings import WorkerConfig
@@ -79,15 +80,44 @@ class RemoteCollector:
         Raises:
             WorkerLost: The same instances failed too often, or no worker is left.
         """
+        return self._begin(first, count, starts, plainly)()
+
+    def begin(
+        self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
+    ) -> Callable[[], Collected]:
+        """Begin to search by the weights as they are now, and return what waits for it; see `collect`.
+
+        The learner may go on meanwhile: what workers bring is then compared with the engine of this process as it was.
+        """
+        words = tuple(continued(self.engine, self.learner.model.config))
+        return self._begin(first, count, starts, plainly, words)
+
+    def _begin(
+        self,
+        first: int,
+        count: int,
+        starts: Sequence[Moment | None],
+        plainly: bool,
+        words: tuple[Completion, ...] | None = None,
+    ) -> Callable[[], Collected]:
         started = perf_counter()
         version, weights = self._handed_over()
         places = tuple(starts) or (None,) * count
         parts = [part for number in range(self.crew.size) if (part := Processes(number, self.crew.size).share(count))]
         jobs = [Job(first + part.start, places[part.start : part.stop], plainly) for part in parts]
-        brought = self._dispatcher.deliver([Task(job, version, weights) for job in jobs], self._refuse)
-        found = side_by_side([one.collected for one in brought])
-        beside = perf_counter() - started - max(one.seconds for one in brought)
-        return replace(found, seconds=found.seconds | {"workers": beside})
+        finish = self._dispatcher.begin([Task(job, version, weights) for job in jobs], partial(self._refuse, words))
+        handed_out = perf_counter() - started
+
+        def wait() -> Collected:
+            began = perf_counter()
+            brought = finish()
+            found = side_by_side([one.collected for one in brought])
+            taken = handed_out + perf_counter() - began
+            # Where something else was done meanwhile, less may be waited for than the workers took.
+            beside = max(0.0, taken - max(one.seconds for one in brought))
+            return replace(found, seconds=found.seconds | {"workers": beside})
+
+        return wait
 
     def signs(self) -> dict[str, dict[str, int]]:
         """Return how many workers failed since it was last asked, and how; nothing where none did."""
@@ -107,7 +137,7 @@ class RemoteCollector:
             self._heard.clear()
         return self._weights
 
-    def _refuse(self, task: Task, brought: Brought) -> str | None:
+    def _refuse(self, words: tuple[Completion, ...] | None, task: Task, brought: Brought) -> str | None:
         """Return why something that was brought may not be learned from, None where it may."""
         groups = brought.collected.groups
         found = {brought.weight_version}.union(*(one.weight_versions for group in groups for one in group.trajectories))
@@ -117,13 +147,25 @@ class RemoteCollector:
         if [group.task for group in groups] != wanted:
             return f"it is of other instances than the {len(wanted)} from number {task.job.first} on"
         if brought.said not in self._heard:
-            self._heard[brought.said] = self._why_apart(brought.said)
+            self._heard[brought.said] = self._why_apart(brought.said, words)
         return self._heard[brought.said]
 
-    def _why_apart(self, said: Sequence[Completion]) -> str | None:
-        """Return why an engine that continued the fixed prompts so does not sample for the learner; None if it does."""
+    def _why_apart(self, said: Sequence[Completion], words: Sequence[Completion] | None) -> str | None:
+        """Return why an engine that continued the fixed prompts so does not sample for the learner; None if it does.
+
+        Args:
+            said: How it continued them.
+            words: How this process's own engine did by the same weights; None where the learner still has them.
+        """
         tolerance, learner = self.config.run.parity_tolerance, self.learner
         if tolerance == 0:
             return None
-        found = compared(said, learner.model, temperature=learner.temperature, autocast=learner.autocast)
+        if words is None:
+            found = compared(said, learner.model, temperature=learner.temperature, autocast=learner.autocast)
+        elif [one.token_ids for one in said] != [one.token_ids for one in words]:
+            return "its engine continues the fixed prompts with other tokens than the engine of this process"
+        else:
+            pairs = zip(said, words, strict=True)
+            nats = [Parity(*pair) for one, own in pairs for pair in zip(one.logprobs, own.logprobs, strict=True)]
+            found = largest(nats)
         return why_apart(found, learner, tolerance)

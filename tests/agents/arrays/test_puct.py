@@ -134,6 +134,15 @@ def test_a_task_does_not_depend_on_the_tasks_beside_it():
     assert envs.snapshot() == before
 
 
+def test_priors_that_are_the_same_everywhere_need_no_row_for_each_state():
+    envs, numbers = batch_of("FrozenLake", 3, **LAKES), {"simulations": 30, "seeds": range(3)}
+    one = np.array([0.1, 0.2, 0.3, 0.4])
+    each = array_puct(envs, evaluate=lambda batch: (np.tile(one, (3, 1)), np.zeros(3)), **numbers)
+    for_all = array_puct(envs, evaluate=lambda batch: (one, np.zeros(3)), **numbers)
+    assert np.array_equal(each.tree.actions, for_all.tree.actions)
+    assert np.array_equal(each.visits, for_all.visits)
+
+
 def test_single_precision_and_whole_numbers_will_do():
     envs, numbers = batch_of("FrozenLake", 3, **LAKES), {"simulations": 10, "seeds": range(3)}
 

@@ -135,3 +135,31 @@ def test_what_a_worker_still_did_for_an_earlier_call_is_never_delivered():
         given.deliver([3, 4], negative)
     assert given.deliver([7, 8], negative) == [49, 64]
     assert given.faults == {}
+
+
+def test_work_is_handed_out_before_anybody_waits_and_answers_may_lie_there_for_long():
+    crew = ScriptedCrew(1)
+    given = dispatcher(crew, patience=10)
+    assert given.deliver([1], negative) == [1]
+    wait = given.begin([3, 4], negative)
+    assert [job for _, job in crew.asked] == [1, 3]
+    # The learner takes longer than a worker may.
+    crew.now += 1000.0
+    assert wait() == [9, 16]
+    assert given.faults == {}
+
+
+def test_work_that_was_begun_and_is_waited_for_too_late_is_forgotten():
+    crew = ScriptedCrew(2)
+    given = dispatcher(crew)
+    given.begin([3, 4], negative)
+    assert given.deliver([7, 8, 9], negative) == [49, 64, 81]
+    assert given.faults == {}
+
+
+def test_a_fault_while_nobody_waited_is_met_by_doing_the_work_again():
+    crew = ScriptedCrew(2, ["ok", "ok", "dies", "hangs"])
+    given = dispatcher(crew)
+    assert given.deliver([1, 2], negative) == [1, 4]
+    assert given.begin([3, 4], negative)() == [9, 16]
+    assert given.faults == {"lost": 1, "hung": 1}

@@ -135,6 +135,40 @@ def test_a_lost_node_changes_nothing_but_the_count_of_faults(nodes, undisturbed_
         assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
 
 
+AHEAD = {"run": {"updates": 5, "overlap": True, "checkpoint_every": 10}}
+
+
+@pytest.fixture(scope="module")
+def searched_ahead(tmp_path_factory, base_model):
+    """What a run comes to that searches one step ahead, without Ray."""
+    return train(tmp_path_factory.mktemp("ahead") / "run", base_model, **AHEAD)
+
+
+def test_searching_while_it_is_learned_is_what_searching_before_it_is(here, searched_ahead, base_model, tmp_path):
+    assert [line["weights_behind"] for line in searched_ahead["metrics"]] == [0, 1, 1, 1, 1]
+    assert train(tmp_path / "run", base_model, workers=on(here, ray_workers=1), **AHEAD) == searched_ahead
+
+
+def test_workers_that_die_while_it_is_learned_change_nothing(here, searched_ahead, base_model, tmp_path):
+    def kill(made, kind, record):
+        if (kind, record["step"]) == ("update", 2):
+            os.kill(made.collector.crew.where(0)[0], signal.SIGKILL)
+
+    found = train(tmp_path / "run", base_model, workers=on(here, ray_workers=1), watch=kill, **AHEAD)
+    assert faults_in(found) == {"lost": 1}
+    assert found == searched_ahead
+
+
+@pytest.mark.parametrize("kind", ["stale", "secretly stale"])
+def test_stale_weights_are_refused_while_the_learner_has_moved_on(
+    here, searched_ahead, base_model, tmp_path, monkeypatch, kind
+):
+    monkeypatch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=faulty(kind, tmp_path)))
+    found = train(tmp_path / "run", base_model, workers=on(here, ray_workers=1), **AHEAD)
+    assert faults_in(found) == {"refused": 1}
+    assert found == searched_ahead
+
+
 def broken(error):
     def make(config, files):
         from tsr_gym.agents.runs.workers.worker import RolloutWorker
