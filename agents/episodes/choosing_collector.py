@@ -69,6 +69,13 @@ class ChoosingCollector:
             self._episodes.extend((float(row[chosen[group]]), trajectory.success) for trajectory in brought)
         return collected
 
+    def begin(
+        self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
+    ) -> Callable[[], Collected]:
+        """Search by the weights as they are now, and return what returns it; see `Collector.begin`."""
+        found = self.collect(first, count, starts, plainly=plainly)
+        return lambda: found
+
     def signs(self) -> dict[str, Any]:
         """Return what a line of the log says: the share of mixed groups that was foretold, of all and of the chosen."""
         expected, self._expected = self._expected, []

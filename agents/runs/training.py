@@ -93,9 +93,8 @@ class Trainer:
             # A checkpoint of this run: its model is merged, and its adapter goes on beside the weights it began with.
             restore_adapter(self.policy.model, model_dir)
         if config.model.engine != "transformers" and (processes.size > 1 or workers.wanted):
-            raise ConfigError(
-                "several processes, and workers of Ray, sample by engine transformers alone, got " + config.model.engine
-            )
+            got = config.model.engine
+            raise ConfigError(f"several processes, and workers of Ray, sample by engine transformers alone, got {got}")
         self.host = sampling_host(config.model, model_dir)
         player = ModelPlayer(config.env, config.task, config.model, self.policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
@@ -125,9 +124,9 @@ class Trainer:
             files = files_of(model_dir, adapter=goes_on)
             self.collector = RemoteCollector(config, files, workers, self.chat.engine, self.learner)
         else:
-            self.collector = collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
-            if chooses:
-                self.collector = ChoosingCollector(collector, CriticValue(own_critic, self.chat).values)
+            collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
+            judged = CriticValue(own_critic, self.chat).values
+            self.collector = ChoosingCollector(collector, judged) if chooses else collector
         self.log = RunLog(folder, writes=processes.leads)
         # The search for the next update, where it has begun: version of its weights, and what waits for it.
         self._ahead: tuple[int, Callable[[], Collected]] | None = None
