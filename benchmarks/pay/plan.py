@@ -234,7 +234,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
     if part == "unguided":
         for control in (FILTERING, TSR_PLUS):
-            for base in ("S1", "S2", "S4", "S5"):
+            for base in ("S1", "S2", "S3", "S4", "S5"):
                 yield Contrast(part, rare, base, LEVIN, control)
     if part == "by levin":
         for other in (LEVIN_ALIKE, LEVIN_GRPO):
