@@ -246,8 +246,9 @@ def contrasts(part: Part) -> Iterator[Contrast]:
         for base in ("S1", "S2", "S3", "S4"):
             yield Contrast(part, rare, base, BY_ESTIMATE, FILTERING, 4 if base == "S3" else 8)
     if part == "easier":
-        for base in ("S1", "S2", "S4"):
-            yield Contrast(part, rare, base, TSR_PLUS, EASIER, 4)
+        for method in (TSR_PLUS, LEVIN):
+            for base in ("S1", "S2", "S4"):
+                yield Contrast(part, rare, base, method, EASIER, 4)
     if part == "hard":
         yield Contrast(part, hard(), "H1", TSR_PLUS, FILTERING, 4)
         yield Contrast(part, hard(), "H1", BY_ESTIMATE, FILTERING, 2)
