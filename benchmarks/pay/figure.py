@@ -13,27 +13,32 @@ from matplotlib import pyplot
 from benchmarks.marked_tables import words
 
 Row = Mapping[str, Any]
-COLOURS = {"tsr+": "C0", "filtering": "C1"}
+COLOURS = {"tsr+": "C0", "filtering": "C1", "levin and its loss": "C3"}
+COLUMNS = 3
 
 
 def draw(result: Row, out: Path) -> None:
     """Draw a panel per base model of the headline, a thin line per run, and a panel of the law; save a PNG."""
     headline = [row for row in result["differences"] if row["part"] == "headline"]
-    figure, panels = pyplot.subplots(
-        1, len(headline) + 1, figsize=(3.2 * len(headline) + 4, 3.6), layout="constrained", squeeze=False
+    high = -(-(len(headline) + 1) // COLUMNS)
+    figure, grid = pyplot.subplots(
+        high, COLUMNS, figsize=(4 * COLUMNS, 3.6 * high), layout="constrained", squeeze=False
     )
-    for panel, row in zip(panels[0], headline, strict=False):
+    panels = grid.flatten()
+    for panel, row in zip(panels, headline, strict=False):
         _curves(panel, row, result["runs"])
-        panel.sharey(panels[0][0])
-    panels[0][0].set_ylabel("held-out success, %")
-    panels[0][0].legend(fontsize=8)
-    _law(panels[0][-1], (result["law"] or {"rows": []})["rows"])
+        panel.sharey(panels[0])
+    panels[0].set_ylabel("held-out success, %")
+    panels[0].legend(fontsize=8)
+    _law(panels[len(headline)], (result["law"] or {"rows": []})["rows"])
+    for unused in panels[len(headline) + 1 :]:
+        unused.remove()
     figure.savefig(out, dpi=140)
     pyplot.close(figure)
 
 
 def _curves(panel: Any, row: Row, runs: Sequence[Row]) -> None:
-    for method in (row["method"], row["control"]):
+    for method, colour in COLOURS.items():
         mine = [
             run
             for run in runs
@@ -47,10 +52,11 @@ def _curves(panel: Any, row: Row, runs: Sequence[Row]) -> None:
             for run in mine
         ]
         for curve in curves:
-            panel.plot(*curve, color=COLOURS[method], alpha=0.25, linewidth=1)
+            panel.plot(*curve, color=colour, alpha=0.25, linewidth=1)
         mean = [[fmean(values) for values in zip(*(curve[axis] for curve in curves), strict=False)] for axis in (0, 1)]
-        panel.plot(*mean, color=COLOURS[method], linewidth=2, label=method)
-    panel.set_title(f"{row['base']}: {words(row)}", fontsize=10)
+        if curves:
+            panel.plot(*mean, color=colour, linewidth=2, label=method)
+    panel.set_title(f"{row['base']}: tsr+ {words(row)}", fontsize=10)
     panel.set_xlabel("sampled tokens, thousands")
     panel.grid(alpha=0.3)
 

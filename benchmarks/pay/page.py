@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.marked_tables import table_of, words, write_between_marks
+from benchmarks.pay.plan import EASIER, FILTERING
 
 Row = Mapping[str, Any]
+PLAIN = (FILTERING.name, EASIER.name)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "does_search_pay.md"
 
 
@@ -16,7 +18,11 @@ def write_tables(page: str, result: Row) -> str:
         "bases": bases(result["bases"]),
         "headline": differences(result, ("headline",)),
         "easier": differences(result, ("easier",)),
-        "equal": equal(result),
+        "equal": equal(result, "headline"),
+        "unguided": differences(result, ("unguided",)),
+        "unguided_equal": equal(result, "unguided"),
+        "by_levin": differences(result, ("by levin",)),
+        "moments": differences(result, ("moments",)),
         "ablation": differences(result, ("estimate", "ablation")),
         "elsewhere": differences(result, ("hard", "lake", "words")),
         "probes": probes(result["probes"]),
@@ -32,7 +38,7 @@ def differences(result: Row, parts: Sequence[str]) -> str:
     rows = [
         (
             f"{row['world']}, {row['setting']}, {row['base']}",
-            row["method"],
+            row["method"] if row["control"] in PLAIN else f"{row['method']}, against {row['control']}",
             f"{row['success']:.1f} ± {row['success_sd']:.1f}",
             f"{row['control_success']:.1f} ± {row['control_success_sd']:.1f}",
             f"**{words(row)}**",
@@ -55,8 +61,8 @@ def differences(result: Row, parts: Sequence[str]) -> str:
     )
 
 
-def equal(result: Row) -> str:
-    """Return the headline's differences at equal sampled tokens, equal prompt tokens and equal seconds."""
+def equal(result: Row, part: str) -> str:
+    """Return a part's differences at equal sampled tokens, equal prompt tokens and equal seconds."""
     return table_of(
         ("where", "method", "at equal sampled tokens", "at equal prompt tokens", "at equal seconds", "pairs"),
         [
@@ -68,7 +74,7 @@ def equal(result: Row) -> str:
                 str(row["seeds"]),
             )
             for row in result["differences"]
-            if row["part"] == "headline"
+            if row["part"] == part and row["control"] == FILTERING.name
         ],
     )
 

@@ -234,7 +234,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
     if part == "unguided":
         for control in (FILTERING, TSR_PLUS):
-            for base in ("S1", "S2", "S4", "S5"):
+            for base in ("S1", "S2", "S3", "S4", "S5"):
                 yield Contrast(part, rare, base, LEVIN, control)
     if part == "by levin":
         for other in (LEVIN_ALIKE, LEVIN_GRPO):
@@ -246,8 +246,9 @@ def contrasts(part: Part) -> Iterator[Contrast]:
         for base in ("S1", "S2", "S3", "S4"):
             yield Contrast(part, rare, base, BY_ESTIMATE, FILTERING, 4 if base == "S3" else 8)
     if part == "easier":
-        for base in ("S1", "S2", "S4"):
-            yield Contrast(part, rare, base, TSR_PLUS, EASIER, 4)
+        for method in (TSR_PLUS, LEVIN):
+            for base in ("S1", "S2", "S4"):
+                yield Contrast(part, rare, base, method, EASIER, 4)
     if part == "hard":
         yield Contrast(part, hard(), "H1", TSR_PLUS, FILTERING, 4)
         yield Contrast(part, hard(), "H1", BY_ESTIMATE, FILTERING, 2)
