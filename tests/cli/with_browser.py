@@ -9,7 +9,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, node, small_tree, sokoban_tree
+from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, node, shelf_tree, small_tree, sokoban_tree
 from tests.chromium import CONTRASTS, chromium, find, show_as  # noqa: F401
 from tsr_gym.agents.episodes.learned import Learned, keep_learned
 from tsr_gym.agents.reports.view.export_page import export_page
@@ -136,6 +136,18 @@ def test_keys_step_along_a_trajectory_and_over_siblings(browser, url):
     assert "the episode ended here; merit 2, rank 2 of 3" in find(browser, ".why").text
     press(browser, "n")
     assert place(browser) == "#/tree/beam/000024/00-01/0"
+
+
+def test_a_page_is_shown_as_people_read_it_above_what_the_model_read(browser, tmp_path):
+    shelf_tree().save(tmp_path / "shelf.jsonl")
+    export_page([tmp_path / "shelf.jsonl"], tmp_path / "shelf.html")
+    with viewing(Site([tmp_path / "shelf.jsonl"])) as address:
+        for page in (address, (tmp_path / "shelf.html").as_uri()):
+            visit(browser, page + "#/tree/shelf/1")
+            assert texts(browser, ".shop .pressable") == ["Buy Now"]
+            assert texts(browser, ".shop .instruction") == ["Buy <b>two</b>"]
+            assert "The model read" in texts(browser, ".panel h3")
+            assert "shelf 2" in texts(browser, ".panel pre.text")
 
 
 def test_siblings_stand_side_by_side(browser, url):
