@@ -68,8 +68,10 @@ def visit(browser, url):
 
 
 def settle(browser):
-    """Wait until the page has drawn what its address says."""
-    drawn = "return document.body.dataset.ready === location.hash && !document.querySelector('.canvas:empty')"
+    """Wait until the page has drawn what its address says, and knows the outcomes of the trees that it lists."""
+    drawn = (
+        "return document.body.dataset.ready === location.hash && !document.querySelector('.canvas:empty, .dot.unread')"
+    )
     WebDriverWait(browser, 20).until(lambda _: browser.execute_script(drawn))
 
 
@@ -243,6 +245,15 @@ def test_a_damaged_tree_is_named_and_a_half_one_shown(browser, tmp_path):
     assert find(browser, ".title .harm").text == "line 6 is not whole: 4 nodes shown of 6"
     visit(browser, f"file://{tmp_path}/page.html#/tree/bad/0")
     assert "wanted a 'tsr-gym tree'" in find(browser, ".refused").text
+    # Nothing of another tree is left, and the outcomes of all are told.
+    find(browser, ".row:not(.here)").click()
+    settle(browser)
+    assert find(browser, ".panel h2").text.startswith("Node 0")
+    browser.back()
+    settle(browser)
+    assert find(browser, ".title").text == "bad"
+    assert find(browser, ".panel").text == ""
+    assert all_of(browser, ".dot.damaged")
 
 
 def test_a_half_written_run_is_shown_as_far_as_it_is_whole(browser, tmp_path):
