@@ -1,7 +1,8 @@
-"""Pictures of the viewer's pages for the documents, taken in a headless Chromium of a run that is given.
+"""Pictures of the viewer's pages for the documents, taken in a headless Chromium of runs that are given.
 
-Run: python -m benchmarks.view_pictures RUN [RUN ...] --tree NAME/NODE --out docs/images
-The pictures in the documents show two short runs on Sokoban, of a beam of width 2 and of plain play.
+Run: python -m benchmarks.view_pictures RUN [RUN ...] --page NAME=ADDRESS [NAME=ADDRESS ...] --out docs/images
+An address is what stands behind the # of a page. The pictures in the documents show two short runs on Sokoban, of a
+beam of width 2 and of plain play, and one in the shop, each of the embedded model.
 """
 
 import shutil
@@ -17,6 +18,7 @@ from tsr_gym.agents.reports.view.site import Site
 SIZE = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 READY = """return document.body.dataset.ready === location.hash
     && [...document.querySelectorAll('.face')].every(face => face.firstChild)
+    && !document.querySelector('.dot.unread')
     && [...document.images].every(image => image.complete)"""
 
 
@@ -39,15 +41,17 @@ def take(address: str, pages: dict[str, str], out: Path) -> None:
 
 
 def main() -> None:
-    """Take the pictures of a page of runs and of a tree."""
+    """Take the pictures that are asked for."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--tree", required=True, help="such as beam/000040/00-01/14")
+    parser.add_argument(
+        "--page", nargs="+", required=True, help="such as view_tree=/tree/beam/000040/00-01/14?tokens=logprob"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     chosen = parser.parse_args()
     with viewing(Site(chosen.runs)) as address:
-        pages = {"view_runs": "#/runs?x=tokens", "view_tree": f"#/tree/{chosen.tree}?tokens=logprob"}
-        take(address, pages, chosen.out)
+        pages = dict(page.split("=", 1) for page in chosen.page)
+        take(address, {name: f"#{page}" for name, page in pages.items()}, chosen.out)
 
 
 if __name__ == "__main__":

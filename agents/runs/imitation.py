@@ -62,7 +62,15 @@ def _row(prompt: Sequence[int], answer: Sequence[int]) -> Row:
 
 
 def imitate_rows(
-    model: Any, rows: Sequence[Row], recipe: WordRecipe, *, exchange: "Exchange", steps: int, lr: float, final: float
+    model: Any,
+    rows: Sequence[Row],
+    recipe: WordRecipe,
+    *,
+    exchange: "Exchange",
+    steps: int,
+    lr: float,
+    final: float,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Train a model to say what was said, at a learning rate that falls to a share `final` of `lr`.
 
@@ -74,10 +82,11 @@ def imitate_rows(
         steps: Optimizer steps.
         lr: Learning rate.
         final: Share of it that is left at the end.
+        tell: Called with the number of steps that are done.
     """
     rng = np.random.default_rng(derive_seed(recipe.seed, "imitate", steps, len(rows)))
     dealt = _deal(rows, recipe.batch, rng)
-    _train(model, lambda: [exchange(row, rng) for row in next(dealt)], steps=steps, lr=lr, final=final)
+    _train(model, lambda: [exchange(row, rng) for row in next(dealt)], steps=steps, lr=lr, final=final, tell=tell)
 
 
 class Exchange:
@@ -151,6 +160,7 @@ def _train(
     lr: float,
     final: float,
     enough: Callable[[float], bool] = lambda accuracy: False,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> int:
     """Take optimizer steps until there are `steps`, or enough by the accuracy of the last; return how many."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98))
@@ -164,6 +174,7 @@ def _train(
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        tell(done)
         if enough(accuracy):
             break
     model.eval()

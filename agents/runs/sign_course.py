@@ -85,14 +85,16 @@ def sign_course(env: str, recipe: BaseRecipe, lesson: Lesson, note: Note) -> Cou
     model = tiny_model(tokenizer, hidden=recipe.hidden, layers=recipe.layers, seed=recipe.seed)
     player = replace(blank, policy=LanguageModel(model, tokenizer, card))
     chat = player.chat("", temperature=1.0)
-    note("imitating mostly optimal play")
+    note("playing mostly optimally")
     play = _Play(teaching.teacher_turn, random_turn, recipe.skill)
     skilled = _demonstrate(pool, chat, play, demonstration_tasks(recipe, 1, recipe.instances), recipe.episodes)
     longest = max(len(example.answer) for example in skilled)
     if longest > 16:
         card = replace(card, max_tokens=longest)
         player = replace(player, policy=player.policy._replace(card=card))
-    _imitate(model, skilled, recipe, steps=recipe.steps, lr=recipe.lr, final=0.1, warmup=50)
+    note(f"imitating {len(skilled):,} turns of it")
+    tell = in_fifths(note, recipe.steps)
+    _imitate(model, skilled, recipe, steps=recipe.steps, lr=recipe.lr, final=0.1, warmup=50, tell=tell)
 
     def poor() -> Callable[[float], None]:
         play = _Play(teaching.teacher_turn, teaching.poor_turn, recipe.poor_skill, recipe.malformed)
@@ -101,6 +103,16 @@ def sign_course(env: str, recipe: BaseRecipe, lesson: Lesson, note: Note) -> Cou
         return lambda lr: imitate(lr=lr)
 
     return Course(player, poor)
+
+
+def in_fifths(note: Note, steps: int) -> Callable[[int], None]:
+    """Return what is told of every optimizer step, and notes each fifth of them."""
+
+    def tell(done: int) -> None:
+        if done % max(1, steps // 5) == 0:
+            note(f"step {done:,} of {steps:,}")
+
+    return tell
 
 
 def demonstration_tasks(recipe: BaseRecipe, stage: int, number: int) -> list[int]:
@@ -158,7 +170,15 @@ def _malform(said: str, rng: np.random.Generator) -> str:
 
 
 def _imitate(
-    model: Any, examples: Sequence[_Example], recipe: BaseRecipe, *, steps: int, lr: float, final: float, warmup: int
+    model: Any,
+    examples: Sequence[_Example],
+    recipe: BaseRecipe,
+    *,
+    steps: int,
+    lr: float,
+    final: float,
+    warmup: int,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Train a model to say what the examples say, at a learning rate that falls to a share `final` of `lr`."""
     rng = np.random.default_rng(derive_seed(recipe.seed, "imitate", steps, len(examples)))
@@ -173,6 +193,7 @@ def _imitate(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        tell(step + 1)
     model.eval()
 
 

@@ -21,7 +21,7 @@ from tsr_gym.agents.models.word_tokenizer import word_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.runs.base_recipe import Lesson, WordRecipe
 from tsr_gym.agents.runs.imitation import Exchange, Row, drill_copying, imitate_rows, rows_of
-from tsr_gym.agents.runs.sign_course import LEARN, Course, Note, demonstration_tasks
+from tsr_gym.agents.runs.sign_course import LEARN, Course, Note, demonstration_tasks, in_fifths
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import env_id
 from tsr_gym.teaching import Player, Teaching
@@ -93,7 +93,8 @@ def word_course(env: str, recipe: WordRecipe, lesson: Lesson, note: Note) -> Cou
         raise ConfigError(f"none of {len(tasks)} episodes of {env_id(env)} is worth imitating: see Teaching.accepts")
     note(f"imitating {len(shown)} rows of good play")
     exchange = Exchange(len(tokenizer), _ids(tokenizer, teaching.permutable), teaching.permute)
-    imitate_rows(model, shown, recipe, exchange=exchange, steps=recipe.steps, lr=recipe.lr, final=0.1)
+    tell = in_fifths(note, recipe.steps)
+    imitate_rows(model, shown, recipe, exchange=exchange, steps=recipe.steps, lr=recipe.lr, final=0.1, tell=tell)
 
     def poor() -> Callable[[float], None]:
         play = _Play(teaching, recipe.poor_skill, recipe.malformed)
@@ -109,6 +110,7 @@ def _learn_to_copy(model: Any, tokenizer: Any, teaching: Teaching, recipe: WordR
     known = set(tokenizer.get_added_vocab().values())
     words = _ids(tokenizer, teaching.permutable) or sorted(known - set(tokenizer.all_special_ids))
     user, assistant = tokenizer.convert_tokens_to_ids(["<user>", "<assistant>"])
+    note("learning to copy words")
     steps = drill_copying(model, words, recipe, around=(user, assistant, tokenizer.eos_token_id))
     note(f"copies {len(words)} words after {steps} steps")
 

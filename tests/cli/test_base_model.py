@@ -1,6 +1,7 @@
 """`tsr base-model`: a folder that says how it was made, or a message and nothing."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -22,7 +23,9 @@ def test_a_model_is_built_as_the_recipe_says_and_what_is_done_is_told(capsys, tm
     about = json.loads((out / "tsr_gym.json").read_text())["about"]
     assert (about["recipe"]["seed"], about["recipe"]["steps"]) == (5, 3)
     lines = shown.out.splitlines()
-    assert lines[0] == "imitating mostly optimal play"
+    assert lines[0] == "playing mostly optimally"
+    assert re.fullmatch(r"imitating \d+ turns of it", lines[1])
+    assert lines[2:5] == ["step 1 of 3", "step 2 of 3", "step 3 of 3"]
     assert lines[-1] == (
         f"{out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5; "
         f"{about['success_skilled']:.3f} before it was hidden"

@@ -115,7 +115,7 @@ def test_it_listens_at_loopback_alone(tree_file):
 def test_the_file_is_written_and_its_size_told(capsys, tree_file, tmp_path):
     out = tmp_path / "page.html"
     assert cli.main(["view", str(tree_file), "--export", str(out)]) == 0
-    assert capsys.readouterr().out == f"{out}: 1 trees, {out.stat().st_size / 1e6:.1f} MB\n"
+    assert capsys.readouterr().out == f"{out}: 1 tree, {out.stat().st_size / 1e6:.1f} MB\n"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, node, small_tree, sokoban_tree
+from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, node, shelf_tree, small_tree, sokoban_tree
 from tests.chromium import CONTRASTS, chromium, find, show_as  # noqa: F401
 from tsr_gym.agents.episodes.learned import Learned, keep_learned
 from tsr_gym.agents.reports.view.export_page import export_page
@@ -68,8 +68,10 @@ def visit(browser, url):
 
 
 def settle(browser):
-    """Wait until the page has drawn what its address says."""
-    drawn = "return document.body.dataset.ready === location.hash && !document.querySelector('.canvas:empty')"
+    """Wait until the page has drawn what its address says, and knows the outcomes of the trees that it lists."""
+    drawn = (
+        "return document.body.dataset.ready === location.hash && !document.querySelector('.canvas:empty, .dot.unread')"
+    )
     WebDriverWait(browser, 20).until(lambda _: browser.execute_script(drawn))
 
 
@@ -136,6 +138,18 @@ def test_keys_step_along_a_trajectory_and_over_siblings(browser, url):
     assert "the episode ended here; merit 2, rank 2 of 3" in find(browser, ".why").text
     press(browser, "n")
     assert place(browser) == "#/tree/beam/000024/00-01/0"
+
+
+def test_a_page_is_shown_as_people_read_it_above_what_the_model_read(browser, tmp_path):
+    shelf_tree().save(tmp_path / "shelf.jsonl")
+    export_page([tmp_path / "shelf.jsonl"], tmp_path / "shelf.html")
+    with viewing(Site([tmp_path / "shelf.jsonl"])) as address:
+        for page in (address, (tmp_path / "shelf.html").as_uri()):
+            visit(browser, page + "#/tree/shelf/1")
+            assert texts(browser, ".shop .pressable") == ["Buy Now"]
+            assert texts(browser, ".shop .instruction") == ["Buy <b>two</b>"]
+            assert "The model read" in texts(browser, ".panel h3")
+            assert "shelf 2" in texts(browser, ".panel pre.text")
 
 
 def test_siblings_stand_side_by_side(browser, url):
@@ -231,6 +245,15 @@ def test_a_damaged_tree_is_named_and_a_half_one_shown(browser, tmp_path):
     assert find(browser, ".title .harm").text == "line 6 is not whole: 4 nodes shown of 6"
     visit(browser, f"file://{tmp_path}/page.html#/tree/bad/0")
     assert "wanted a 'tsr-gym tree'" in find(browser, ".refused").text
+    # Nothing of another tree is left, and the outcomes of all are told.
+    find(browser, ".row:not(.here)").click()
+    settle(browser)
+    assert find(browser, ".panel h2").text.startswith("Node 0")
+    browser.back()
+    settle(browser)
+    assert find(browser, ".title").text == "bad"
+    assert find(browser, ".panel").text == ""
+    assert all_of(browser, ".dot.damaged")
 
 
 def test_a_half_written_run_is_shown_as_far_as_it_is_whole(browser, tmp_path):

@@ -39,7 +39,7 @@ def main(args: list[str]) -> int:
         with progress_bar() as watch:
             written = export(chosen.paths, chosen.export, most_trees=chosen.trees, watch=partial(watch, "trees"))
         left = f", {written.left_out:,} older ones left out (--trees)" if written.left_out else ""
-        print(f"{chosen.export}: {written.trees:,} trees{left}, {written.size / 1e6:.1f} MB")
+        print(f"{chosen.export}: {_count(written.trees, 'tree')}{left}, {written.size / 1e6:.1f} MB")
         return 0
     site: Any = load("tsr_gym.agents.reports.view.site:Site")
     make_server: Any = load("tsr_gym.agents.reports.view.server:make_server")
@@ -50,7 +50,8 @@ def main(args: list[str]) -> int:
     except (OSError, OverflowError) as error:
         raise ConfigError(f"port {chosen.port} cannot be listened at ({error}): choose another --port") from error
     with server:
-        print(f"{address_of(server)}: {len(shown.sources.runs):,} runs, {len(shown.sources.trees):,} trees", flush=True)
+        runs, trees = _count(len(shown.sources.runs), "run"), _count(len(shown.sources.trees), "tree")
+        print(f"{address_of(server)}: {runs}, {trees}", flush=True)
         print("Ctrl+C ends it.", flush=True)
         if chosen.open:
             webbrowser.open(address_of(server))
@@ -58,3 +59,7 @@ def main(args: list[str]) -> int:
         with suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -25,12 +25,20 @@ async function visit() {
   }
   document.body.dataset.ready = location.hash;
   performance.mark("drawn");
+  // What is seen at once comes first; outcomes are asked for even where a tree cannot be shown.
+  if (list?.box.isConnected && !list.asked) readSummaries(list, overview.chunk);
 }
 
 function refuse(error) {
   const message = el("p", {class: "refused", role: "alert"}, error.message);
-  if (parts?.canvas.isConnected) parts.canvas.replaceChildren(message);
-  else find("#main").replaceChildren(message);
+  if (parts?.canvas.isConnected) {
+    parts.canvas.replaceChildren(message);
+    // Nothing of a tree that was shown before is left beside it.
+    parts.title.replaceChildren(el("b", {}, place.name ?? ""));
+    parts.panel.replaceChildren();
+    parts.siblings.hidden = true;
+    drawRows(list);
+  } else find("#main").replaceChildren(message);
   tree = drawing = null;
 }
 
@@ -63,8 +71,6 @@ async function visitTrees() {
   markPlace(drawing);
   bringIntoView(drawing, place.node, false);
   await Promise.all([drawNode(tree, place.node, parts.panel, step), drawSiblings(tree, place.node, parts.siblings)]);
-  // What is seen at once comes first.
-  if (!list.asked) readSummaries(list, overview.chunk);
 }
 
 function beginTrees() {

@@ -116,7 +116,7 @@ function light(tree, only) {
   for (let node = 0; node < tree.size; node++) if (meant(node)) for (const one of pathTo(tree, node)) tree.lit.add(one);
 }
 
-const SIGNS = {solved: "✓", failed: "✕", cut: "⌛", "dead end": "⊘"};
+const SIGNS = {solved: "✓", failed: "✕", cut: "⊣", "dead end": "⊘"};
 
 function outline(tree, node) {
   const {shape} = tree;

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import pytest
 
-from tests.agents.reports.view.trees import small_tree, sokoban_tree
+from tests.agents.reports.view.trees import shelf_tree, small_tree, sokoban_tree
 from tsr_gym.agents.reports.view.read_tree import read_tree
 from tsr_gym.agents.reports.view.readings import find_reading
 from tsr_gym.agents.reports.view.site import Site
@@ -30,6 +30,16 @@ def test_people_read_the_state_of_a_node_and_not_what_was_made_for_the_model(sav
         assert text.startswith("######")
         assert tree.nodes[index].observation.startswith("P ")
         assert buttons == ()
+
+
+def test_a_page_has_its_own_buttons_and_what_the_model_read_beside_it(tmp_path):
+    shelf_tree().save(tmp_path / "shelf.jsonl")
+    site = Site([tmp_path / "shelf.jsonl"])
+    (name,) = site.sources.trees
+    found = site.data(f"node/1/{name}")
+    assert found["page"] == "Instruction: [SEP] Buy <b>two</b> [SEP] Buy Now [SEP] 2 left"
+    assert found["observation"] == "shelf 2"
+    assert found["buttons"] == ["buy now"]
 
 
 def test_a_node_that_is_drawn_needs_no_words(saved):

@@ -1,14 +1,53 @@
 """Trees for tests of the viewer: one worked by hand, one of Sokoban, and text that attacks the page that shows it."""
 
 from functools import partial
+from typing import NamedTuple
 
 import gymnasium as gym
 
+from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies.beam import beam
 from tsr_gym.tree import Candidate, Node, Tree
 from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
+
+
+class Stock(NamedTuple):
+    left: int
+
+
+class Shelf(TextEnv[Stock]):
+    """A shop of one shelf: its page has buttons, its compact form is a word."""
+
+    draws_noise = False
+
+    def __init__(self, observation_mode="text", render_mode=None):
+        super().__init__((observation_mode,), limits=Limits(max_turns=2), render_mode=render_mode)
+        self.observation_mode = observation_mode
+
+    def initial(self, rng, options):
+        return Stock(3)
+
+    def transition(self, state, action, rng):
+        return Step(Stock(state.left - 1), 1.0, False, {})
+
+    def observe(self, state):
+        if self.observation_mode == "compact":
+            return f"shelf {state.left}"
+        return f"Instruction: [SEP] Buy <b>two</b> [SEP] Buy Now [SEP] {state.left} left"
+
+    def state_key(self, state):
+        return bytes([state.left])
+
+    def is_success(self, state):
+        return False
+
+    def legal_actions(self, state):
+        return ("click[buy now]",)
+
+
+gym.register("view/Shelf-v0", Shelf)
 
 EVIL = "</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">&amp;\u2028'"
 
@@ -72,4 +111,11 @@ def sokoban_tree(seed=1, **settings):
     env = TreeSearchWrapper(AnswerFormat(gym.make("tsr/Sokoban-v0", **settings)))
     player = RandomPolicy(("Up", "Down", "Left", "Right"), max_actions=2)
     (tree,) = search([env], player, partial(beam, width=2, branching=3), seeds=[seed])
+    return tree
+
+
+def shelf_tree():
+    """A tree over a shop that its player read in a compact form."""
+    env = TreeSearchWrapper(AnswerFormat(gym.make("view/Shelf-v0", observation_mode="compact")))
+    (tree,) = search([env], RandomPolicy(("Buy",), max_actions=1), partial(beam, width=1, branching=2), seeds=[1])
     return tree
