@@ -4,16 +4,18 @@ Before every turn a strategy searches from where the episode stands, guided by t
 turn of the path that it chose is then played. Players are uniformly random among admissible commands, and one that
 says TextWorld's own next command in a quarter of its turns, as a teacher of a weak policy would. 95 % Wilson intervals.
 The guide reads TextWorld's facts, so its curves are a ceiling of guidance, not a method for a test.
-Needs the extra textworld. Run: python benchmarks/textworld_search.py [--quick]
+Needs the extra textworld. Run: python benchmarks/textworld_search.py [--quick] [--world NAME --instances N]
+A world that is run again replaces its rows in the file; `--plot` draws the file, and needs matplotlib.
 """
 
 import argparse
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from measure import write_result
+from measure import RESULTS, write_result
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.play import PlayedEpisodes, held_out, play
@@ -32,9 +34,13 @@ STRATEGIES: dict[str, Callable[[int], str]] = {
 BUDGETS = (1, 4)
 WORLDS: dict[str, dict[str, Any]] = {
     "coin_collector 5": {"game": "coin_collector", "level": 5, "max_turns": 10},
+    "treasure_hunter 3": {"game": "treasure_hunter", "level": 3, "max_turns": 10},
     "cooking 1": {"game": "cooking", "level": 1, "max_turns": 12},
+    "simple 1": {"game": "simple", "level": 1, "max_turns": 20},
 }
 GUIDE = "TextWorldScore"
+NAME = "textworld_search"
+FIGURE = RESULTS.parents[1] / "docs" / "images" / f"{NAME}.png"
 P_TEACHER = 0.25
 
 
@@ -85,16 +91,46 @@ def measure(settings: dict[str, Any], instances: int, budgets: Sequence[int]) ->
     return found
 
 
+def plot(found: dict[str, Any]) -> None:
+    """Draw success against environment steps, a row per world and a panel per player."""
+    # Imported here, because the environment with TextWorld has no need of it.
+    from matplotlib.figure import Figure
+
+    rows = [(world, player) for world in found for player in found[world] if player != "instances"]
+    figure = Figure(figsize=(9, 2.6 * len(rows) / 2), layout="constrained")
+    for number, (world, player) in enumerate(rows, start=1):
+        axes = figure.add_subplot(len(rows) // 2, 2, number)
+        result = found[world][player]
+        for strategy, curve in result["strategies"].items():
+            steps, success = ([row[key] for row in curve] for key in ("env_steps", "success"))
+            axes.plot(steps, success, marker="o", ms=3, label=strategy)
+        axes.axhline(result["alone"]["success"], color="0.4", linestyle="--", linewidth=1, label="player alone")
+        axes.set(title=f"{world}, {player}", ylim=(-0.05, 1.05), xlabel="environment steps", ylabel="success")
+        axes.title.set_fontsize(9)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
+    figure.savefig(FIGURE, dpi=110)
+
+
 def main() -> None:
-    """Measure all worlds and write results/textworld_search.json."""
+    """Measure worlds and write results/textworld_search.json, or draw it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few instances and budgets, and no file of record")
+    parser.add_argument("--world", choices=WORLDS, action="append", help="only this one; all by default")
+    parser.add_argument("--instances", type=int, default=12, help="games per world")
+    parser.add_argument("--plot", action="store_true", help="draw what the file of record holds")
     chosen = parser.parse_args()
-    instances, budgets = (4, (2,)) if chosen.quick else (12, BUDGETS)
-    found = {name: measure(settings, instances, budgets) for name, settings in WORLDS.items()}
-    name = "textworld_search_quick" if chosen.quick else "textworld_search"
-    about = {"score": GUIDE, "instances": instances, "budgets": budgets, "settings": WORLDS}
-    write_result(name, {**about, "worlds": found})
+    record = RESULTS / f"{NAME}.json"
+    known = json.loads(record.read_text(encoding="utf-8")) if record.exists() and not chosen.quick else {}
+    if chosen.plot:
+        plot(known["worlds"])
+        return
+    instances, budgets = (4, (2,)) if chosen.quick else (chosen.instances, BUDGETS)
+    found = known.get("worlds", {})
+    for name in chosen.world or WORLDS:
+        found[name] = {"instances": instances, **measure(WORLDS[name], instances, budgets)}
+        about = {"score": GUIDE, "budgets": budgets, "settings": {world: WORLDS[world] for world in found}}
+        about |= {"note": known["note"]} if "note" in known else {}
+        write_result(f"{NAME}_quick" if chosen.quick else NAME, {**about, "worlds": found})
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ DISTRIBUTIONS = {
     "sentence_transformers": "sentence-transformers",
     "jnius": "pyjnius",
     "jnius_config": "pyjnius",
-    "transfer_queue": "TransferQueue",
+    "transfer_queue": "transferqueue",
 }
 # What stands in an extra of its own, which brings it; it may be imported only inside functions, in one file of a room.
 OPTIONAL = (

@@ -125,7 +125,7 @@ def _served(path: str, tokenizer: Any) -> LanguageModel:
     try:
         ends = GenerationConfig.from_pretrained(path)
     except OSError:
-        ends = GenerationConfig()
+        ends = GenerationConfig()  # type: ignore[no-untyped-call]
     return LanguageModel(_Ends(ends), tokenizer, ModelCard.load(Path(path)))
 
 

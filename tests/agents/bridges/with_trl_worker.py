@@ -1,7 +1,7 @@
 """The rollout worker in TRL 1.16.0's AsyncGRPOTrainer; `make test-trl` runs it where TRL is installed.
 
-The trainer's attention is a kernel for GPUs. Here the same attention over the same indices is written in torch;
-everything else is TRL's: its queue, its packing of trees, its loss, its exchange of weights.
+The trainer's attention is a kernel for GPUs. Here the same attention over the same indices is written in torch, and
+nobody asks how fast the GPU could be; everything else is TRL's: its queue, its packing of trees, its loss, its exchange of weights.
 """
 
 from dataclasses import fields
@@ -45,8 +45,10 @@ def attention_of_segments(
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The folder of a tiny model; and TRL's attention without its kernel."""
-    from trl.experimental.async_grpo import packing
+    from trl.experimental.async_grpo import async_grpo_trainer, packing
 
+    # Of a GPU, for the share of it that is used.
+    monkeypatch.setattr(async_grpo_trainer, "get_peak_flops_per_device", lambda *_: None)
     kernel = SimpleNamespace(flash_attn_varlen_func=attention_of_segments)
     monkeypatch.setattr(packing, "_flash_attn", lambda: kernel)
     return save_chat_model(tmp_path / "model")

@@ -81,7 +81,7 @@ def queue():
     import ray
     import transfer_queue as tq
 
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20)
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20)
     tq.init()
     yield tq
     tq.close()
@@ -120,10 +120,15 @@ def advantages_of(config, keys, trainer):
     import transfer_queue as tq
     from transfer_queue import KVBatchMeta
 
+    where = {"keys": keys, "partition_id": "train"}
+    sampled = tq.kv_batch_get(**where, select_fields=["rollout_log_probs"])
+    # What the actor would compute again, had it a GPU.
+    sampled["old_log_probs"] = sampled["rollout_log_probs"]
+    tq.kv_batch_put(**where, fields=sampled.select("old_log_probs"))
     made = object.__new__(trainer)
     made.config = config
-    made._compute_advantage(KVBatchMeta(partition_id="train", keys=keys, tags=[{} for _ in keys]), {})
-    return list(tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["advantages"])["advantages"].unbind())
+    made._compute_advantage(KVBatchMeta(**where, tags=[{} for _ in keys]), {})
+    return list(tq.kv_batch_get(**where, select_fields=["advantages"])["advantages"].unbind())
 
 
 @pytest.fixture(scope="module")
