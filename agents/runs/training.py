@@ -28,7 +28,7 @@ from tsr_gym.agents.models.language_model import (
     pick_device,
     restore_adapter,
 )
-from tsr_gym.agents.models.sampling_host import sampling_host
+from tsr_gym.agents.models.sampling_host import adapter_host, hand_over_adapter, sampling_host
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import goes_by, make_rater
@@ -95,7 +95,11 @@ class Trainer:
             raise ConfigError(
                 "several processes, and workers of Ray, sample by engine transformers alone, got " + config.model.engine
             )
-        self.host = sampling_host(config.model, model_dir)
+        self.host = (
+            adapter_host(config.model, self.policy.model, config.learn.lora_rank)
+            if config.learn.lora_engine == "adapter"
+            else sampling_host(config.model, model_dir)
+        )
         player = ModelPlayer(config.env, config.task, config.model, self.policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
         self.chat = player.chat_about(pool.base, temperature=config.model.temperature)
@@ -335,8 +339,11 @@ class Trainer:
     def _hand_over(self, chat: ChatPolicy, temperature: float) -> None:
         """Give an engine the weights as they are now; where it then samples by others, keep a checkpoint and stop."""
         # What samples from the learner's own model has its weights already.
-        weights = () if self.host is None else self.learner.weights()
-        chat.engine.load_weights(weights, version=self.progress.update)
+        if self.host is not None and self.config.learn.lora_engine == "adapter":
+            hand_over_adapter(self.host, self.policy.model, version=self.progress.update)
+        else:
+            weights = () if self.host is None else self.learner.weights()
+            chat.engine.load_weights(weights, version=self.progress.update)
         try:
             check_parity(chat.engine, self.learner, self.config.run.parity_tolerance, temperature=temperature)
         except EngineFailed:
