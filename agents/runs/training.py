@@ -30,6 +30,7 @@ from tsr_gym.agents.models.language_model import (
 )
 from tsr_gym.agents.models.sampling_host import adapter_host, hand_over_adapter, sampling_host
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
+from tsr_gym.agents.policies.vllm_engine import Host
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import goes_by, make_rater
 from tsr_gym.agents.runs.checkpoint import Progress, drop_old, save_checkpoint
@@ -95,11 +96,7 @@ class Trainer:
             raise ConfigError(
                 "several processes, and workers of Ray, sample by engine transformers alone, got " + config.model.engine
             )
-        self.host = (
-            adapter_host(config.model, self.policy.model, config.learn.lora_rank)
-            if config.learn.lora_engine == "adapter"
-            else sampling_host(config.model, model_dir)
-        )
+        self.host = self._host(model_dir)
         player = ModelPlayer(config.env, config.task, config.model, self.policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
         self.chat = player.chat_about(pool.base, temperature=config.model.temperature)
@@ -171,6 +168,12 @@ class Trainer:
 
     def _tokens_spent(self, spent: float) -> bool:
         return self.total_tokens is not None and spent >= self.total_tokens
+
+    def _host(self, model_dir: Path) -> Host | None:
+        """Return where the model is held for sampling, None where that is the learner's own."""
+        if self.config.learn.lora_engine == "adapter":
+            return adapter_host(self.config.model, self.policy.model, self.config.learn.lora_rank)
+        return sampling_host(self.config.model, model_dir)
 
     def _critic(self, model_dir: Path) -> Critic | None:
         learn, model = self.config.learn, self.policy.model
