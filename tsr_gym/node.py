@@ -3,7 +3,8 @@
 import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +61,10 @@ class Node:
     snapshot: Snapshot | None
     state_key: bytes | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By itself a dataclass with slots is written and read field by field in Python, half of what a tree takes.
+        return Node, _PARTS(self)
+
     @property
     def done(self) -> bool:
         """Whether the episode has ended at this node."""
@@ -74,6 +79,9 @@ class Node:
     def is_open(self) -> bool:
         """Whether there is anything to search below: the episode goes on, and nobody has proven it lost."""
         return not (self.terminated or self.truncated or self.info.get("dead_end"))
+
+
+_PARTS = attrgetter(*(field.name for field in fields(Node)))
 
 
 def plain(value: Any) -> Any:

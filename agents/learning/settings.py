@@ -48,6 +48,9 @@ class LearnConfig:
     """What these matrices add counts alpha / rank times."""
     lora_targets: tuple[str, ...] = ()
     """Ends of the names of layers that have them, such as q_proj; none for all linear layers but the output layer."""
+    lora_engine: Literal["merged", "adapter"] = "merged"
+    """What vLLM gets after an update: all weights with the matrices merged into them, or these alone, which engine vllm
+    takes and a server does not."""
     weight_decay: float = 0.01
     """AdamW's weight decay (released code)."""
     betas: tuple[float, float] = (0.9, 0.999)

@@ -92,8 +92,16 @@ def merged_weights(model: nn.Module, weights: Mapping[str, Tensor] | None = None
             yield name.removeprefix(COMPILED), value
 
 
-def save_lora(model: Any, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
-    """Write what merging loses: the adapter in PEFT's form, and the weights beside which it stands.
+def base_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield a model's parameters under the names they have without LoRA, without what was learned."""
+    layers = adapted_layers(model)
+    for name, value in model.state_dict().items():
+        if name.partition(".lora_")[0] not in layers:
+            yield name.replace(".base_layer.", ".").removeprefix(COMPILED), value
+
+
+def save_adapter(model: Any, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write the low-rank matrices of a model into a folder, in PEFT's form.
 
     Args:
         model: With LoRA.
@@ -101,10 +109,14 @@ def save_lora(model: Any, folder: Path, weights: Mapping[str, Tensor] | None = N
         weights: See `merged_weights`.
     """
     folder.mkdir(exist_ok=True)
-    adapter, base = _tensors(model, weights)
-    save_file(adapter, folder / ADAPTER_FILE, metadata={"format": "pt"})
-    save_file(base, folder / BASE_FILE, metadata={"format": "pt"})
+    save_file(_tensors(model, weights)[0], folder / ADAPTER_FILE, metadata={"format": "pt"})
     model.peft_config[ADAPTER].save_pretrained(folder)
+
+
+def save_lora(model: Any, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write what merging loses: the adapter, and the weights beside which it stands; see `save_adapter`."""
+    save_adapter(model, folder, weights)
+    save_file(_tensors(model, weights)[1], folder / BASE_FILE, metadata={"format": "pt"})
 
 
 def restore_lora(model: Any, folder: Path) -> None:

@@ -6,6 +6,7 @@ this distribution: nothing is cut off (top-k, top-p), nothing punished, whatever
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
@@ -70,6 +71,13 @@ class Host(Protocol):
 
     def load_weights(self, weights: Iterable[tuple[str, Any]], *, version: int | None = None) -> None:
         """See `Engine.load_weights`."""
+
+    def load_adapter(self, folder: Path, *, version: int) -> None:
+        """Sample with the low-rank matrices in a folder beside its own weights; see `VllmModel.load_adapter`.
+
+        Raises:
+            Unsupported: It takes none.
+        """
 
     def abort(self) -> None:
         """See `Engine.abort`."""

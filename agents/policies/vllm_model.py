@@ -14,7 +14,7 @@ import torch
 from tsr_gym.agents.policies.engine import Capabilities, Completion
 from tsr_gym.agents.policies.served_model import served_model
 from tsr_gym.agents.policies.vllm_engine import Asked, CacheCounts, reason_of
-from tsr_gym.errors import EngineFailed
+from tsr_gym.errors import ConfigError, EngineFailed, Unsupported
 from tsr_gym.optional import require
 
 # What the library is told before it is imported; what the environment says goes before it.
@@ -29,6 +29,8 @@ ENVIRONMENT = {
 }
 # A prefix is found again by blocks of so many tokens; on a CPU a multiple of 32.
 BLOCK = 32
+# Ranks of adapters that vLLM keeps room for.
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 SETTINGS = {
     "skip_tokenizer_init": True,
     "generation_config": "vllm",
@@ -49,6 +51,7 @@ class VllmModel:
         dtype: To hold and compute it in: ``"float32"`` or ``"bfloat16"``.
         cache_gib: Memory of keys and values.
         max_batch: Most samples that are generated side by side.
+        lora_rank: Of the adapters that it will be given beside its own weights, which then stay; 0 for none.
 
     Attributes:
         weight_version: Of its weights.
@@ -57,17 +60,28 @@ class VllmModel:
 
     Raises:
         CheckpointError: The folder holds no model.
-        ConfigError: vLLM cannot compute its heads here.
+        ConfigError: vLLM cannot compute its heads here, or adapters of this rank.
         EngineFailed: vLLM cannot be imported, or does not start.
         MissingExtra: vLLM is not installed.
     """
 
-    def __init__(self, folder: Path, *, dtype: str = "float32", cache_gib: float = 1.0, max_batch: int = 256) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        dtype: str = "float32",
+        cache_gib: float = 1.0,
+        max_batch: int = 256,
+        lora_rank: int = 0,
+    ) -> None:
         require("vllm", "vllm")
         self._model = served_model(folder)
         self.context, self.vocabulary = self._model.context, self._model.vocabulary
         self.weight_version = 0
         self._aborted, self._lock = Event(), Lock()
+        self._lora_rank, self._num_adapters = lora_rank, 0
+        self._adapter: Any = None
+        with_lora = {"enable_lora": True, "max_loras": 1, "max_lora_rank": room_for(lora_rank)} if lora_rank else {}
         # On a CPU a seeded request breaks vLLM where its prompt is computed in parts, so it never is.
         on_cpu = not torch.cuda.is_available()
         if on_cpu:
@@ -80,6 +94,7 @@ class VllmModel:
             kv_cache_memory_bytes=int(cache_gib * 2**30),
             max_num_seqs=max_batch,
             enforce_eager=on_cpu,
+            **with_lora,
             **({"enable_chunked_prefill": False, "max_num_batched_tokens": max(8192, self.context)} if on_cpu else {}),
         )
 
@@ -110,14 +125,50 @@ class VllmModel:
         return [draft.completion(self.weight_version) for draft in drafts]
 
     def load_weights(self, weights: Iterable[tuple[str, Any]], *, version: int | None = None) -> None:
-        """Replace all parameters, or none, and forget all keys and values; see `VllmEngine.load_weights`."""
+        """Replace all parameters, or none, and forget all keys and values; see `VllmEngine.load_weights`.
+
+        Raises:
+            Unsupported: It was made for adapters, beside which its own weights stay.
+        """
         given = list(weights)
+        if given and self._lora_rank:
+            raise Unsupported(
+                "vLLM keeps its weights beside adapters: hand over an adapter, or make it with lora_rank=0"
+            )
         with self._lock:
             if given:
                 whole = self._model.whole_weights(given)
                 self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(whole.items())})
             self._llm.reset_prefix_cache()
             self.weight_version = self.weight_version + 1 if version is None else version
+
+    def load_adapter(self, folder: Path, *, version: int) -> None:
+        """Sample with other low-rank matrices beside its own weights, and forget all keys and values.
+
+        Args:
+            folder: An adapter in PEFT's form; it is read now, and may then be deleted.
+            version: Of the weights from now on.
+
+        Raises:
+            EngineFailed: vLLM does not take it; nothing was changed.
+            Unsupported: It was made without room for adapters.
+        """
+        if not self._lora_rank:
+            raise Unsupported("vLLM was started without room for adapters: make it with the lora_rank of the run")
+        from vllm.lora.request import LoRARequest
+
+        with self._lock:
+            # A number and a name are never used again, because keys and values are remembered by them.
+            number = self._num_adapters + 1
+            given = LoRARequest(f"version-{version}-{number}", number, str(folder))
+            try:
+                self._llm.llm_engine.add_lora(given)
+            except Exception as error:
+                raise EngineFailed(f"vLLM does not take the adapter {folder}: {error}") from error
+            if self._adapter is not None:
+                self._llm.llm_engine.remove_lora(self._adapter.lora_int_id)
+            self._llm.reset_prefix_cache()
+            self._adapter, self._num_adapters, self.weight_version = given, number, version
 
     def abort(self) -> None:
         """End what another thread is generating, with the next token; see `Engine.abort`."""
@@ -136,7 +187,8 @@ class VllmModel:
         engine = self._llm.llm_engine
         for draft in drafts:
             params = self._params(**settings, seed=draft.asked.seed, max_tokens=draft.asked.max_tokens)
-            engine.add_request(draft.name, {"prompt_token_ids": [*draft.asked.prompt]}, params)
+            prompt = {"prompt_token_ids": [*draft.asked.prompt]}
+            engine.add_request(draft.name, prompt, params, lora_request=self._adapter)
         by_name = {draft.name: draft for draft in drafts}
         while engine.has_unfinished_requests():
             for output in engine.step():
@@ -174,6 +226,17 @@ class _Draft:
     def completion(self, version: int) -> Completion:
         """Return the whole answer."""
         return Completion(tuple(self.ids), tuple(self.logprobs), reason_of(self.reason), self.num_cached, version)
+
+
+def room_for(rank: int) -> int:
+    """Return the least rank that vLLM keeps room for and an adapter of a rank fits into.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if not 1 <= rank <= LORA_RANKS[-1]:
+        raise ConfigError(f"vLLM takes adapters of rank 1 to {LORA_RANKS[-1]}, got {rank}")
+    return next(room for room in LORA_RANKS if room >= rank)
 
 
 def _start(**settings: Any) -> tuple[Any, Any]:

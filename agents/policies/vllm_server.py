@@ -30,7 +30,7 @@ from tsr_gym.agents.policies.served_model import served_model
 from tsr_gym.agents.policies.vllm_engine import Asked, CacheCounts, reason_of
 from tsr_gym.agents.policies.vllm_http import OtherWeights, ServerLost, VllmHttp
 from tsr_gym.agents.policies.vllm_model import BLOCK
-from tsr_gym.errors import EngineFailed
+from tsr_gym.errors import EngineFailed, Unsupported
 from tsr_gym.optional import require
 
 LOOPBACK = "127.0.0.1"
@@ -162,6 +162,14 @@ class VllmServer:
                 self._repair(lost)
             if whole and before is not None:
                 shutil.rmtree(before, ignore_errors=True)
+
+    def load_adapter(self, folder: Path, *, version: int) -> None:
+        """Refuse an adapter: a server that was started again would not have it.
+
+        Raises:
+            Unsupported: Always.
+        """
+        raise Unsupported(f"{self.url} takes whole weights: hand over merged ones, or use --engine vllm")
 
     def abort(self) -> None:
         """End what another thread is generating; see `Engine.abort`."""

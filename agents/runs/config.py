@@ -116,6 +116,11 @@ class TrainConfig:
             raise ConfigError(
                 "where the filter keeps nothing, update_trajectories searches for ever: wanted total_tokens, got None"
             )
+        if self.learn.lora_engine == "adapter" and (self.model.engine != "vllm" or not self.learn.lora_rank):
+            raise ConfigError(
+                "lora_engine=adapter hands low-rank matrices to vLLM in this process: wanted engine=vllm and lora_rank "
+                f">= 1, got {self.model.engine} and {self.learn.lora_rank}"
+            )
         if self.run.overlap:
             self._check_overlap({**ends, "total_tokens": self.run.total_tokens})
         if self.learn.algorithm == "grpo" and self.search.trajectories + self.search.naive < 2:

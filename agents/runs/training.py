@@ -29,8 +29,9 @@ from tsr_gym.agents.models.language_model import (
     pick_device,
     restore_adapter,
 )
-from tsr_gym.agents.models.sampling_host import sampling_host
+from tsr_gym.agents.models.sampling_host import adapter_host, hand_over_adapter, sampling_host
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
+from tsr_gym.agents.policies.vllm_engine import Host
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.raters import CriticValue, goes_by, make_rater
 from tsr_gym.agents.runs.checkpoint import Part, Progress, drop_old, save_checkpoint
@@ -95,7 +96,7 @@ class Trainer:
         if config.model.engine != "transformers" and (processes.size > 1 or workers.wanted):
             got = config.model.engine
             raise ConfigError(f"several processes, and workers of Ray, sample by engine transformers alone, got {got}")
-        self.host = sampling_host(config.model, model_dir)
+        self.host = self._host(model_dir)
         player = ModelPlayer(config.env, config.task, config.model, self.policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
         self.chat = player.chat_about(pool.base, temperature=config.model.temperature)
@@ -177,6 +178,12 @@ class Trainer:
 
     def _tokens_spent(self, spent: float) -> bool:
         return self.total_tokens is not None and spent >= self.total_tokens
+
+    def _host(self, model_dir: Path) -> Host | None:
+        """Return where the model is held for sampling, None where that is the learner's own."""
+        if self.config.learn.lora_engine == "adapter":
+            return adapter_host(self.config.model, self.policy.model, self.config.learn.lora_rank)
+        return sampling_host(self.config.model, model_dir)
 
     def _critic(self, model_dir: Path) -> Critic | None:
         learn, model = self.config.learn, self.policy.model
@@ -353,8 +360,11 @@ class Trainer:
     def _hand_over(self, chat: ChatPolicy, temperature: float) -> None:
         """Give an engine the weights as they are now; where it then samples by others, keep a checkpoint and stop."""
         # What samples from the learner's own model has its weights already.
-        weights = () if self.host is None else self.learner.weights()
-        chat.engine.load_weights(weights, version=self.progress.update)
+        if self.host is not None and self.config.learn.lora_engine == "adapter":
+            hand_over_adapter(self.host, self.policy.model, version=self.progress.update)
+        else:
+            weights = () if self.host is None else self.learner.weights()
+            chat.engine.load_weights(weights, version=self.progress.update)
         try:
             check_parity(chat.engine, self.learner, self.config.run.parity_tolerance, temperature=temperature)
         except EngineFailed:

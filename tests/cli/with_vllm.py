@@ -34,11 +34,12 @@ def server(base):
     server.close()
 
 
-def trained(out, base, engine, **model):
+def trained(out, base, engine, learn=None, **model):
     """Train two updates by a beam search, which asks for samples of many nodes at a time; return the trainer."""
     search = {"search": "beam(width=2, branching=3)", "groups": 2, "trajectories": 2}
     run = {"updates": 2, "eval_every": 1, "eval_instances": 2, "checkpoint_every": 1}
-    config = short_run(out, base, model={"engine": engine, "engine_gib": 0.25, **model}, search=search, run=run)
+    model = {"engine": engine, "engine_gib": 0.25, **model}
+    config = short_run(out, base, model=model, search=search, run=run, learn=learn or {})
     trainer = start_run(config, base)
     assert trainer.run()
     return trainer
@@ -63,6 +64,18 @@ def test_a_run_samples_by_vllm_in_this_process_and_goes_on(base, tmp_path):
     more.host.close()
 
 
+def test_a_run_hands_over_adapters_and_goes_on_beside_the_weights_that_it_began_with(base, tmp_path):
+    # Every update is proven by the probe; a model with merged matrices would have them twice.
+    learn = {"lora_rank": 2, "lora_engine": "adapter", "lr": 0.01}
+    trainer = trained(tmp_path / "run", base, "vllm", learn)
+    assert trainer.host.weight_version == 2
+    trainer.host.close()
+    more = resume_run(tmp_path / "run", updates=3)
+    assert more.run()
+    assert more.host.weight_version == 3
+    more.host.close()
+
+
 def test_a_run_samples_by_a_server_of_vllm_with_lora(base, server, tmp_path):
     out = tmp_path / "run"
     flags = {"--engine": "vllm-server", "--engine-url": server.url, "--model": base, "--out": out, "--lora-rank": 2}
@@ -76,7 +89,7 @@ def test_a_run_samples_by_a_server_of_vllm_with_lora(base, server, tmp_path):
 def test_a_model_is_evaluated_and_a_score_calibrated(base, server, engine, capsys):
     at = ["--engine", engine, "--engine-url", server.url]
     assert main(["eval", str(base), "--instances", "2", "--json", *at]) == 0
-    assert json.loads(capsys.readouterr().out)["evaluation"]["episodes"]
+    assert json.loads(capsys.readouterr().out)["evaluation"]["turns"] > 0
     scored = ["--score", "SokobanScore", "--instances", "1", "--budgets", "2", "--widths", "1", "--candidates", "2"]
     assert main(["calibrate", "sokoban", "--model", str(base), *scored, *at]) == 0
     assert "beam" in capsys.readouterr().out

@@ -28,7 +28,14 @@ from tsr_gym.agents.models.language_model import (
 )
 from tsr_gym.agents.models.layers import recompute_activations
 from tsr_gym.agents.models.logprobs import read_head
-from tsr_gym.agents.models.lora import adapted_layers, add_lora, merged_weights, without_lora
+from tsr_gym.agents.models.lora import (
+    adapted_layers,
+    add_lora,
+    base_weights,
+    merged_weights,
+    save_adapter,
+    without_lora,
+)
 from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 
@@ -474,3 +481,22 @@ def test_a_compiled_policy_learns_the_same_and_exports_the_same_names(both):
     assert found[0].keys() == found[1].keys()
     for name, value in found[0].items():
         torch.testing.assert_close(found[1][name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_the_weights_beside_the_matrices_have_the_names_and_numbers_of_the_model_before(both):
+    model, plain = both
+    found, wanted = dict(base_weights(model)), plain.state_dict()
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
+def test_an_adapter_has_the_matrices_and_nothing_else(both, tmp_path):
+    model, _ = both
+    save_adapter(model, tmp_path / "adapter")
+    written = {path.name for path in (tmp_path / "adapter").iterdir()}
+    assert {"adapter_config.json", "adapter_model.safetensors"} <= written
+    assert "base.safetensors" not in written
+    saved = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    assert len(saved) == 2 * len(adapted_layers(model))
+    for name, layer in adapted_layers(model).items():
+        assert torch.equal(saved[f"base_model.model.{name}.lora_B.weight"], layer.lora_B["default"].weight)

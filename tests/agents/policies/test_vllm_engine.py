@@ -7,6 +7,7 @@ import pytest
 from tsr_gym import ConfigError, EngineFailed, MissingExtra, PromptTooLong
 from tsr_gym.agents.policies.engine import Capabilities, Completion
 from tsr_gym.agents.policies.vllm_engine import VllmEngine, reason_of
+from tsr_gym.agents.policies.vllm_model import room_for
 
 
 class Written:
@@ -82,6 +83,13 @@ def test_settings_that_vllm_would_change_in_silence_are_refused(settings):
 def test_an_answer_that_ended_by_an_error_is_none():
     with pytest.raises(EngineFailed, match="for the reason 'error'"):
         reason_of("error")
+
+
+def test_an_adapter_has_room_where_vllm_keeps_room_for_as_much_or_more():
+    assert [room_for(rank) for rank in (1, 2, 8, 9, 300, 512)] == [1, 8, 8, 16, 320, 512]
+    for rank in (0, 513):
+        with pytest.raises(ConfigError, match=f"rank 1 to 512, got {rank}"):
+            room_for(rank)
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")

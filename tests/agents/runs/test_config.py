@@ -216,7 +216,9 @@ def test_every_setting_comes_back_from_json():
     for section, kind in SECTIONS.items():
         same = [name for name, value in vars_of(getattr(CHANGED, section)).items() if value == vars_of(kind())[name]]
         # The rules of when an update has enough exclude one another, and match_tokens is set.
-        assert {*same} <= {"update_tokens", "update_trajectories", "overlap"}, "the test should change every setting"
+        assert {*same} <= {"update_tokens", "update_trajectories", "overlap", "lora_engine"}, (
+            "the test should change every setting"
+        )
     assert TrainConfig.from_json(CHANGED.to_json()) == CHANGED
     assert TrainConfig.from_json(TrainConfig(env="sokoban").to_json()) == TrainConfig(env="sokoban")
 
@@ -364,10 +366,14 @@ def test_an_update_ends_by_one_rule_only():
         ({"run": RunConfig(overlap=True, total_tokens=100)}, "before total_tokens says how long it is"),
         ({"run": RunConfig(overlap=True, update_tokens=100)}, "before update_tokens says how long it is"),
         ({"run": RunConfig(overlap=True), "search": SearchConfig(moments=1)}, "before its moments are known"),
+        (
+            {"learn": LearnConfig(lora_engine="adapter")},
+            "wanted engine=vllm and lora_rank >= 1, got tr",
+        ),
         ({"run": RunConfig(overlap=True), "learn": LearnConfig(old_logprobs="learner")}, "would not correct for them"),
     ],
 )
-def test_searching_ahead_is_refused_where_the_next_search_is_not_known_or_nothing_corrects_for_it(settings, message):
+def test_searching_ahead_and_adapters_are_refused_where_they_cannot_be(settings, message):
     with pytest.raises(ConfigError, match=message):
         TrainConfig(env="sokoban", **settings)
 

@@ -1,14 +1,18 @@
 """Trainer with a host: a copy of the model that samples, as vLLM holds one, and gets the weights of every update."""
 
 import copy
+import json
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.agents.short_runs import records, short_run, trained
 from tsr_gym import ConfigError, EngineFailed, MissingExtra
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import load_policy, pick_device
+from tsr_gym.agents.models.lora import adapted_layers, base_weights
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.engine import Capabilities
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
@@ -16,7 +20,7 @@ from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.reports import calibrate_env
 from tsr_gym.agents.runs import training as training_module
 from tsr_gym.agents.runs.parity import hand_over
-from tsr_gym.agents.runs.trainer import check_run, start_run
+from tsr_gym.agents.runs.trainer import check_run, resume_run, start_run
 from tsr_gym.agents.runs.training import Trainer
 from tsr_gym.agents.runs.workers.settings import WorkerConfig
 
@@ -76,6 +80,42 @@ def test_a_run_that_samples_by_a_host_is_the_run_that_samples_by_the_model(hoste
     # Before each update and each evaluation, all parameters, the tied head too.
     count = len(trainer.policy.model.state_dict())
     assert trainer.host.updates == [(version, count) for version in (0, 0, 1, 1, 2)]
+
+
+class Adapted(Copied):
+    """Such a host, which keeps its weights and puts the matrices that it is given beside them."""
+
+    def load_adapter(self, folder, *, version):
+        settings = json.loads((folder / "adapter_config.json").read_text())
+        matrices = load_file(folder / "adapter_model.safetensors")
+        weights = dict(self.plain)
+        for name in {name.partition(".lora_")[0] for name in matrices}:
+            up, down = (matrices[f"{name}.lora_{part}.weight"] for part in "BA")
+            own = f"{name.removeprefix('base_model.model.')}.weight"
+            weights[own] = weights[own] + settings["lora_alpha"] / settings["r"] * up @ down
+        self.updates.append((version, len(matrices)))
+        self.engine.load_weights(weights.items(), version=version)
+
+
+def test_a_run_hands_over_its_matrices_alone_also_where_it_goes_on(base_model, tmp_path, monkeypatch):
+    def host(config, model, lora_rank):
+        # What the matrices stand beside, whatever a checkpoint has merged.
+        made = Adapted(load_policy(base_model, device=pick_device("cpu")).model)
+        made.plain = {name: value.clone() for name, value in base_weights(model)}
+        return made
+
+    monkeypatch.setattr(training_module, "adapter_host", host)
+    monkeypatch.setattr("tsr_gym.optional.find_spec", lambda package: True)
+    lora = {"learn": {"lora_rank": 2, "lora_engine": "adapter", "lr": 0.01}}
+    trainer = start_run(short_run(tmp_path / "run", base_model, model={"engine": "vllm"}, **SHORT, **lora), base_model)
+    count = 2 * len(adapted_layers(trainer.policy.model))
+    # Every time the probe compares it with the learner.
+    assert trainer.run()
+    assert trainer.host.updates == [(version, count) for version in (0, 0, 1, 1, 2)]
+    more = resume_run(tmp_path / "run", updates=3)
+    assert more.run()
+    plain = load_policy(base_model, device=pick_device("cpu")).model.state_dict()
+    assert all(torch.equal(more.host.plain[name], value) for name, value in plain.items())
 
 
 def test_a_host_that_misses_an_update_ends_the_run(hosted, tmp_path):
