@@ -1,7 +1,8 @@
 """The rollout worker in TRL 1.16.0's AsyncGRPOTrainer; `make test-trl` runs it where TRL is installed.
 
 The trainer's attention is a kernel for GPUs. Here the same attention over the same indices is written in torch, and
-nobody asks how fast the GPU could be; everything else is TRL's: its queue, its packing of trees, its loss, its exchange of weights.
+nobody asks how fast the GPU could be; everything else is TRL's: its queue, its packing of trees, its loss, and when it
+hands over weights.
 """
 
 from dataclasses import fields
