@@ -9,7 +9,10 @@
             7       reward 0 (truncated)
 """
 
+import copy
 import json
+import pickle
+from dataclasses import fields
 from functools import partial
 
 import pytest
@@ -295,6 +298,15 @@ def walked():
         )
     tree.charge(Budget(model_calls=2, seconds=0.25, sampled_tokens=6))
     return tree
+
+
+def test_a_node_comes_back_from_copies_and_other_processes_with_every_part():
+    said = Candidate("up", (1,), (2, 3), (-0.5, -1.0), 4)
+    parts = [1, 2, said, {"seen": [5]}, -0.1, 0.3, True, False, {"x": 1}, None, b"k"]
+    node = Node(*parts)
+    for other in (pickle.loads(pickle.dumps(node)), copy.deepcopy(node)):
+        assert [getattr(other, field.name) for field in fields(Node)] == parts
+        assert other.info is not node.info
 
 
 def test_a_tree_comes_back_from_its_file_whole(tmp_path):
