@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion
@@ -51,6 +52,10 @@ class ServedByVerl:
     def load_weights(self, weights: Iterable[tuple[str, Any]], *, version: int | None = None) -> None:
         """Raise: verl's trainer updates its servers itself."""
         raise Unsupported("verl's trainer gives its servers their weights: wanted no load_weights")
+
+    def load_adapter(self, folder: Path, *, version: int) -> None:
+        """Raise: verl's trainer updates its servers itself."""
+        raise Unsupported("verl's trainer gives its servers their weights: wanted no load_adapter")
 
     def abort(self) -> None:
         """Raise: verl's trainer pauses its servers itself."""
