@@ -63,11 +63,16 @@ def test_every_setting_reaches_the_play(base_model):
 
 def test_a_run_brings_its_environment_its_settings_and_its_latest_model(undisturbed):
     # What is said here about task and model is of no effect: the run knows how it was trained.
-    found = played(undisturbed, "frozen_lake", task=TaskConfig(preset="tsr-code"), model=ModelConfig(max_tokens=1))
+    found = played(undisturbed, "sokoban", task=TaskConfig(preset="tsr-code"), model=ModelConfig(max_tokens=1))
     latest = checkpoints(undisturbed)[-1] / "model"
     assert (found.evaluation, found.bars) == by_hand(latest)
     assert found.instances_of == "sokoban, preset paper, split test, no search"
     assert found.evaluation != by_hand(checkpoints(undisturbed)[0] / "model")[0]
+
+
+def test_a_run_of_another_environment_than_the_one_wanted_is_refused(undisturbed):
+    with pytest.raises(ConfigError, match="plays sokoban: leave out --env, got frozen_lake"):
+        played(undisturbed, "frozen_lake")
 
 
 def test_with_a_search_every_turn_is_searched_and_then_played(base_model):
