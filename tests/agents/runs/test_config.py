@@ -135,6 +135,7 @@ CHANGED = TrainConfig(
         search_when="failed",
         search_until=0.5,
         naive=2,
+        choose_among=2,
         moments=1,
         moments_from="suffixes(level=0.4)",
         learn_from="leaves",
