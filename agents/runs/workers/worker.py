@@ -116,9 +116,10 @@ def files_of(model_dir: Path, *, adapter: bool) -> Files:
 
 
 def weights_of(model: Any) -> Weights:
-    """Return what changes of a model while it is trained: with LoRA the low-rank matrices, otherwise all weights.
+    """Return copies of what changes of a model while it is trained: with LoRA low-rank matrices, otherwise all weights.
 
-    On a CPU the arrays share the model's memory: they are to be copied, as an object store does, before it learns on.
+    Memory that an array has shared cannot be freed any more, and that of a whole model is freed after each search where
+    several processes learn.
     """
     trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    return {name: weight.detach().cpu().numpy() for name, weight in trained.items()}
+    return {name: weight.detach().to("cpu", copy=True).numpy() for name, weight in trained.items()}
