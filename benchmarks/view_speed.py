@@ -151,7 +151,7 @@ def main() -> None:
     about = {"trees": NUM_TREES, "updates": NUM_UPDATES, "repeats": REPEATS, "aim": "painted within 1000 ms"}
     write_result(
         "view_speed",
-        {"what": "milliseconds from the visit, other work beside it", **about, "pages": found, "scrolled": moved},
+        {"what": "milliseconds from the visit", **about, "pages": found, "scrolled": moved},
     )
 
 
