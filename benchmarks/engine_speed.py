@@ -84,7 +84,8 @@ def compare_lookups() -> dict[str, Any]:
         rows = DynamicCache()
         rows.update(torch.zeros(ROUND, 1, 1, 1), torch.zeros(ROUND, 1, 1, 1), 0)
         said = [words(rng, int(rng.integers(1, 2 * SAID))) for _ in prompts]
-        cache.keep(rows, torch.ones(ROUND, 1, dtype=torch.bool), list(zip(prompts, said, strict=True)))
+        spoken = list(zip(prompts, said, strict=True))
+        cache.keep(rows, torch.ones(ROUND, 1, dtype=torch.bool), spoken, torch.arange(ROUND))
         for prompt, answer in zip(prompts, said, strict=True):
             linear.known |= {prompt[:-1], prompt + answer[:-1]}
         prompts = [prompt + answer + words(rng, SEEN) for prompt, answer in zip(prompts, said, strict=True)]

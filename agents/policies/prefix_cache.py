@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+
+from tsr_gym.agents.policies.shared_rows import roomy_cache
 
 Tokens = tuple[int, ...]
 
@@ -33,11 +34,13 @@ class Rows(NamedTuple):
 
     Attributes:
         layers: Per layer, keys and values `[R, H, S, D]`.
-        filled: `[R, S]`, True where a slot holds one of the row's tokens; the others are gaps.
+        filled: `[N, S]`, True where a slot holds one of a sequence's tokens; the others are gaps.
+        rows: The row of each sequence `[N]`; several may share one.
     """
 
     layers: list[tuple[Tensor, Tensor]]
     filled: Tensor
+    rows: Tensor
 
     @property
     def num_bytes(self) -> int:
@@ -46,10 +49,10 @@ class Rows(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A beginning whose keys and values are there: the first `length` tokens of a row; without rows, nothing is."""
+    """A beginning whose keys and values are there: the first `length` tokens of a sequence; without rows, none."""
 
     rows: Rows | None
-    row: int
+    sequence: int
     length: int
 
 
@@ -73,7 +76,7 @@ class PrefixCache:
     """
 
     def __init__(self, model: Any, *, max_bytes: int) -> None:
-        self.config = model.config
+        self.layers = int(model.config.num_hidden_layers)
         self.device = next(model.parameters()).device
         self.max_bytes = max_bytes
         self._bytes = 0
@@ -98,25 +101,26 @@ class PrefixCache:
                 return found.known
         return NOTHING
 
-    def keep(self, cache: Any, filled: Tensor, spoken: Sequence[tuple[Tokens, Tokens]]) -> None:
-        """Remember the rows of a cache.
+    def keep(self, cache: Any, filled: Tensor, spoken: Sequence[tuple[Tokens, Tokens]], rows: Tensor) -> None:
+        """Remember the sequences of a cache.
 
         Args:
-            cache: A `DynamicCache` of R rows.
-            filled: `[R, S]`, True where a slot holds one of the row's tokens.
-            spoken: Per row, its prompt and what was said after it; the last token said was never computed.
+            cache: A cache of R rows.
+            filled: `[N, S]`, True where a slot holds one of the sequence's tokens.
+            spoken: Per sequence, its prompt and what was said after it; the last token said was never computed.
+            rows: The row of each sequence `[N]`.
         """
-        rows = Rows([(layer.keys, layer.values) for layer in cache.layers], filled)
+        kept = Rows([(layer.keys, layer.values) for layer in cache.layers], filled, rows)
         keys = []
         for number, (prompt, said) in enumerate(spoken):
             tokens = prompt + said[:-1]
             hashes = prefix_hashes(tokens)
             for length in {len(prompt) - 1, len(tokens)} - {0}:
                 key = hashes[length - 1]
-                self._known[key] = _Remembered(tokens[:length], Known(rows, number, length))
+                self._known[key] = _Remembered(tokens[:length], Known(kept, number, length))
                 keys.append(key)
-        self._kept.append((rows, keys))
-        self._bytes += rows.num_bytes
+        self._kept.append((kept, keys))
+        self._bytes += kept.num_bytes
         while len(self._kept) > 1 and self._bytes > self.max_bytes:
             self._drop_oldest()
 
@@ -134,7 +138,7 @@ class PrefixCache:
         longest = max(known.length for known in found)
         lengths = torch.tensor([known.length for known in found], device=self.device)
         filled = torch.arange(longest, device=self.device) < lengths[:, None]
-        cache = DynamicCache(config=self.config)
+        cache = roomy_cache(self.layers)
         for number in range(len(cache.layers) if longest else 0):
             cache.update(*self._layer(number, found, longest), number)
         return cache, filled
@@ -149,8 +153,9 @@ class PrefixCache:
         sources = {id(known.rows): known.rows for known in found if known.rows is not None}
         for source in sources.values():
             targets = [index for index, known in enumerate(found) if known.rows is source]
-            rows = torch.tensor([found[index].row for index in targets], device=self.device)
-            slots = (~source.filled[rows]).to(torch.int8).argsort(dim=1, stable=True)[:, :longest]
+            sequences = torch.tensor([found[index].sequence for index in targets], device=self.device)
+            slots = (~source.filled[sequences]).to(torch.int8).argsort(dim=1, stable=True)[:, :longest]
+            rows = source.rows[sequences]
             order = slots[:, None, :, None].expand(-1, heads, -1, width)
             for part, into in zip(source.layers[number], both, strict=True):
                 into[torch.tensor(targets, device=self.device), :, : slots.shape[1]] = part[rows].gather(2, order)

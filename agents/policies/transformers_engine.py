@@ -1,7 +1,7 @@
 """TransformersEngine: batched sampling from any local causal language model, keys and values kept along the tree.
 
-A prompt is computed once for all of its samples, and a prompt that extends what was said before continues from the
-keys and values of that moment instead of computing them again.
+A prompt is computed once for all of its samples, which then read its keys and values together; a prompt that extends
+what was said before continues from the keys and values of that moment instead of computing them again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,7 @@ from transformers import DynamicCache
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
 from tsr_gym.agents.policies.prefix_cache import NOTHING, Known, PrefixCache, Tokens
+from tsr_gym.agents.policies.shared_rows import SharedRows, places_of, roomy_cache
 from tsr_gym.errors import ConfigError
 
 _GAMMA = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
@@ -67,8 +68,10 @@ class TransformersEngine:
         self._stop = torch.tensor(sorted(set(stop_ids)), device=self.device)
         self._aborted = Event()
         # Layers that forget, such as sliding windows, cannot be continued from the middle.
-        plain = all(type(layer).__name__ == "DynamicLayer" for layer in DynamicCache(config=model.config).layers)
-        self._cache = PrefixCache(model, max_bytes=int(cache_gib * 2**30)) if reuse and plain else None
+        self._plain = all(type(layer).__name__ == "DynamicLayer" for layer in DynamicCache(config=model.config).layers)
+        self._cache = PrefixCache(model, max_bytes=int(cache_gib * 2**30)) if reuse and self._plain else None
+        # Other kernels take no mask that says which token sees which slot.
+        self._shares = self._plain and model.config._attn_implementation == "sdpa"
 
     @property
     def capabilities(self) -> Capabilities:
@@ -126,9 +129,12 @@ class TransformersEngine:
             rows_of.setdefault(prompt, len(rows_of))
         found = [NOTHING if self._cache is None else self._cache.find(prompt) for prompt in rows_of]
         logits, cache, filled = self._prefill(list(rows_of), found)
-        rows = torch.tensor([rows_of[prompt] for prompt, _ in samples], device=self.device)
-        cache.batch_select_indices(rows)
-        said = self._decode(samples, limit, logits[rows], cache, filled[rows])
+        slots = filled.shape[1] if self._shares else 0
+        prompts, places = places_of([rows_of[prompt] for prompt, _ in samples], slots=slots)
+        prompts, places = prompts.to(self.device), places.to(self.device)
+        cache.batch_select_indices(prompts)
+        rows = SharedRows(cache, places, filled[prompts])
+        said = self._decode(samples, limit, logits[prompts].repeat_interleave(rows.width, dim=0), rows)
         known = [found[rows_of[prompt]].length for prompt, _ in samples]
         return [
             Completion(ids, logprobs, reason, len(prompt) if again else length, self.weight_version)
@@ -145,7 +151,7 @@ class TransformersEngine:
             assert self._cache is not None
             cache, filled = self._cache.gather(found)
         else:
-            cache, filled = DynamicCache(config=self.model.config), torch.zeros(len(prompts), 0, dtype=torch.bool)
+            cache, filled = self._empty_cache(), torch.zeros(len(prompts), 0, dtype=torch.bool)
         rests = [prompt[known.length :] for prompt, known in zip(prompts, found, strict=True)]
         width = max(map(len, rests))
         # Gaps stand on the left, so that the last column is the last token of every row.
@@ -154,14 +160,14 @@ class TransformersEngine:
         starts = torch.tensor([known.length for known in found], device=self.device)
         positions = (starts[:, None] + real.cumsum(dim=1) - 1).clamp(min=0)
         filled = torch.cat([filled.to(self.device), real], dim=1)
-        return self._forward(ids, positions, cache, filled), cache, filled
+        return self._forward(ids, positions, cache, filled.long(), 1)[:, 0], cache, filled
 
     def _decode(
-        self, samples: list[tuple[Tokens, int]], limit: int, logits: Tensor, cache: Any, filled: Tensor
+        self, samples: list[tuple[Tokens, int]], limit: int, logits: Tensor, rows: SharedRows
     ) -> list[tuple[Tokens, tuple[float, ...], Any]]:
-        """Sample to the ends of all answers.
+        """Sample to the ends of all answers, from the logits after their prompts `[R W, V]`.
 
-        `alive` names the samples behind the cache's rows; rows that have ended stay until half of them have.
+        Rows in which all samples have ended stay until half of the rows have.
         """
         device = self.device
         lengths = torch.tensor([len(prompt) for prompt, _ in samples], device=device)
@@ -170,26 +176,31 @@ class TransformersEngine:
         ids = torch.zeros(len(samples), int(room.max()), dtype=torch.int64, device=device)
         logprobs = torch.zeros(ids.shape, device=device)
         said = torch.zeros(len(samples), dtype=torch.int64, device=device)
-        alive = torch.arange(len(samples), device=device)
-        going = torch.ones(len(samples), dtype=torch.bool, device=device)
+        going = rows.samples >= 0
         stopped = torch.zeros(len(samples), dtype=torch.bool, device=device)
         for step in range(ids.shape[1]):
-            drawn, scores = sample_tokens(logits, self.temperature, seeds[alive], step)
-            writing = alive[going]
+            drawn, scores = sample_tokens(logits, self.temperature, seeds[rows.samples.flatten()], step)
+            drawn, scores, writing = drawn.view(going.shape), scores.view(going.shape), rows.samples[going]
             ids[writing, step], logprobs[writing, step], said[writing] = drawn[going], scores[going], step + 1
             stops = torch.isin(drawn, self._stop)
             stopped[writing] = stops[going]
-            going = going & ~stops & (step + 1 < room[alive])
+            going = going & ~stops & (step + 1 < room[rows.samples])
             if not going.any() or self._aborted.is_set():
                 break
-            if 2 * int(going.sum()) <= len(alive):
-                self._keep(samples, ids, said, alive, ~going, cache, filled)
-                cache.batch_select_indices(going.nonzero()[:, 0])
-                drawn, filled, alive, going = drawn[going], filled[going], alive[going], going[going]
-            filled = torch.cat([filled, going[:, None]], dim=1)
-            logits = self._forward(drawn[:, None], (lengths[alive] + step)[:, None], cache, filled)
-        self._keep(samples, ids, said, alive, torch.ones_like(going), cache, filled)
-        unfinished = torch.zeros_like(stopped).index_fill_(0, alive[going], True)
+            living = going.any(dim=1)
+            if 2 * int(living.sum()) <= len(living):
+                self._keep(samples, ids, said, rows, ~living)
+                rows.select(living.nonzero()[:, 0])
+                drawn, going = drawn[living], going[living]
+            if rows.crowded():
+                rows.spread()
+                drawn, going = drawn.view(-1, 1), going.view(-1, 1)
+            rows.grow(going)
+            seen = rows.seen[:, None] if self._shares else rows.seen[:, 0].long()
+            after = self._forward(drawn, lengths[rows.samples] + step, rows.cache, seen, rows.width)
+            logits = after.flatten(0, 1)
+        self._keep(samples, ids, said, rows, torch.ones_like(going[:, 0]))
+        unfinished = torch.zeros_like(stopped).index_fill_(0, rows.samples[going], True)
         ends = [
             "stop" if stop else "abort" if cut else "length"
             for stop, cut in zip(stopped.tolist(), unfinished.tolist(), strict=True)
@@ -199,38 +210,48 @@ class TransformersEngine:
             for row, scores, count, end in zip(ids.tolist(), logprobs.tolist(), said.tolist(), ends, strict=True)
         ]
 
-    def _forward(self, ids: Tensor, positions: Tensor, cache: Any, filled: Tensor) -> Tensor:
-        """Return the logits after the last column of `ids` `[R, C]`, and add its keys and values to the cache."""
+    def _forward(self, ids: Tensor, positions: Tensor, cache: Any, seen: Tensor, count: int) -> Tensor:
+        """Return the logits after the last columns of some tokens `[R, count, V]`; add keys and values to a cache.
+
+        Args:
+            ids: Tokens `[R, C]`.
+            positions: Their positions `[R, C]`.
+            cache: Of R rows.
+            seen: Slots of the cache that hold a token `[R, S]`, or that each token sees `[R, 1, C, S]`.
+            count: How many columns, the last ones.
+        """
         output = self.model(
             input_ids=ids,
             position_ids=positions,
-            attention_mask=filled.long(),
+            attention_mask=seen,
             past_key_values=cache,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=count,
         )
-        logits: Tensor = output.logits[:, -1]
+        logits: Tensor = output.logits
         return logits
 
+    def _empty_cache(self) -> Any:
+        if self._plain:
+            return roomy_cache(self.model.config.num_hidden_layers)
+        return DynamicCache(config=self.model.config)
+
     def _keep(
-        self,
-        samples: list[tuple[Tokens, int]],
-        ids: Tensor,
-        said: Tensor,
-        alive: Tensor,
-        which: Tensor,
-        cache: Any,
-        filled: Tensor,
+        self, samples: list[tuple[Tokens, int]], ids: Tensor, said: Tensor, rows: SharedRows, which: Tensor
     ) -> None:
-        """Remember some rows of the cache, by what was said in them."""
+        """Remember some rows `[R]` of the cache, by what was said in them."""
         if self._cache is None:
             return
-        rows = which.nonzero()[:, 0]
-        spoken = [(samples[sample][0], tuple(ids[sample, : said[sample]].tolist())) for sample in alive[rows].tolist()]
-        copied = DynamicCache(config=self.model.config)
-        for number, layer in enumerate(cache.layers):
-            copied.update(layer.keys[rows], layer.values[rows], number)
-        self._cache.keep(copied, filled[rows], spoken)
+        chosen = which.nonzero()[:, 0]
+        there = rows.samples[chosen] >= 0
+        spoken = [
+            (samples[sample][0], tuple(ids[sample, : said[sample]].tolist()))
+            for sample in rows.samples[chosen][there].tolist()
+        ]
+        copied = self._empty_cache()
+        for number, layer in enumerate(rows.cache.layers):
+            copied.update(layer.keys[chosen], layer.values[chosen], number)
+        self._cache.keep(copied, rows.seen[chosen][there], spoken, there.nonzero()[:, 0])
 
 
 def uniforms(seeds: Tensor, position: int) -> Tensor:

@@ -45,7 +45,7 @@ def test_the_longest_known_beginning_is_found_and_leaves_a_token_to_compute(mode
     known = PrefixCache(model, max_bytes=10**9)
     cache, filled = cache_of(model, [[Y] * 5])
     # The prompt 1 2 3 and what was said after it, 4 5 6; the 6 was never computed.
-    known.keep(cache, filled, [((1, 2, 3), (4, 5, 6))])
+    known.keep(cache, filled, [((1, 2, 3), (4, 5, 6))], torch.arange(1))
     found = {
         (1, 2, 3, 4, 5, 6, 7): 5,
         (1, 2, 3, 4, 5, 6): 5,
@@ -67,7 +67,7 @@ def test_gathered_rows_have_their_gaps_closed(model):
     known = PrefixCache(model, max_bytes=10**9)
     # Row 0 has gaps on the left and in the middle, as a shorter prompt and a turn that ended early leave them.
     cache, filled = cache_of(model, [[N, Y, Y, N, Y, Y], [Y, Y, Y, Y, Y, N]])
-    known.keep(cache, filled, [((1, 2), (3, 4, 5)), ((6, 7, 8), (9, 10, 11))])
+    known.keep(cache, filled, [((1, 2), (3, 4, 5)), ((6, 7, 8), (9, 10, 11))], torch.arange(2))
     found = [known.find(prompt) for prompt in [(6, 7, 8, 9, 10, 11, 12), (1, 2, 3, 4, 5), (5, 5)]]
     assert [one.length for one in found] == [5, 4, 0]
     gathered, slots = known.gather(found)
@@ -82,7 +82,7 @@ def test_rows_of_several_moments_can_be_gathered_together(model):
     known = PrefixCache(model, max_bytes=10**9)
     for first, prompt in ((0, (1, 1, 1)), (3, (2, 2, 2, 2))):
         cache, filled = cache_of(model, [[Y] * (len(prompt) + 1)], first)
-        known.keep(cache, filled, [(prompt, (7, 8))])
+        known.keep(cache, filled, [(prompt, (7, 8))], torch.arange(1))
     gathered, slots = known.gather([known.find((2, 2, 2, 2, 7, 8)), known.find((1, 1, 1, 7, 8))])
     assert slots.tolist() == [[Y] * 5, [Y, Y, Y, Y, N]]
     rows = marks(gathered, 0)
@@ -94,7 +94,7 @@ def test_the_newest_rows_win(model):
     known = PrefixCache(model, max_bytes=10**9)
     for first in (0, 5):
         cache, filled = cache_of(model, [[Y] * 4], first)
-        known.keep(cache, filled, [((1, 2, 3), (4, 5))])
+        known.keep(cache, filled, [((1, 2, 3), (4, 5))], torch.arange(1))
     gathered, _ = known.gather([known.find((1, 2, 3, 4, 5))])
     assert marks(gathered, 0)[0] == [500.0, 501.0, 502.0, 503.0]
 
@@ -105,14 +105,14 @@ def test_the_oldest_rows_go_where_memory_is_short(model):
     known = PrefixCache(model, max_bytes=2 * row)
     for number in range(3):
         cache, filled = cache_of(model, [[Y] * 3])
-        known.keep(cache, filled, [((number, 2, 3), (4,))])
+        known.keep(cache, filled, [((number, 2, 3), (4,))], torch.arange(1))
     assert [known.find((number, 2, 3, 4)).length for number in range(3)] == [0, 3, 3]
 
 
 def test_the_latest_rows_stay_however_large_they_are(model):
     known = PrefixCache(model, max_bytes=1)
     cache, filled = cache_of(model, [[Y] * 3])
-    known.keep(cache, filled, [((1, 2, 3), (4,))])
+    known.keep(cache, filled, [((1, 2, 3), (4,))], torch.arange(1))
     assert known.find((1, 2, 3, 4)).length == 3
 
 
@@ -136,7 +136,7 @@ def test_many_remembered_texts_are_found_as_by_looking_at_each(model):
         # Two words only, so that beginnings are shared in every way.
         prompt, said = (tuple(rng.integers(2, size=rng.integers(1, 7)).tolist()) for _ in range(2))
         cache, filled = cache_of(model, [[Y] * 12])
-        known.keep(cache, filled, [(prompt, said)])
+        known.keep(cache, filled, [(prompt, said)], torch.arange(1))
         moments.append({prompt[:-1], prompt + said[:-1]})
         remembered = set().union(*moments)
         for _ in range(20):
@@ -148,7 +148,7 @@ def test_texts_of_the_same_hash_are_not_taken_for_each_other(model, monkeypatch)
     monkeypatch.setattr(prefix_cache, "prefix_hashes", lambda tokens: [7] * len(tokens))
     known = PrefixCache(model, max_bytes=10**9)
     cache, filled = cache_of(model, [[Y] * 4])
-    known.keep(cache, filled, [((1, 2, 3), (4, 5))])
+    known.keep(cache, filled, [((1, 2, 3), (4, 5))], torch.arange(1))
     assert known.find((2, 2, 3, 4, 5)) is NOTHING
     assert known.find((1, 2, 3, 4, 5)).length in (0, 2, 4)
 
@@ -169,7 +169,7 @@ def test_looking_up_does_not_look_at_what_is_remembered(model):
     known = PrefixCache(model, max_bytes=10**9)
     cache, filled = cache_of(model, [[Y] * 4] * 50)
     known._known = Counted()
-    known.keep(cache, filled, [((number, 2, 3), (4, 5)) for number in range(50)])
+    known.keep(cache, filled, [((number, 2, 3), (4, 5)) for number in range(50)], torch.arange(50))
     assert known.find((49, 2, 3, 4, 6)).length == 4
     known._known.looked = 0
     assert known.find((60,) * 40) is NOTHING
