@@ -21,13 +21,14 @@ def rows_of(table: Table, scale: Scale, runs: Sequence[Row]) -> list[Row]:
         scale: At which size.
         runs: As the result file holds them.
     """
-    return [row for setting in table.settings[scale] for row in _rows_in(table, setting, runs)]
+    return [row for setting in table.settings[scale] for row in _rows_in(table, scale, setting, runs)]
 
 
-def _rows_in(table: Table, setting: Setting, runs: Sequence[Row]) -> Iterator[Row]:
+def _rows_in(table: Table, scale: Scale, setting: Setting, runs: Sequence[Row]) -> Iterator[Row]:
     here = [run for run in runs if run["setting"] == setting.name]
-    first = next((method.name for method in table.methods if method.trains), "")
-    for method in table.methods:
+    methods = table.methods_at(scale)
+    first = next((method.name for method in methods if method.trains), "")
+    for method in methods:
         mine = [run for run in here if run["method"] == (method.name if method.trains else first)]
         row: Row = {"setting": setting.name, "method": method.name, "paper": paper_of(table, setting, method)}
         if mine:

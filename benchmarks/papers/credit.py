@@ -130,7 +130,11 @@ TSPO_ABLATION = Table(
     (
         AS_IS,
         Method(GRPO, "--search naive --trajectories 5 --estimator grpo --filter mixed_success"),
-        Method(MORE_STEPS, "--search naive --trajectories 5 --estimator grpo --filter mixed_success --minibatch 4"),
+        Method(
+            MORE_STEPS,
+            "--search naive --trajectories 5 --estimator grpo --filter mixed_success --minibatch 4",
+            scale="tiny",
+        ),
         Method(
             TSPO,
             "--search naive --trajectories 5 --estimator tspo --credit first_occurrence --filter learnable",

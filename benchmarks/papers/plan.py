@@ -63,6 +63,7 @@ class Method:
         guided: Whether it searches by the setting's guide.
         matches: Method whose sampled tokens it takes as well, update by update; empty for none.
         trains: False for the model as it is, whose numbers are those of the first evaluation of the others.
+        scale: The only one at which it is run; None for all.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Method:
     guided: bool = False
     matches: str = ""
     trains: bool = True
+    scale: Scale | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,10 @@ class Table:
     quick: int = 8
     needs: str = ""
     view: str = "rows"
+
+    def methods_at(self, scale: Scale) -> tuple[Method, ...]:
+        """Return the rows that there are at a scale."""
+        return tuple(method for method in self.methods if method.scale in (None, scale))
 
 
 @dataclass(frozen=True)
@@ -161,7 +167,7 @@ def cells(table: Table, scale: Scale, seeds: int) -> Iterator[Cell]:
     for seed in range(seeds):
         for setting in table.settings[scale]:
             done: dict[str, Cell] = {}
-            for method in sorted((one for one in table.methods if one.trains), key=lambda one: bool(one.matches)):
+            for method in sorted((one for one in table.methods_at(scale) if one.trains), key=lambda one: bool(one.matches)):
                 done[method.name] = Cell(setting, method, seed, done.get(method.matches))
                 yield done[method.name]
 
