@@ -17,6 +17,7 @@ import tyro
 from benchmarks.measure import RESULTS, stamped
 from benchmarks.papers import credit, tsr
 from benchmarks.papers.analysis import rows_of
+from benchmarks.papers.asked import ask, asked_rows, questions, runs_of
 from benchmarks.papers.figure import draw
 from benchmarks.papers.page import PAGE, section, write_tables
 from benchmarks.papers.plan import Cell, Scale, Table, cells, hurried
@@ -54,6 +55,10 @@ class TableArgs:
     """Print the commands and run nothing."""
     collect: bool = False
     """Run nothing: write the result of what is there."""
+    base_url: str = ""
+    """The OpenAI-compatible endpoint of a table whose models are only asked."""
+    ask: tuple[str, ...] = ()
+    """Names of those models there; WORLD=NAME for one that is asked in one world alone."""
     page: bool = False
     """Run nothing: write the page and the figures again from the result files."""
 
@@ -80,16 +85,47 @@ def regenerate(args: TableArgs) -> None:
     """Do the runs of a table, or print their commands, and publish what they left.
 
     Raises:
-        ConfigError: There is no such table, or it needs what is not there.
+        ConfigError: There is no such table.
     """
     table = chosen(args)
+    if table.asks:
+        ask_models(args, table)
+        return
     planned = list(cells(table, args.scale, args.seeds or (QUICK_SEEDS if args.quick else SEEDS)))
     if args.dry_run:
         print("\n".join(commands(planned, args.scale, args.out, args.models)))
         return
     if not args.collect:
         run_cells(planned, args.scale, args.out, args.models, args.workers)
-    result = result_of(args, table, planned)
+    save(args, table, result_of(args, table, planned))
+
+
+def ask_models(args: TableArgs, table: Table) -> None:
+    """Ask models behind an endpoint, or print the commands, and publish what they answered.
+
+    Raises:
+        ConfigError: It is not said where and which, or an evaluation failed.
+    """
+    if not args.ask or not (args.base_url or args.dry_run or args.collect):
+        raise ConfigError(
+            f"{table.name} asks models behind an endpoint: wanted --base-url URL --ask NAME ..., got "
+            f"{args.base_url or 'no URL'} and {len(args.ask)} names; docs/paper_tables.md has the paper's numbers"
+        )
+    seeds, instances = (1, 16) if args.quick else (args.seeds or SEEDS, 256)
+    asked = list(questions(args.scale, args.ask, seeds, instances))
+    if args.dry_run:
+        print("\n".join(f"tsr {one.command} --model {one.model} --seed {one.seed}" for one in asked))
+        return
+    if not args.collect:
+        ask(asked, args.base_url, args.out)
+    runs = runs_of(asked, args.out)
+    seen = {"seeds": len({run["seed"] for run in runs}), "planned_runs": len(asked), "control": "", "bases": []}
+    save(args, table, head_of(args, table) | seen | {"runs": runs, "rows": asked_rows(runs)})
+
+
+def save(args: TableArgs, table: Table, result: dict[str, Any]) -> None:
+    """Write a result file, stamped, and the page."""
+    result = stamped(result)
     place = FOLDER / f"{table.name}{'' if args.scale == 'tiny' else f'_{args.scale}'}.json"
     if args.quick and place.exists() and not json.loads(place.read_text())["quick"]:
         place = args.out / place.name
@@ -109,31 +145,28 @@ def chosen(args: TableArgs) -> Table:
     if args.name not in TABLES:
         raise no_such("table", args.name, tuple(TABLES))
     table = TABLES[args.name]
-    if table.needs:
-        raise ConfigError(f"{table.name} needs {table.needs}; docs/paper_tables.md has the paper's numbers")
     if args.quick and args.scale != "tiny":
         raise ConfigError(f"a quick run is one of scale tiny, got scale {args.scale}: leave out one of them")
     return hurried(table) if args.quick else table
 
 
+def head_of(args: TableArgs, table: Table) -> dict[str, Any]:
+    """Return what a result file says first."""
+    named = {"name": table.name, "title": table.title, "source": table.source}
+    return named | {"scale": args.scale, "quick": args.quick}
+
+
 def result_of(args: TableArgs, table: Table, planned: list[Cell]) -> dict[str, Any]:
     """Return the content of a result file: what the finished runs say, and the rows that follow."""
     runs = [row for cell in planned if (row := row_of(args.out, cell, args.scale)) is not None]
-    return stamped(
-        {
-            "name": table.name,
-            "title": table.title,
-            "source": table.source,
-            "scale": args.scale,
-            "quick": args.quick,
-            "seeds": len({run["seed"] for run in runs}),
-            "planned_runs": len(planned),
-            "control": table.control,
-            "bases": base_rows(args.out, planned),
-            "runs": runs,
-            "rows": rows_of(table, args.scale, runs),
-        }
-    )
+    return head_of(args, table) | {
+        "seeds": len({run["seed"] for run in runs}),
+        "planned_runs": len(planned),
+        "control": table.control,
+        "bases": base_rows(args.out, planned),
+        "runs": runs,
+        "rows": rows_of(table, args.scale, runs),
+    }
 
 
 def results() -> dict[str, list[dict[str, Any]]]:
@@ -150,7 +183,7 @@ def publish() -> None:
     known = results()
     write_atomically(PAGE, write_tables(PAGE.read_text(), TABLES, known).encode())
     for name, of_table in known.items():
-        if TABLES[name].view not in ("rows", "times"):
+        if TABLES[name].view not in ("rows", "times") and not TABLES[name].asks:
             draw(TABLES[name], of_table[0], PAGE.parent / "images" / f"{name}.png")
 
 

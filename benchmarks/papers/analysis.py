@@ -55,11 +55,12 @@ def _results(runs: Sequence[Row], *, ends: bool) -> Row:
         "success_by_seed": [round(100 * point["success"], 1) for point in points],
         "reward": interval([point["total_reward"] for point in points]),
         **{name: round(fmean(point[name] for point in points), 2) for name in ("response_length", "turns")},
-        **{name: _percent(points[0][name]) for name in ("random", "optimal")},
+        **{name: percent(points[0][name]) for name in ("random", "optimal")},
     }
 
 
-def _percent(share: float | None) -> float | None:
+def percent(share: float | None) -> float | None:
+    """Return a share in per cent; None for one that is not known."""
     return None if share is None else round(100 * share, 1)
 
 

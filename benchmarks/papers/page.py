@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.marked_tables import table_of, words, write_between_marks
 from benchmarks.papers.analysis import rows_of
+from benchmarks.papers.asked import published
 from benchmarks.papers.plan import Scale, Table
 
 Row = Mapping[str, Any]
@@ -15,6 +16,7 @@ OURS = (
     *("seeds", "sampled", "prompt", "model calls", "environment steps", "groups kept", "optimizer steps", "seconds"),
 )
 TIMED = ("seconds", "updates to 80 %", "seconds to 80 %", "updates to convergence", "seconds to convergence", "seeds")
+ASKED_FOR = ("success %", "random, optimal %", "turns", "seeds", "requests", "prompt tokens", "sampled tokens")
 NOTHING = "–"
 ASKED = ("model_calls", "env_steps")
 
@@ -34,9 +36,8 @@ def section(table: Table, results: Sequence[Row]) -> str:
     """Return what the page says of a table: where the numbers come from, and a table for each result."""
     notes = [f"The paper's numbers: {table.source}.", *table.remarks]
     parts = [" ".join(notes)]
-    if table.needs:
-        parts.append(f"It cannot be run: it needs {table.needs}.")
-        return "\n\n".join([*parts, _paper_alone(table)])
+    if table.asks:
+        return "\n\n".join([*parts, *_asked(table, results)])
     for result in results:
         parts += [said_of(result), _rows(table, result["rows"])]
         if table.view not in ("rows", "times"):
@@ -61,14 +62,20 @@ def said_of(result: Row) -> str:
     return kind + controlled + (f" Base models: {'; '.join(bases)}." if bases else "")
 
 
-def _paper_alone(table: Table) -> str:
-    rows = [
-        (world, model, *(f"{numbers[column]:g}" for column in table.columns))
-        for world, by_model in table.paper.items()
-        for model, by_method in by_model.items()
-        for numbers in by_method.values()
-    ]
-    return table_of(("where", "model", *table.columns), rows)
+def _asked(table: Table, results: Sequence[Row]) -> list[str]:
+    paper = [(world, model, f"{success:g}", *(NOTHING,) * len(ASKED_FOR)) for world, model, success in published(table)]
+    ours = [(row["setting"], row["method"], NOTHING, *_answered(row)) for result in results for row in result["rows"]]
+    said = [said_of(result) for result in results] or ["Ours: not run yet."]
+    return [*said, table_of(("where", "model", "paper: success", *ASKED_FOR), [*paper, *ours])]
+
+
+def _answered(row: Row) -> tuple[str, ...]:
+    counts = (f"{row[name]:,}" for name in ("requests", "prompt_tokens", "sampled_tokens"))
+    return (mean_words(row["success"], 1), _bars(row), f"{row['turns']:.1f}", str(row["seeds"]), *counts)
+
+
+def _bars(row: Row) -> str:
+    return ", ".join(NOTHING if row[name] is None else f"{row[name]:g}" for name in ("random", "optimal"))
 
 
 def _rows(table: Table, rows: Sequence[Row]) -> str:
@@ -99,13 +106,12 @@ def paper_words(paper: Mapping[str, Mapping[str, float]], columns: Sequence[str]
 def _ours(row: Row) -> tuple[str, ...]:
     if "success" not in row:
         return (NOTHING,) * len(OURS)
-    bars = ", ".join(NOTHING if row[name] is None else f"{row[name]:g}" for name in ("random", "optimal"))
     played = (
         mean_words(row["success"], 1),
         mean_words(row["reward"], 2),
         f"{row['response_length']:.0f}",
         f"{row['turns']:.1f}",
-        bars,
+        _bars(row),
     )
     if "sampled_tokens" not in row:
         return (*played, NOTHING, str(row["seeds"]), *(NOTHING,) * 7)

@@ -89,7 +89,7 @@ class Table:
         columns: Which of them there are, in order.
         remarks: What differs from the paper, or is not known of it.
         quick: Updates of a quick run.
-        needs: What it needs that is not there; empty where it can be run.
+        asks: Whether models behind an endpoint are asked, and none is trained.
         view: ``rows`` for results, ``times`` for the clock, or the measure that a figure draws.
     """
 
@@ -103,7 +103,7 @@ class Table:
     columns: tuple[str, ...]
     remarks: tuple[str, ...] = ()
     quick: int = 8
-    needs: str = ""
+    asks: bool = False
     view: str = "rows"
 
     def methods_at(self, scale: Scale) -> tuple[Method, ...]:

@@ -13,6 +13,7 @@ from benchmarks import paper_tables
 from benchmarks.measure import RESULTS
 from benchmarks.paper_tables import TABLES, TableArgs, chosen, regenerate, results
 from benchmarks.papers.analysis import nearest, reached_at, rows_of
+from benchmarks.papers.asked import asked_rows, questions, runs_of
 from benchmarks.papers.figure import draw
 from benchmarks.papers.page import NOTHING, PAGE, section, write_tables
 from benchmarks.papers.plan import Method, Setting, Table, cells, hurried
@@ -27,7 +28,7 @@ from tsr_gym.cli.train import _configured
 from tsr_gym.errors import ConfigError
 
 OUT, MODELS = Path("OUT"), Path("MODELS")
-CAN_BE_RUN = [name for name, table in TABLES.items() if not table.needs]
+CAN_BE_RUN = [name for name, table in TABLES.items() if not table.asks]
 SETTING = Setting("sokoban", "rooms", "--groups 2", 8, 16, ("big",), recipe="sokoban", published="here")
 TABLE = Table(
     "made_up",
@@ -228,12 +229,44 @@ def test_a_figure_has_a_curve_for_each_run(tmp_path):
 
 
 def test_what_cannot_be_run_is_refused_with_what_it_needs():
-    with pytest.raises(ConfigError, match="an OpenAI-compatible endpoint"):
-        chosen(TableArgs(name="tsr_table_3"))
+    with pytest.raises(ConfigError, match="wanted --base-url URL --ask NAME"):
+        regenerate(TableArgs(name="tsr_table_3"))
     with pytest.raises(ConfigError, match="tsr_table_9"):
         chosen(TableArgs(name="tsr_table_9"))
     with pytest.raises(ConfigError, match="scale tiny"):
         chosen(TableArgs(name="tsr_table_1", scale="qwen", quick=True))
+
+
+def test_models_are_asked_in_every_world_or_in_their_own():
+    asked = list(questions("tiny", ["sokoban=small", "large"], 2, 64))
+    assert [(one.world, one.model, one.seed) for one in asked] == [
+        ("sokoban", "small", 0),
+        ("sokoban", "large", 0),
+        ("frozen_lake", "large", 0),
+        ("sokoban", "small", 1),
+        ("sokoban", "large", 1),
+        ("frozen_lake", "large", 1),
+    ]
+    assert len({one.file for one in asked}) == len(asked)
+
+
+def test_what_was_answered_stands_beside_the_paper(tmp_path):
+    asked = list(questions("tiny", ["sokoban=small"], 2, 64))
+    for one, success in zip(asked, (0.25, 0.5), strict=True):
+        found = {
+            "evaluation": dict.fromkeys(("total_reward", "turns", "response_length", "valid", "instances"), 2.0),
+            "bars": {"random": 0.03125, "optimal": 1.0},
+            "ledger": {"requests": 100, "prompt_tokens": 2000, "sampled_tokens": 300},
+        }
+        found["evaluation"]["success"] = success
+        (tmp_path / "asked").mkdir(exist_ok=True)
+        (tmp_path / "asked" / one.file).write_text(json.dumps(found))
+    (row,) = asked_rows(runs_of(asked, tmp_path))
+    assert (row["success"]["points"], row["requests"], row["prompt_tokens"]) == (37.5, 200, 4000)
+    shown = {"scale": "tiny", "seeds": 2, "date": "2026-01-02", "quick": False, "control": "", "bases": []}
+    text = section(TABLES["tsr_table_3"], [shown | {"rows": [row]}])
+    assert "| sokoban | GPT-4o | 27.73 |" in text
+    assert "| sokoban | small | – | 37.5 | 3.1, 100 | 2.0 | 2 | 200 | 4,000 | 600 |" in text
 
 
 def test_the_larger_scale_asks_for_its_models_before_it_begins(tmp_path):
@@ -286,8 +319,9 @@ def test_the_page_and_the_rows_are_those_of_the_runs_in_the_result_files():
     known = results()
     for name, of_table in known.items():
         for result in of_table:
-            table = hurried(TABLES[name]) if result["quick"] else TABLES[name]
-            assert json.loads(json.dumps(rows_of(table, result["scale"], result["runs"]))) == result["rows"]
+            table = hurried(TABLES[name]) if result["quick"] and not TABLES[name].asks else TABLES[name]
+            rows = asked_rows(result["runs"]) if table.asks else rows_of(table, result["scale"], result["runs"])
+            assert json.loads(json.dumps(rows)) == result["rows"]
             assert result["planned_runs"] == len(result["runs"])
     assert write_tables(PAGE.read_text(), TABLES, known) == PAGE.read_text()
     assert {path.stem for path in (RESULTS / "paper_tables").glob("*.json")} >= set(known)

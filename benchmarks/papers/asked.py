@@ -1,0 +1,124 @@
+"""Asked: models behind an endpoint, which play held-out instances as they are."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.papers.analysis import percent
+from benchmarks.papers.plan import Scale, Table
+from benchmarks.papers.tsr import ICE
+from benchmarks.pay.analysis import interval
+from tsr_gym.errors import ConfigError
+
+Row = dict[str, Any]
+# Settings of the worlds: the embedded models' observations, and those of the paper's models.
+WORLDS: Mapping[Scale, Mapping[str, str]] = {
+    "tiny": {"sokoban": "obs_type=compact", "frozen_lake": f"{ICE} obs_type=compact"},
+    "qwen": {"sokoban": "generator=ragen", "frozen_lake": f"{ICE} obs_type=grid_coord"},
+}
+SPOKEN: Mapping[Scale, str] = {"tiny": "--prompt compact --history markov --max-tokens 16", "qwen": ""}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One evaluation.
+
+    Attributes:
+        world: What is played.
+        model: The model's name at the endpoint; where an endpoint serves one model per world, ``NAME-WORLD``.
+        seed: Of samples and dice.
+        command: Its command line, but for endpoint and file.
+    """
+
+    world: str
+    model: str
+    seed: int
+    command: str
+
+    @property
+    def file(self) -> str:
+        """A file's name, which says the configuration too."""
+        digest = blake2b(f"{self.command} {self.model} {self.seed}".encode(), digest_size=4).hexdigest()
+        return f"{self.world}-{self.model.replace('/', '-')}-{self.seed}-{digest}.json"
+
+
+def questions(scale: Scale, models: Sequence[str], seeds: int, instances: int) -> Iterator[Question]:
+    """Yield the evaluations of some models, seed by seed; ``WORLD=NAME`` is a model that is asked in one world."""
+    for seed in range(seeds):
+        for world, settings in WORLDS[scale].items():
+            for model in models:
+                only, _, name = model.rpartition("=")
+                if only in ("", world):
+                    command = (
+                        f"eval {world} --engine openai --env-set {settings} {SPOKEN[scale]} --instances {instances}"
+                    )
+                    yield Question(world, name, seed, command.strip())
+
+
+def ask(asked: Sequence[Question], base_url: str, out: Path) -> None:
+    """Do the evaluations that are not there yet.
+
+    Raises:
+        ConfigError: An evaluation failed; why stands above.
+    """
+    folder = out / "asked"
+    folder.mkdir(parents=True, exist_ok=True)
+    for question in asked:
+        if not (folder / question.file).exists():
+            words = [*question.command.split(), "--model", question.model, "--seed", str(question.seed)]
+            ends = ["--base-url", base_url, "--json", str(folder / question.file)]
+            if subprocess.run([sys.executable, "-m", "tsr_gym.cli", *words, *ends], check=False).returncode:
+                raise ConfigError(f"tsr {shlex.join(words)} failed")
+
+
+def runs_of(asked: Sequence[Question], out: Path) -> list[Row]:
+    """Return what the evaluations that are there say."""
+    return [_run_of(question, path) for question in asked if (path := out / "asked" / question.file).exists()]
+
+
+def _run_of(question: Question, path: Path) -> Row:
+    found = json.loads(path.read_text())
+    kept = ("success", "total_reward", "turns", "response_length", "valid", "instances")
+    return {
+        "setting": question.world,
+        "method": question.model,
+        "seed": question.seed,
+        "command": f"tsr {question.command} --model {question.model} --seed {question.seed}",
+        **{name: found["evaluation"][name] for name in kept},
+        **found["bars"],
+        **found["ledger"],
+    }
+
+
+def asked_rows(runs: Sequence[Row]) -> list[Row]:
+    """Return a row per world and model, means over seeds."""
+    return [
+        {
+            "setting": world,
+            "method": model,
+            "seeds": len(mine),
+            "success": interval([100 * run["success"] for run in mine]),
+            "turns": round(fmean(run["turns"] for run in mine), 2),
+            **{name: sum(run[name] for run in mine) for name in ("requests", "prompt_tokens", "sampled_tokens")},
+            **{name: percent(mine[0][name]) for name in ("random", "optimal")},
+        }
+        for world, model in dict.fromkeys((run["setting"], run["method"]) for run in runs)
+        if (mine := [run for run in runs if (run["setting"], run["method"]) == (world, model)])
+    ]
+
+
+def published(table: Table) -> list[tuple[str, str, float]]:
+    """Return world, model and success of the paper."""
+    return [
+        (world, model, numbers["success"])
+        for world, by_model in table.paper.items()
+        for model, by_method in by_model.items()
+        for numbers in by_method.values()
+    ]
