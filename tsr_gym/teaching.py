@@ -37,6 +37,7 @@ class Teaching:
         permute: Probability that they are, for each episode imitated.
         copying: Whether playing well takes copying words out of what was shown.
         learn: Settings of training that fit such a model, by the names of their flags.
+        recipe: Settings of the recipe by which such a model is made, where they are not the usual ones.
     """
 
     teacher_turn: Player
@@ -50,6 +51,7 @@ class Teaching:
     permute: float = 0.0
     copying: bool = False
     learn: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
 
 def oracle_turn(env: Any, rng: np.random.Generator) -> str:

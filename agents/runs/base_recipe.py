@@ -62,6 +62,9 @@ class WordRecipe(BaseRecipe):
         poor_lr: Learning rate of the second stage, halved where a burst went too far.
         least_valid: Share of the valid answers that must be kept, else a burst went too far: choices are hidden, more
             than form.
+        corrections: Episodes that the model plays itself when most steps of the first stage are done. Where it first
+            says something that means nothing, the teacher plays on, from there and from the turn before, and the rest
+            of the stage has these episodes, too: without them a small model says the same again until the end.
     """
 
     band: tuple[float, float] = (0.02, 0.08)
@@ -75,6 +78,7 @@ class WordRecipe(BaseRecipe):
     burst: int = 20
     poor_lr: float = 4e-4
     least_valid: float = 0.7
+    corrections: int = 0
 
 
 class Lesson(NamedTuple):
@@ -134,8 +138,9 @@ def recipe_for(env: str, env_set: tuple[str, ...] = ()) -> BaseRecipe:
     Raises:
         ConfigError: See `find_lesson`.
     """
-    kind = WordRecipe if find_lesson(env, env_set).in_words else BaseRecipe
-    return kind(env_set=env_set)
+    lesson = find_lesson(env, env_set)
+    kind = WordRecipe if lesson.in_words else BaseRecipe
+    return kind(env_set=env_set, **lesson.teaching.recipe)
 
 
 def check_recipe(env: str, out: Path, recipe: BaseRecipe) -> Lesson:

@@ -26,39 +26,51 @@ _DEALT = 8
 _JUDGED = 5
 
 
+class Said(NamedTuple):
+    """What was said in a turn.
+
+    Attributes:
+        ids: Its tokens.
+        learned: Whether it is imitated, or only shown.
+    """
+
+    ids: Sequence[int]
+    learned: bool = True
+
+
 class Row(NamedTuple):
     """A sequence to imitate.
 
     Attributes:
         ids: `[T]` tokens.
-        said: `[T]` whether the player said it, which is learned.
+        said: `[T]` whether the player said it and it is learned.
     """
 
     ids: np.ndarray
     said: np.ndarray
 
 
-def rows_of(tree: Tree, end: int, chat: ChatPolicy, said: Sequence[Sequence[int]]) -> list[Row]:
+def rows_of(tree: Tree, end: int, chat: ChatPolicy, said: Sequence[Said]) -> list[Row]:
     """Return an episode as rows: one where prompts grow, else one a turn.
 
     Args:
         tree: Of the episode.
         end: The node at which it ended.
         chat: Whose prompts are shown.
-        said: Tokens of each turn's answer.
+        said: Each turn's answer.
     """
     path = [*tree.path(end)]
     turns = [_row(chat.prompt_ids(tree, node), answer) for node, answer in zip(path[:-1], said, strict=True)]
     if chat.history.turns is not None:
-        return turns
+        return [row for row, answer in zip(turns, said, strict=True) if answer.learned]
     whole = Row(turns[-1].ids, np.zeros(len(turns[-1].ids), dtype=bool))
     for row in turns:
         whole.said[: len(row.said)] |= row.said
     return [whole]
 
 
-def _row(prompt: Sequence[int], answer: Sequence[int]) -> Row:
-    return Row(np.array([*prompt, *answer]), np.array([False] * len(prompt) + [True] * len(answer)))
+def _row(prompt: Sequence[int], answer: Said) -> Row:
+    return Row(np.array([*prompt, *answer.ids]), np.array([False] * len(prompt) + [answer.learned] * len(answer.ids)))
 
 
 def imitate_rows(

@@ -5,12 +5,14 @@ What is hidden afterwards are choices more than form: the poor player's answers 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.copying import set_copying_heads
@@ -20,11 +22,13 @@ from tsr_gym.agents.models.tiny_model import tiny_model
 from tsr_gym.agents.models.word_tokenizer import word_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.runs.base_recipe import Lesson, WordRecipe
-from tsr_gym.agents.runs.imitation import Exchange, Row, drill_copying, imitate_rows, rows_of
+from tsr_gym.agents.runs.imitation import Exchange, Row, Said, drill_copying, imitate_rows, rows_of
 from tsr_gym.agents.runs.sign_course import LEARN, Course, Note, demonstration_tasks, in_fifths
+from tsr_gym.agents.strategies import naive
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import env_id
 from tsr_gym.teaching import Player, Teaching
+from tsr_gym.tree import Candidate
 from tsr_gym.wrappers import TreeSearchWrapper
 
 # Fewer heads than the usual, so that each is wide enough to tell words apart, and positions that disturb them little.
@@ -32,6 +36,8 @@ HEADS, THETA = 2, 1e6
 CONTEXT = 4096
 # Episodes from which words are collected where the world names none.
 _NUM_READ = 256
+# Share of the first stage's steps after which the model's own slips are corrected.
+EARLY = 0.65
 _FORM = ("<answer>", "</answer>", "turn", *map(str, range(1, 31)))
 
 
@@ -47,6 +53,13 @@ class _Play:
     def accepts(self) -> Callable[[Any], bool]:
         """What is worth imitating: of play that is meant to be poor, everything."""
         return self.teaching.accepts if self.skill == 1 else lambda env: True
+
+
+class _Slip(NamedTuple):
+    """A task instance, and what a model answered in it until, last, it said something that means nothing."""
+
+    task: int
+    answers: tuple[Candidate, ...]
 
 
 def word_course(env: str, recipe: WordRecipe, lesson: Lesson, note: Note) -> Course:
@@ -88,21 +101,73 @@ def word_course(env: str, recipe: WordRecipe, lesson: Lesson, note: Note) -> Cou
     note("playing well")
     chat = player.chat_about(pool.base, temperature=1.0)
     tasks = demonstration_tasks(recipe, 1, recipe.instances)
-    shown = _demonstrate(pool, chat, _Play(teaching, recipe.skill), tasks, recipe.episodes)
+    good = _Play(teaching, recipe.skill)
+    shown = _demonstrate(pool, chat, good, tasks, recipe.episodes)
     if not shown:
         raise ConfigError(f"none of {len(tasks)} episodes of {env_id(env)} is worth imitating: see Teaching.accepts")
     note(f"imitating {len(shown)} rows of good play")
     exchange = Exchange(len(tokenizer), _ids(tokenizer, teaching.permutable), teaching.permute)
-    tell = in_fifths(note, recipe.steps)
-    imitate_rows(model, shown, recipe, exchange=exchange, steps=recipe.steps, lr=recipe.lr, final=0.1, tell=tell)
+    imitate = partial(imitate_rows, model, recipe=recipe, exchange=exchange)
+    slips = _imitate_good(player, pool, good, recipe, shown, imitate, note)
 
     def poor() -> Callable[[float], None]:
         play = _Play(teaching, recipe.poor_skill, recipe.malformed)
         tasks = demonstration_tasks(recipe, 2, max(1, recipe.instances // 5))
-        rows = _demonstrate(pool, chat, play, tasks, 1)
-        return lambda lr: imitate_rows(model, rows, recipe, exchange=exchange, steps=recipe.burst, lr=lr, final=1.0)
+        rows = [*_demonstrate(pool, chat, play, tasks, 1), *_correct(pool, chat, play, slips)]
+        return lambda lr: imitate(rows, steps=recipe.burst, lr=lr, final=1.0)
 
     return Course(player, poor)
+
+
+def _imitate_good(
+    player: ModelPlayer,
+    pool: EnvPool,
+    play: _Play,
+    recipe: WordRecipe,
+    shown: Sequence[Row],
+    imitate: Callable[..., None],
+    note: Note,
+) -> list[_Slip]:
+    """Imitate good play, correct the model on the way where the recipe says so, and return where it had slipped."""
+    tell = in_fifths(note, recipe.steps)
+    early = round(EARLY * recipe.steps) if recipe.corrections else recipe.steps
+    # What is left of the learning rate after the early steps, as it falls to a tenth.
+    left = 0.1 + 0.9 * (1 - early / recipe.steps)
+    imitate(shown, steps=early, lr=recipe.lr, final=left, tell=tell)
+    if not recipe.corrections:
+        return []
+    chat = player.chat_about(pool.base, temperature=1.0)
+    tasks = demonstration_tasks(recipe, 3, recipe.corrections)
+    slips = _slips(pool, chat, tasks)
+    rows = [*shown, *_correct(pool, chat, play, slips)]
+    note(f"corrected in {len(slips)} of {len(tasks)} episodes of its own, imitating {len(rows)} rows")
+    later = recipe.steps - early
+    imitate(rows, steps=later, lr=left * recipe.lr, final=0.1 / left, tell=lambda done: tell(early + done))
+    return slips
+
+
+def _slips(pool: EnvPool, chat: ChatPolicy, tasks: Sequence[int]) -> list[_Slip]:
+    """Play every instance once and return the episodes up to their first answer that means nothing."""
+    found = []
+    for task, tree in zip(tasks, search(pool.set(tasks), chat, naive, seeds=tasks), strict=True):
+        path = tree.path(tree.leaves()[0])
+        invalid = (turn for turn, node in enumerate(path) if not tree.nodes[node].info.get("action_is_valid", True))
+        if (first := next(invalid, None)) is not None:
+            found.append(_Slip(task, tuple(tree.nodes[node].candidate for node in path[1 : first + 1])))
+    return found
+
+
+def _correct(pool: EnvPool, chat: ChatPolicy, play: _Play, slips: Sequence[_Slip]) -> list[Row]:
+    """Play on before and after every slip, and return the episodes that are taken."""
+    rng = np.random.default_rng(len(slips))
+    rows = []
+    for slip in slips:
+        for begun in (slip.answers[:-1], slip.answers):
+            env = pool.set([slip.task])[0]
+            said = _episode(env, chat, play, rng, begun)
+            if play.accepts(env.unwrapped):
+                rows += rows_of(env.tree, env.cursor, chat, said)
+    return rows
 
 
 def _learn_to_copy(model: Any, tokenizer: Any, teaching: Teaching, recipe: WordRecipe, note: Note) -> None:
@@ -146,11 +211,15 @@ def _demonstrate(pool: EnvPool, chat: ChatPolicy, play: _Play, tasks: Sequence[i
     return rows
 
 
-def _episode(env: TreeSearchWrapper, chat: ChatPolicy, play: _Play, rng: np.random.Generator) -> list[list[int]]:
-    """Play an episode and return the tokens of every answer."""
+def _episode(
+    env: TreeSearchWrapper, chat: ChatPolicy, play: _Play, rng: np.random.Generator, begun: Sequence[Candidate] = ()
+) -> list[Said]:
+    """Play an episode, after answers of others that are not learned, and return every answer."""
     prompt, tokenizer = chat.prompt, chat.tokenizer
     env.goto(env.tree.ROOT)
-    answers = []
+    for candidate in begun:
+        env.play(candidate)
+    answers = [Said(candidate.token_ids, learned=False) for candidate in begun]
     while not env.tree.nodes[env.cursor].done:
         player = play.teaching.teacher_turn if rng.random() < play.skill else play.teaching.poor_turn
         said = f" {' '.join(player(env.unwrapped, rng).split())}{prompt.stop}"
@@ -159,6 +228,6 @@ def _episode(env: TreeSearchWrapper, chat: ChatPolicy, play: _Play, rng: np.rand
             said = said.rpartition(" ")[0]
         ids = tokenizer(said, add_special_tokens=False)["input_ids"]
         ended = prompt.stop and said.endswith(prompt.stop)
-        answers.append(ids if ended else [*ids, tokenizer.eos_token_id])
+        answers.append(Said(ids if ended else [*ids, tokenizer.eos_token_id]))
         env.step(prompt.forced + said)
     return answers

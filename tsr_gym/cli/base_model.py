@@ -13,14 +13,15 @@ from tsr_gym.optional import load, require
 
 def main(args: list[str]) -> int:
     """Build the model and say how it plays."""
-    chosen = _read(args, _kind_for(args[0] if args and not args[0].startswith("-") else ""))
+    usual = _usual_for(args[0] if args and not args[0].startswith("-") else "")
+    chosen = _read(args, usual)
     require("torch", "agents")
     require("transformers", "agents")
     # Before these are imported, which takes seconds.
     check: Any = load("tsr_gym.agents.runs.base_recipe:check_recipe")
-    if type(chosen.recipe) is not (kind := _kind_for(chosen.env)):
-        # The environment stood behind flags; the defaults are those of its kind.
-        chosen = _read(args, kind)
+    if usual != (own := _usual_for(chosen.env)):
+        # The environment stood behind flags; the defaults are its own.
+        chosen = _read(args, own)
     check(chosen.env, chosen.out, chosen.recipe)
     build: Any = load("tsr_gym.agents.runs.base_model:build_base_model")
     about = build(chosen.env, chosen.out, chosen.recipe, keep_skilled=chosen.keep_skilled, note=print)
@@ -31,7 +32,9 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def _read(args: list[str], kind: Any) -> Any:
+def _read(args: list[str], usual: Any) -> Any:
+    kind: Any = type(usual)
+
     @dataclass(frozen=True)
     class BaseModelArgs:
         """Build a tiny Qwen2-architecture model that plays an environment poorly, as a start for training."""
@@ -42,16 +45,16 @@ def _read(args: list[str], kind: Any) -> Any:
         """Folder of the model, in Hugging Face form; it must not exist."""
         keep_skilled: bool = False
         """Keep the model before its skill is hidden, in the subfolder skilled."""
-        recipe: kind = field(default_factory=kind)
+        recipe: kind = field(default_factory=lambda: usual)
 
     return read_arguments(BaseModelArgs, args, prog="tsr base-model")
 
 
-def _kind_for(env: str) -> Any:
-    """Return the kind of recipe of an environment; of one that cannot be made any, because the check says why."""
+def _usual_for(env: str) -> Any:
+    """Return the default recipe of an environment; of one that cannot be made any, because the check says why."""
     recipe_for: Any = load("tsr_gym.agents.runs.base_recipe:recipe_for")
     base: Any = load("tsr_gym.agents.runs.base_recipe:BaseRecipe")
     try:
-        return type(recipe_for(env)) if env else base
+        return recipe_for(env) if env else base()
     except ConfigError:
-        return base
+        return base()

@@ -14,7 +14,7 @@ from tsr_gym.agents.models.word_tokenizer import word_tokenizer
 from tsr_gym.agents.policies.prompts import History
 from tsr_gym.agents.runs import imitation as module
 from tsr_gym.agents.runs.base_recipe import WordRecipe
-from tsr_gym.agents.runs.imitation import Exchange, Row, drill_copying, imitate_rows, rows_of
+from tsr_gym.agents.runs.imitation import Exchange, Row, Said, drill_copying, imitate_rows, rows_of
 
 RECIPE = WordRecipe(batch=4, drill_steps=3)
 AS_IT_IS = Exchange(10, [], 0.0)
@@ -24,12 +24,12 @@ def row(ids, said):
     return Row(np.array(ids), np.array(said, dtype=bool))
 
 
-def episode(history):
+def episode(history, *, learned=True):
     """Return the rows of two turns: 1 2 is shown and 3 said, then 4 is shown and 5 6 said."""
     prompts = {0: (1, 2), 1: (1, 2, 3, 4) if history == "full" else (4,)}
     tree = SimpleNamespace(path=lambda end: [0, 1, 2])
     chat = SimpleNamespace(prompt_ids=lambda tree, node: prompts[node], history=History.parse(history))
-    return rows_of(tree, 2, chat, [[3], [5, 6]])
+    return rows_of(tree, 2, chat, [Said([3], learned), Said([5, 6])])
 
 
 def test_an_episode_is_one_row_where_prompts_grow():
@@ -42,6 +42,14 @@ def test_an_episode_is_a_row_a_turn_where_the_present_is_all_that_is_shown():
     first, second = episode("markov")
     assert (first.ids.tolist(), first.said.tolist()) == ([1, 2, 3], [False, False, True])
     assert (second.ids.tolist(), second.said.tolist()) == ([4, 5, 6], [False, True, True])
+
+
+def test_what_others_said_is_shown_and_not_learned():
+    (whole,) = episode("full", learned=False)
+    assert whole.ids.tolist() == [1, 2, 3, 4, 5, 6]
+    assert whole.said.tolist() == [False, False, False, False, True, True]
+    (second,) = episode("markov", learned=False)
+    assert second.ids.tolist() == [4, 5, 6]
 
 
 def test_words_are_exchanged_throughout_a_row_and_others_stay():

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import gymnasium as gym
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.runs import word_course as module
 from tsr_gym.agents.runs.base_model import build_base_model
 from tsr_gym.agents.runs.base_recipe import BaseRecipe, WordRecipe, find_lesson, recipe_for
+from tsr_gym.tree import Candidate
 
 ENV = "tests.agents.runs.foreign_shop:my/Errand-v0"
 CPU = torch.device("cpu")
@@ -90,9 +92,63 @@ def test_episodes_that_are_not_worth_imitating_are_left_out_of_good_play_alone(b
     assert 0 < broken < 19
 
 
+def test_of_the_models_own_episodes_those_with_a_slip_are_kept_up_to_it(built):
+    pool = ModelPlayer(ENV, TaskConfig(), ModelConfig(), load_policy(built[0], device=CPU)).pool("train")
+
+    def answer(tree, wish):
+        words = str(tree.nodes[wish.node].observation).split()
+        # Anna is asked and hears no answer that means anything; the others are told to nobody at once, boris not.
+        said = f"ask {words[-1]}" if words[0] == "here" and words[-1] == "anna" else "bring nothing"
+        return Candidate(f"<answer> {'bring lamp' if words[-1] == 'boris' else said} </answer>")
+
+    tasks = list(range(1, 30))
+    slips = module._slips(pool, lambda wishes: [[answer(*wish)] for wish in wishes], tasks)
+    people = {task: pool.set([task])[0].unwrapped.state.name for task in tasks}
+    assert {"anna", "boris", "carla"} <= set(people.values())
+    assert [slip.task for slip in slips] == [task for task in tasks if people[task] != "boris"]
+    for slip in slips:
+        said = [candidate.text for candidate in slip.answers]
+        asked = ["<answer> ask anna </answer>"] if people[slip.task] == "anna" else []
+        assert said == [*asked, "<answer> bring nothing </answer>"]
+
+
+def test_after_a_slip_and_before_it_the_teacher_plays_on_and_the_slip_is_not_learned(built):
+    policy = load_policy(built[0], device=CPU)
+    player = ModelPlayer(ENV, TaskConfig(), ModelConfig(), policy)
+    pool = player.pool("train")
+    chat = player.chat_about(pool.base, temperature=1.0)
+    ids = policy.tokenizer(" bring anna </answer>", add_special_tokens=False)["input_ids"]
+    root = pool.set([3])[0].tree
+    slip = Candidate("<answer> bring anna </answer>", chat.prompt_ids(root, root.ROOT), tuple(ids))
+    play = module._Play(pool.base.teaching(), 1.0)
+    before, after = module._correct(pool, chat, play, [module._Slip(3, (slip,))])
+    name, thing = pool.base.state.name, pool.base.state.thing
+    good = f" ask {name} </answer> bring {thing} </answer>"
+    assert [policy.tokenizer.decode(row.ids[row.said]) for row in (before, after)] == [good, good]
+    assert "bring anna" not in policy.tokenizer.decode(before.ids)
+    shown = policy.tokenizer.decode(after.ids)
+    assert shown.startswith(
+        f"<user> here is {name} turn 1<assistant> <answer> bring anna </answer><|im_end|><user> here is"
+    )
+
+
+def test_a_model_is_corrected_in_the_middle_of_its_first_stage(tmp_path):
+    notes = []
+    recipe = replace(SMALL, steps=40, corrections=16, poor_steps=0, band=(0.0, 1.0))
+    build_base_model(ENV, tmp_path / "model", recipe, note=notes.append)
+    told = [text for text in notes if text.startswith(("step", "corrected"))]
+    assert [text.split()[1] for text in told if text.startswith("step")] == ["8", "16", "24", "32", "40"]
+    assert told[3].startswith("corrected in ")
+    assert "of 16 episodes of its own" in told[3]
+
+
 def test_a_recipe_is_for_worlds_of_its_kind(tmp_path):
     assert isinstance(recipe_for(ENV), WordRecipe)
     assert type(recipe_for("sokoban")) is BaseRecipe
+    # A world says what its recipe is where it is not the usual one.
+    assert recipe_for(ENV) == recipe_for("retrieval_qa") == WordRecipe()
+    assert recipe_for("webshop") == WordRecipe(**gym.make("tsr/WebShop-v0").unwrapped.teaching().recipe)
+    assert recipe_for("webshop").corrections > 0
     assert find_lesson("sokoban").form == {"obs_type": "compact"}
     with pytest.raises(ConfigError, match=r"wanted a WordRecipe for .*Errand-v0, got a BaseRecipe"):
         build_base_model(ENV, tmp_path / "model", BaseRecipe())
