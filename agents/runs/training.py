@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,6 +16,7 @@ from tsr_gym.agents.episodes.edges import edges_by_task
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.moments import Moment
+from tsr_gym.agents.episodes.play import Examined, examine
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.guide import Guide
@@ -93,10 +95,7 @@ class Trainer:
         if goes_on:
             # A checkpoint of this run: its model is merged, and its adapter goes on beside the weights it began with.
             restore_adapter(self.policy.model, model_dir)
-        if config.model.engine != "transformers" and (processes.size > 1 or workers.wanted):
-            got = config.model.engine
-            raise ConfigError(f"several processes, and workers of Ray, sample by engine transformers alone, got {got}")
-        self.host = self._host(model_dir)
+        self.host = self._host(model_dir, workers)
         player = ModelPlayer(config.env, config.task, config.model, self.policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
         self.chat = player.chat_about(pool.base, temperature=config.model.temperature)
@@ -121,9 +120,10 @@ class Trainer:
             processes=processes,
         )
         self.collector: Collector | ChoosingCollector | RemoteCollector
+        self.remote: RemoteCollector | None = None
         if workers.wanted:
             files = files_of(model_dir, adapter=goes_on)
-            self.collector = RemoteCollector(config, files, workers, self.chat.engine, self.learner)
+            self.collector = self.remote = RemoteCollector(config, files, workers, self.chat.engine, self.learner)
         else:
             collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
             judged = CriticValue(own_critic, self.chat).values
@@ -149,7 +149,9 @@ class Trainer:
             CheckpointError: Something could not be written; earlier checkpoints are intact.
         """
         with self.log.opened(self.progress.update, watch):
-            if not self.processes.first(self.log.evaluations.read):
+            known = self.processes.first(self.log.evaluations.read)
+            # It may have ended while it was evaluated.
+            if not known or (known[-1]["step"] < self.progress.update and self._due(self.config.run.eval_every)):
                 self._evaluate()
             while not self.finished:
                 record, collected = self._update_or_save()
@@ -179,8 +181,11 @@ class Trainer:
     def _tokens_spent(self, spent: float) -> bool:
         return self.total_tokens is not None and spent >= self.total_tokens
 
-    def _host(self, model_dir: Path) -> Host | None:
+    def _host(self, model_dir: Path, workers: WorkerConfig) -> Host | None:
         """Return where the model is held for sampling, None where that is the learner's own."""
+        got = self.config.model.engine
+        if got != "transformers" and (self.processes.size > 1 or workers.wanted):
+            raise ConfigError(f"several processes, and workers of Ray, sample by engine transformers alone, got {got}")
         if self.config.learn.lora_engine == "adapter":
             return adapter_host(self.config.model, self.policy.model, self.config.learn.lora_rank)
         return sampling_host(self.config.model, model_dir)
@@ -372,9 +377,22 @@ class Trainer:
             raise
 
     def _evaluate(self) -> None:
-        self._hand_over(self.eval_chat, self.config.run.eval_temperature)
-        with self.learner.sampling():
-            record = self.processes.first(
-                lambda: evaluation_record(self.held_out, self.eval_chat, self.config.run, self.progress)
-            )
-        self.log.evaluation(record)
+        """Have the held-out instances played, where there are workers by these, and write down what it came to."""
+        run, remote, held_out = self.config.run, self.remote, self.held_out
+        chat, heat = (self.eval_chat, run.eval_temperature) if remote is None else (self.chat, self.learner.temperature)
+        self._hand_over(chat, heat)
+
+        def played(seed: int) -> Examined:
+            if remote is None:
+                return examine(held_out.pool, self.eval_chat, tasks=held_out.tasks, seed=seed)
+            return reduce(add, self.processes.each(lambda: remote.examine(held_out, seed)))
+
+        ask = partial(evaluation_record, held_out, played, run, self.progress)
+        try:
+            with self.learner.sampling():
+                # The workers of all processes take part, and without workers the first process alone.
+                record = self.processes.first(ask) if remote is None else ask()
+        except WorkerLost:
+            self.save()
+            raise
+        self.log.evaluation(record | self.collector.signs())

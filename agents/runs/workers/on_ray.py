@@ -143,7 +143,7 @@ class _Actor:
 
         if self.worker.weight_version != task.version:
             self.worker.take(ray.get(task.weights[0]), task.version)
-        return self.worker.search(task.job)
+        return self.worker.work(task.job)
 
 
 def _in_short(error: Exception) -> str:

@@ -34,18 +34,19 @@ def cluster(*cpus):
         made.shutdown()
 
 
-def faulty(kind, folder):
+def faulty(kind, folder, *, examined=False):
     """Return a maker of workers, one of which has a fault at its first piece of work; `folder` remembers that it had.
 
     Args:
-        kind: ``"dies"``, ``"hangs"``, ``"stale"`` (keeps its first weights and says so) or ``"secretly stale"`` (and
-            says that it has the new ones).
+        kind: ``"dies"``, ``"hangs"``, ``"loses"`` (the last of its instances), ``"stale"`` (keeps its first weights and
+            says so) or ``"secretly stale"`` (and says that it has the new ones).
         folder: An empty folder.
+        examined: Whether the work is of held-out instances, and not a search.
     """
 
     def make(config, files):
         from tsr_gym.agents.runs.parity import continued
-        from tsr_gym.agents.runs.workers.worker import RolloutWorker
+        from tsr_gym.agents.runs.workers.worker import Exam, RolloutWorker
 
         def first():
             try:
@@ -63,12 +64,14 @@ def faulty(kind, folder):
                 self.said = tuple(continued(self.engine, self.model_config))
                 self.weight_version = version
 
-            def search(self, job):
-                if kind == "dies" and first():
+            def work(self, job):
+                if isinstance(job, Exam) != examined or kind.endswith("stale") or not first():
+                    return super().work(job)
+                if kind == "dies":
                     os.kill(os.getpid(), 9)
-                if kind == "hangs" and first():
+                if kind == "hangs":
                     time.sleep(10_000)
-                return super().search(job)
+                return super().work(job._replace(tasks=job.tasks[:-1], starts=job.starts[:-1]))
 
         return Faulty(config, files)
 

@@ -65,7 +65,7 @@ def undisturbed_by_two(nodes, tmp_path_factory, base_model):
 
 def faults_in(found):
     """Take the signs of faults out of a result and return how many there were of each kind."""
-    signs = [line.pop("worker_faults", {}) for line in found["metrics"]]
+    signs = [line.pop("worker_faults", {}) for log in ("metrics", "evaluations") for line in found[log]]
     return {kind: sum(one.get(kind, 0) for one in signs) for kind in {kind for one in signs for kind in one}}
 
 
@@ -91,6 +91,63 @@ def test_two_workers_sample_the_same_tokens_with_log_probabilities_equal_but_for
     exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps", "restores")
     for one, other in zip(undisturbed_by_two["metrics"], alone["metrics"], strict=True):
         assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
+    assert undisturbed_by_two["evaluations"] == alone["evaluations"]
+
+
+EXAMS = {"search": {"groups": 1}, "run": {"updates": 2, "eval_every": 1, "eval_instances": 7}}
+
+
+@pytest.fixture(scope="module")
+def examined_alone(tmp_path_factory, base_model):
+    """How a policy plays held-out instances at the beginning and after two updates, without Ray."""
+    return train(tmp_path_factory.mktemp("examined") / "run", base_model, **EXAMS)["evaluations"]
+
+
+@pytest.fixture
+def driver_plays_nothing(monkeypatch):
+    """Let an evaluation that the driver does by itself fail."""
+    monkeypatch.setattr(trainers, "examine", None)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_workers_play_the_held_out_instances_and_their_number_changes_no_number(
+    here, examined_alone, driver_plays_nothing, base_model, tmp_path, count
+):
+    found = train(tmp_path / "run", base_model, workers=on(here, ray_workers=count), **EXAMS)
+    assert [line["step"] for line in found["evaluations"]] == [0, 1, 2]
+    assert found["evaluations"] == examined_alone
+
+
+@pytest.mark.parametrize(
+    ("kind", "counted"),
+    [("dies", "lost"), ("hangs", "hung"), ("loses", "refused"), ("stale", "refused"), ("secretly stale", "refused")],
+)
+def test_a_fault_in_an_evaluation_leaves_each_instance_played_once_by_the_right_weights(
+    here, examined_alone, driver_plays_nothing, base_model, tmp_path, monkeypatch, kind, counted
+):
+    made = partial(RemoteCollector, make=faulty(kind, tmp_path, examined=True))
+    monkeypatch.setattr(trainers, "RemoteCollector", made)
+    patience = 30 if kind == "hangs" else 120
+    found = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience), **EXAMS)
+    # Weights of version 1 are wanted by an evaluation before they are by a search.
+    step = 1 if kind.endswith("stale") else 0
+    assert found["evaluations"][step]["worker_faults"] == {counted: 1}
+    assert faults_in(found) == {counted: 1}
+    assert found["evaluations"] == examined_alone
+
+
+def test_an_evaluation_whose_workers_all_die_is_made_up_for_when_the_run_goes_on(
+    here, examined_alone, base_model, tmp_path, monkeypatch
+):
+    def kill_all(made, kind, record):
+        if (kind, record["step"]) == ("update", 1):
+            os.kill(made.remote.crew.where(0)[0], signal.SIGKILL)
+
+    with pytest.raises(WorkerLost):
+        train(tmp_path / "run", base_model, workers=on(here, ray_workers=1, ray_retries=0), watch=kill_all, **EXAMS)
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000", "000001"]
+    assert resume_run(tmp_path / "run").run()
+    assert result(tmp_path / "run")["evaluations"] == examined_alone
 
 
 @pytest.mark.parametrize(
