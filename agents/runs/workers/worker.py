@@ -17,7 +17,10 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.play import Examined, examine
 from tsr_gym.agents.models.language_model import LORA, load_policy, pick_device, restore_adapter
+from tsr_gym.agents.models.lora import merged_weights
+from tsr_gym.agents.models.sampling_host import hand_over_adapter, policy_host
 from tsr_gym.agents.policies.engine import Completion
+from tsr_gym.agents.policies.transformers_engine import replace_parameters
 from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.parity import continued
@@ -87,18 +90,22 @@ class RolloutWorker:
             for path, data in files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(data)
-            policy = load_policy(folder, device=pick_device(config.model.device), lora=config.lora)
+            # Beside vLLM it only collects what is handed over.
+            device = pick_device("cpu" if config.model.engine == "vllm" else config.model.device)
+            policy = load_policy(folder, device=device, lora=config.lora)
             if (folder / LORA).exists():
                 restore_adapter(policy.model, folder)
-        player = ModelPlayer(config.env, config.task, config.model, policy)
+            self.host = policy_host(config.model, policy.model, folder, adapter_rank=config.adapter_rank)
+        player = ModelPlayer(config.env, config.task, config.model, policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
         chat = player.chat_about(pool.base, temperature=config.model.temperature)
         rater = None if config.search.rater is None else make_rater(config.search.rater, chat=chat)
         self.engine = chat.engine
-        examined = ModelPlayer(config.env, config.task.held_out, config.model, policy)
+        examined = ModelPlayer(config.env, config.task.held_out, config.model, policy, self.host)
         self.held_out = examined.pool(config.task.eval_split)
         self.eval_chat = examined.chat_about(self.held_out.base, temperature=config.run.eval_temperature)
-        self.model_config = policy.model.config
+        self.config = config
+        self.model = policy.model
         self.collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater)
         self.weight_version: int | None = None
         self.said: tuple[Completion, ...] = ()
@@ -112,10 +119,14 @@ class RolloutWorker:
         """
         # Copied one by one, because an object store's arrays cannot be written to, which torch's tensors could be.
         tensors = ((name, torch.tensor(array)) for name, array in weights.items())
-        self.engine.load_weights(tensors, version=version)
+        replace_parameters(self.model, tensors)
+        if self.host is not None and self.config.adapter_rank:
+            hand_over_adapter(self.host, self.model, version=version)
+        else:
+            self.engine.load_weights(() if self.host is None else merged_weights(self.model), version=version)
         # It samples from the same model, and forgets what it remembers of the old one.
         self.eval_chat.engine.load_weights((), version=version)
-        self.said = tuple(continued(self.engine, self.model_config))
+        self.said = tuple(continued(self.engine, self.model.config))
         self.weight_version = version
 
     def work(self, job: Job | Exam) -> Brought[Collected] | Brought[Examined]:
