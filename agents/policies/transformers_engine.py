@@ -103,18 +103,7 @@ class TransformersEngine:
         """Replace parameters by name, and forget all keys and values; see `Engine.load_weights`."""
         if self._cache is not None:
             self._cache.clear()
-        own = self.model.state_dict()
-        with torch.no_grad():
-            for name, value in weights:
-                if name not in own:
-                    raise ConfigError(
-                        f"the model has no parameter {name!r}; it has {len(own)}, such as {next(iter(own))!r}"
-                    )
-                # A copy would stretch a smaller tensor over the whole of it.
-                if own[name].shape != value.shape:
-                    raise ConfigError(f"wanted {name} of shape {[*own[name].shape]}, got {[*value.shape]}")
-                if own[name].data_ptr() != value.data_ptr():
-                    own[name].copy_(value)
+        replace_parameters(self.model, weights)
         self.weight_version = self.weight_version + 1 if version is None else version
 
     def abort(self) -> None:
@@ -292,3 +281,23 @@ def _shift(value: Tensor, bits: int) -> Tensor:
 
 def _wrap(value: int) -> Tensor:
     return torch.tensor(value, dtype=torch.int64)
+
+
+def replace_parameters(model: Any, weights: Iterable[tuple[str, Any]]) -> None:
+    """Replace parameters of a model by name; those that are not given stay.
+
+    Raises:
+        ConfigError: It has no such parameter, or of another shape.
+    """
+    own = model.state_dict()
+    with torch.no_grad():
+        for name, value in weights:
+            if name not in own:
+                raise ConfigError(
+                    f"the model has no parameter {name!r}; it has {len(own)}, such as {next(iter(own))!r}"
+                )
+            # A copy would stretch a smaller tensor over the whole of it.
+            if own[name].shape != value.shape:
+                raise ConfigError(f"wanted {name} of shape {[*own[name].shape]}, got {[*value.shape]}")
+            if own[name].data_ptr() != value.data_ptr():
+                own[name].copy_(value)

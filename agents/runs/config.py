@@ -154,6 +154,11 @@ class TrainConfig:
         targets = learn.lora_targets or "all-linear"
         return LoraSettings(rank=learn.lora_rank, alpha=learn.lora_alpha, targets=targets, seed=self.run.seed)
 
+    @property
+    def adapter_rank(self) -> int:
+        """Of the low-rank matrices that vLLM gets at each update in place of all weights; 0 where it gets these."""
+        return self.learn.lora_rank if self.learn.lora_engine == "adapter" else 0
+
     def to_json(self) -> str:
         """Return the configuration as JSON."""
         return json.dumps(asdict(self), indent=2, default=str)

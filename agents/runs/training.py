@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,6 +16,7 @@ from tsr_gym.agents.episodes.edges import edges_by_task
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.moments import Moment
+from tsr_gym.agents.episodes.play import Examined, examine
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.guide import Guide
@@ -29,7 +31,7 @@ from tsr_gym.agents.models.language_model import (
     pick_device,
     restore_adapter,
 )
-from tsr_gym.agents.models.sampling_host import adapter_host, hand_over_adapter, sampling_host
+from tsr_gym.agents.models.sampling_host import hand_over_adapter, policy_host
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.vllm_engine import Host
 from tsr_gym.agents.processes import ALONE, Processes
@@ -93,10 +95,7 @@ class Trainer:
         if goes_on:
             # A checkpoint of this run: its model is merged, and its adapter goes on beside the weights it began with.
             restore_adapter(self.policy.model, model_dir)
-        if config.model.engine != "transformers" and (processes.size > 1 or workers.wanted):
-            got = config.model.engine
-            raise ConfigError(f"several processes, and workers of Ray, sample by engine transformers alone, got {got}")
-        self.host = self._host(model_dir)
+        self.host = self._host(model_dir, workers)
         player = ModelPlayer(config.env, config.task, config.model, self.policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
         self.chat = player.chat_about(pool.base, temperature=config.model.temperature)
@@ -121,9 +120,10 @@ class Trainer:
             processes=processes,
         )
         self.collector: Collector | ChoosingCollector | RemoteCollector
+        self.remote: RemoteCollector | None = None
         if workers.wanted:
             files = files_of(model_dir, adapter=goes_on)
-            self.collector = RemoteCollector(config, files, workers, self.chat.engine, self.learner)
+            self.collector = self.remote = RemoteCollector(config, files, workers, self.chat.engine, self.learner)
         else:
             collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
             judged = CriticValue(own_critic, self.chat).values
@@ -149,7 +149,9 @@ class Trainer:
             CheckpointError: Something could not be written; earlier checkpoints are intact.
         """
         with self.log.opened(self.progress.update, watch):
-            if not self.processes.first(self.log.evaluations.read):
+            known = self.processes.first(self.log.evaluations.read)
+            # It may have ended while it was evaluated.
+            if not known or (known[-1]["step"] < self.progress.update and self._due(self.config.run.eval_every)):
                 self._evaluate()
             while not self.finished:
                 record, collected = self._update_or_save()
@@ -179,11 +181,14 @@ class Trainer:
     def _tokens_spent(self, spent: float) -> bool:
         return self.total_tokens is not None and spent >= self.total_tokens
 
-    def _host(self, model_dir: Path) -> Host | None:
-        """Return where the model is held for sampling, None where that is the learner's own."""
-        if self.config.learn.lora_engine == "adapter":
-            return adapter_host(self.config.model, self.policy.model, self.config.learn.lora_rank)
-        return sampling_host(self.config.model, model_dir)
+    def _host(self, model_dir: Path, workers: WorkerConfig) -> Host | None:
+        """Return where the model is held for sampling, None where that is the learner's own or workers do it."""
+        config, engine = self.config, self.config.model.engine
+        if workers.wanted:
+            return None
+        if self.processes.size > 1 and engine != "transformers":
+            raise ConfigError(f"several processes sample by engine transformers, or in workers of Ray, got {engine}")
+        return policy_host(config.model, self.policy.model, model_dir, adapter_rank=config.adapter_rank)
 
     def _critic(self, model_dir: Path) -> Critic | None:
         learn, model = self.config.learn, self.policy.model
@@ -360,7 +365,7 @@ class Trainer:
     def _hand_over(self, chat: ChatPolicy, temperature: float) -> None:
         """Give an engine the weights as they are now; where it then samples by others, keep a checkpoint and stop."""
         # What samples from the learner's own model has its weights already.
-        if self.host is not None and self.config.learn.lora_engine == "adapter":
+        if self.host is not None and self.config.adapter_rank:
             hand_over_adapter(self.host, self.policy.model, version=self.progress.update)
         else:
             weights = () if self.host is None else self.learner.weights()
@@ -372,9 +377,22 @@ class Trainer:
             raise
 
     def _evaluate(self) -> None:
-        self._hand_over(self.eval_chat, self.config.run.eval_temperature)
-        with self.learner.sampling():
-            record = self.processes.first(
-                lambda: evaluation_record(self.held_out, self.eval_chat, self.config.run, self.progress)
-            )
-        self.log.evaluation(record)
+        """Have the held-out instances played, where there are workers by these, and write down what it came to."""
+        run, remote, held_out = self.config.run, self.remote, self.held_out
+        chat, heat = (self.eval_chat, run.eval_temperature) if remote is None else (self.chat, self.learner.temperature)
+        self._hand_over(chat, heat)
+
+        def played(seed: int) -> Examined:
+            if remote is None:
+                return examine(held_out.pool, self.eval_chat, tasks=held_out.tasks, seed=seed)
+            return reduce(add, self.processes.each(lambda: remote.examine(held_out, seed)))
+
+        ask = partial(evaluation_record, held_out, played, run, self.progress)
+        try:
+            with self.learner.sampling():
+                # The workers of all processes take part, and without workers the first process alone.
+                record = self.processes.first(ask) if remote is None else ask()
+        except WorkerLost:
+            self.save()
+            raise
+        self.log.evaluation(record | self.collector.signs())

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tsr_gym.agents.runs.workers.settings import WorkerConfig
-from tsr_gym.errors import ConfigError, WorkerLost
+from tsr_gym.errors import ConfigError, MissingExtra, WorkerLost
 from tsr_gym.optional import require
 
 
@@ -126,7 +126,12 @@ class _Actor:
     """A worker in a process of its own."""
 
     def __init__(self, make: Callable[..., Any], *args: Any) -> None:
-        self.worker = make(*args)
+        self.impossible: ConfigError | None = None
+        try:
+            self.worker = make(*args)
+        except (ConfigError, MissingExtra) as error:
+            # It would be so again; whoever wants work done is told.
+            self.impossible = ConfigError(str(error))
 
     def ready(self) -> None:
         """Answer once the worker is made."""
@@ -141,9 +146,11 @@ class _Actor:
         """Do a task, by its weights."""
         import ray
 
+        if self.impossible is not None:
+            raise self.impossible
         if self.worker.weight_version != task.version:
             self.worker.take(ray.get(task.weights[0]), task.version)
-        return self.worker.search(task.job)
+        return self.worker.work(task.job)
 
 
 def _in_short(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Where the searches of a run are done. Its results do not depend on that, so `TrainConfig` has none of it."""
+"""Where a run searches and evaluates. Its results do not depend on that, so `TrainConfig` has none of it."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from tsr_gym.sections import check_numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """Where searches are done, and how patiently it is waited for them."""
+    """Where searches and evaluations are done, and how patiently it is waited for them."""
 
     ray: str = "off"
-    """Search in workers of Ray: off (in this process), local (a Ray of this command's own, on this machine), auto (the
-    cluster that this machine belongs to), or HOST:PORT of a cluster. Needs the extra ray."""
+    """Search and evaluate in workers of Ray: off (in this process), local (a Ray of this command's own, on this
+    machine), auto (the cluster that this machine belongs to), or HOST:PORT of a cluster. Needs the extra ray."""
     ray_workers: int = 2
     """How many workers, each with an engine and environments of its own; all processes of torchrun together."""
     ray_gpus: float = 0.0

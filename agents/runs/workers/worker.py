@@ -1,4 +1,4 @@
-"""RolloutWorker: searches of a run, with environments, a model and an engine of its own; knows nothing of Ray.
+"""RolloutWorker: searches and evaluations of a run, with environments and an engine of its own; knows nothing of Ray.
 
 Everything random in a tree derives from the run's seed and the instance's number, so it does not matter who grows it.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -15,14 +15,20 @@ import torch
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.moments import Moment
+from tsr_gym.agents.episodes.play import Examined, examine
 from tsr_gym.agents.models.language_model import LORA, load_policy, pick_device, restore_adapter
+from tsr_gym.agents.models.lora import merged_weights
+from tsr_gym.agents.models.sampling_host import hand_over_adapter, policy_host
 from tsr_gym.agents.policies.engine import Completion
+from tsr_gym.agents.policies.transformers_engine import replace_parameters
 from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.parity import continued
+from tsr_gym.snapshots import Snapshot
 
 Files = Mapping[str, bytes]
 Weights = Mapping[str, np.ndarray[Any, Any]]
+FoundT = TypeVar("FoundT", Collected, Examined)
 
 
 class Job(NamedTuple):
@@ -39,24 +45,38 @@ class Job(NamedTuple):
     plainly: bool
 
 
-class Brought(NamedTuple):
+class Exam(NamedTuple):
+    """Held-out instances to play.
+
+    Attributes:
+        tasks: Their seeds.
+        starts: Where each begins.
+        seed: From which, and from each task's own, its samples and dice derive.
+    """
+
+    tasks: tuple[int, ...]
+    starts: tuple[Snapshot, ...]
+    seed: int
+
+
+class Brought(NamedTuple, Generic[FoundT]):
     """What a worker brought.
 
     Attributes:
-        collected: Of the instances.
+        found: Of the instances.
         weight_version: Of the weights that it sampled by.
         said: How its engine continued the fixed prompts after it took these weights.
         seconds: That it worked.
     """
 
-    collected: Collected
+    found: FoundT
     weight_version: int
     said: tuple[Completion, ...]
     seconds: float
 
 
 class RolloutWorker:
-    """Search instances as a run would.
+    """Search and play instances as a run would.
 
     Args:
         config: Of the run.
@@ -70,15 +90,22 @@ class RolloutWorker:
             for path, data in files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(data)
-            policy = load_policy(folder, device=pick_device(config.model.device), lora=config.lora)
+            # Beside vLLM it only collects what is handed over.
+            device = pick_device("cpu" if config.model.engine == "vllm" else config.model.device)
+            policy = load_policy(folder, device=device, lora=config.lora)
             if (folder / LORA).exists():
                 restore_adapter(policy.model, folder)
-        player = ModelPlayer(config.env, config.task, config.model, policy)
+            self.host = policy_host(config.model, policy.model, folder, adapter_rank=config.adapter_rank)
+        player = ModelPlayer(config.env, config.task, config.model, policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
         chat = player.chat_about(pool.base, temperature=config.model.temperature)
         rater = None if config.search.rater is None else make_rater(config.search.rater, chat=chat)
         self.engine = chat.engine
-        self.model_config = policy.model.config
+        examined = ModelPlayer(config.env, config.task.held_out, config.model, policy, self.host)
+        self.held_out = examined.pool(config.task.eval_split)
+        self.eval_chat = examined.chat_about(self.held_out.base, temperature=config.run.eval_temperature)
+        self.config = config
+        self.model = policy.model
         self.collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater)
         self.weight_version: int | None = None
         self.said: tuple[Completion, ...] = ()
@@ -92,15 +119,32 @@ class RolloutWorker:
         """
         # Copied one by one, because an object store's arrays cannot be written to, which torch's tensors could be.
         tensors = ((name, torch.tensor(array)) for name, array in weights.items())
-        self.engine.load_weights(tensors, version=version)
-        self.said = tuple(continued(self.engine, self.model_config))
+        replace_parameters(self.model, tensors)
+        if self.host is not None and self.config.adapter_rank:
+            hand_over_adapter(self.host, self.model, version=version)
+        else:
+            self.engine.load_weights(() if self.host is None else merged_weights(self.model), version=version)
+        # It samples from the same model, and forgets what it remembers of the old one.
+        self.eval_chat.engine.load_weights((), version=version)
+        self.said = tuple(continued(self.engine, self.model.config))
         self.weight_version = version
 
-    def search(self, job: Job) -> Brought:
+    def work(self, job: Job | Exam) -> Brought[Collected] | Brought[Examined]:
+        """Do some work, by the weights that were taken last."""
+        return self.examine(job) if isinstance(job, Exam) else self.search(job)
+
+    def search(self, job: Job) -> Brought[Collected]:
         """Search some instances."""
         started = perf_counter()
         collected = self.collector.collect(job.first, len(job.starts), job.starts, plainly=job.plainly)
         return Brought(collected, self.engine.weight_version, self.said, perf_counter() - started)
+
+    def examine(self, exam: Exam) -> Brought[Examined]:
+        """Play some held-out instances."""
+        started = perf_counter()
+        self.held_out.keep(dict(zip(exam.tasks, exam.starts, strict=True)))
+        examined = examine(self.held_out, self.eval_chat, tasks=exam.tasks, seed=exam.seed)
+        return Brought(examined, self.eval_chat.engine.weight_version, self.said, perf_counter() - started)
 
 
 def files_of(model_dir: Path, *, adapter: bool) -> Files:

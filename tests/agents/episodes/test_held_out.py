@@ -11,6 +11,7 @@ from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.held_out import FILE, HeldOut
 from tsr_gym.agents.episodes.play import bars, evaluate
 from tsr_gym.agents.episodes.play import held_out as seeds_of
+from tsr_gym.stack import snapshot
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
 
 NUMBER = 6
@@ -70,6 +71,9 @@ def test_instances_are_drawn_and_solved_once(drawn):
     assert again.bars == first
     evaluate(again.pool, WALKER, tasks=again.tasks)
     assert drawn == ["drawn"]
+    # Whoever plays them elsewhere gets the same ones.
+    assert again.starts == exam.starts
+    assert again.starts == [snapshot(env) for env in lakes().set(again.tasks)]
 
 
 @pytest.mark.parametrize("other", [{"settings": {"size": 5}}, {"number": NUMBER + 1}, {"version": "9.9"}])

@@ -8,7 +8,16 @@ from tests.agents.learning.test_batch import turn
 from tests.agents.worlds import WALKER
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import wilson
-from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, evaluate, held_out, play, summarise
+from tsr_gym.agents.episodes.play import (
+    PlayedEpisodes,
+    bars,
+    evaluate,
+    examine,
+    held_out,
+    play,
+    summarise,
+    summarise_examined,
+)
 from tsr_gym.agents.episodes.trajectory import Trajectory
 from tsr_gym.agents.policies.random_policy import RandomPolicy, legal_player
 from tsr_gym.agents.strategies import beam, naive
@@ -166,6 +175,18 @@ def test_every_instance_is_played_once_and_by_itself():
     alone = [evaluate(pool, WALKER, tasks=[task], seed=3).success for task in tasks]
     assert whole.success == pytest.approx(sum(alone) / 40)
     assert evaluate(pool, WALKER, tasks=tasks, seed=4) != whole
+
+
+def test_parts_that_others_played_are_together_what_one_played():
+    pool, other = EnvPool("sokoban", {"split": "test"}), EnvPool("sokoban", {"split": "test"})
+    policy = RandomPolicy(pool.base.actions, max_actions=5)
+    tasks = held_out(12)
+    whole = examine(pool, policy, tasks=tasks, seed=3)
+    parts = [examine(one, policy, tasks=tasks[part], seed=3) for one, part in ((other, slice(5)), (pool, slice(5, 12)))]
+    assert parts[0] + parts[1] == whole
+    assert summarise_examined(parts[0] + parts[1]) == evaluate(other, policy, tasks=tasks, seed=3)
+    assert [group.task for group in whole.groups] == tasks
+    assert len({form for form in whole.forms if form is not None}) > 1
 
 
 def test_the_random_bar_is_what_random_play_comes_to():

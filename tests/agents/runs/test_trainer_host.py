@@ -11,6 +11,7 @@ from tests.agents.short_runs import records, short_run, trained
 from tsr_gym import ConfigError, EngineFailed, MissingExtra
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
+from tsr_gym.agents.models import sampling_host as hosts
 from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.models.lora import adapted_layers, base_weights
 from tsr_gym.agents.models.settings import ModelConfig
@@ -18,7 +19,6 @@ from tsr_gym.agents.policies.engine import Capabilities
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.reports import calibrate_env
-from tsr_gym.agents.runs import training as training_module
 from tsr_gym.agents.runs.parity import hand_over
 from tsr_gym.agents.runs.trainer import check_run, resume_run, start_run
 from tsr_gym.agents.runs.training import Trainer
@@ -61,7 +61,7 @@ class Copied:
 def hosted(base_model, monkeypatch):
     """Start short runs that sample by such a host."""
     model = load_policy(base_model, device=pick_device("cpu")).model
-    monkeypatch.setattr(training_module, "sampling_host", lambda config, folder: Copied(model))
+    monkeypatch.setattr(hosts, "sampling_host", lambda config, folder: Copied(model))
     return lambda out, **changes: start_run(short_run(out, base_model, model=SERVER, **(SHORT | changes)), base_model)
 
 
@@ -104,7 +104,7 @@ def test_a_run_hands_over_its_matrices_alone_also_where_it_goes_on(base_model, t
         made.plain = {name: value.clone() for name, value in base_weights(model)}
         return made
 
-    monkeypatch.setattr(training_module, "adapter_host", host)
+    monkeypatch.setattr(hosts, "adapter_host", host)
     monkeypatch.setattr("tsr_gym.optional.find_spec", lambda package: True)
     lora = {"learn": {"lora_rank": 2, "lora_engine": "adapter", "lr": 0.01}}
     trainer = start_run(short_run(tmp_path / "run", base_model, model={"engine": "vllm"}, **SHORT, **lora), base_model)
@@ -139,10 +139,16 @@ def test_a_player_hands_its_weights_over_before_it_plays(base_model):
         hand_over(player)
 
 
-@pytest.mark.parametrize("others", [{"processes": Processes(0, 2)}, {"workers": WorkerConfig(ray="local")}])
-def test_several_processes_and_workers_sample_by_transformers_alone(base_model, tmp_path, others):
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ({"processes": Processes(0, 2)}, "several processes sample by engine transformers.*got vllm-server"),
+        ({"workers": WorkerConfig(ray="local")}, "wanted transformers or vllm, got vllm-server"),
+    ],
+)
+def test_several_processes_and_workers_share_no_server(base_model, tmp_path, others, words):
     config = short_run(tmp_path / "run", base_model, model=SERVER)
-    with pytest.raises(ConfigError, match="sample by engine transformers alone, got vllm-server"):
+    with pytest.raises(ConfigError, match=words):
         Trainer(config, tmp_path / "run", base_model, **others)
 
 

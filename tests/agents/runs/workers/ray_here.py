@@ -1,9 +1,15 @@
 """What tests over a real Ray share: one on this machine, clusters of some nodes, and workers with faults to order."""
 
+import json
 import os
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+from tests.agents.short_runs import result, short_run
+from tsr_gym.agents.runs.trainer import start_run
+from tsr_gym.agents.runs.workers.settings import OFF, WorkerConfig
 
 # Before Ray is imported, which reads them then.
 os.environ |= {
@@ -17,6 +23,7 @@ os.environ |= {
     "RAY_health_check_failure_threshold": "3",
 }
 MEMORY = 100 * 2**20
+SEARCH = {"search": "beam(width=2, branching=2)", "groups": 3, "trajectories": 2}
 
 
 @contextmanager
@@ -34,18 +41,19 @@ def cluster(*cpus):
         made.shutdown()
 
 
-def faulty(kind, folder):
+def faulty(kind, folder, *, examined=False):
     """Return a maker of workers, one of which has a fault at its first piece of work; `folder` remembers that it had.
 
     Args:
-        kind: ``"dies"``, ``"hangs"``, ``"stale"`` (keeps its first weights and says so) or ``"secretly stale"`` (and
-            says that it has the new ones).
+        kind: ``"dies"``, ``"hangs"``, ``"loses"`` (the last of its instances), ``"stale"`` (keeps its first weights and
+            says so) or ``"secretly stale"`` (and says that it has the new ones).
         folder: An empty folder.
+        examined: Whether the work is of held-out instances, and not a search.
     """
 
     def make(config, files):
         from tsr_gym.agents.runs.parity import continued
-        from tsr_gym.agents.runs.workers.worker import RolloutWorker
+        from tsr_gym.agents.runs.workers.worker import Exam, RolloutWorker
 
         def first():
             try:
@@ -59,17 +67,41 @@ def faulty(kind, folder):
                 if not kind.endswith("stale") or version == 0 or not first():
                     return super().take(weights, version)
                 if kind == "secretly stale":
-                    self.engine.weight_version = version
-                self.said = tuple(continued(self.engine, self.model_config))
+                    self.engine.load_weights((), version=version)
+                self.said = tuple(continued(self.engine, self.model.config))
                 self.weight_version = version
 
-            def search(self, job):
-                if kind == "dies" and first():
+            def work(self, job):
+                if isinstance(job, Exam) != examined or kind.endswith("stale") or not first():
+                    return super().work(job)
+                if kind == "dies":
                     os.kill(os.getpid(), 9)
-                if kind == "hangs" and first():
+                if kind == "hangs":
                     time.sleep(10_000)
-                return super().search(job)
+                return super().work(job._replace(tasks=job.tasks[:-1], starts=job.starts[:-1]))
 
         return Faulty(config, files)
 
     return make
+
+
+def train(out, base, *, watch=lambda made, kind, record: None, workers=OFF, **changes):
+    """Train a short run and return what must repeat of it."""
+    changes = {"search": SEARCH, "run": {"updates": 3}} | changes
+    made = start_run(short_run(out, base, **changes), base, workers=workers)
+    assert made.run(watch=partial(watch, made))
+    return result(out)
+
+
+def on(address, **changes):
+    return WorkerConfig(ray=address, **{"ray_workers": 2, "ray_patience": 120, **changes})
+
+
+def faults_in(found):
+    """Take the signs of faults out of a result and return how many there were of each kind."""
+    signs = [line.pop("worker_faults", {}) for log in ("metrics", "evaluations") for line in found[log]]
+    return {kind: sum(one.get(kind, 0) for one in signs) for kind in {kind for one in signs for kind in one}}
+
+
+def nodes_of(trees):
+    return {name: [json.loads(line) for line in text.splitlines()] for name, text in trees.items()}

@@ -1,6 +1,5 @@
 """A real Ray: the same run as without it, whatever becomes of workers and nodes. Needs ray; see `make test-ray`."""
 
-import json
 import os
 import signal
 import subprocess
@@ -9,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tests.agents.runs.workers.ray_here import cluster, faulty
+from tests.agents.runs.workers.ray_here import SEARCH, cluster, faults_in, faulty, nodes_of, on, train
 from tests.agents.short_runs import UPDATES, command, finish, lines, result, short_run, train_flags, wait_for
 from tests.conftest import ROOT
 from tsr_gym.agents.runs import training as trainers
@@ -17,11 +16,10 @@ from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.agents.runs.workers.on_ray import connected
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
-from tsr_gym.agents.runs.workers.settings import OFF, WorkerConfig
+from tsr_gym.agents.runs.workers.settings import WorkerConfig
 from tsr_gym.errors import EngineFailed, PromptTooLong, WorkerLost
 
 pytest.importorskip("ray", reason="needs ray: make test-ray")
-SEARCH = {"search": "beam(width=2, branching=2)", "groups": 3, "trajectories": 2}
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +36,6 @@ def here(nodes):
         yield nodes.address
 
 
-def train(out, model, *, watch=lambda made, kind, record: None, workers=OFF, **changes):
-    """Train a short run and return what must repeat of it."""
-    changes = {"search": SEARCH, "run": {"updates": 3}} | changes
-    made = start_run(short_run(out, model, **changes), model, workers=workers)
-    assert made.run(watch=partial(watch, made))
-    return result(out)
-
-
-def on(address, **changes):
-    return WorkerConfig(ray=address, **{"ray_workers": 2, "ray_patience": 120, **changes})
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory, base_model):
     """What a short run comes to without Ray."""
@@ -61,16 +47,6 @@ def undisturbed_by_two(nodes, tmp_path_factory, base_model):
     """What it comes to with two workers to which nothing happens."""
     with connected(WorkerConfig(ray=nodes.address)):
         return train(tmp_path_factory.mktemp("two") / "run", base_model, workers=on(nodes.address))
-
-
-def faults_in(found):
-    """Take the signs of faults out of a result and return how many there were of each kind."""
-    signs = [line.pop("worker_faults", {}) for line in found["metrics"]]
-    return {kind: sum(one.get(kind, 0) for one in signs) for kind in {kind for one in signs for kind in one}}
-
-
-def nodes_of(trees):
-    return {name: [json.loads(line) for line in text.splitlines()] for name, text in trees.items()}
 
 
 def test_one_worker_does_the_same_as_no_ray_to_the_last_bit(here, alone, base_model, tmp_path):
@@ -91,6 +67,63 @@ def test_two_workers_sample_the_same_tokens_with_log_probabilities_equal_but_for
     exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps", "restores")
     for one, other in zip(undisturbed_by_two["metrics"], alone["metrics"], strict=True):
         assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
+    assert undisturbed_by_two["evaluations"] == alone["evaluations"]
+
+
+EXAMS = {"search": {"groups": 1}, "run": {"updates": 2, "eval_every": 1, "eval_instances": 7}}
+
+
+@pytest.fixture(scope="module")
+def examined_alone(tmp_path_factory, base_model):
+    """How a policy plays held-out instances at the beginning and after two updates, without Ray."""
+    return train(tmp_path_factory.mktemp("examined") / "run", base_model, **EXAMS)["evaluations"]
+
+
+@pytest.fixture
+def driver_plays_nothing(monkeypatch):
+    """Let an evaluation that the driver does by itself fail."""
+    monkeypatch.setattr(trainers, "examine", None)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_workers_play_the_held_out_instances_and_their_number_changes_no_number(
+    here, examined_alone, driver_plays_nothing, base_model, tmp_path, count
+):
+    found = train(tmp_path / "run", base_model, workers=on(here, ray_workers=count), **EXAMS)
+    assert [line["step"] for line in found["evaluations"]] == [0, 1, 2]
+    assert found["evaluations"] == examined_alone
+
+
+@pytest.mark.parametrize(
+    ("kind", "counted"),
+    [("dies", "lost"), ("hangs", "hung"), ("loses", "refused"), ("stale", "refused"), ("secretly stale", "refused")],
+)
+def test_a_fault_in_an_evaluation_leaves_each_instance_played_once_by_the_right_weights(
+    here, examined_alone, driver_plays_nothing, base_model, tmp_path, monkeypatch, kind, counted
+):
+    made = partial(RemoteCollector, make=faulty(kind, tmp_path, examined=True))
+    monkeypatch.setattr(trainers, "RemoteCollector", made)
+    patience = 60 if kind == "hangs" else 120
+    found = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience), **EXAMS)
+    # Weights of version 1 are wanted by an evaluation before they are by a search.
+    step = 1 if kind.endswith("stale") else 0
+    assert found["evaluations"][step]["worker_faults"] == {counted: 1}
+    assert faults_in(found) == {counted: 1}
+    assert found["evaluations"] == examined_alone
+
+
+def test_an_evaluation_whose_workers_all_die_is_made_up_for_when_the_run_goes_on(
+    here, examined_alone, base_model, tmp_path, monkeypatch
+):
+    def kill_all(made, kind, record):
+        if (kind, record["step"]) == ("update", 1):
+            os.kill(made.remote.crew.where(0)[0], signal.SIGKILL)
+
+    with pytest.raises(WorkerLost):
+        train(tmp_path / "run", base_model, workers=on(here, ray_workers=1, ray_retries=0), watch=kill_all, **EXAMS)
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000", "000001"]
+    assert resume_run(tmp_path / "run").run()
+    assert result(tmp_path / "run")["evaluations"] == examined_alone
 
 
 @pytest.mark.parametrize(
@@ -101,7 +134,7 @@ def test_a_worker_with_a_fault_changes_nothing_but_the_count_of_faults(
 ):
     made = partial(RemoteCollector, make=faulty(kind, tmp_path))
     monkeypatch.setattr(trainers, "RemoteCollector", made)
-    patience = 30 if kind == "hangs" else 120
+    patience = 60 if kind == "hangs" else 120
     found = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience))
     assert faults_in(found) == {counted: 1}
     assert found == undisturbed_by_two

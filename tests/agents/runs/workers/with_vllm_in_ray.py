@@ -1,0 +1,139 @@
+"""The real vLLM in workers of a real Ray: each with an engine and weights of its own. `make test-vllm` runs it."""
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from tests.agents.runs.workers.ray_here import SEARCH, cluster, faults_in, faulty, nodes_of, on, train
+from tests.agents.short_runs import records, result, train_flags
+from tests.cli.with_vllm import SMALL
+from tests.conftest import ROOT
+from tsr_gym.agents.runs import training as trainers
+from tsr_gym.agents.runs.base_model import build_base_model
+from tsr_gym.agents.runs.trainer import resume_run
+from tsr_gym.agents.runs.workers.on_ray import connected
+from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
+from tsr_gym.agents.runs.workers.settings import WorkerConfig
+from tsr_gym.errors import ConfigError
+
+for package in ("ray", "vllm"):
+    pytest.importorskip(package, reason="needs ray and vllm: make test-vllm")
+RUN = {"updates": 2, "eval_every": 1, "eval_instances": 5}
+VLLM = {"model": {"engine": "vllm", "engine_gib": 0.25, "max_tokens": 6}, "run": RUN}
+EXACT = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base") / "model"
+    build_base_model("sokoban", folder, SMALL)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def here():
+    """The address of a cluster with which this process is connected."""
+    with cluster(4) as made, connected(WorkerConfig(ray=made.address)):
+        yield made.address
+
+
+def by_vllm(out, base, **settings):
+    """Train a short run whose engine is vLLM and return what must repeat of it."""
+    return train(out, base, **{**VLLM, **settings})
+
+
+@pytest.fixture(scope="module")
+def by_one(here, base, tmp_path_factory):
+    """What a short run comes to with one worker to which nothing happens."""
+    return by_vllm(tmp_path_factory.mktemp("one") / "run", base, workers=on(here, ray_workers=1, ray_patience=400))
+
+
+def patient(address, **changes):
+    return on(address, **{"ray_workers": 1, "ray_patience": 400, **changes})
+
+
+def test_one_worker_does_what_vllm_in_this_process_does(by_one, base, tmp_path):
+    found = by_vllm(tmp_path / "run", base)
+    assert found["evaluations"] == by_one["evaluations"]
+    assert found == by_one
+
+
+def test_two_workers_sample_the_same_tokens_with_engines_of_their_own(here, by_one, base, tmp_path):
+    found = by_vllm(tmp_path / "run", base, workers=patient(here, ray_workers=2))
+    assert found["evaluations"] == by_one["evaluations"]
+    for one, other in zip(found["metrics"], by_one["metrics"], strict=True):
+        assert {name: one[name] for name in EXACT} == {name: other[name] for name in EXACT}
+    assert said_in(found) == said_in(by_one)
+
+
+def said_in(found):
+    """Return the tokens and the version of the weights of every node."""
+    nodes = [node for grown in nodes_of(found["trees"]).values() for node in grown if node["parent"] is not None]
+    return [(node["candidate"][-3], node["candidate"][-1]) for node in nodes]
+
+
+def test_an_engine_that_was_killed_gets_the_weights_again_before_it_samples(here, by_one, base, tmp_path):
+    def kill(made, kind, record):
+        if (kind, record["step"]) == ("update", 1):
+            os.kill(made.remote.crew.where(0)[0], signal.SIGKILL)
+
+    found = by_vllm(tmp_path / "run", base, workers=patient(here), watch=kill)
+    assert faults_in(found) == {"lost": 1}
+    assert found == by_one
+
+
+@pytest.mark.parametrize("kind", ["stale", "secretly stale"])
+def test_an_engine_that_keeps_its_first_weights_is_refused(here, by_one, base, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=faulty(kind, tmp_path)))
+    found = by_vllm(tmp_path / "run", base, workers=patient(here))
+    assert faults_in(found) == {"refused": 1}
+    assert found == by_one
+
+
+def test_searching_ahead_stale_engines_are_refused_by_one_that_was_compared(here, base, tmp_path, monkeypatch):
+    ahead = {"run": {"updates": 3, "eval_every": 0, "overlap": True, "checkpoint_every": 10}}
+    expected = by_vllm(tmp_path / "plain", base, **ahead)
+    monkeypatch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=faulty("secretly stale", tmp_path)))
+    found = by_vllm(tmp_path / "run", base, workers=patient(here), **ahead)
+    assert [line["weights_behind"] for line in found["metrics"]] == [0, 1, 1]
+    assert faults_in(found) == {"refused": 1}
+    assert found == expected
+
+
+def test_low_rank_matrices_go_to_workers_as_adapters_and_again_where_one_was_killed(here, base, tmp_path):
+    adapters = {"learn": {"lora_rank": 2, "lora_engine": "adapter", "lr": 0.01, "minibatch": 3}}
+    expected = by_vllm(tmp_path / "plain", base, **adapters)
+
+    def kill(made, kind, record):
+        if (kind, record["step"]) == ("update", 1):
+            os.kill(made.remote.crew.where(0)[0], signal.SIGKILL)
+
+    found = by_vllm(tmp_path / "run", base, workers=patient(here), watch=kill, **adapters)
+    assert faults_in(found) == {"lost": 1}
+    assert found == expected
+    assert resume_run(tmp_path / "run", updates=3, workers=patient(here)).run()
+    assert [line["step"] for line in records(tmp_path / "run")] == [1, 2, 3]
+
+
+def test_a_model_that_vllm_cannot_compute_ends_the_run_with_the_reason(here, base_model, tmp_path):
+    with pytest.raises(ConfigError, match="attention heads are 16 wide"):
+        by_vllm(tmp_path / "run", base_model, workers=patient(here))
+
+
+def test_two_learning_processes_have_a_worker_with_vllm_each(here, by_one, base, tmp_path):
+    own = {"--updates": 2, "--eval-every": 1, "--eval-instances": 5, "--search": SEARCH["search"], "--groups": 3}
+    own |= {"--trajectories": 2, "--engine": "vllm", "--engine-gib": 0.25, "--ray": here, "--ray-workers": 2}
+    flags = train_flags(tmp_path / "run", base, **own)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*torchrun, "-m", "tsr_gym.cli", *flags], cwd=ROOT, capture_output=True, text=True, check=False, timeout=500
+    )
+    assert done.returncode == 0, done.stderr
+    found = result(tmp_path / "run")
+    for one, other in zip(found["metrics"], by_one["metrics"], strict=True):
+        assert {name: one[name] for name in EXACT} == {name: other[name] for name in EXACT}
+    assert found["evaluations"] == by_one["evaluations"]
