@@ -153,8 +153,8 @@ TSPO_ABLATION = Table(
         "trajectories of a group are wrong.",
         "Its alpha, epsilon and treatment of missing turns are not published; those of `first_occurrence` and `tspo` "
         "hold here. Where all are wrong, alpha makes no difference.",
-        "GRPO learns only where a group has successes and failures, so it takes fewer steps; with steps of a quarter of "
-        "the trajectories it takes about as many as TSPO.",
+        "GRPO learns only where a group has successes and failures, so it takes fewer steps; with steps of a quarter "
+        "of their trajectories it takes about as many as TSPO.",
     ),
     quick=8,
 )

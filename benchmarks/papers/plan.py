@@ -167,7 +167,9 @@ def cells(table: Table, scale: Scale, seeds: int) -> Iterator[Cell]:
     for seed in range(seeds):
         for setting in table.settings[scale]:
             done: dict[str, Cell] = {}
-            for method in sorted((one for one in table.methods_at(scale) if one.trains), key=lambda one: bool(one.matches)):
+            for method in sorted(
+                (one for one in table.methods_at(scale) if one.trains), key=lambda one: bool(one.matches)
+            ):
                 done[method.name] = Cell(setting, method, seed, done.get(method.matches))
                 yield done[method.name]
 

@@ -89,7 +89,9 @@ def test_methods_of_a_setting_have_steps_of_the_same_size_and_the_same_start(nam
     for scale in ("tiny", "qwen"):
         for setting in TABLES[name].settings[scale]:
             # A row that is there at one scale alone shows what other steps do.
-            planned = [one for one in cells(TABLES[name], scale, 1) if one.setting == setting and one.method.scale is None]
+            planned = [
+                one for one in cells(TABLES[name], scale, 1) if one.setting == setting and one.method.scale is None
+            ]
             here = [config_of(cell) for cell in planned]
             alike = {(one.learn.minibatch, one.learn.lr, one.model.model, one.run.eval_instances) for one in here}
             assert len(alike) == 1
