@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tsr_gym.agents.runs.workers.settings import WorkerConfig
-from tsr_gym.errors import ConfigError, MissingExtra, WorkerLost
+from tsr_gym.errors import ConfigError, EngineFailed, MissingExtra, WorkerLost
 from tsr_gym.optional import require
 
 
@@ -97,7 +97,8 @@ class RayCrew:
         try:
             return ray.get(ticket)
         except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ray.exceptions.RayError):
+            # A worker whose engine broke off is of no more use than one that is gone.
+            if isinstance(error.cause, (ray.exceptions.RayError, EngineFailed)):
                 raise WorkerLost(_in_short(error.cause)) from error
             raise error.cause from error
         except ray.exceptions.RayError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.agents.short_runs import result, short_run
 from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.agents.runs.workers.settings import OFF, WorkerConfig
+from tsr_gym.errors import EngineFailed
 
 # Before Ray is imported, which reads them then.
 os.environ |= {
@@ -45,8 +46,8 @@ def faulty(kind, folder, *, examined=False):
     """Return a maker of workers, one of which has a fault at its first piece of work; `folder` remembers that it had.
 
     Args:
-        kind: ``"dies"``, ``"hangs"``, ``"loses"`` (the last of its instances), ``"stale"`` (keeps its first weights and
-            says so) or ``"secretly stale"`` (and says that it has the new ones).
+        kind: ``"dies"``, ``"hangs"``, ``"breaks"`` (its engine breaks off), ``"loses"`` (the last of its instances),
+            ``"stale"`` (keeps its first weights and says so) or ``"secretly stale"`` (and says it has the new ones).
         folder: An empty folder.
         examined: Whether the work is of held-out instances, and not a search.
     """
@@ -78,6 +79,8 @@ def faulty(kind, folder, *, examined=False):
                     os.kill(os.getpid(), 9)
                 if kind == "hangs":
                     time.sleep(10_000)
+                if kind == "breaks":
+                    raise EngineFailed("it broke off")
                 return super().work(job._replace(tasks=job.tasks[:-1], starts=job.starts[:-1]))
 
         return Faulty(config, files)

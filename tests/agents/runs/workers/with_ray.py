@@ -127,7 +127,8 @@ def test_an_evaluation_whose_workers_all_die_is_made_up_for_when_the_run_goes_on
 
 
 @pytest.mark.parametrize(
-    ("kind", "counted"), [("dies", "lost"), ("hangs", "hung"), ("stale", "refused"), ("secretly stale", "refused")]
+    ("kind", "counted"),
+    [("dies", "lost"), ("hangs", "hung"), ("breaks", "lost"), ("stale", "refused"), ("secretly stale", "refused")],
 )
 def test_a_worker_with_a_fault_changes_nothing_but_the_count_of_faults(
     here, undisturbed_by_two, base_model, tmp_path, monkeypatch, kind, counted
@@ -229,11 +230,16 @@ def test_a_run_whose_workers_all_die_keeps_a_checkpoint_and_goes_on_without_them
     assert result(tmp_path / "run") == alone
 
 
-@pytest.mark.parametrize("error", [PromptTooLong, EngineFailed])
-def test_an_error_of_the_work_itself_comes_out_as_it_is(here, base_model, tmp_path, monkeypatch, error):
-    monkeypatch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=broken(error)))
-    with pytest.raises(error, match="of no use"):
+def test_an_error_of_the_work_itself_comes_out_as_it_is(here, base_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=broken(PromptTooLong)))
+    with pytest.raises(PromptTooLong, match="of no use"):
         train(tmp_path / "run", base_model, workers=on(here))
+
+
+def test_an_engine_that_breaks_off_again_and_again_ends_the_run_with_its_words(here, base_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=broken(EngineFailed)))
+    with pytest.raises(WorkerLost, match="failed 2 times, at last so: EngineFailed: of no use"):
+        train(tmp_path / "run", base_model, workers=on(here, ray_workers=1, ray_retries=1))
 
 
 def test_low_rank_matrices_and_a_resumed_run_go_to_workers_as_they_are(here, base_model, tmp_path):
