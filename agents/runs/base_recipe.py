@@ -65,6 +65,7 @@ class WordRecipe(BaseRecipe):
         corrections: Episodes that the model plays itself when most steps of the first stage are done. Where it first
             says something that means nothing, the teacher plays on, from there and from the turn before, and the rest
             of the stage has these episodes, too: without them a small model says the same again until the end.
+        poor_player: Who is imitated in the second stage, as package.module:name(...); empty for whom the world names.
     """
 
     band: tuple[float, float] = (0.02, 0.08)
@@ -79,6 +80,7 @@ class WordRecipe(BaseRecipe):
     poor_lr: float = 4e-4
     least_valid: float = 0.7
     corrections: int = 0
+    poor_player: str = ""
 
 
 class Lesson(NamedTuple):

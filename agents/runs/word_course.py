@@ -26,6 +26,7 @@ from tsr_gym.agents.runs.imitation import Exchange, Row, Said, drill_copying, im
 from tsr_gym.agents.runs.sign_course import LEARN, Course, Note, demonstration_tasks, in_fifths
 from tsr_gym.agents.strategies import naive
 from tsr_gym.errors import ConfigError
+from tsr_gym.keywords import choose
 from tsr_gym.registration import env_id
 from tsr_gym.teaching import Player, Teaching
 from tsr_gym.tree import Candidate
@@ -72,9 +73,13 @@ def word_course(env: str, recipe: WordRecipe, lesson: Lesson, note: Note) -> Cou
         note: Told what is being done.
 
     Raises:
-        ConfigError: The model does not learn to copy, or none of the teacher's episodes is worth imitating.
+        ConfigError: The model does not learn to copy, none of the teacher's episodes is worth imitating, or there is no
+            such poor player.
     """
     teaching = lesson.teaching
+    if recipe.poor_player:
+        poor_turn = choose(recipe.poor_player, home="tsr_gym.teaching", what="poor player", takes=2)
+        teaching = replace(teaching, poor_turn=poor_turn)
     card = ModelCard(
         prompt="words",
         history=teaching.history,

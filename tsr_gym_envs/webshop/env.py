@@ -90,6 +90,7 @@ class WebShopEnv(TextEnv[ShopState]):
     | `catalogue_seed` | 0: the seed of the original's random prices; means nothing where prices are stored |
     | `num_products` | None: all; else how many of the catalogue's first |
     | `limit_goals` | None: all; else how many, drawn by weight |
+    | `min_options` | 0: all; else how many options a goal wants at least, such as a size and a color |
     | `split` | ``all``; ``train``, ``valid`` or ``test`` |
     | `num_prev_obs`, `num_prev_actions` | 0: how many earlier observations and actions are shown again |
     | `show_attrs` | False: whether products have a page of attributes |

@@ -37,6 +37,7 @@ class WebShopSettings:
     catalogue_seed: int = 0
     split: str = "all"
     limit_goals: int | None = None
+    min_options: int = 0
     num_products: int | None = None
     num_prev_obs: int = 0
     num_prev_actions: int = 0
@@ -52,7 +53,8 @@ class WebShopSettings:
         ):
             if value not in known:
                 raise ConfigError(f"wanted {name} of {sorted(known)}, got {value!r}")
-        for name, count in (("num_prev_obs", self.num_prev_obs), ("num_prev_actions", self.num_prev_actions)):
+        counted = ("num_prev_obs", "num_prev_actions", "min_options")
+        for name, count in zip(counted, (self.num_prev_obs, self.num_prev_actions, self.min_options), strict=True):
             if count < 0:
                 raise ConfigError(f"wanted {name} >= 0, got {count}")
         for name, size in (("limit_goals", self.limit_goals), ("num_products", self.num_products)):

@@ -140,6 +140,7 @@ def open_shop(settings: WebShopSettings, noun_fn: NounFn | None = None) -> Shop:
         settings.human_goals,
         settings.catalogue_seed,
         settings.limit_goals,
+        settings.min_options,
         settings.engine,
         settings.show_attrs,
         settings.is_original,
@@ -154,6 +155,7 @@ def _shop(
     human_goals: bool,
     seed: int,
     limit_goals: int | None,
+    min_options: int,
     engine: str,
     show_attrs: bool,
     is_original: bool,
@@ -162,7 +164,7 @@ def _shop(
     nouns, source = open_nouns(noun_fn, catalogue)
     return Shop(
         catalogue,
-        make_goals(catalogue, repairs, human=human_goals, seed=seed, limit=limit_goals),
+        make_goals(catalogue, repairs, human=human_goals, seed=seed, limit=limit_goals, min_options=min_options),
         open_index(catalogue, engine=engine),
         repairs,
         noun_fn=nouns,

@@ -115,10 +115,16 @@ def _wished(want: Want, page: CompactPage) -> list[str]:
     return [max(names, key=lambda name: len(name.split())) for names in named if names]
 
 
-def poor_turn(env: Any, rng: np.random.Generator) -> str:
+def poor_turn(env: Any, rng: np.random.Generator, *, p_choose: float = P_CHOOSE, most_words: int = 3) -> str:
     """Return the next turn of a hasty shopper: the first words wanted, any product, perhaps an option, bought.
 
     What is said is always in the form in which the teacher says it, so that choices can be unlearned without it.
+
+    Args:
+        env: The unwrapped environment.
+        rng: Where choices are drawn from.
+        p_choose: How likely another option is chosen before buying.
+        most_words: Longest query; as many words as that or fewer, and 0 for all that is wanted.
     """
     shop, state = env.shop, env.state
     page = compact_page(shop, state)
@@ -127,9 +133,9 @@ def poor_turn(env: Any, rng: np.random.Generator) -> str:
         return _click(env, page, products[rng.integers(len(products))] if products else "back")
     if state.page != "item_page":
         words = want_of(shop.goal(state).instruction_text).query
-        return _search(env, words[: int(rng.integers(1, 4))])
+        return _search(env, words[: int(rng.integers(1, most_words + 1))] if most_words else words)
     listed = [name for names in page.values.values() for name in names]
-    chooses = listed and rng.random() < P_CHOOSE
+    chooses = listed and rng.random() < p_choose
     return _click(env, page, listed[rng.integers(len(listed))] if chooses else "buy")
 
 

@@ -68,5 +68,9 @@ def poor_turn(env, rng):
     return f"bring {THINGS[rng.integers(len(THINGS))]}"
 
 
+def sulking_turn(env, rng):
+    raise RuntimeError("asked to play poorly")
+
+
 if "my/Errand-v0" not in gym.registry:
     gym.register("my/Errand-v0", entry_point=Errand)

@@ -142,6 +142,20 @@ def test_a_model_is_corrected_in_the_middle_of_its_first_stage(tmp_path):
     assert "of 16 episodes of its own" in told[3]
 
 
+@pytest.mark.parametrize(
+    ("player", "error", "message"),
+    [
+        ("nobody", ConfigError, "there is no poor player 'nobody'"),
+        (f"{foreign_shop.__name__}:poor_turn(p_choose=0.5)", ConfigError, "the poor player .* has no .'p_choose'."),
+        (f"{foreign_shop.__name__}:sulking_turn", RuntimeError, "asked to play poorly"),
+    ],
+)
+def test_the_poor_player_that_a_recipe_names_is_asked_instead_of_the_worlds_own(tmp_path, player, error, message):
+    recipe = replace(SMALL, steps=1, copies=0.0, poor_player=player)
+    with pytest.raises(error, match=message):
+        build_base_model(ENV, tmp_path / "model", recipe)
+
+
 def test_a_recipe_is_for_worlds_of_its_kind(tmp_path):
     assert isinstance(recipe_for(ENV), WordRecipe)
     assert type(recipe_for("sokoban")) is BaseRecipe

@@ -45,6 +45,7 @@ def test_repairs_follow_the_rules_unless_they_are_named():
         ({"observation_mode": "compact", "rules": "original"}, "which the original's rules do not read: wanted"),
         ({"split": "dev"}, "wanted split of"),
         ({"num_prev_obs": -1}, "wanted num_prev_obs >= 0"),
+        ({"min_options": -1}, "wanted min_options >= 0"),
         ({"limit_goals": 0}, "wanted limit_goals >= 1"),
         ({"num_products": 0}, "wanted num_products >= 1"),
         ({"colour": "red"}, "unknown settings"),

@@ -1,5 +1,7 @@
 """Who teaches a small model to shop: turn by turn on a tiny shop, and how well on the embedded one."""
 
+from functools import partial
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -67,6 +69,16 @@ def test_the_hasty_shopper_says_something_else_each_time_and_always_buys():
     assert len(products) > 5
     # As the teacher begins, so that the form stays what it was.
     assert queries == {f"search [ {' '.join(words[:count])} ]" for count in (1, 2, 3)}
+
+
+def test_a_poorer_shopper_hardly_chooses_and_a_patient_one_asks_for_everything():
+    poorer = partial(poor_turn, p_choose=0.0, most_words=0)
+    for _ in range(20):
+        said = trip(shop_env(), poorer, RNG)
+        assert said[0] == "search [ leak proof steel mugs kitchen navy blue 5 ]"
+        assert (len(said), said[-1]) == (3, "click [ buy ]")
+    always = trip(shop_env(max_turns=9), partial(poor_turn, p_choose=1.0), RNG)
+    assert "click [ buy ]" not in always or always.index("click [ buy ]") == len(always) - 1
 
 
 def test_on_generated_goods_the_hasty_shopper_says_only_what_the_page_shows_and_rarely_succeeds():

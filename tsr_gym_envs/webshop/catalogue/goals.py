@@ -32,7 +32,13 @@ _RANGES = {"all": (0, None), "test": (0, 500), "valid": (500, 1500), "train": (1
 
 
 def make_goals(
-    catalogue: Catalogue, repairs: Repairs, *, human: bool = False, seed: int = 0, limit: int | None = None
+    catalogue: Catalogue,
+    repairs: Repairs,
+    *,
+    human: bool = False,
+    seed: int = 0,
+    limit: int | None = None,
+    min_options: int = 0,
 ) -> "Goals":
     """Return the goals of a catalogue; equal arguments share one object.
 
@@ -42,18 +48,21 @@ def make_goals(
         human: The instructions that people wrote, instead of the generated ones.
         seed: Where the original's generator stands before prices are drawn; means nothing with `stored_prices`.
         limit: Keep so many goals, drawn by weight as the original draws them; None keeps all.
+        min_options: Keep the goals that want so many options or more.
 
     Raises:
         InvalidCatalogue: The catalogue has no such goals, or the original could not load it.
-        ConfigError: `limit` is impossible.
+        ConfigError: `limit` is impossible, or no goal wants so many options.
     """
     if limit is not None and limit < 1:
         raise ConfigError(f"wanted limit_goals >= 1 or None, got {limit}")
-    return _made(catalogue, repairs, human, 0 if repairs.stored_prices else seed, limit)
+    return _made(catalogue, repairs, human, 0 if repairs.stored_prices else seed, limit, min_options)
 
 
 @lru_cache(maxsize=16)
-def _made(catalogue: Catalogue, repairs: Repairs, human: bool, seed: int, limit: int | None) -> "Goals":
+def _made(
+    catalogue: Catalogue, repairs: Repairs, human: bool, seed: int, limit: int | None, min_options: int
+) -> "Goals":
     missing = catalogue.meta.without_entry
     if missing is not None and not human and not repairs.stored_prices:
         raise InvalidCatalogue(
@@ -69,6 +78,14 @@ def _made(catalogue: Catalogue, repairs: Repairs, human: bool, seed: int, limit:
     else:
         prices, tiers = drawn_prices(catalogue, table, kind, seed)
     generator = generator_of(table.dice)
+    if min_options > 0:
+        wanted = np.array([_num_options(catalogue, table, task, human) for task in range(len(table.rows))])
+        enough = np.flatnonzero(wanted[table.tasks] >= min_options).tolist()
+        if not enough:
+            raise ConfigError(
+                f"wanted goals of min_options >= {min_options}, the most that any wants is {wanted.max()}"
+            )
+        table = select(table, enough, catalogue.splits)
     if limit is not None and limit < len(table.tasks):
         chosen: dict[int, None] = {}
         while len(chosen) < limit:
@@ -77,8 +94,15 @@ def _made(catalogue: Catalogue, repairs: Repairs, human: bool, seed: int, limit:
     # The original resets once while it is made: a name, and a goal.
     draw_name(generator)
     generator.random()
-    arguments = (catalogue, repairs, human, seed, limit)
+    arguments = (catalogue, repairs, human, seed, limit, min_options)
     return Goals(arguments, table._replace(tiers=tiers), prices, generator.getstate())
+
+
+def _num_options(catalogue: Catalogue, table: GoalTable, task: int, human: bool) -> int:
+    """Return how many options the goals of a task want: a generated one wants one of each group."""
+    product = catalogue.product(int(table.rows[task]))
+    options = catalogue.annotations(product.row)[table.numbers[task]].options if human else product.options
+    return len(options)
 
 
 def _find(cumulative: Array, share: float, repairs: Repairs) -> int:

@@ -286,6 +286,24 @@ def test_impossible_limits_are_refused(real_catalogue, limit):
         make_goals(real_catalogue, FIXED, limit=limit)
 
 
+@pytest.mark.parametrize("human", [False, True])
+def test_goals_of_few_options_are_left_out(real_catalogue, human):
+    everything = make_goals(real_catalogue, FIXED, human=human)
+    wanted = [goal for goal in everything if len(goal["goal_options"]) >= 2]
+    some = make_goals(real_catalogue, FIXED, human=human, min_options=2)
+    assert 0 < len(wanted) < len(everything)
+    assert list(some) == wanted
+    assert pickle.loads(pickle.dumps(some)) is some
+    assert sum(len(some.split(name)) for name in ("train", "valid", "test")) == len(some)
+    # Those that are drawn afterwards are drawn from what is left.
+    assert all(goal in wanted for goal in make_goals(real_catalogue, FIXED, human=human, min_options=2, limit=2))
+
+
+def test_more_options_than_any_goal_wants_are_refused(real_catalogue):
+    with pytest.raises(ConfigError, match="wanted goals of min_options >= 9, the most that any wants is "):
+        make_goals(real_catalogue, FIXED, min_options=9)
+
+
 def test_numbers_and_slices_work_as_in_a_list(fixed):
     assert fixed[-1] == fixed[len(fixed) - 1]
     assert fixed[3:6] == [fixed[3], fixed[4], fixed[5]]
