@@ -204,7 +204,7 @@ BY_ESTIMATE = Method("tsr+, estimate", TSR_PLUS.flags.replace(NEXT_PUSH, ESTIMAT
 # with and without decay; updates of half as many tokens; steps of half as many trajectories.
 FILTERING = Method("filtering", "--search naive --trajectories 8 --minibatch 16")
 # Where hardly anything succeeds, partial rewards are what else there is to learn from.
-BY_REWARD = replace(FILTERING, name="filtering by reward", flags=f"{FILTERING.flags} --filter varied")
+BY_REWARD = replace(FILTERING, name="filtering by reward", flags=f"{FILTERING.flags} --filter uncertainty")
 EASIER = replace(FILTERING, name="filtering on rooms of 3 to 16 moves", env_set=sokoban(3, 16).env_set)
 ON_ICE, IN_WEBSHOP, IN_QUESTIONS = (
     Method("tsr+", BY_ESTIMATE.flags.replace(ESTIMATE, score), "public")
