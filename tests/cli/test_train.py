@@ -1,5 +1,6 @@
 """`tsr train`: a run as its flags say, and whatever stops it is one message, an exit status and nothing lost."""
 
+import gc
 import json
 import shutil
 import signal
@@ -47,6 +48,11 @@ def test_flags_make_the_run_that_the_same_configuration_makes(capsys, undisturbe
         "is the default"
     )
     assert len(shown.err.splitlines()) == 1 + len(told)
+
+
+def test_a_run_leaves_nothing_that_the_collector_may_not_take(capsys, base_model, tmp_path):
+    assert status(*train_flags(tmp_path / "run", base_model)) == 0
+    assert gc.get_freeze_count() == 0
 
 
 def without(args, *names):

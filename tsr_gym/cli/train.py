@@ -147,11 +147,8 @@ def _model_dir(config: Any) -> Path:
 
 def _run(trainer: Any, signals: "_Signals", reporting: "Reporting") -> bool:
     """Train with live progress: a bar in a terminal, lines elsewhere."""
-    # What the libraries have made by now stays for good; the collector need not walk over it in every update.
-    gc.collect()
-    gc.freeze()
     console = Console(stderr=True)
-    with _progress(console) as bar:
+    with _left_alone(), _progress(console) as bar:
         task = bar.add_task("", total=trainer.config.run.updates, completed=trainer.progress.update)
 
         unlearned = _Unlearned()
@@ -168,6 +165,17 @@ def _run(trainer: Any, signals: "_Signals", reporting: "Reporting") -> bool:
                 bar.console.print(text, soft_wrap=True)
 
         return bool(trainer.run(watch=watch, stop=lambda: signals.asked))
+
+
+@contextmanager
+def _left_alone() -> Iterator[None]:
+    """Keep the collector from walking over what there is now in every update, for as long as the run lasts."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @contextmanager
