@@ -70,8 +70,9 @@ class TransformersEngine:
         # Layers that forget, such as sliding windows, cannot be continued from the middle.
         self._plain = all(type(layer).__name__ == "DynamicLayer" for layer in DynamicCache(config=model.config).layers)
         self._cache = PrefixCache(model, max_bytes=int(cache_gib * 2**30)) if reuse and self._plain else None
-        # Other kernels take no mask that says which token sees which slot.
-        self._shares = self._plain and model.config._attn_implementation == "sdpa"
+        # Other kernels take no mask of which token sees which slot; ALiBi counts positions by a mask of slots alone.
+        alibi = model.config.to_dict().get("alibi", False)
+        self._shares = self._plain and model.config._attn_implementation == "sdpa" and not alibi
 
     @property
     def capabilities(self) -> Capabilities:

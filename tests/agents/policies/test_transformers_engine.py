@@ -6,6 +6,8 @@ import math
 import pytest
 import torch
 from transformers import (
+    FalconConfig,
+    FalconForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     GPT2Config,
@@ -242,6 +244,19 @@ def test_a_model_with_absolute_positions_and_dropout_is_sampled_without_dropout(
     assert ids_of(engine.generate(PROMPTS, seeds=SEEDS)) == ids_of(answers)
     grown = [(*prompt, *row[0].token_ids, 40) for prompt, row in zip(PROMPTS, answers, strict=True)]
     assert check(engine, grown, SEEDS)[0][0].num_cached > 0
+
+
+def test_a_model_whose_positions_are_counted_by_the_mask_has_a_row_for_every_sample():
+    torch.manual_seed(3)
+    model = FalconForCausalLM(
+        FalconConfig(
+            vocab_size=80, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, alibi=True, initializer_range=0.3
+        )
+    ).eval()
+    # Long enough that samples of other models would share a row.
+    prompts = [tuple(range(6, 46)), tuple(range(20, 70))]
+    answers = check(engine_of(model), prompts, [[1, 2, 3, 4], [5, 6, 7, 8]])
+    assert all(len(row) == 4 for row in answers)
 
 
 def test_lower_precision_still_returns_log_probabilities_of_what_was_drawn(model):
