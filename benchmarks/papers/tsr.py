@@ -35,7 +35,7 @@ ICE = "success_rate=0.8 p=0.9 max_actions_per_turn=2"
 SHOP = "observation_mode=text max_turns=9 max_actions_per_turn=1"
 LAKE_GUIDE, SHOP_GUIDE = "--score FrozenLakeScore", "--score WebShopScore"
 # Rates for so small a model, and a filter under which it does not collapse; steps are of as many trajectories as the
-# paper's.
+# paper's. With 40 updates of one seed, rooms were level from the tenth on, and the lake from the 25th.
 SMALL_STEPS = f"{SAMPLING} --minibatch 32 --entropy 0.003"
 
 TINY = {
@@ -43,7 +43,7 @@ TINY = {
         "sokoban",
         "Sokoban",
         f"{SMALL_STEPS} --filter mixed_success(ratio=0.5) --algorithm ppo --lr 5e-4 --critic-lr 1e-3",
-        40,
+        16,
         256,
         (SMALL, LARGE),
         recipe="sokoban --seed 0",
@@ -52,7 +52,7 @@ TINY = {
         "frozen_lake",
         "FrozenLake",
         f"--env-set {ICE} {SMALL_STEPS} --filter mixed_success(ratio=0.5) {GRPO} --lr 5e-4",
-        40,
+        24,
         256,
         (SMALL, LARGE),
         recipe=f"frozen_lake --seed 0 --env-set {ICE}",
