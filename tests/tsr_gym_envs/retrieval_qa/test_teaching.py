@@ -1,5 +1,7 @@
 """Who teaches a small model to search: turn by turn over a page, and how well in a generated world."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,25 @@ def test_the_guesser_searches_and_answers_words_that_it_was_shown():
     assert all(turn.startswith("<search> ") for turn in said[:1])
     assert {turn.split()[0] for turn in said} == {"<search>", "<answer>"}
     assert len(set(said)) > 30
+
+
+def test_a_guesser_who_plays_some_of_the_teachers_turns_is_right_as_often_as_all_of_them_fall_to_him():
+    def said(**chances):
+        return trip(at(0, observation_mode="compact", max_turns=3), partial(poor_turn, **chances), RNG)
+
+    assert said(p_teacher=1.0) == trip(at(0, observation_mode="compact"), teacher_turn)
+    rarely, often = (
+        sum(said(p_teacher=chance, p_search=1.0)[-1] == "<answer> otto brand </answer>" for _ in range(200))
+        for chance in (0.2, 0.6)
+    )
+    # Two searches and the answer; in so small a world a guess often leads there as well.
+    assert 1.5 * rarely < often < 200
+
+
+def test_a_guesser_who_never_stops_looking_answers_in_the_last_turn():
+    for _ in range(20):
+        said = trip(at(0, observation_mode="compact", max_turns=4), partial(poor_turn, p_search=1.0), RNG)
+        assert [turn.split()[0] for turn in said] == ["<search>"] * 4 + ["<answer>"]
 
 
 def test_words_are_those_of_a_generated_world_and_names_and_numbers_may_be_exchanged():
