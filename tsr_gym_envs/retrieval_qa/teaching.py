@@ -90,25 +90,27 @@ def teacher_turn(env: Any, rng: np.random.Generator) -> str:
     return whole if is_new and turns_left != 1 else _said(env, write_answer(UNKNOWN, protocol))
 
 
-def poor_turn(env: Any, rng: np.random.Generator, *, p_teacher: float = 0.0, p_search: float = P_SEARCH) -> str:
-    """Return the next turn of somebody who searches for any words of the question and answers any words read last.
-
-    Args:
-        env: The unwrapped environment.
-        rng: Where choices are drawn from.
-        p_teacher: How likely a turn is the teacher's: of an episode that takes four of them, all are with its power.
-        p_search: How likely another search follows where one may.
-    """
-    # Nothing is drawn where nothing hangs on it, so that models that were built without can be built again.
-    if p_teacher and rng.random() < p_teacher:
-        return teacher_turn(env, rng)
+def poor_turn(env: Any, rng: np.random.Generator) -> str:
+    """Return the next turn of somebody who searches for any words of the question and answers any words read last."""
     protocol, texts = env.settings.protocol, texts_read(env, env.state)
     turns_left, _ = left(env)
     asked = plain(env.question(env.state).question).split()
-    if turns_left != 1 and (not texts or rng.random() < p_search):
+    if turns_left != 1 and (not texts or rng.random() < P_SEARCH):
         return _said(env, write_search(_some(asked, rng), protocol))
     read = plain(texts[-1]).split() if texts else []
     return _said(env, write_answer(_some(read or asked, rng), protocol))
+
+
+def hasty_turn(env: Any, rng: np.random.Generator) -> str:
+    """Return the next turn of somebody who searches as the teacher does, once, and answers any words of what it found.
+
+    A model that imitates both players by turns goes on only where the teacher's turn falls to it: what is hidden is
+    patience, and searching and copying stay.
+    """
+    protocol, texts = env.settings.protocol, texts_read(env, env.state)
+    if not texts:
+        return teacher_turn(env, rng)
+    return _said(env, write_answer(_some(plain(texts[-1]).split(), rng), protocol))
 
 
 def _some(words: list[str], rng: np.random.Generator) -> str:
