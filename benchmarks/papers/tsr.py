@@ -68,6 +68,7 @@ TINY = {
         (LARGE,),
         recipe="webshop --seed 0",
         guide=SHOP_GUIDE,
+        evaluations=4,
     ),
 }
 
