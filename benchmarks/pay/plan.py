@@ -12,13 +12,17 @@ Part = Literal[
 # Updates of a run, whose budget they share equally; a run is evaluated after each quarter of them.
 UPDATES = 32
 GRPO = "--algorithm grpo --lr 1e-3 --entropy 0.003 --filter mixed_success --keep 1 --groups 16"
+DEEP = "hops=[2,3,4] entities=1000 questions=3000 max_turns=5"
 # In worlds of words 1e-3 collapses; these are the rates of the models' cards.
 IN_SHOP, IN_QA = GRPO.replace("1e-3", "3e-4"), GRPO.replace("1e-3", "1.5e-4")
 DECAY = "--lr-decay-from 0.5"
 ESTIMATE, NEXT_PUSH = "SokobanScore(potential='estimate')", "SokobanScore(potential='next_push')"
 SHOP_SCORE, QA_SCORE = "WebShopScore(variant='attributes')", "RetrievalQAScore(kind='novelty')"
+# Uses the labels of a question: which passages lead to its answer.
+QA_LABELS = "RetrievalQAScore(kind='supporting')"
 BEAM = "beam(width=4,branching=4,merge='state',until_success=True)"
 WIDER_BEAM = BEAM.replace("branching=4", "branching=8")
+NARROW_BEAM = WIDER_BEAM.replace("width=4", "width=1")
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,11 @@ def large_shop() -> Setting:
     return Setting("webshop", "5,000 products", "num_products=5000", (BEAM, SHOP_SCORE), 60_000, learn=IN_SHOP)
 
 
+def deep_questions() -> Setting:
+    """Return questions of two to four hops."""
+    return Setting("retrieval_qa", "2 to 4 hops", DEEP, (BEAM, QA_SCORE), 40_000, eval_instances=256, learn=IN_QA)
+
+
 # Flags of ``tsr base-model``, but for the folder.
 _RARE = (
     "--band 0 0.004 --steps 2600 --instances 3000 --episodes 5 --poor-skill 0.05 --malformed 0.3 --poor-steps 120 "
@@ -188,6 +197,7 @@ BASES["W2"] = (
     "--poor-player tsr_gym_envs.webshop.teaching:poor_turn(p_choose=0.1,most_words=0)"
 )
 BASES["Q1"] = "retrieval_qa --seed 1"
+BASES["D1"] = f"retrieval_qa --seed 0 --env-set {DEEP}"
 
 # Ours: plain play first, one search only where it has failed, until its first success; learning rates fall.
 TSR_PLUS = Method(
@@ -218,6 +228,16 @@ SHOP_IMITATION = Method(
 )
 RARE_SHOP_IMITATION = replace(
     SHOP_IMITATION, name="imitation of what a wider tsr+ finds", flags=SHOP_IMITATION.flags.replace(BEAM, WIDER_BEAM)
+)
+# In questions: rates that do not fall, as in the shop; and, as TSPO's credit does, a guide that knows labels.
+DEEP_PLUS = Method(
+    "tsr+ without decay", IN_QUESTIONS.flags.replace(f"--minibatch 10 {DECAY}", "--minibatch 16"), "public"
+)
+BY_LABELS = Method(
+    "imitation of what a narrow tsr+ finds by labels",
+    SHOP_IMITATION.flags.replace(BEAM, NARROW_BEAM).replace(SHOP_SCORE, QA_LABELS),
+    "oracle",
+    probe=(NARROW_BEAM, QA_LABELS),
 )
 ALWAYS = Method("search always", BY_ESTIMATE.flags.replace(" --search-when failed", ""), "public")
 NO_DECAY = Method("tsr+ without decay", BY_ESTIMATE.flags.removesuffix(f" {DECAY}"), "public")
@@ -291,6 +311,8 @@ def contrasts(part: Part) -> Iterator[Contrast]:
         yield Contrast(part, choosy_shop(), "W2", RARE_SHOP_IMITATION, FILTERING)
         yield Contrast(part, choosy_shop(), "W2", RARE_SHOP_IMITATION, BY_REWARD)
         yield Contrast(part, words("retrieval_qa", QA_SCORE, IN_QA), "Q1", IN_QUESTIONS, FILTERING)
+        yield Contrast(part, deep_questions(), "D1", DEEP_PLUS, FILTERING)
+        yield Contrast(part, deep_questions(), "D1", BY_LABELS, FILTERING)
     if part == "law":
         for base in ("S1", "S2", "S4"):
             for low, high in ((3, 8), (5, 10), (7, 12)):
