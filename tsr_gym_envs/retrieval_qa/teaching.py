@@ -101,18 +101,6 @@ def poor_turn(env: Any, rng: np.random.Generator) -> str:
     return _said(env, write_answer(_some(read or asked, rng), protocol))
 
 
-def hasty_turn(env: Any, rng: np.random.Generator) -> str:
-    """Return the next turn of somebody who searches as the teacher does, once, and answers any words of what it found.
-
-    A model that imitates both players by turns goes on only where the teacher's turn falls to it: what is hidden is
-    patience, and searching and copying stay.
-    """
-    protocol, texts = env.settings.protocol, texts_read(env, env.state)
-    if not texts:
-        return teacher_turn(env, rng)
-    return _said(env, write_answer(_some(plain(texts[-1]).split(), rng), protocol))
-
-
 def _some(words: list[str], rng: np.random.Generator) -> str:
     """Return one to three adjacent words; of none, a word that stands for it."""
     words = words or [NOTHING]
