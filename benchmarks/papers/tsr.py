@@ -35,8 +35,8 @@ ICE = "success_rate=0.8 p=0.9 max_actions_per_turn=2"
 SHOP = "observation_mode=text max_turns=9 max_actions_per_turn=1"
 LAKE_GUIDE, SHOP_GUIDE = "--score FrozenLakeScore", "--score WebShopScore"
 # Rates for so small a model, and a filter under which it does not collapse; steps are of as many trajectories as the
-# paper's. With 40 updates of one seed, rooms were level from the tenth on, and the lake nearly from the 25th; with 24,
-# the shop from the sixth.
+# paper's. One seed of filtering was level from the tenth update on in rooms, from the sixth in the
+# shop, and nearly from the 25th on the lake; the lengths are from that.
 SMALL_STEPS = f"{SAMPLING} --minibatch 32 --entropy 0.003"
 
 TINY = {
