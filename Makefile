@@ -12,14 +12,14 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-verl test-ray test-vllm test-sb3 test-verifiers test-openenv test-textworld test-lucene test-dense test-browser test-py docs dist lint clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-verl test-ray test-vllm test-sb3 test-verifiers test-openenv test-textworld test-lucene test-dense test-browser test-py docs dist lint links clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
 	$(RUN) -m benchmarks.demo --seeds $(SEEDS) $(if $(SMOKE),--smoke)
 
 ## make test: everything that needs the extras envs, agents and dev, at sampled sizes
-test: $(READY)
+test: $(READY) links
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
@@ -221,13 +221,19 @@ dist: .venv-docs/.ready
 	.venv-docs/bin/python -m pip install --quiet -r docs/_hooks/requirements.txt
 	touch $@
 
-lint: $(READY)
+lint: $(READY) links
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 	$(RUN) -m mypy
 
+# Type checkers find agents and wrappers inside tsr_gym here. The links are not committed: an archive may lose them.
+links:
+	rm -rf build/links && mkdir -p build/links/tsr_gym
+	ln -s $(CURDIR)/tsr_gym/* $(CURDIR)/agents $(CURDIR)/wrappers build/links/tsr_gym/
+	ln -s $(CURDIR)/tsr_gym_envs build/links/
+
 # torch first and alone, so that no other build of it is drawn in.
-$(READY): setup.cfg pyproject.toml constraints.txt
+$(READY): setup.cfg setup.py pyproject.toml constraints.txt
 	@echo "installing into $(VENV): about 3 GB, mostly torch, and some minutes; once, without a word from pip"
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet -c constraints.txt "$(TORCH)"

@@ -74,12 +74,8 @@ SERVERS = {"tsr_gym_envs/serving.py", "tsr_gym_envs/retrieval_qa/server.py", "ts
 
 
 def files_of(room):
-    """Return a room's Python files, each once: the symlinks in tsr_gym show two rooms a second time."""
-    folder = ROOT / room
-    found = sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
-    if room == "tsr_gym":
-        found = [path for path in found if path.relative_to(folder).parts[0] not in ("agents", "wrappers")]
-    return found
+    """Return the Python files of a room."""
+    return sorted(path for path in (ROOT / room).rglob("*.py") if "__pycache__" not in path.parts)
 
 
 SOURCES = {
@@ -271,16 +267,10 @@ def test_a_room_refuses_to_be_imported_under_its_bare_name(room):
     assert f"import this package as tsr_gym.{room}" in done.stderr
 
 
-@pytest.mark.parametrize("room", ["wrappers", "agents"])
-def test_the_rooms_inside_the_package_are_relative_links_that_git_knows(room):
-    link = ROOT / "tsr_gym" / room
-    assert link.is_symlink()
-    assert os.readlink(link) == f"../{room}"
-    listed = subprocess.run(
-        ["git", "ls-files", "--stage", f"tsr_gym/{room}"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if listed.returncode == 0:
-        assert listed.stdout.startswith("120000 "), "commit the symlink itself, not what it points to"
+def test_no_symlink_is_committed():
+    listed = subprocess.run(["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True, check=False)
+    # Mode 120000 is a symlink. An archive of the repository has no git, and no modes to check.
+    assert [line for line in listed.stdout.splitlines() if line.startswith("120000")] == []
 
 
 HEAVY = ("torch", "transformers", "numba", "bs4", "jinja2", "rapidfuzz", "tyro", "rich", "matplotlib", "tensorboard")
@@ -312,12 +302,12 @@ def wheel(tmp_path_factory):
 
     copy = tmp_path_factory.mktemp("checkout") / "tree"
     copy.mkdir()
-    for name in ("setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
+    for name in ("setup.cfg", "setup.py", "pyproject.toml", "LICENSE", "README.md"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, copy / name)
     (copy / "README.md").touch()
     for room in ROOMS[1:]:
-        shutil.copytree(ROOT / room, copy / room, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.nb?"))
+        shutil.copytree(ROOT / room, copy / room, ignore=shutil.ignore_patterns("__pycache__", "*.nb?"))
     target = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(copy)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -333,8 +323,7 @@ def test_the_wheel_holds_what_the_tree_holds_and_nothing_else(wheel):
         prefix = f"tsr_gym/{room}" if room in ("agents", "wrappers") else room
         for path in (ROOT / room).rglob("*"):
             rest = path.relative_to(ROOT / room)
-            linked = room == "tsr_gym" and rest.parts[0] in ("agents", "wrappers")
-            if path.is_file() and not linked and "__pycache__" not in rest.parts:
+            if path.is_file() and "__pycache__" not in rest.parts:
                 wanted.add(f"{prefix}/{rest.as_posix()}")
     # Data files that are missing in the wheel belong into package_data of setup.cfg.
     assert inside == wanted
