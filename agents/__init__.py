@@ -22,7 +22,8 @@ SHORT = {
     **{"evaluate": "episodes.play", "played": "episodes.play"},
     **{name: f"lessons.{name}" for name in ("credit", "filters")},
     **{name: f"learning.{name}" for name in ("advantages", "batch", "layouts", "learner", "losses", "objective")},
-    **{name: f"runs.{name}" for name in ("base_model", "checkpoint", "config", "trainer")},
+    **{name: f"runs.{name}" for name in ("checkpoint", "config", "trainer")},
+    "base_model": "teaching.base_model",
     **{name: f"reports.{name}" for name in ("calibrate_env", "calibration", "diagnosis", "report")},
 }
 

@@ -30,8 +30,8 @@ from tsr_gym.agents.models.language_model import LanguageModel, load_policy
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import tiny_model, tiny_tokenizer
 from tsr_gym.agents.policies.random_policy import RandomPolicy
-from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.strategies import beam
+from tsr_gym.agents.teaching.base_model import default_model
 from tsr_gym.tree import Candidate, Expand, Tree
 from tsr_gym.wrappers import AnswerFormat, SokobanScore, TreeSearchWrapper
 

@@ -40,12 +40,12 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.models.language_model import load_policy, save_policy
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.workers.on_ray import connected
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.agents.runs.workers.settings import WorkerConfig
 from tsr_gym.agents.runs.workers.worker import Brought, Files, Job, RolloutWorker, files_of, weights_of
+from tsr_gym.agents.teaching.base_model import default_model
 
 # A loss is noticed after about 1.5 seconds without an answer; by default after about 15.
 ENVIRONMENT = {

@@ -27,8 +27,8 @@ from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.random_policy import legal_player
-from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.strategies import choose_strategy
+from tsr_gym.agents.teaching.base_model import default_model
 from tsr_gym.state_env import episode_of
 from tsr_gym.tree import Candidate, Expand, Policy, Tree
 

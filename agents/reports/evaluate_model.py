@@ -11,11 +11,11 @@ from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.models.sampling_host import sampling_host
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.reports.model_evaluation import ModelEvaluation, Watch, examine
-from tsr_gym.agents.runs.base_model import default_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 from tsr_gym.agents.runs.parity import hand_over
 from tsr_gym.agents.strategies import choose_strategy
+from tsr_gym.agents.teaching.base_model import default_model
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
 from tsr_gym.registration import env_id

@@ -34,8 +34,8 @@ def load_player(
     from tsr_gym.agents.episodes.model_player import ModelPlayer
     from tsr_gym.agents.models.language_model import load_policy, pick_device
     from tsr_gym.agents.models.sampling_host import sampling_host
-    from tsr_gym.agents.runs.base_model import default_model
     from tsr_gym.agents.runs.parity import hand_over
+    from tsr_gym.agents.teaching.base_model import default_model
 
     folder = default_model(env, task.env_set, note=note) if model.model == "default" else _model_in(Path(model.model))
     torch.set_num_threads(model.threads)

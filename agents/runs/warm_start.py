@@ -15,9 +15,9 @@ import numpy as np
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.models.language_model import LanguageModel, load_policy, pick_device, save_policy, stop_ids
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.runs.base_recipe import WordRecipe
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.imitation import Exchange, Row, imitate_rows
+from tsr_gym.agents.teaching.base_recipe import WordRecipe
+from tsr_gym.agents.teaching.imitation import Exchange, Row, imitate_rows
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.files import write_whole
 from tsr_gym.records import read_records

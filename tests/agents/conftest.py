@@ -5,8 +5,8 @@ import torch
 
 from tests.agents.short_runs import trained
 from tests.agents.tiny import chatml_tokenizer, save_chat_model
-from tsr_gym.agents.runs.base_model import build_base_model
-from tsr_gym.agents.runs.base_recipe import BaseRecipe
+from tsr_gym.agents.teaching.base_model import build_base_model
+from tsr_gym.agents.teaching.base_recipe import BaseRecipe
 
 torch.set_num_threads(1)
 

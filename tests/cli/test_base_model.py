@@ -41,7 +41,7 @@ def test_the_skilled_stage_is_kept_where_it_is_wanted(tmp_path):
 
 @pytest.mark.parametrize("behind", [False, True], ids=["first", "behind its flags"])
 def test_a_world_of_words_of_ones_own_has_the_recipe_of_its_kind(capsys, tmp_path, behind):
-    env = "tests.agents.runs.foreign_shop:my/Errand-v0"
+    env = "tests.agents.teaching.foreign_shop:my/Errand-v0"
     flags = ["--out", str(tmp_path / "model"), "--hidden", "16", *(() if behind else ("--drill-steps", "1"))]
     if behind:
         # Of its recipe, and of no other: what it is by default shows in what is refused.

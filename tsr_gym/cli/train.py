@@ -140,7 +140,7 @@ def _require_learning() -> None:
 def _model_dir(config: Any) -> Path:
     if config.model.model != "default":
         return Path(config.model.model)
-    default: Any = load("tsr_gym.agents.runs.base_model:default_model")
+    default: Any = load("tsr_gym.agents.teaching.base_model:default_model")
     path: Path = default(config.env, config.task.env_set, note=lambda text: print(text, file=sys.stderr))
     return path
 

@@ -9,7 +9,7 @@ from tests.agents.worlds import Script, letters
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.play import bars, held_out
 from tsr_gym.agents.reports.calibrate_env import CalibrationConfig, calibrate_env, search_settings
-from tsr_gym.agents.runs.base_model import build_base_model
+from tsr_gym.agents.teaching.base_model import build_base_model
 from tsr_gym.errors import ConfigError
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
 

@@ -13,11 +13,11 @@ from tests.agents.short_runs import records, result, train_flags
 from tests.cli.with_vllm import SMALL
 from tests.conftest import ROOT
 from tsr_gym.agents.runs import training as trainers
-from tsr_gym.agents.runs.base_model import build_base_model
 from tsr_gym.agents.runs.trainer import resume_run
 from tsr_gym.agents.runs.workers.on_ray import connected
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.agents.runs.workers.settings import WorkerConfig
+from tsr_gym.agents.teaching.base_model import build_base_model
 from tsr_gym.errors import ConfigError
 
 for package in ("ray", "vllm"):

@@ -12,9 +12,9 @@ from tsr_gym.agents.models.copying import set_copying_heads
 from tsr_gym.agents.models.tiny_model import tiny_model
 from tsr_gym.agents.models.word_tokenizer import word_tokenizer
 from tsr_gym.agents.policies.prompts import History
-from tsr_gym.agents.runs import imitation as module
-from tsr_gym.agents.runs.base_recipe import WordRecipe
-from tsr_gym.agents.runs.imitation import Exchange, Row, Said, drill_copying, imitate_rows, rows_of
+from tsr_gym.agents.teaching import imitation as module
+from tsr_gym.agents.teaching.base_recipe import WordRecipe
+from tsr_gym.agents.teaching.imitation import Exchange, Row, Said, drill_copying, imitate_rows, rows_of
 
 RECIPE = WordRecipe(batch=4, drill_steps=3)
 AS_IT_IS = Exchange(10, [], 0.0)

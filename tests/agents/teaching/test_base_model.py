@@ -11,9 +11,9 @@ from tests.agents.conftest import SMALL
 from tsr_gym import ConfigError
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.models.language_model import load_policy
-from tsr_gym.agents.runs import base_model as module
-from tsr_gym.agents.runs.base_model import build_base_model, default_model
-from tsr_gym.agents.runs.base_recipe import BaseRecipe
+from tsr_gym.agents.teaching import base_model as module
+from tsr_gym.agents.teaching.base_model import build_base_model, default_model
+from tsr_gym.agents.teaching.base_recipe import BaseRecipe
 
 CPU = torch.device("cpu")
 TINIEST = replace(SMALL, steps=3, instances=6, episodes=2, hidden=16, batch=8)

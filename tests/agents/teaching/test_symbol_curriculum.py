@@ -2,7 +2,7 @@
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.models.tiny_model import END
-from tsr_gym.agents.runs import sign_course as module
+from tsr_gym.agents.teaching import symbol_curriculum as module
 
 
 def test_demonstrations_are_optimal_random_or_malformed_as_often_as_the_recipe_says():

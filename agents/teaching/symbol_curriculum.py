@@ -21,7 +21,7 @@ from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import END, tiny_model, tiny_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.runs.base_recipe import BaseRecipe, Lesson
+from tsr_gym.agents.teaching.base_recipe import BaseRecipe, Lesson
 from tsr_gym.registration import env_id
 from tsr_gym.seeds import derive_seed
 from tsr_gym.teaching import Player, random_turn
@@ -61,7 +61,7 @@ class _Example:
     answer: tuple[int, ...]
 
 
-def sign_course(env: str, recipe: BaseRecipe, lesson: Lesson, note: Note) -> Course:
+def symbol_curriculum(env: str, recipe: BaseRecipe, lesson: Lesson, note: Note) -> Course:
     """Return a model that learned to play by single turns.
 
     Args:

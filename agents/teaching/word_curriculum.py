@@ -21,10 +21,10 @@ from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import tiny_model
 from tsr_gym.agents.models.word_tokenizer import word_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.runs.base_recipe import Lesson, WordRecipe
-from tsr_gym.agents.runs.imitation import Exchange, Row, Said, drill_copying, imitate_rows, rows_of
-from tsr_gym.agents.runs.sign_course import LEARN, Course, Note, demonstration_tasks, in_fifths
 from tsr_gym.agents.strategies import naive
+from tsr_gym.agents.teaching.base_recipe import Lesson, WordRecipe
+from tsr_gym.agents.teaching.imitation import Exchange, Row, Said, drill_copying, imitate_rows, rows_of
+from tsr_gym.agents.teaching.symbol_curriculum import LEARN, Course, Note, demonstration_tasks, in_fifths
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose
 from tsr_gym.registration import env_id
@@ -63,7 +63,7 @@ class _Slip(NamedTuple):
     answers: tuple[Candidate, ...]
 
 
-def word_course(env: str, recipe: WordRecipe, lesson: Lesson, note: Note) -> Course:
+def word_curriculum(env: str, recipe: WordRecipe, lesson: Lesson, note: Note) -> Course:
     """Return a model that learned to play by whole episodes.
 
     Args:

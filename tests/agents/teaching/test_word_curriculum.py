@@ -7,18 +7,18 @@ import gymnasium as gym
 import pytest
 import torch
 
-from tests.agents.runs import foreign_shop
+from tests.agents.teaching import foreign_shop
 from tsr_gym import ConfigError
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.runs import word_course as module
-from tsr_gym.agents.runs.base_model import build_base_model
-from tsr_gym.agents.runs.base_recipe import BaseRecipe, WordRecipe, find_lesson, recipe_for
+from tsr_gym.agents.teaching import word_curriculum as module
+from tsr_gym.agents.teaching.base_model import build_base_model
+from tsr_gym.agents.teaching.base_recipe import BaseRecipe, WordRecipe, find_lesson, recipe_for
 from tsr_gym.tree import Candidate
 
-ENV = "tests.agents.runs.foreign_shop:my/Errand-v0"
+ENV = "tests.agents.teaching.foreign_shop:my/Errand-v0"
 CPU = torch.device("cpu")
 SMALL = WordRecipe(
     steps=200, instances=128, batch=16, validations=64, poor_steps=120, burst=10, band=(0.02, 0.3), copies=0.9
@@ -51,7 +51,7 @@ def test_its_card_says_how_to_speak_to_it_and_how_to_train_it(built):
 def test_the_kept_model_plays_as_it_was_measured(built):
     folder, about, _ = built
     player = ModelPlayer(ENV, TaskConfig(), ModelConfig(), load_policy(folder / "skilled", device=CPU))
-    from tsr_gym.agents.runs.base_model import _measure
+    from tsr_gym.agents.teaching.base_model import _measure
 
     assert _measure(player, SMALL).success == about["success_skilled"]
 

@@ -16,10 +16,10 @@ import torch
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import Evaluation, evaluate
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
-from tsr_gym.agents.runs.base_recipe import BaseRecipe, WordRecipe, check_recipe, recipe_for
-from tsr_gym.agents.runs.hiding import hide_skill
-from tsr_gym.agents.runs.sign_course import LEARN, Note, sign_course
-from tsr_gym.agents.runs.word_course import word_course
+from tsr_gym.agents.teaching.base_recipe import BaseRecipe, WordRecipe, check_recipe, recipe_for
+from tsr_gym.agents.teaching.hiding import hide_skill
+from tsr_gym.agents.teaching.symbol_curriculum import LEARN, Note, symbol_curriculum
+from tsr_gym.agents.teaching.word_curriculum import word_curriculum
 from tsr_gym.cache_home import cache_home
 from tsr_gym.codec import digest
 from tsr_gym.files import write_folder
@@ -75,10 +75,10 @@ def build_base_model(
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     if isinstance(recipe, WordRecipe):
-        course = word_course(env, recipe, lesson, note)
+        course = word_curriculum(env, recipe, lesson, note)
         steps, lr, least_valid = recipe.burst, recipe.poor_lr, recipe.least_valid
     else:
-        course = sign_course(env, recipe, lesson, note)
+        course = symbol_curriculum(env, recipe, lesson, note)
         steps, lr, least_valid = 20, recipe.lr / 4, 0.0
     policy = course.player.policy
     measure = partial(_measure, course.player, recipe)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tsr_gym.agents.runs.hiding import hide_skill
+from tsr_gym.agents.teaching.hiding import hide_skill
 
 
 class Model:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.runs.base_recipe import WordRecipe
+from tsr_gym.agents.teaching.base_recipe import WordRecipe
 from tsr_gym.errors import ConfigError
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Tree
