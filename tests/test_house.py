@@ -113,17 +113,18 @@ def third_party(module):
 
 
 def requirements():
-    """Return what setup.cfg lists, by extra; '' is what everyone gets."""
+    """Return the names that setup.cfg lists, by extra; those under "" are always installed."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
+    extras = config["options.extras_require"]
 
     def names(text):
-        return {
-            re.split(r"[<>=!\[; ]", line.strip(), maxsplit=1)[0].lower() for line in text.splitlines() if line.strip()
-        }
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        own = {re.split(r"[<>=!\[; ]", line, maxsplit=1)[0].lower() for line in lines} - {"tsr-gym"}
+        others = [other for line in lines if line.startswith("tsr-gym[") for other in line[8:-1].split(",")]
+        return own.union(*(names(extras[other]) for other in others))
 
-    extras = {extra: names(text) for extra, text in config["options.extras_require"].items()}
-    return {"": names(config["options"]["install_requires"]), **extras}
+    return {"": names(config["options"]["install_requires"]), **{extra: names(extras[extra]) for extra in extras}}
 
 
 REQUIREMENTS = requirements()

@@ -80,6 +80,16 @@ def test_versions_and_what_is_missing_are_those_of_the_installed_packages(monkey
     assert extras["lora"].complete
 
 
+def test_an_extra_has_what_the_extras_that_it_names_require(monkeypatch):
+    there = {"httpx": "0.28", "tyro": "1.1"}
+    lines = ['httpx>=0.27; extra == "openai"', 'tsr-gym[cli]; extra == "openai"', 'tyro>=1; extra == "cli"']
+    lines += ['rich>=13; extra == "cli"']
+    monkeypatch.setattr(installed, "requires", lambda name: lines)
+    monkeypatch.setattr(installed, "version", lambda name: found_in(there, name))
+    (openai,) = [extra for extra in installed.extras() if extra.name == "openai"]
+    assert (openai.versions, openai.lacking) == (there, ("rich",))
+
+
 def found_in(there, name):
     if name not in there:
         raise PackageNotFoundError(name)

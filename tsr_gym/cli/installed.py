@@ -66,10 +66,16 @@ def extras() -> list[Extra] | None:
         return None
     core = [need for need in needed if need.marker is None]
     found = [_look("", "environments, snapshots, trees, strategies", core)]
-    for name, brings in BRINGS.items():
-        own = [need for need in needed if need.marker is not None and need.marker.evaluate({"extra": name})]
-        found.append(_look(name, brings, own))
-    return found
+    return found + [_look(name, brings, _needs_of(name, needed)) for name, brings in BRINGS.items()]
+
+
+def _needs_of(extra: str, needed: Sequence[Requirement]) -> list[Requirement]:
+    """Return what an extra requires, each distribution once, with those of the extras that it refers to."""
+    own = [need for need in needed if need.marker is not None and need.marker.evaluate({"extra": extra})]
+    needs = {need.name: need for need in own if need.name != "tsr-gym"}
+    for other in sorted(name for need in own if need.name == "tsr-gym" for name in need.extras):
+        needs.update({need.name: need for need in _needs_of(other, needed)})
+    return list(needs.values())
 
 
 def _look(name: str, brings: str, needed: Sequence[Requirement]) -> Extra:
