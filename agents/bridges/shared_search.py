@@ -13,7 +13,8 @@ from tsr_gym.agents.episodes.collect import Collector, Place
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
-from tsr_gym.agents.learning.advantages.choose_estimator import Estimator, choose_estimator
+from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
+from tsr_gym.agents.learning.estimators import Estimator
 from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.errors import ConfigError

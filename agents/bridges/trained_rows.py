@@ -7,8 +7,8 @@ import numpy as np
 
 from tsr_gym.agents.bridges.rows import Row, rows_of
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages.choose_estimator import Estimator
 from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.learning.estimators import Estimator
 from tsr_gym.seeds import derive_seed
 
 AnyT = TypeVar("AnyT")

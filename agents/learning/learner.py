@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.learning.advantages.choose_estimator import Chosen, Estimator, choose_estimator
+from tsr_gym.agents.learning.advantages.choose_estimator import Chosen, choose_estimator
 from tsr_gym.agents.learning.batch import Batch, LayoutChoice
+from tsr_gym.agents.learning.estimators import Estimator
 from tsr_gym.agents.learning.layouts import Layout, RowPlan, attending, lay_out, plan_rows, why_only_padded
 from tsr_gym.agents.learning.losses import (
     Given,

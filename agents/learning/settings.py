@@ -10,12 +10,6 @@ from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.errors import ConfigError
 from tsr_gym.sections import check_choices, check_numbers
 
-# Estimators by their names in `tsr_gym.agents.learning.advantages`, which only a learner imports.
-ESTIMATORS = (
-    *("bi_level_gae", "dr_grpo", "gae", "gigpo", "graph", "grpo", "mt_grpo", "reinforce_pp", "rloo", "tree_backup"),
-    *("tree_grpo", "treepo", "treerl", "tspo", "turn_gae"),
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnConfig:

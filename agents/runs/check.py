@@ -5,7 +5,7 @@ from inspect import signature
 from tsr_gym.agents.episodes.collect import ChosenSearch, choose_search
 from tsr_gym.agents.episodes.env_pool import task_pool
 from tsr_gym.agents.episodes.starts import choose_starts
-from tsr_gym.agents.learning.settings import ESTIMATORS
+from tsr_gym.agents.learning.estimators import ESTIMATORS, needs_of
 from tsr_gym.agents.lessons import credit
 from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.raters import choose_rater
@@ -31,7 +31,7 @@ def check_config(config: TrainConfig) -> None:
         require("vllm", "vllm")
     estimator = parse_call(config.learn.estimator, what="estimator").name
     if ":" not in estimator and estimator not in ("auto", *ESTIMATORS):
-        raise no_such("estimator", estimator, ("auto", *ESTIMATORS))
+        raise no_such("estimator", estimator, ("auto", *sorted(ESTIMATORS)))
     choose_search(config.search)
     choose_starts(config.search.moments_from)
     choose_groups(config.lessons)
@@ -94,17 +94,10 @@ def _check_selection(config: TrainConfig, search: ChosenSearch, numbers: tuple[i
 
 def _check_estimator(config: TrainConfig, search: ChosenSearch) -> None:
     """Raise ConfigError where the run's batches will not have what its estimator needs."""
-    from tsr_gym.agents.learning.advantages import needs_of
     from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 
     learn = config.learn
-    with_critic = learn.algorithm == "ppo"
-    needs = needs_of(choose_estimator(learn.estimator, critic=with_critic).estimator)
-    if needs.values and not with_critic:
-        raise ConfigError(
-            f"the estimator {learn.estimator} needs a critic's values, and algorithm={learn.algorithm} has no critic: "
-            "write unfinished='failure', or algorithm=ppo"
-        )
+    needs = needs_of(choose_estimator(learn.estimator, critic=learn.algorithm == "ppo").estimator)
     if needs.naive and not _has_plain_play(config):
         raise ConfigError(
             f"the estimator {learn.estimator} compares with plain play, and {config.search.search} brings none: set "

@@ -9,14 +9,12 @@ from tsr_gym.agents.learning.advantages.graph import graph
 from tsr_gym.agents.learning.advantages.grpo import dr_grpo, grpo, reinforce_pp, rloo
 from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Contrast
-from tsr_gym.agents.learning.advantages.needs import Needs, needs_of
 from tsr_gym.agents.learning.advantages.trees import tree_backup, tree_grpo, tree_value_targets, treepo, treerl
 from tsr_gym.agents.learning.advantages.turns import gigpo, mt_grpo, tspo
 
 __all__ = [
     "Backup",
     "Contrast",
-    "Needs",
     "bi_level_gae",
     "dr_grpo",
     "estimate",
@@ -25,7 +23,6 @@ __all__ = [
     "graph",
     "grpo",
     "mt_grpo",
-    "needs_of",
     "reinforce_pp",
     "rloo",
     "tree_backup",

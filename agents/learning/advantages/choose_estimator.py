@@ -1,29 +1,13 @@
-"""Estimators by name, as a configuration writes them, with what a critic learns from each."""
+"""Estimators by name, as a configuration writes them, each with what a critic learns from it."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from typing import NamedTuple
 
 from tsr_gym.agents.learning import advantages
-from tsr_gym.agents.learning.advantages.needs import needs_of
-from tsr_gym.agents.learning.batch import Batch
-from tsr_gym.agents.learning.settings import ESTIMATORS
+from tsr_gym.agents.learning.estimators import ESTIMATORS, Estimator, Targets, declaration_of, needs_of
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose
 
-Estimator = Callable[[Batch], Tensor]
-Targets = Callable[[Batch, Tensor], Tensor]
-
-# What a critic should have said, for the estimators that compare with one; those of your own are taken for the first.
-_TARGETS: dict[Any, Targets] = {
-    advantages.gae: advantages.value_targets,
-    advantages.bi_level_gae: advantages.value_targets,
-    advantages.turn_gae: advantages.turn_value_targets,
-    advantages.tree_backup: advantages.tree_value_targets,
-}
-
-OURS = [vars(advantages)[name] for name in ESTIMATORS]
+OURS = {name: vars(advantages)[name] for name in ESTIMATORS}
 
 
 class Chosen(NamedTuple):
@@ -31,9 +15,9 @@ class Chosen(NamedTuple):
 
     Attributes:
         estimator: From a batch to advantages.
-        targets: From a batch and its advantages to what a critic should have said.
-        compares: Whether it compares trajectories or turns, so that advantages have their size and mean already, also
-            beside a critic.
+        targets: From a batch and its advantages to the critic's regression targets.
+        compares: Whether it compares trajectories or turns, so that its advantages are not whitened, with a critic
+            either.
     """
 
     estimator: Estimator
@@ -44,14 +28,15 @@ class Chosen(NamedTuple):
 def choose_estimator(text: str, *, critic: bool, gamma: float = 1.0, lam: float = 1.0) -> Chosen:
     """Return the estimator that a text names, such as ``"tree_grpo"`` or ``"grpo(baseline='naive')"``.
 
-    With a critic, `tree_backup` asks it what a branch is worth that the search left (``unfinished="value"``).
+    With a critic, `tree_backup` completes the branches that the search left by the critic's value
+    (``unfinished="value"``).
 
     Args:
         text: One of `tsr_gym.agents.learning.advantages` or ``package.module:name``, with literal keywords; ``"auto"``
             is `gae` with a critic and `grpo` without one.
         critic: Whether there is a critic.
-        gamma: Discount of estimators with a critic that are given none in the text; others have defaults of their own.
-        lam: Their decay.
+        gamma: Discount of estimators with a critic whose text sets none; the others have their own defaults.
+        lam: Decay of the same estimators.
 
     Raises:
         ConfigError: There is no such estimator, it does not take these keywords, or it does not go with a critic, or
@@ -60,15 +45,23 @@ def choose_estimator(text: str, *, critic: bool, gamma: float = 1.0, lam: float 
     if text == "auto":
         text = "gae" if critic else "grpo"
     home = advantages.__name__
-    chosen = choose(text, home=home, what="estimator", among=lambda one: one in OURS)
-    if critic and chosen.func in _TARGETS:
+    estimator = choose(text, home=home, what="estimator", among=lambda function: function in OURS.values())
+    declaration = declaration_of(estimator)
+    if declaration is None:
+        # A function of the user's without a declaration is used as it is, with a critic or without.
+        return Chosen(estimator, advantages.value_targets)
+    if critic and declaration.targets is not None:
         offered = {"gamma": gamma, "lam": lam, "unfinished": "value"}
-        chosen = choose(text, home=home, what="estimator", offered=offered)
-    if chosen.func in OURS and critic != needs_of(chosen).values:
-        names = ", ".join(one.__name__ for one in _TARGETS)
+        estimator = choose(text, home=home, what="estimator", offered=offered)
+    if critic != needs_of(estimator).values:
+        learned = ", ".join(name for name, function in OURS.items() if _targets_of(function) is not None)
         raise ConfigError(
             f"the estimator {text!r} {'has no use for' if critic else 'needs'} a critic: wanted algorithm ppo with one "
-            f"of {names}(unfinished='value'), or grpo with another"
+            f"of {learned}(unfinished='value'), or grpo with another"
         )
-    targets = _TARGETS.get(chosen.func, advantages.value_targets)
-    return Chosen(chosen, targets, compares=chosen.func is advantages.tree_backup)
+    return Chosen(estimator, declaration.targets or advantages.value_targets, declaration.compares)
+
+
+def _targets_of(estimator: Estimator) -> Targets | None:
+    declaration = declaration_of(estimator)
+    return None if declaration is None else declaration.targets

@@ -5,8 +5,28 @@ from torch import Tensor
 
 from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, discounted_sum, later, table_of
 from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.estimators import ALWAYS, estimator
 
 
+def value_targets(batch: Batch, advantages: Tensor) -> Tensor:
+    """Return the critic's targets ``A + V``, `[B, T]`, from advantages of tokens before whitening.
+
+    For `gae` and `bi_level_gae`.
+    """
+    return (advantages + _values_of(batch)) * batch.sampled
+
+
+def turn_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
+    """Return the critic's targets ``A_k + V_k`` on every token of turn k, `[B, T]`, from advantages before whitening.
+
+    ``A + V`` token by token would not do: where the values within a turn differ from its first, it is no estimate of
+    anything that a trajectory earned, and the critic would run away.
+    """
+    table = table_of(batch)
+    return (advantages + table.spread(_values_at_starts(batch, table))) * batch.sampled
+
+
+@estimator(needs={"values": ALWAYS, "finished": ALWAYS}, targets=value_targets)
 def gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
     """Return advantages `[B, T]` along each trajectory's sampled tokens; prompts and observations are skipped.
 
@@ -27,6 +47,7 @@ def gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
     return table.write(_along(rewards, values, table.trajectory[table.entry], gamma, lam))
 
 
+@estimator(needs={"values": ALWAYS, "finished": ALWAYS}, targets=turn_value_targets)
 def turn_gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
     """Return advantages `[B, T]`, one for all tokens of a turn, by GAE over turns (turn-level PPO, MT-PPO).
 
@@ -47,6 +68,7 @@ def turn_gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
     return table.spread(_along(table.reward, _values_at_starts(batch, table), table.trajectory, gamma, lam))
 
 
+@estimator(needs={"values": ALWAYS, "finished": ALWAYS}, targets=value_targets)
 def bi_level_gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0, high_level_gamma: float = 0.95) -> Tensor:
     """Return advantages `[B, T]` of tokens, each turn's end credited by GAE over the turns (VAGEN, RAGEN).
 
@@ -72,24 +94,6 @@ def bi_level_gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0, high_lev
     rewards = torch.zeros_like(values)
     rewards[last] = _along(table.reward, values[last], table.trajectory, high_level_gamma, lam) + values[last]
     return table.write(_along(rewards, values, table.entry, gamma, lam))
-
-
-def value_targets(batch: Batch, advantages: Tensor) -> Tensor:
-    """Return the critic's targets ``A + V``, `[B, T]`, from advantages of tokens before whitening.
-
-    For `gae` and `bi_level_gae`.
-    """
-    return (advantages + _values_of(batch)) * batch.sampled
-
-
-def turn_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
-    """Return the critic's targets ``A_k + V_k`` on every token of turn k, `[B, T]`, from advantages before whitening.
-
-    ``A + V`` token by token would not do: where the values within a turn differ from its first, it is no estimate of
-    anything that a trajectory earned, and the critic would run away.
-    """
-    table = table_of(batch)
-    return (advantages + table.spread(_values_at_starts(batch, table))) * batch.sampled
 
 
 def _along(rewards: Tensor, values: Tensor, sequence: Tensor, gamma: float, lam: float) -> Tensor:

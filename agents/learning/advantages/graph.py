@@ -18,11 +18,13 @@ from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Baseline, Contrast
 from tsr_gym.agents.learning.advantages.mechanism.turn_table import sum_by, table_of
 from tsr_gym.agents.learning.batch import Batch, Edges
+from tsr_gym.agents.learning.estimators import estimator
 
 # Values that rise by a smaller share in a sweep are what they will be.
 PRECISION = 1e-9
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def graph(
     batch: Batch,
     *,

@@ -7,8 +7,10 @@ from torch import Tensor
 from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast
 from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.estimators import estimator
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def grpo(batch: Batch, *, eps: float = 1e-6, ddof: int = 1, baseline: Baseline = "all") -> Tensor:
     """Return the advantages `[B, T]` of each trajectory's return within its group, on its sampled tokens (TSR Eq. 12).
 
@@ -25,6 +27,7 @@ def grpo(batch: Batch, *, eps: float = 1e-6, ddof: int = 1, baseline: Baseline =
     return estimate(batch, Contrast(scale="std", eps=eps, ddof=ddof, baseline=baseline))
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def dr_grpo(batch: Batch, *, baseline: Baseline = "all") -> Tensor:
     """Return the advantages ``R_i - mean(R)``, `[B, T]`, on the sampled tokens of each trajectory (arXiv 2503.20783).
 
@@ -38,6 +41,7 @@ def dr_grpo(batch: Batch, *, baseline: Baseline = "all") -> Tensor:
     return estimate(batch, Contrast(baseline=baseline))
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def rloo(batch: Batch, *, baseline: Baseline = "all") -> Tensor:
     """Return the advantages ``R_i - mean of the other R_j``, `[B, T]`: G / (G - 1) times `dr_grpo` (arXiv 2402.14740).
 
@@ -50,6 +54,7 @@ def rloo(batch: Batch, *, baseline: Baseline = "all") -> Tensor:
     return estimate(batch, Contrast(centre="loo", baseline=baseline))
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def reinforce_pp(
     batch: Batch, *, subtract: Literal["group", "nothing"] = "group", gamma: float = 1.0, baseline: Baseline = "all"
 ) -> Tensor:

@@ -10,8 +10,10 @@ from tsr_gym.agents.learning.advantages.mechanism.estimate import Prefix, estima
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast, Unfinished
 from tsr_gym.agents.learning.advantages.mechanism.turn_table import discounted_sum, table_of
 from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.estimators import estimator
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def tree_grpo(
     batch: Batch,
     *,
@@ -44,6 +46,7 @@ def tree_grpo(
     return estimate(batch, within_tree, within_prompt, prefix=prefix)
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def treepo(
     batch: Batch,
     *,
@@ -80,6 +83,7 @@ def treepo(
     )
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def treerl(
     batch: Batch,
     *,
@@ -121,6 +125,26 @@ def treerl(
     )
 
 
+def tree_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
+    """Return the critic's targets for `tree_backup`, `[B, T]`: on every token of turn n what was earned from there on.
+
+    ``V(n) - sum of the rewards before n on its path``, with V(n) the mean over n's children of their values, the return
+    of its path for a leaf. What the search left is worth what the critic says itself, and teaches it nothing.
+
+    Args:
+        batch: One trajectory per leaf, with the critic's values.
+        advantages: Not used: they are differences between siblings.
+    """
+    table, backup = table_of(batch), Backup(kind="child_mean", unfinished="value")
+    before = table.returns - discounted_sum(table.reward, table.trajectory, 1.0)
+    return table.spread(back_up(table, rewards_of(table, backup), backup).values - before)
+
+
+@estimator(
+    needs={"naive": {"baseline": "naive"}, "values": {"unfinished": "value"}},
+    targets=tree_value_targets,
+    compares=True,
+)
 def tree_backup(
     batch: Batch,
     *,
@@ -174,18 +198,3 @@ def tree_backup(
         of=Backup(kind=backup, by=by, tau=tau, unfinished=unfinished),
     )
     return estimate(batch, contrast, prefix=prefix)
-
-
-def tree_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
-    """Return the critic's targets for `tree_backup`, `[B, T]`: on every token of turn n what was earned from there on.
-
-    ``V(n) - sum of the rewards before n on its path``, with V(n) the mean over n's children of their values, the return
-    of its path for a leaf. What the search left is worth what the critic says itself, and teaches it nothing.
-
-    Args:
-        batch: One trajectory per leaf, with the critic's values.
-        advantages: Not used: they are differences between siblings.
-    """
-    table, backup = table_of(batch), Backup(kind="child_mean", unfinished="value")
-    before = table.returns - discounted_sum(table.reward, table.trajectory, 1.0)
-    return table.spread(back_up(table, rewards_of(table, backup), backup).values - before)

@@ -11,8 +11,10 @@ from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
 from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast
 from tsr_gym.agents.learning.advantages.mechanism.turn_table import table_of
 from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.estimators import estimator
 
 
+@estimator(needs={"naive": {"baseline": "naive"}, "whole_groups": {"groups": "all_wrong"}})
 def tspo(
     batch: Batch,
     *,
@@ -64,6 +66,7 @@ def tspo(
     return torch.where(has_success[batch.group][:, None], whole, by_turn)
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def mt_grpo(
     batch: Batch,
     *,
@@ -111,6 +114,7 @@ def mt_grpo(
     return torch.where(single, grpo(batch, eps=eps, baseline=baseline), advantages)
 
 
+@estimator(needs={"naive": {"baseline": "naive"}})
 def gigpo(
     batch: Batch,
     *,

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import ROOT
 from tsr_gym import ConfigError
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
+from tsr_gym.agents.learning.estimators import estimator
 from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
@@ -100,12 +101,11 @@ def test_values_without_a_critic_are_refused():
     search = {"search": "beam", "learn_from": "leaves"}
     with pytest.raises(ConfigError, match=r"needs a critic: wanted algorithm ppo with .*tree_backup"):
         check_choices(run_of(search, estimator="tree_backup(unfinished='value')"))
-    with pytest.raises(
-        ConfigError, match=r"algorithm=grpo has no critic: write unfinished='failure', or algorithm=ppo"
-    ):
+    with pytest.raises(ConfigError, match=r"needs a critic: wanted algorithm ppo"):
         check_choices(run_of(search, estimator=f"{__name__}:mine"))
 
 
+@estimator(needs={"values": {"unfinished": "value"}})
 def mine(batch, *, unfinished="value"):
     return batch.rewards
 
@@ -121,11 +121,11 @@ def test_groups_that_plain_play_failed_and_a_search_solved_are_refused_where_onl
         check_choices(run_of({"search": "beam", "naive": 4}, estimator="tspo", objective=objective))
 
 
-@pytest.mark.parametrize("estimator", ["auto", "turn_gae", "bi_level_gae"])
-def test_unfinished_leaves_are_refused_with_a_critic_over_whole_episodes(estimator):
+@pytest.mark.parametrize("name", ["auto", "turn_gae", "bi_level_gae"])
+def test_unfinished_leaves_are_refused_with_a_critic_over_whole_episodes(name):
     search = {"search": "beam", "learn_from": "leaves"}
     with pytest.raises(ConfigError, match=r"learn_from=selected, or an estimator that .*tree_backup"):
-        check_choices(run_of(search, algorithm="ppo", estimator=estimator))
+        check_choices(run_of(search, algorithm="ppo", estimator=name))
 
 
 def test_a_run_is_checked_before_it_begins(tmp_path):

@@ -1,6 +1,7 @@
-"""Estimators by name: what a configuration may write, and what goes with a critic."""
+"""Estimators by name: the texts of a configuration, what each estimator needs, and which go with a critic."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -8,12 +9,13 @@ import torch
 from tests.agents.learning.advantages.forests import random_groups
 from tsr_gym import ConfigError
 from tsr_gym.agents.learning import advantages
+from tsr_gym.agents.learning.advantages import tree_backup, tspo
 from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.learning.estimators import ALWAYS, ESTIMATORS, Needs, declaration_of, estimator, needs_of
 
 WITH_CRITIC = {"gae", "turn_gae", "bi_level_gae"}
-NO_ESTIMATORS = {"Backup", "Contrast", "Needs", "estimate", "needs_of"}
-NO_ESTIMATORS |= {"tree_value_targets", "turn_value_targets", "value_targets"}
+OURS = {name: vars(advantages)[name] for name in ESTIMATORS}
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def constant(batch, *, size=1.0):
     return size * batch.sampled
 
 
-@pytest.mark.parametrize("name", sorted(set(advantages.__all__) - NO_ESTIMATORS - {"tree_backup"}))
+@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"tree_backup"}))
 def test_every_estimator_is_there_by_its_name_with_a_critic_or_without(name, batch):
     chosen = choose_estimator(name, critic=name in WITH_CRITIC)
     torch.testing.assert_close(chosen.estimator(batch), vars(advantages)[name](batch))
@@ -71,9 +73,58 @@ def test_a_critic_learns_turns_from_the_estimator_of_turns_and_tokens_from_the_o
 
 
 @pytest.mark.parametrize("critic", [False, True])
-def test_an_estimator_of_ones_own_goes_with_a_critic_and_without(batch, critic):
+def test_a_user_estimator_works_with_a_critic_and_without(batch, critic):
     chosen = choose_estimator(f"{__name__}:constant(size=3.0)", critic=critic)
     assert torch.equal(chosen.estimator(batch), 3.0 * batch.sampled)
+    assert chosen.targets is advantages.value_targets
+    assert not chosen.compares
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_that_needs_values_fails_without_and_no_other_does(name, batch):
+    batch = replace(batch, values=None)
+    if needs_of(OURS[name]).values:
+        with pytest.raises(ValueError, match=r"batch\.values"):
+            OURS[name](batch)
+    else:
+        assert torch.isfinite(OURS[name](batch)).all()
+
+
+def test_needs_follow_from_bound_arguments_through_partials():
+    assert needs_of(tree_backup) == Needs()
+    assert needs_of(partial(partial(tree_backup, unfinished="value"), tau=2.0)).values
+    assert not needs_of(partial(tree_backup, unfinished="score")).values
+    assert needs_of(choose_estimator("grpo(baseline='naive')", critic=False).estimator).naive
+    by_turn = choose_estimator("turn_gae", critic=True, lam=0.9).estimator
+    assert needs_of(by_turn) == Needs(values=True, finished=True)
+    assert needs_of(tspo).whole_groups
+    assert not needs_of(partial(tspo, groups="all")).whole_groups
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_declares_its_needs(name):
+    assert declaration_of(OURS[name]) is not None
+    # Every estimator with a choice of baseline can be fitted on plain play, which must then be there.
+    if not needs_of(OURS[name]).values:
+        assert needs_of(partial(OURS[name], baseline="naive")).naive
+
+
+def undeclared(batch, *, baseline="naive", groups="all_wrong", unfinished="value"):
+    return batch.rewards
+
+
+@estimator(needs={"values": ALWAYS, "naive": {"baseline": "naive"}}, compares=True)
+def declared(batch, *, baseline="naive"):
+    return batch.rewards
+
+
+def test_a_user_estimator_needs_what_it_declares():
+    assert needs_of(undeclared) == needs_of(torch.sum) == Needs()
+    assert needs_of(declared) == Needs(values=True, naive=True)
+    assert needs_of(partial(declared, baseline="all")) == Needs(values=True)
+    assert choose_estimator(f"{__name__}:declared", critic=True).compares
+    with pytest.raises(ConfigError, match="needs a critic"):
+        choose_estimator(f"{__name__}:declared", critic=False)
 
 
 @pytest.mark.parametrize(
