@@ -60,7 +60,7 @@ test-vllm: .venv-vllm/.ready
 	for file in $(WITH_VLLM); do .venv-vllm/bin/python -m pytest -n 0 $$file || exit 1; done
 
 WITH_VLLM := tests/agents/policies/with_vllm.py tests/agents/policies/with_vllm_server.py \
-  tests/agents/policies/with_vllm_lora.py tests/cli/with_vllm.py tests/agents/runs/workers/with_vllm_in_ray.py
+  tests/agents/policies/with_vllm_lora.py tests/agents/cli/with_vllm.py tests/agents/runs/workers/with_vllm_in_ray.py
 
 ## make test-sb3: PPO of Stable-Baselines3, and in CleanRL's style, plays the grid worlds, in an environment with it
 test-sb3: .venv-sb3/.ready
@@ -90,7 +90,7 @@ test-dense: .venv-dense/.ready
 
 ## make test-browser: the shop and the viewer in a headless Chromium, which must be installed with its driver
 test-browser: $(READY)
-	$(RUN) -m pytest tests/tsr_gym_envs/webshop/with_browser.py tests/cli/with_browser.py
+	$(RUN) -m pytest tests/tsr_gym_envs/webshop/with_browser.py tests/agents/cli/with_browser.py
 
 ## make test-gym-zoo: snapshots of Gymnasium's and ale-py's environments under Gymnasium's wrappers (FULL=1: all pairs)
 test-gym-zoo: export MUJOCO_GL ?= egl

@@ -24,8 +24,8 @@ from benchmarks.pay.analysis import difference
 from benchmarks.pay.plan import BASES, FILTERING, TSR_PLUS, UPDATES, Cell, Contrast, sokoban
 from benchmarks.pay.runs import row_of, train_cells
 from benchmarks.tsr_runs import Row, build_bases
+from tsr_gym.agents.cli.tables import show_tables
 from tsr_gym.agents.reports.report import draw_curves, summarise_runs
-from tsr_gym.cli.tables import show_tables
 
 BASE = "S1"
 CONTRAST = Contrast("headline", sokoban(10, 16, 90_000), BASE, TSR_PLUS, FILTERING)

@@ -33,7 +33,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "VLLM_CPU_CI_ENV": "1", "RAY_AUTH_MODE": 
 
 def call(flags: str) -> None:
     """Run ``tsr``."""
-    command = [sys.executable, "-m", "tsr_gym.cli", *flags.split()]
+    command = [sys.executable, "-m", "tsr_gym", *flags.split()]
     subprocess.run(command, env=os.environ | ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
 
 

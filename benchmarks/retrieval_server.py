@@ -71,7 +71,7 @@ def main() -> None:
 
 def measured(index: Path, load: Load, questions: list[str], wanted: list[list[str]], seconds: float) -> dict[str, Any]:
     """Start a server, put one load on it, and return what came."""
-    command = [sys.executable, "-m", "tsr_gym.cli", "retrieval", "serve", "--index", str(index), "--port", "0"]
+    command = [sys.executable, "-m", "tsr_gym", "retrieval", "serve", "--index", str(index), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

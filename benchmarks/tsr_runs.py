@@ -137,7 +137,7 @@ def _one_thread() -> None:
 
 
 def _run(flags: str, log: Path) -> int:
-    from tsr_gym.cli import main
+    from tsr_gym.agents.cli import main
 
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a") as file, redirect_stdout(file), redirect_stderr(file):

@@ -76,7 +76,7 @@ def ways(before: Path) -> dict[str, Way]:
 
 def take(way: Way, folder: Path, name: str, updates: int) -> list[dict[str, Any]]:
     """Train, and return the lines of its updates but for the first ones."""
-    command = [sys.executable, *way.launcher, "-m", "tsr_gym.cli", *SETTING.split(), *way.flags.split()]
+    command = [sys.executable, *way.launcher, "-m", "tsr_gym", *SETTING.split(), *way.flags.split()]
     command += ["--updates", str(updates), "--out", name]
     environment = os.environ | {"PYTHONPATH": str(way.root), "OMP_NUM_THREADS": "1"}
     subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)

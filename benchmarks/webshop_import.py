@@ -17,7 +17,7 @@ from measure import write_result
 # Run by a process of its own, whose peak memory is its own.
 CHILD = """
 import resource, sys, time
-from tsr_gym.cli import main
+from tsr_gym.agents.cli import main
 start = time.process_time()
 status = main(sys.argv[1:])
 print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

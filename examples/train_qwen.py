@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import tsr_gym
-from tsr_gym import cli
+from tsr_gym.agents import cli
 from tsr_gym.agents.models.tiny_model import tiny_model, tiny_tokenizer
 
 SEARCH = ("--search", "beam(width=2, branching=4)", "--score", "SokobanScore")

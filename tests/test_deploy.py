@@ -11,7 +11,7 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.test_documents import Parsed, tsr_arguments
-from tsr_gym import cli
+from tsr_gym.agents import cli
 
 FOLDER = ROOT / "docs" / "deploy"
 FILES = sorted(path for path in FOLDER.iterdir() if path.is_file())
@@ -22,7 +22,7 @@ def train_lines(path):
     text = re.sub(r"^# ?", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE).replace("\\\n", " ")
     found = []
     for line in text.splitlines():
-        if "tsr train " not in line and "tsr_gym.cli train " not in line:
+        if "tsr train " not in line and "tsr_gym train " not in line:
             continue
         # Docker's line names the container as the command is named.
         line = line.replace("-it tsr tsr", "-it container tsr").replace("${nodes[@]:1}", "")

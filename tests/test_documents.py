@@ -15,7 +15,7 @@ import pytest
 import tyro
 
 from tests.conftest import ROOT
-from tsr_gym import cli
+from tsr_gym.agents import cli
 from tsr_gym.agents.runs import check
 from tsr_gym.agents.runs.config import TrainConfig
 
@@ -69,7 +69,7 @@ def commands(page: Path) -> list[str]:
 def tsr_arguments(command: str) -> list[str] | None:
     """Return what a command line gives to `tsr`; None for other programs."""
     words = shlex.split(command)
-    for name in ("tsr", "tsr_gym.cli"):
+    for name in ("tsr", "tsr_gym"):
         if name in words:
             return words[words.index(name) + 1 :]
     return None

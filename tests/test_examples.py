@@ -4,7 +4,7 @@ import pytest
 
 from examples import own_loop, own_parts, stairs, train_qwen
 from tests.conftest import ROOT
-from tsr_gym import cli
+from tsr_gym.agents import cli
 from tsr_gym.testing import check_snapshot, check_text_env
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -74,7 +74,7 @@ def ask(asked: Sequence[Question], base_url: str, out: Path) -> None:
         if not (folder / question.file).exists():
             words = [*question.command.split(), "--model", question.model, "--seed", str(question.seed)]
             ends = ["--base-url", base_url, "--json", str(folder / question.file)]
-            if subprocess.run([sys.executable, "-m", "tsr_gym.cli", *words, *ends], check=False).returncode:
+            if subprocess.run([sys.executable, "-m", "tsr_gym", *words, *ends], check=False).returncode:
                 raise ConfigError(f"tsr {shlex.join(words)} failed")
 
 

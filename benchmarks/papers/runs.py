@@ -10,7 +10,7 @@ from benchmarks.tsr_runs import Row, base_row, build_bases, finished, measured, 
 from tsr_gym.errors import ConfigError
 
 GPUS = 8
-TORCHRUN = ("torchrun", "--nproc-per-node", str(GPUS), "-m", "tsr_gym.cli")
+TORCHRUN = ("torchrun", "--nproc-per-node", str(GPUS), "-m", "tsr_gym")
 
 
 def recipes(cells: Sequence[Cell]) -> dict[str, str]:

@@ -7,4 +7,4 @@ export OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false RAY_USAGE_STATS_ENABLED=0 
 ray start --head --port=6379 --include-dashboard=false
 trap 'ray stop' EXIT
 if [ -d "$OUT" ]; then what=(--resume "$OUT"); else what=(sokoban --search beam --out "$OUT"); fi
-torchrun --nproc-per-node 2 -m tsr_gym.cli train "${what[@]}" --ray 127.0.0.1:6379 --ray-workers 8
+torchrun --nproc-per-node 2 -m tsr_gym train "${what[@]}" --ray 127.0.0.1:6379 --ray-workers 8

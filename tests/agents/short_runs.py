@@ -12,6 +12,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from tests.conftest import ROOT
+from tsr_gym.agents.cli import main
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
@@ -20,7 +21,6 @@ from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.trainer import start_run
-from tsr_gym.cli import main
 
 UPDATES = 5
 FLAGS = {
@@ -97,7 +97,7 @@ def files_of(folder):
 def command(*args, hash_seed="0"):
     """Start the `tsr` command in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tsr_gym.cli", *map(str, args)],
+        [sys.executable, "-m", "tsr_gym", *map(str, args)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

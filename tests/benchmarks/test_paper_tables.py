@@ -22,9 +22,9 @@ from benchmarks.papers.runs import commands
 from benchmarks.papers.tsr import CONTROL
 from benchmarks.tsr_runs import finished
 from tests.agents.tiny import save_chat_model
+from tsr_gym.agents.cli.train import _configured
 from tsr_gym.agents.runs.check import check_choices
 from tsr_gym.agents.runs.trainer import start_run
-from tsr_gym.cli.train import _configured
 from tsr_gym.errors import ConfigError
 
 OUT, MODELS = Path("OUT"), Path("MODELS")
@@ -283,7 +283,7 @@ def test_a_dry_run_prints_a_command_for_every_cell(capsys, tmp_path):
     lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == len(list(cells(TABLES["tree_grpo_budget"], "qwen", 1)))
     for line in lines:
-        assert line[:6] == ["torchrun", "--nproc-per-node", "8", "-m", "tsr_gym.cli", "train"]
+        assert line[:6] == ["torchrun", "--nproc-per-node", "8", "-m", "tsr_gym", "train"]
         assert _configured(line[6:]).search.groups == 512
     small = commands(list(cells(TABLE, "tiny", 1)), "tiny", OUT, MODELS)
     assert [line.split()[:2] for line in small] == [["tsr", "base-model"], ["tsr", "train"], ["tsr", "train"]]

@@ -11,7 +11,7 @@ from benchmarks.measure import RESULTS
 from benchmarks.pay.analysis import difference, equal_difference, interval, law, success_at
 from benchmarks.pay.page import PAGE, write_tables
 from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
-from tsr_gym.cli.train import _configured
+from tsr_gym.agents.cli.train import _configured
 
 RESULT = RESULTS / "does_search_pay.json"
 CONTRAST = Contrast("headline", sokoban(10, 16), "S1", TSR_PLUS, FILTERING, 3)

@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tsr_gym import ConfigError
+from tsr_gym.agents.cli import train
+from tsr_gym.agents.cli.recipes import follow_recipe
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.estimators import estimator
 from tsr_gym.agents.learning.objective import Objective
@@ -17,8 +19,6 @@ from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.runs.check import check_choices
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.trainer import check_run
-from tsr_gym.cli import train
-from tsr_gym.cli.recipes import follow_recipe
 
 EVIDENCE = LessonConfig(credit=("first_occurrence",))
 UNDO = LessonConfig(credit=("format_penalty", "undo_selection(samples=8, kept=4)"))

@@ -5,13 +5,13 @@ from functools import partial
 
 from tests.agents.short_runs import records, trained
 from tsr_gym import Budget
+from tsr_gym.agents.cli import train
 from tsr_gym.agents.episodes.collect import ChosenSearch, Collected
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.runs.checkpoint import Progress
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.agents.strategies.harvest import harvested
-from tsr_gym.cli import train
 
 NONE = ("success", "reward_mean", "reward_std", "response_length", "turns", "valid", "grad_norm")
 

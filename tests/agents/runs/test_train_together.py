@@ -99,7 +99,7 @@ def test_what_fails_in_one_process_ends_all_with_the_same_error_and_a_checkpoint
 def torchrun(log, *args):
     """Start the `tsr` command in two processes that torchrun looks after; what they say goes into a folder."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += ["--log-dir", str(log), "--redirects", "3", "-m", "tsr_gym.cli", *map(str, args)]
+    command += ["--log-dir", str(log), "--redirects", "3", "-m", "tsr_gym", *map(str, args)]
     return subprocess.Popen(
         command,
         cwd=ROOT,

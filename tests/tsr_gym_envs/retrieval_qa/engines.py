@@ -79,7 +79,7 @@ def served(index, *options):
     command = [
         sys.executable,
         "-m",
-        "tsr_gym.cli",
+        "tsr_gym",
         "retrieval",
         "serve",
         "--index",

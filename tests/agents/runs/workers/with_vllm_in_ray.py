@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
+from tests.agents.cli.with_vllm import SMALL
 from tests.agents.runs.workers.ray_here import SEARCH, cluster, faults_in, faulty, nodes_of, on, train
 from tests.agents.short_runs import records, result, train_flags
-from tests.cli.with_vllm import SMALL
 from tests.conftest import ROOT
 from tsr_gym.agents.runs import training as trainers
 from tsr_gym.agents.runs.trainer import resume_run
@@ -130,7 +130,12 @@ def test_two_learning_processes_have_a_worker_with_vllm_each(here, by_one, base,
     flags = train_flags(tmp_path / "run", base, **own)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*torchrun, "-m", "tsr_gym.cli", *flags], cwd=ROOT, capture_output=True, text=True, check=False, timeout=500
+        [*torchrun, "-m", "tsr_gym", *flags],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr
     found = result(tmp_path / "run")

@@ -1,0 +1,73 @@
+"""`tsr audit`: check tokens, masks and log-probabilities of anybody's training rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
+from tsr_gym.agents.cli.progress_bar import progress_bar
+from tsr_gym.agents.cli.tables import Shown, show_tables
+from tsr_gym.optional import load, require
+
+
+@dataclass(frozen=True, slots=True)
+class AuditArgs:
+    """Check training rows of any trainer: what was sampled is trained, all of it, and nothing else.
+
+    The exit status is 1 where something is wrong.
+    """
+
+    rows: Annotated[Path, tyro.conf.Positional]
+    """JSON lines or Parquet with token ids (input_ids, or prompt_ids and completion_ids), what is trained of them
+    (mask, loss_mask, labels ...), and perhaps logprobs and messages."""
+    model: Path | None = None
+    """Folder of the model that sampled the rows: its log-probabilities and its tokenizer are compared."""
+    tokenizer: Path | None = None
+    """Folder of a tokenizer with the chat template that the rows were made by; the model's by default."""
+    temperature: float = 1.0
+    """At which the rows were sampled."""
+    tolerance: float = 0.1
+    """Largest mean difference to the model's log-probabilities, in nats."""
+    json: Path | None = None
+    """File for all findings as JSON; without a file they are printed."""
+
+
+def main(args: list[str]) -> int:
+    """Print a line per check, and return 1 where something is wrong."""
+    chosen = read_arguments(AuditArgs, with_json(args), prog="tsr audit")
+    logprobs, tokenizer = None, None
+    if chosen.model is not None:
+        require("torch", "agents")
+        witness: Any = load("tsr_gym.agents.bridges.audit_model:witness")
+        logprobs, tokenizer = witness(chosen.model, temperature=chosen.temperature)
+    if chosen.tokenizer is not None:
+        require("transformers", "agents")
+        load_tokenizer: Any = load("tsr_gym.agents.models.load_tokenizer:load_tokenizer")
+        tokenizer = load_tokenizer(chosen.tokenizer)
+    audit: Any = load("tsr_gym.agents.bridges.audit:audit_file")
+    with progress_bar() as watch:
+        asked = partial(watch, "rows that the model reads")
+        checks = audit(chosen.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=chosen.tolerance, watch=asked)
+    if chosen.json is not None:
+        found = [{**check._asdict(), "findings": [one._asdict() for one in check.findings]} for check in checks]
+        write_json({"rows": str(chosen.rows), "checks": found}, chosen.json)
+    if chosen.json != HERE:
+        show_tables([_table(chosen.rows, checks)])
+    return int(any(check.findings for check in checks))
+
+
+def _table(rows: Path, checks: Sequence[Any]) -> Shown:
+    lines = []
+    for check in checks:
+        first = check.findings[0] if check.findings else None
+        example = check.holds if first is None else f"row {first.row}: {first.says}"
+        verdict = "not checked" if not check.rows else f"{len(check.findings)} wrong" if first else "ok"
+        lines.append((check.name, verdict, str(check.rows), example))
+    missing = [check.name for check in checks if not check.rows]
+    caption = f"not checked: {', '.join(missing)}; see --tokenizer, --model and docs/audit.md" if missing else None
+    return Shown(f"audit of {rows}", ("check", "verdict", "rows", "what holds, or is wrong"), lines, caption)

@@ -1,0 +1,55 @@
+"""`tsr calibrate`: hold a score against exact values, and a search against its budget."""
+
+import re
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
+from tsr_gym.agents.cli.progress_bar import progress_bar
+from tsr_gym.agents.cli.tables import show_tables
+from tsr_gym.optional import load, require
+
+
+def main(args: list[str]) -> int:
+    """Measure, print the tables, and write numbers and plot where wanted."""
+    config_kind: Any = load("tsr_gym.agents.reports.calibrate_env:CalibrationConfig")
+
+    @dataclass(frozen=True, slots=True)
+    class CalibrateArgs:
+        """Say what a score is worth as the guide of a search, against the environment's exact values."""
+
+        what: config_kind
+        out: Path | None = None
+        """Folder for calibration.json and calibration.png."""
+        json: Path | None = None
+        """File for what was measured as JSON; without a file it is printed."""
+
+    # --scorer is an older name of the setting.
+    args = [re.sub(r"^--scorer(?=$|=)", "--score", arg) for arg in with_json(args)]
+    chosen = read_arguments(CalibrateArgs, args, prog="tsr calibrate", positional=True)
+    if chosen.out is not None:
+        require("matplotlib", "agents")
+    if chosen.what.engine != "openai" and chosen.what.model != "random":
+        require("torch", "agents")
+        require("transformers", "agents")
+    measure: Any = load("tsr_gym.agents.reports.calibrate_env:calibrate_env")
+    tables: Any = load("tsr_gym.agents.reports.calibration_report:tables")
+    heading: Any = load("tsr_gym.agents.reports.calibration_report:heading")
+    save: Any = load("tsr_gym.agents.reports.calibration_report:save")
+    with progress_bar() as watch:
+        found = measure(chosen.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
+    written = [] if chosen.out is None else save(found, chosen.out)
+    if chosen.json is not None:
+        write_json({"what": heading(found), **asdict(found)}, chosen.json)
+    if chosen.json == HERE:
+        return 0
+    print(heading(found))
+    show_tables(tables(found))
+    for text in found.unknown:
+        print(f"not known: {text}")
+    if written:
+        print("written: " + ", ".join(map(str, written)))
+    return 0

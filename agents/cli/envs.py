@@ -1,0 +1,174 @@
+"""`tsr envs`: environments with their settings, and the scorers and strategies that there are, read from signatures."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import tyro
+
+from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
+from tsr_gym.agents.cli.tables import Shown, show_tables
+from tsr_gym.errors import MissingExtra
+from tsr_gym.optional import load
+from tsr_gym.registration import ENTRY_POINTS, GUIDES, OPTIONAL_ENTRY_POINTS, SHORT_NAMES, find_env
+
+EMPTY = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class EnvsArgs:
+    """List environments: ids, short names, settings with their defaults, scorers; and the strategies of searches."""
+
+    env: Annotated[str | None, tyro.conf.Positional] = None
+    """Only this one: Gymnasium id, package.module:Id of yours, or a short name such as sokoban."""
+    json: Path | None = None
+    """File for the same as JSON; without a file it is printed."""
+
+
+def main(args: list[str]) -> int:
+    """Read the signatures and print what they say."""
+    chosen = read_arguments(EnvsArgs, with_json(args), prog="tsr envs")
+    scorers = list_scorers()
+    names = [*ENTRY_POINTS, *OPTIONAL_ENTRY_POINTS] if chosen.env is None else [chosen.env]
+    found = {
+        "environments": [describe_env(name, scorers) for name in names],
+        "scorers": scorers,
+        "strategies": list_strategies(),
+    }
+    if chosen.json is not None:
+        write_json(found, chosen.json)
+    if chosen.json != HERE:
+        show_tables(_tables(found), words=True)
+    return 0
+
+
+def describe_env(name: str, scorers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is known of an environment without making it.
+
+    Args:
+        name: Gymnasium id, short name, or ``package.module:Id``.
+        scorers: What `list_scorers` returned.
+
+    Raises:
+        ConfigError: There is no such environment.
+    """
+    spec = find_env(name)
+    entry = spec.entry_point
+    module = entry.partition(":")[0] if isinstance(entry, str) else inspect.getmodule(entry).__name__  # type: ignore[union-attr]
+    needs, settings = None, []
+    try:
+        settings = _settings_of(load(entry) if isinstance(entry, str) else entry)
+    except (MissingExtra, ModuleNotFoundError) as error:
+        needs = str(error) if isinstance(error, MissingExtra) else f"{error}: pip install 'tsr-gym[envs]'"
+    world = module.rpartition(".")[0]
+    return {
+        "id": spec.id,
+        "short_names": [short for short, long in SHORT_NAMES.items() if long == spec.id],
+        "needs": needs,
+        "guide": GUIDES.get(spec.id, "reward"),
+        "scorers": [one["name"] for one in scorers if one["world"] in ("any", world)],
+        "settings": settings,
+    }
+
+
+def list_scorers() -> list[dict[str, Any]]:
+    """Return the scorers: name, the world whose states they rate (``any`` for all), and their settings."""
+    known: Any = load("tsr_gym.wrappers.scorers:known_scorers")
+    return [
+        {"name": name, "world": world, "what": _first_line(kind), "settings": _parameters(kind, skip=1)}
+        for name, (kind, world) in known().items()
+    ]
+
+
+def list_strategies() -> list[dict[str, Any]]:
+    """Return the strategies of searches: name, what each does, and its numbers."""
+    home: Any = load("tsr_gym.agents.strategies:STRATEGIES")
+    module = vars(import_module(home))
+    return [
+        {"name": name, "what": _first_line(module[name]), "settings": _parameters(module[name], skip=1)}
+        for name in module["__all__"]
+    ]
+
+
+def _settings_of(make: Any) -> list[dict[str, Any]]:
+    """Return the settings of a constructor, with the defaults that its default preset leaves.
+
+    Those of ours take any keywords, which are fields of what the `make_settings` beside them returns.
+    """
+    own = _parameters(make, skip=0)
+    settle = vars(import_module(make.__module__)).get("make_settings")
+    if settle is None:
+        return own
+    preset = inspect.signature(make).parameters["preset"].default
+    settled, presets = settle(preset, {}), vars(import_module(settle.__module__))["PRESETS"]
+    known = {one["name"]: one for one in own}
+    known["preset"]["type"] = " | ".join(presets)
+    more = {one["name"]: one for one in _parameters(type(settled), skip=0)}
+    defaults = {item.name: {"default": value} for item, value in zip(fields(settled), astuple(settled), strict=True)}
+    return own + [one | defaults[name] for name, one in more.items() if name not in known]
+
+
+def _parameters(called: Callable[..., Any], skip: int) -> list[dict[str, Any]]:
+    """Return the parameters of a callable after the first so many, without those that take anything."""
+    loose = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    found = list(inspect.signature(called).parameters.values())[skip:]
+    return [
+        {
+            "name": one.name,
+            "type": "any" if one.annotation is EMPTY else words_of(one.annotation),
+            "default": None if one.default is EMPTY else one.default,
+            "required": one.default is EMPTY,
+        }
+        for one in found
+        if one.kind not in loose
+    ]
+
+
+def words_of(kind: Any) -> str:
+    """Return a type in words.
+
+    >>> words_of(Literal["a", "b"] | None), words_of(tuple[int, int])
+    ('a | b | None', 'tuple[int, int]')
+    """
+    if get_origin(kind) is Literal:
+        return " | ".join(map(str, get_args(kind)))
+    if any(get_origin(part) is Literal for part in get_args(kind)):
+        return " | ".join(map(words_of, get_args(kind))).replace("NoneType", "None")
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", inspect.formatannotation(kind))
+
+
+def _first_line(value: Any) -> str:
+    return (inspect.getdoc(value) or "").partition("\n")[0]
+
+
+def _tables(found: Mapping[str, Any]) -> list[Shown]:
+    envs = found["environments"]
+    overview = [
+        (one["id"], ", ".join(one["short_names"]), ", ".join(one["scorers"]), one["needs"] or "") for one in envs
+    ]
+    tables = [Shown("environments", ("id", "short names", "scorers", "needs"), _escaped(overview))]
+    for one in envs:
+        rows = [(item["name"], item["type"], _default(item)) for item in one["settings"]]
+        tables.append(Shown(f"settings of {one['id']}", ("setting", "type", "default"), _escaped(rows)))
+    for kind in ("scorers", "strategies"):
+        listed = [(item["name"], _call(item), item["what"]) for item in found[kind]]
+        tables.append(Shown(kind, ("name", "settings and defaults", "what"), _escaped(listed)))
+    return [table for table in tables if table.rows]
+
+
+def _default(item: Mapping[str, Any]) -> str:
+    return "(required)" if item["required"] else repr(item["default"])
+
+
+def _call(item: Mapping[str, Any]) -> str:
+    return ", ".join(f"{one['name']}={_default(one)}" for one in item["settings"])
+
+
+def _escaped(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    # Square brackets would be read as styles.
+    return [tuple(cell.replace("[", r"\[") for cell in row) for row in rows]

@@ -1,0 +1,356 @@
+"""Game: a person before an environment, with everything that can be taken back, kept, and asked for."""
+
+import sys
+import textwrap
+from cmd import Cmd
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+
+from tsr_gym.agents.cli.pages import WIDTH, readable
+from tsr_gym.agents.cli.played import Played, played_of, tree_of
+from tsr_gym.errors import ConfigError, InvalidTree, MissingExtra, PromptTooLong, TsrGymError
+from tsr_gym.node import Candidate, Node
+from tsr_gym.optional import load
+from tsr_gym.people import clicks
+from tsr_gym.seeds import derive_seed
+from tsr_gym.stack import restore, snapshot
+from tsr_gym.text_env import TextEnv
+from tsr_gym.tree import Tree
+
+# Known by their first letters as well.
+COMMANDS = ("undo", "restart", "next", "hint", "quit", "help")
+WHOLE = ("scores", "model", "fork")
+# These take the name of a file, and these may take a number.
+WITH_FILE = ("save", "load")
+WITH_NUMBER = ("fork", "model")
+SHOWN = ("undo", "restart", "next", "hint", "scores", "fork [N]", "save FILE", "load FILE", "quit", "help")
+MAX_HINT = 5
+# Most actions that `scores` tries, and draws of each where the environment leaves something to chance.
+MAX_TRIED = 30
+DRAWS = 8
+
+
+class Adviser(NamedTuple):
+    """Who proposes turns.
+
+    Attributes:
+        ask: From the way to here to proposals, see `tsr_gym.agents.episodes.proposals.Proposer`; None for nobody.
+        samples: Answers that are drawn for every position.
+    """
+
+    ask: Callable[..., Sequence[Any]] | None = None
+    samples: int = 4
+
+
+class Game(Cmd):
+    """A player before an environment.
+
+    Args:
+        env: The environment.
+        base: The same without its wrappers.
+        number: The instance to begin with.
+        numbered: Whether numbers are those of the environment's levels, and not seeds.
+        adviser: Who proposes turns.
+        shows: The environment that shows positions to people; `base`, where a model is shown them in the same form.
+    """
+
+    prompt = "> "
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        base: TextEnv[Any],
+        number: int,
+        *,
+        numbered: bool,
+        adviser: Adviser,
+        shows: TextEnv[Any],
+    ) -> None:
+        super().__init__()
+        self.use_rawinput = sys.stdin.isatty()
+        self._env, self._base, self._shows = env, base, shows
+        self._numbered, self._adviser = numbered, adviser
+        scorer: Any = load("tsr_gym.wrappers.score_wrapper:ScoreWrapper")
+        self._score_of = env.score_of if isinstance(env, scorer) else None
+        self._key_of: Any = load("tsr_gym.wrappers.imagine:key_of")
+        self._proposals: Sequence[Any] = ()
+        self._begin(number)
+
+    def _begin(self, number: int) -> None:
+        options = {"number": number} if self._numbered else None
+        observation, info = self._env.reset(seed=number, options=options)
+        self._number = number
+        self._played = Played([self._node(None, "", observation, 0.0, info)])
+
+    @property
+    def _here(self) -> Node:
+        return self._played.path[-1]
+
+    @property
+    def _over(self) -> bool:
+        return self._base.episode.terminated or self._base.episode.truncated
+
+    def _node(self, parent: int | None, turn: str, observation: str, reward: float, info: dict[str, Any]) -> Node:
+        """Return where the game stands as a node of the trajectory that is played."""
+        episode = self._base.episode
+        return Node(
+            parent=parent,
+            depth=0 if parent is None else parent + 1,
+            candidate=Candidate(turn),
+            observation=observation,
+            reward=float(reward),
+            score=float(info.get("score", reward)),
+            terminated=episode.terminated,
+            truncated=episode.truncated,
+            info=info,
+            snapshot=snapshot(self._env),
+            state_key=self._key_of(self._base),
+        )
+
+    def precmd(self, line: str) -> str:
+        """Take commands in any case, the frequent ones by their first letter; what is not one is a turn."""
+        word = line.strip().lower().replace("?", "help")
+        first, *rest = line.split(maxsplit=1)[:2] or [""]
+        if rest and (first.lower() in WITH_FILE or (first.lower() in WITH_NUMBER and rest[0].strip().isdecimal())):
+            return f"{first.lower()} {rest[0]}"
+        if word in WHOLE:
+            return word
+        return next((name for name in COMMANDS if word and word in (name, name[0])), line)
+
+    def onecmd(self, line: str) -> bool:
+        """Carry out a command, or play a turn; after an exclamation mark anything is a turn."""
+        if line == "EOF" or line == "quit":
+            print()
+            return True
+        named = line.partition(" ")[0]
+        if line in (*COMMANDS, *WHOLE) or (line != named and named in (*WITH_FILE, *WITH_NUMBER)):
+            super().onecmd(line)
+        else:
+            self._play(line.strip().removeprefix("!"))
+        return False
+
+    def _play(self, turn: str) -> None:
+        if self._over:
+            print("the episode is over: undo, fork, restart, next or quit")
+            return
+        before = self._here.snapshot
+        assert before is not None
+        observation, reward, _, _, info = self._env.step(turn)
+        if info.get("action_is_valid") is False:
+            restore(self._env, before)
+            print(f"not understood: {info['invalid_reason']}; nothing was done")
+            return
+        self._played.path.append(self._node(len(self._played.path) - 1, turn, observation, float(reward), info))
+        self.show()
+
+    def do_help(self, _: str) -> None:
+        """Show the rules, the actions and the commands."""
+        rules = self._base.instructions
+        if not self._base.reads_tags:
+            rules = rules.replace("<answer>", "").replace("</answer>", "")
+        words = f": {', '.join(self._base.actions)}" if self._base.actions else ""
+        several = f", several joined by {self._base.separator}" if self._base.separator else ""
+        print(f"{textwrap.fill(rules, WIDTH)}\n" if rules else "")
+        more = () if self._adviser.ask is None else ("model [N]",)
+        print(f"actions{words}{several}; or: {', '.join((*SHOWN, *more))}")
+
+    def do_undo(self, _: str) -> None:
+        """Take the last turn back."""
+        if len(self._played.path) == 1:
+            print("nothing to undo")
+            return
+        self._played.path.pop()
+        self._stand()
+        self.show()
+
+    def do_fork(self, number: str) -> None:
+        """Keep this moment, or go on from one that was kept; what was played from here is kept as well."""
+        if not number:
+            kept = self._played.keep()
+            print(f"moment {kept} is kept: fork {kept} comes back to it")
+            return
+        try:
+            left = self._played.go(int(number))
+        except LookupError as error:
+            print(f"{error}; fork alone keeps one")
+            return
+        self._stand()
+        print(f"moment {left} is where you were")
+        self.show()
+
+    def _stand(self) -> None:
+        """Put the environment where the trajectory ends."""
+        here = self._here.snapshot
+        if here is None:
+            raise InvalidTree("the trajectory was saved without snapshots")
+        restore(self._env, here)
+
+    def do_save(self, file: str) -> None:
+        """Save what was played as a tree, which `load`, `tsr tree`, `tsr view` and `tsr replay` read."""
+        facts: Any = load("tsr_gym.wrappers.stack_facts:stack_facts")
+        spec = self._env.spec
+        about = {
+            "env": None if spec is None else spec.id,
+            "stack": facts(self._env),
+            "noise": "same",
+            "player": "person",
+        }
+        tree = tree_of(self._played, seed=self._number, score_of=self._score_of or "turn", about=about)
+        try:
+            tree.save(Path(file))
+            forks = f", {len(tree.leaves())} ends" if len(tree.leaves()) > 1 else ""
+            print(f"{file}: {len(self._played.path) - 1} turns{forks}")
+        except OSError as error:
+            print(error)
+
+    def do_load(self, file: str) -> None:
+        """Go on where a trajectory was saved; its turns can be undone, its forks be gone on from."""
+        before = self._played
+        try:
+            tree = Tree.load(Path(file))
+            self._played = played_of(tree)
+            self._stand()
+        except (OSError, TsrGymError) as error:
+            self._played = before
+            print(error)
+        else:
+            self._number = tree.seed
+            self.show()
+            if self._played.moments:
+                print(f"moments that fork N goes on from: 1 to {len(self._played.moments)}")
+
+    def do_restart(self, _: str) -> None:
+        """Begin the same instance again."""
+        self._begin(self._number)
+        self.show()
+
+    def do_next(self, _: str) -> None:
+        """Begin the next instance."""
+        try:
+            self._begin(self._number + 1)
+        except ConfigError as error:
+            print(f"there is no next one: {error}")
+        else:
+            self.show()
+
+    def do_hint(self, _: str) -> None:
+        """Show a best next turn, or the beginning of a long one."""
+        info = self._here.info
+        try:
+            turn = self._base.optimal_turn(self._base.state, info.get("turns_left"), info.get("actions_left"))
+        except MissingExtra as error:
+            print(error)
+            return
+        separator = self._base.separator
+        if turn is None or separator is None:
+            print(turn or "no hint for this position")
+            return
+        actions = turn.split(separator)
+        more = f" and {len(actions) - MAX_HINT} more actions" if len(actions) > MAX_HINT else ""
+        print(separator.join(actions[:MAX_HINT]).strip() + more)
+
+    def do_scores(self, _: str) -> None:
+        """Show what each action would bring, on dice that are not the episode's own, and whether it loses the game."""
+        before = self._here.snapshot
+        assert before is not None
+        actions = () if self._over else self._base.legal_actions(self._base.state)
+        for name in actions[:MAX_TRIED]:
+            print(f"{name}: {', '.join(self._tried(name, before))}")
+        if len(actions) > MAX_TRIED:
+            print(f"and {len(actions) - MAX_TRIED} more actions")
+        if not actions:
+            print("there is nothing to try here")
+        restore(self._env, before)
+
+    def _tried(self, name: str, before: Any) -> list[str]:
+        """Return in words what an action brings."""
+        scores, rewards, lost, solved = [], [], [], 0
+        for draw in range(DRAWS if self._base.draws_noise else 1):
+            restore(self._env, before, noise="fresh", seed=derive_seed(self._number, "tried", name, draw))
+            _, reward, _, _, info = self._env.step(name)
+            rewards.append(float(reward))
+            scores.append(float(info.get("score", reward)))
+            solved += bool(info.get("success"))
+            lost += [] if info.get("success") else self._dead_end()
+        words = [f"score {fmean(scores):.3g}"] if self._score_of else [f"reward {fmean(rewards):.3g}"]
+        of = f" in {{}} of {len(scores)} draws" if len(scores) > 1 else ""
+        words += [f"solves it{of.format(solved)}"] if solved else []
+        return words + ([f"can no longer be solved: {lost[0]}{of.format(len(lost))}"] if lost else [])
+
+    def do_model(self, number: str) -> None:
+        """Play a turn that the model proposes, the first one by default."""
+        chosen = int(number or 1)
+        if not 1 <= chosen <= len(self._proposals):
+            asks = "tsr play --model asks one" if self._adviser.ask is None else f"it made {len(self._proposals)}"
+            print(f"the model has no proposal {chosen}: {asks}")
+            return
+        self._play(self._proposals[chosen - 1].action)
+
+    def show(self) -> None:
+        """Print the position, how the episode stands, and what the model would do."""
+        here, total = self._here, sum(node.reward for node in self._played.path)
+        info = here.info
+        print(f"\n{self._page()}")
+        parts = [f"return {total:g}"]
+        parts += [f"score {here.score:.3g}"] if self._score_of and here.parent is not None else []
+        parts += [
+            f"{info[name]} {name.removesuffix('_left')} left"
+            for name in ("turns_left", "actions_left")
+            if info.get(name) is not None
+        ]
+        dead_end = [] if info.get("success") else self._dead_end()
+        parts += ["solved!"] if info.get("success") else [f"can no longer be solved: {why}" for why in dead_end]
+        print(", ".join(parts))
+        if self._over:
+            self._proposals = ()
+            return
+        # Where actions depend on the state, they are shown with it.
+        if not self._base.actions:
+            choices = ", ".join(self._base.legal_actions(self._base.state))
+            print(textwrap.fill(f"for example: {choices}", WIDTH, break_on_hyphens=False))
+        self._show_proposals()
+
+    def _page(self) -> str:
+        """Return the position for people, and where a model is shown it in another form, that one, too."""
+        here = self._here
+        asked = "" if here.parent is None else self._played.path[0].observation
+        page = readable(here.observation, asked=asked, buttons=_buttons(here.info))
+        if self._shows is self._base:
+            return page
+        drawn = self._shows.observe(self._base.state)
+        if drawn == here.observation:
+            return page
+        shown = readable(drawn, asked=asked, buttons=clicks(self._shows, self._base.state))
+        return f"{shown}\nthe model sees: {page}"
+
+    def _show_proposals(self) -> None:
+        if self._adviser.ask is None:
+            return
+        seed = derive_seed(self._number, "proposals")
+        try:
+            self._proposals = self._adviser.ask(self._played.path, seed=seed, samples=self._adviser.samples)
+        except PromptTooLong as error:
+            self._proposals = ()
+            print(f"the model proposes nothing: {error}")
+            return
+        for number, one in enumerate(self._proposals, start=1):
+            action = " ".join(one.action.split()) or "an answer without the wanted form"
+            print(f"model {number}: {action} ({one.times} of {self._adviser.samples}, p {one.probability:.2g})")
+
+    def _dead_end(self) -> list[str]:
+        try:
+            reason = self._base.dead_end(self._base.state)
+        except MissingExtra:
+            # Whoever asks for a hint is told what is missing; without a warning one can play.
+            return []
+        return [reason] if reason else []
+
+
+def _buttons(info: Any) -> Sequence[str]:
+    """Return what can be clicked on a page, where the turn's facts say it."""
+    actions = info.get("available_actions")
+    return tuple(actions.get("clickables", ())) if isinstance(actions, dict) else ()

@@ -1,0 +1,69 @@
+"""`tsr probe`: what a success costs by plain play and by searches, before anything is learned."""
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
+from tsr_gym.agents.cli.progress_bar import progress_bar
+from tsr_gym.agents.cli.tables import show_tables
+from tsr_gym.optional import load, require
+
+
+def main(args: list[str]) -> int:
+    """Measure, print the table and the advice, and write rows and plot where wanted."""
+    config_kind: Any = load("tsr_gym.agents.reports.probe:ProbeConfig")
+
+    @dataclass(frozen=True)
+    class ProbeArgs:
+        """Say before any learning what a success costs by plain play and by searches, on training instances."""
+
+        what: config_kind
+        json: Path | None = None
+        """File for the rows as JSON; without a file they are printed."""
+        out: Path | None = None
+        """Folder for probe.json, which keeps what was measured, and probe.png; a probe that was stopped goes on in
+        it."""
+
+    chosen = read_arguments(ProbeArgs, _gathered(with_json(args)), prog="tsr probe", positional=True)
+    if chosen.out is not None:
+        require("matplotlib", "agents")
+    if chosen.what.model.model != "random":
+        require("torch", "agents")
+        require("transformers", "agents")
+    measure: Any = load("tsr_gym.agents.reports.probe:probe_env")
+    report: dict[str, Any] = {
+        name: load(f"tsr_gym.agents.reports.probe_report:{name}")
+        for name in ("heading", "table", "advice", "rows", "draw")
+    }
+    with progress_bar() as watch:
+        found = measure(chosen.what, out=chosen.out, watch=watch, note=lambda text: print(text, file=sys.stderr))
+    if chosen.out is not None:
+        report["draw"](found, chosen.out / "probe.png")
+    if chosen.json is not None:
+        write_json(report["rows"](found), chosen.json)
+    if chosen.json == HERE:
+        return 0
+    print(report["heading"](found))
+    show_tables([report["table"](found)])
+    print(report["advice"](found))
+    if chosen.json is not None:
+        print(f"rows: {chosen.json}")
+    if chosen.out is not None:
+        print(f"kept: {chosen.out / 'probe.json'}, plot: {chosen.out / 'probe.png'}")
+    return 0
+
+
+def _gathered(args: Sequence[str]) -> list[str]:
+    """Return a command line in which flags that may be given several times stand once, with all their values."""
+    parser = ArgumentParser(prog="tsr probe", add_help=False, allow_abbrev=False)
+    for name in ("search", "score"):
+        parser.add_argument(f"--{name}", nargs="+", action="extend", default=[])
+    found, rest = parser.parse_known_args(args)
+    for name, values in (("search", found.search), ("score", found.score)):
+        rest += [f"--{name}", *values] if values else []
+    return rest

@@ -1,0 +1,58 @@
+"""`tsr report`: compare runs in tables and a picture, and say what is wrong with them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
+from tsr_gym.agents.cli.tables import show_tables
+from tsr_gym.optional import load, require
+
+
+@dataclass(frozen=True, slots=True)
+class ReportArgs:
+    """Compare runs: success on held-out instances in tables and as curves, and signs of collapse or waste in each."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of runs; those with the same settings and other seeds count as one method."""
+    out: Path = Path("report.png")
+    """File for the curves."""
+    json: Path | None = None
+    """File for the tables, differences and findings as JSON; without a file they are printed."""
+    against: str | None = None
+    """Label or name of the method that the others are paired with, seed by seed; the first one by default."""
+    equal: Literal["sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps"] = "sampled_tokens"
+    """What pairs are held equal in."""
+    student: bool = False
+    """Show Student's interval over seeds beside that of the bootstrap over seeds and instances."""
+
+
+def main(args: list[str]) -> int:
+    """Print tables and findings, and draw the curves."""
+    chosen = read_arguments(ReportArgs, with_json(args), prog="tsr report")
+    require("matplotlib", "agents")
+    summarise: Any = load("tsr_gym.agents.reports.report:summarise_runs")
+    draw: Any = load("tsr_gym.agents.reports.report:draw_curves")
+    report = summarise(chosen.runs, against=chosen.against, equal=chosen.equal, with_student=chosen.student)
+    if chosen.json != HERE:
+        _show(report)
+    draw(chosen.runs, chosen.out)
+    if chosen.json != HERE:
+        print(f"curves: {chosen.out}")
+    if chosen.json is not None:
+        write_json(report, chosen.json)
+    if chosen.json not in (None, HERE):
+        print(f"tables: {chosen.json}")
+    return 0
+
+
+def _show(report: Any) -> None:
+    show_tables((report.ends, report.by_updates, report.by_tokens, report.runs))
+    if report.pairs.rows:
+        show_tables((report.pairs,))
+    for folder, findings in report.findings.items():
+        for finding in findings:
+            print(f"{folder}: {finding.name}: {finding.what}\n    {finding.advice}")

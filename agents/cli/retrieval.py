@@ -1,0 +1,102 @@
+"""`tsr retrieval`: index a corpus, and serve an index to other people's trainers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.progress_bar import progress_bar
+from tsr_gym.optional import load, require
+
+
+@dataclass(frozen=True, slots=True)
+class IndexArgs:
+    """Index a corpus by BM25. An interrupted run is simply run again; an old index stays until the new one is whole."""
+
+    corpus: Annotated[Path, tyro.conf.Positional]
+    """Passages, a JSON object with "id" and "contents", or with "id", "title" and "text", a line."""
+    out: Path
+    """Folder of the index."""
+    link: bool = False
+    """Name the corpus in the index instead of copying it; the file must then stay as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeArgs:
+    """Serve an index over HTTP: POST /retrieve in both published dialects, GET /health, GET /metrics."""
+
+    index: Path
+    """Folder of the index."""
+    host: str = "127.0.0.1"
+    """Address to listen at; whoever reaches it can search."""
+    port: int = 8000
+    """Port, 0 for any free one."""
+    topk: int = 3
+    """Passages a query where a request names no number."""
+    max_topk: int = 1000
+    """Most passages a query."""
+    max_queries: int = 1024
+    """Most queries a request."""
+    max_query: int = 10_000
+    """Most characters of a query."""
+    max_body: int = 4 * 2**20
+    """Most bytes a request."""
+    max_per_client: int = 512
+    """Most open connections of one address."""
+    read_timeout: float = 30.0
+    """Most seconds in which a client sends a request."""
+    threads: int = 2
+    """Searches at the same time."""
+
+
+Args = (
+    Annotated[IndexArgs, tyro.conf.subcommand(name="index")] | Annotated[ServeArgs, tyro.conf.subcommand(name="serve")]
+)
+
+
+def main(args: list[str]) -> int:
+    """Index or serve."""
+    description = "Search a corpus by BM25 as Lucene and Pyserini do."
+    chosen = read_arguments(Args, args, prog="tsr retrieval", description=description)
+    return _index(chosen) if isinstance(chosen, IndexArgs) else _serve(chosen)
+
+
+def _index(chosen: IndexArgs) -> int:
+    require("numba", "envs")
+    build: Any = load("tsr_gym_envs.retrieval_qa.corpus:build_index")
+    open_corpus: Any = load("tsr_gym_envs.retrieval_qa.corpus:open_corpus")
+    with progress_bar() as watch:
+        build(chosen.corpus, chosen.out, watch, link=chosen.link)
+    print(f"{chosen.out}: {len(open_corpus(chosen.out)):,} passages")
+    return 0
+
+
+def _serve(chosen: ServeArgs) -> int:
+    require("numba", "envs")
+    require("starlette", "serve")
+    require("uvicorn", "serve")
+    open_retriever: Any = load("tsr_gym_envs.retrieval_qa.server:open_retriever")
+    limits: Any = load("tsr_gym_envs.retrieval_qa.server:ServerLimits")
+    make_app: Any = load("tsr_gym_envs.retrieval_qa.server:retrieval_app")
+    serve: Any = load("tsr_gym_envs.serving:serve")
+    of_connections: Any = load("tsr_gym_envs.serving:ConnectionLimits")
+    retriever = open_retriever(chosen.index)
+    # The first search loads compiled code; who hears that the server is ready should not wait for it.
+    retriever.retrieve(["first"], 1)
+    most = limits(
+        default_k=chosen.topk,
+        max_k=chosen.max_topk,
+        max_queries=chosen.max_queries,
+        max_query=chosen.max_query,
+        max_body=chosen.max_body,
+    )
+    app = make_app(retriever, limits=most, threads=chosen.threads)
+    connections = of_connections(max_per_client=chosen.max_per_client, read_timeout_s=chosen.read_timeout)
+
+    def ready(url: str) -> None:
+        print(f"{url}/retrieve: {chosen.index}, digest {retriever.digest}", flush=True)
+
+    serve(app, host=chosen.host, port=chosen.port, limits=connections, ready=ready)
+    return 0

@@ -1,0 +1,176 @@
+"""`tsr tree`: saved trees in the terminal, with scores, rewards, and what a search kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import rich.tree
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
+from tsr_gym.agents.cli.tables import show_tables
+from tsr_gym.errors import ConfigError
+from tsr_gym.optional import load
+from tsr_gym.outline import ending, said_at
+from tsr_gym.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class TreeArgs:
+    """Print a tree that was saved, or a table of all trees of a run, whose numbers --number takes."""
+
+    source: Annotated[Path, tyro.conf.Positional]
+    """File of a tree, folder of trees, or folder of a run."""
+    number: int | None = None
+    """Which tree of a folder, from 0."""
+    below: int = 0
+    """Node to begin with."""
+    depth: int | None = None
+    """Turns below it that are shown; all by default."""
+    limit: int = 500
+    """Most nodes that are shown, or trees of a table."""
+    kept: bool = False
+    """Show only what was played, or chosen by the search."""
+    json: Path | None = None
+    """File for the nodes that are shown as JSON; without a file it is printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str | None = None
+
+
+def main(args: list[str]) -> int:
+    """Print a tree, or the table of those that there are."""
+    chosen = read_arguments(TreeArgs, with_json(args), prog="tsr tree")
+    tree_files: Any = load("tsr_gym.agents.bridges.export:tree_files")
+    files = list(tree_files(chosen.source))
+    if len(files) > 1 and chosen.number is None:
+        if chosen.kept or chosen.below or chosen.depth is not None:
+            raise ConfigError(
+                f"{chosen.source} holds {len(files)} trees: wanted --number beside --kept, --below or --depth"
+            )
+        _show_all(files, chosen)
+        return 0
+    number = chosen.number or 0
+    if not 0 <= number < len(files):
+        raise ConfigError(f"{chosen.source}: wanted --number from 0 to {len(files) - 1}, got {number}")
+    tree = Tree.load(files[number])
+    if not tree.nodes:
+        raise ConfigError(f"{files[number]}: the tree has no nodes")
+    if not 0 <= chosen.below < len(tree.nodes):
+        raise ConfigError(f"{files[number]}: wanted --below from 0 to {len(tree.nodes) - 1}, got {chosen.below}")
+    nodes, kept = _wanted(tree, chosen), kept_nodes(tree)
+    if chosen.json is not None:
+        write_json(
+            {"file": str(files[number]), **_facts(tree), "tree": [_as_json(tree, one, kept) for one in nodes]},
+            chosen.json,
+        )
+    if chosen.json != HERE:
+        _show(files[number], tree, nodes)
+    return 0
+
+
+def kept_nodes(tree: Tree) -> set[int]:
+    """Return the nodes on the way to what was played, or chosen; all of a tree of which nothing was."""
+    ends = [*tree.played[1:], *tree.chosen]
+    return {node for end in ends for node in tree.path(end)} or set(range(len(tree.nodes)))
+
+
+def _wanted(tree: Tree, chosen: TreeArgs) -> list[int]:
+    """Return the nodes that are shown, parents before children."""
+    kept, top = kept_nodes(tree), tree.nodes[chosen.below].depth
+    most = None if chosen.depth is None else top + chosen.depth
+    return [
+        node
+        for node in tree.below(chosen.below)
+        if (most is None or tree.nodes[node].depth <= most) and (node in kept or not chosen.kept)
+    ][: max(chosen.limit, 1)]
+
+
+def _show(file: Path, tree: Tree, nodes: Sequence[int]) -> None:
+    console, kept = Console(highlight=False), kept_nodes(tree)
+    console.print(Text(f"{file}: {_heading(tree)}"), soft_wrap=True)
+    branches: dict[int, rich.tree.Tree] = {}
+    for node in nodes:
+        label = _label(tree, node, node in kept)
+        parent = tree.nodes[node].parent
+        branches[node] = branches[parent].add(label) if parent in branches else rich.tree.Tree(label)
+    # Of a piped tree every node keeps its line.
+    wide = Console(highlight=False, width=None if console.is_terminal else 180)
+    wide.print(branches[nodes[0]])
+    hidden = len(tree.nodes) - len(nodes)
+    if hidden:
+        console.print(f"{hidden} nodes are not shown: see --below, --depth, --limit and --kept")
+
+
+def _label(tree: Tree, index: int, kept: bool) -> Text:
+    node = tree.nodes[index]
+    marks = ["played"] if index in tree.played[1:] else []
+    marks += ["chosen"] if index in tree.chosen else []
+    marks += [] if kept else ["pruned"]
+    marks += [f"dead end: {node.info['dead_end']}"] if node.info.get("dead_end") else []
+    marks += ["not understood"] if node.info.get("action_is_valid") is False else []
+    marks += [ending(node)] if ending(node) else []
+    numbers = "" if node.parent is None else f"  reward {node.reward:g}  score {node.score:g}"
+    label = Text(f"{index}: {said_at(node)}", style="" if kept else "dim", overflow="ellipsis", no_wrap=True)
+    label.append(numbers, style="cyan")
+    if marks:
+        label.append(f"  {', '.join(marks)}", style="green" if node.solved else "magenta")
+    return label
+
+
+def _heading(tree: Tree) -> str:
+    facts = _facts(tree)
+    words = [f"{facts['env']}" if facts["env"] else "a tree", f"seed {facts['seed']}", f"{facts['nodes']} nodes"]
+    words += [f"{facts['solved']} solved", f"best return {facts['best_return']:g}"]
+    return ", ".join(words + (["clairvoyant"] if tree.about.get("clairvoyant") else []))
+
+
+def _facts(tree: Tree) -> dict[str, Any]:
+    leaves = tree.leaves() if tree.nodes else []
+    return {
+        "env": tree.about.get("env"),
+        "seed": tree.seed,
+        "nodes": len(tree.nodes),
+        "depth": max((node.depth for node in tree.nodes), default=0),
+        "solved": sum(node.solved for node in tree.nodes),
+        "best_return": max((tree.total(leaf, "reward") for leaf in leaves), default=0.0),
+        "chosen": list(tree.chosen),
+        "played": list(tree.played),
+    }
+
+
+def _as_json(tree: Tree, index: int, kept: set[int]) -> dict[str, Any]:
+    node = tree.nodes[index]
+    return {
+        "node": index,
+        "parent": node.parent,
+        "depth": node.depth,
+        "text": node.candidate.text,
+        "reward": node.reward,
+        "score": node.score,
+        "return": tree.total(index, "reward"),
+        "kept": index in kept,
+        "end": ending(node),
+    }
+
+
+def _show_all(files: Sequence[Path], chosen: TreeArgs) -> None:
+    shown = files[: max(chosen.limit, 1)]
+    found = [{"number": number, "file": str(file), **_facts(Tree.load(file))} for number, file in enumerate(shown)]
+    if chosen.json is not None:
+        write_json(found, chosen.json)
+    if chosen.json == HERE:
+        return
+    columns = ("number", "file", "seed", "nodes", "depth", "solved", "best_return")
+    rows = [[f"{one[name]:g}" if name == "best_return" else str(one[name]) for name in columns] for one in found]
+    left = f"; {len(files) - len(shown)} more are not shown: see --limit" if len(shown) < len(files) else ""
+    show_tables([_Table(str(chosen.source), columns, rows, f"tsr tree ... --number N prints one{left}")])

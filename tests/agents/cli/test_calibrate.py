@@ -1,0 +1,74 @@
+"""`tsr calibrate`: tables on the screen, numbers and plot in a folder, and one message where something is wrong."""
+
+import json
+
+import pytest
+
+from tests.agents.cli.test_core_install import run, with_command  # noqa: F401 (fixtures: a Python without the extras)
+from tsr_gym.agents.cli import calibrate
+
+INSTALL = "pip install 'tsr-gym[agents]'\n"
+
+FEW = ["--instances", "6", "--widths", "1", "--budgets", "1", "3", "--candidates", "3"]
+
+
+def test_a_score_is_held_against_exact_values(capsys, tmp_path):
+    out = tmp_path / "report"
+    assert calibrate.main(["frozenlake", "--score", "FrozenLakeScore", *FEW, "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    for text in (
+        "FrozenLakeScore on frozenlake, preset paper, split test, 6 instances; candidates by random play, noise fresh",
+        "score against exact value, along the policy's own play",
+        "what a search from the start drops and keeps",
+        "success of played episodes, a search before every turn",
+        "beam(width=1, branching=3)",
+        "policy alone",
+    ):
+        assert text in shown.out
+    assert shown.out.endswith(f"written: {out / 'calibration.json'}, {out / 'calibration.png'}\n")
+    assert json.loads((out / "calibration.json").read_text())["config"]["instances"] == 6
+    assert (out / "calibration.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_score_is_also_called_the_scorer(capsys):
+    said = []
+    for words in (["--score", "FrozenLakeScore"], ["--scorer", "FrozenLakeScore"], ["--scorer=FrozenLakeScore"]):
+        assert calibrate.main(["frozenlake", *words, *FEW]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0].startswith("FrozenLakeScore on frozenlake")
+    assert said[0] == said[1] == said[2]
+
+
+def test_what_cannot_be_known_is_said(capsys):
+    assert calibrate.main(["frozenlake", *FEW, "--env-set", "max_actions=null"]) == 0
+    shown = capsys.readouterr().out
+    assert "not known: frozenlake does not know the exact value of its states" in shown
+    assert "what a search" not in shown
+
+
+def test_it_explains_itself(capsys):
+    with pytest.raises(SystemExit) as ended:
+        calibrate.main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "tsr calibrate" in shown
+    for flag in ("--score", "--budgets", "--instances", "--seeds", "--model", "--out"):
+        assert flag in shown
+
+
+CALIBRATE = "import sys; from tsr_gym.agents.cli.calibrate import main; sys.exit(main(sys.argv[1:]))"
+
+
+def test_random_play_on_the_grid_worlds_needs_no_extra(run):  # noqa: F811
+    few = ("--instances", "2", "--widths", "1", "--budgets", "2")
+    for name, scorer in (("sokoban", "SokobanScore(potential='oracle')"), ("frozenlake", "FrozenLakeScore")):
+        done = run("-c", CALIBRATE, name, "--score", scorer, *few)
+        assert done.returncode == 0, done.stderr
+        assert "among candidates" in done.stdout
+
+
+def test_what_needs_an_extra_names_it_before_any_work(run, tmp_path):  # noqa: F811
+    for more, package in ((("--out", "report"), "matplotlib"), (("--model", "default"), "torch")):
+        done = run("-c", CALIBRATE, "sokoban", *more)
+        assert done.stderr.endswith(f"this needs the package {package!r}, which is not installed: " + INSTALL)
+    assert list(tmp_path.iterdir()) == []

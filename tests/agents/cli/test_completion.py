@@ -1,0 +1,47 @@
+"""`tsr completion`: the scripts that tyro writes know every command, and bash completes with them."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tsr_gym.agents import cli
+
+
+def script(shell, capsys):
+    assert cli.main(["completion", shell]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_knows_every_command_and_its_settings(shell, capsys):
+    text = script(shell, capsys)
+    assert [name for name in cli.COMMANDS if f"'{name}'" not in text] == []
+    for flag in ("--noise", "--below", "--no-self-test", "--max-queries"):
+        assert flag in text
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["tr"], ["train", "tree"]),
+        (["train", "--noi"], ["--noise"]),
+        (["train", "sokoban", "--noise", ""], ["common", "fresh", "same"]),
+        (["webshop", "gen"], ["generate"]),
+    ],
+    ids=" ".join,
+)
+def test_bash_completes_commands_settings_and_choices(words, wanted, capsys, tmp_path):
+    (tmp_path / "tsr.bash").write_text(script("bash", capsys))
+    quoted = " ".join(f"'{word}'" for word in ["tsr", *words])
+    line = f"source tsr.bash; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _tyro_tsr; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == wanted
+
+
+def test_another_shell_is_refused_with_those_that_there_are(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["completion", "csh"])
+    assert ended.value.code == 2
+    assert "bash" in capsys.readouterr().err

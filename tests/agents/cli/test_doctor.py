@@ -1,0 +1,139 @@
+"""`tsr doctor`: what is there and what is not, a self-test that ends in its time, and a status for scripts."""
+
+import json
+import os
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+import pytest
+
+from tests.test_house import REQUIREMENTS
+from tsr_gym import MissingExtra
+from tsr_gym.agents import cli
+from tsr_gym.agents.cli import doctor, installed
+from tsr_gym.agents.cli.self_test import Trial, self_test, try_world
+from tsr_gym.version import __version__
+
+
+def works():
+    return "it works"
+
+
+def misses():
+    raise MissingExtra("wings", "flight")
+
+
+def fails():
+    raise RuntimeError("no lift")
+
+
+def crashes():
+    os._exit(7)
+
+
+def sleeps():
+    time.sleep(60)
+    return "awake"
+
+
+def test_every_part_of_the_self_test_says_what_came_of_it():
+    found = self_test(60, {"a": works, "b": misses, "c": fails})
+    assert found == [
+        Trial("a", "works", "it works"),
+        Trial("b", "missing", "this needs the package 'wings', which is not installed: pip install 'tsr-gym[flight]'"),
+        Trial("c", "failed", "RuntimeError: no lift"),
+    ]
+
+
+def test_what_ends_the_process_is_named_and_what_came_before_is_kept():
+    found = self_test(60, {"a": works, "b": crashes, "c": works})
+    assert [(one.what, one.state) for one in found] == [("a", "works"), ("b", "failed"), ("c", "not done")]
+    assert found[1].words == "it ended the process (status 7)"
+
+
+def test_what_takes_too_long_is_left_and_says_so():
+    # Long enough for a process to begin, on a machine that does other things beside.
+    found = self_test(6, {"a": sleeps, "b": works})
+    assert {one.state for one in found} == {"not done"}
+    assert "within 6 s" in found[0].words
+
+
+def test_a_world_is_made_restored_and_searched():
+    # Two candidates survive a level at most: 1 + 4 nodes, and 4 below each of at most 2.
+    words = try_world("tsr/Sokoban-v0")
+    nodes = int(words.rpartition("tree of ")[2].partition(" ")[0])
+    assert 5 <= nodes <= 13
+
+
+def test_every_extra_of_the_package_has_words():
+    assert set(installed.BRINGS) == set(REQUIREMENTS) - {""}
+
+
+def test_versions_and_what_is_missing_are_those_of_the_installed_packages(monkeypatch):
+    there = {"numpy": "2.0", "gymnasium": "1.4.1", "torch": "2.1"}
+    lines = ["numpy>=1.26", "gymnasium>=1.4", 'torch>=2.6; extra == "agents"', 'safetensors>=0.5; extra == "agents"']
+    monkeypatch.setattr(installed, "requires", lambda name: lines)
+    monkeypatch.setattr(installed, "version", lambda name: found_in(there, name))
+    extras = {one.name: one for one in installed.extras()}
+    assert (extras[""].complete, extras[""].versions) == (True, {"numpy": "2.0", "gymnasium": "1.4.1"})
+    assert extras["agents"].lacking == ("torch>=2.6 (found 2.1)", "safetensors")
+    assert extras["agents"].install == "pip install 'tsr-gym[agents]'"
+    assert extras["lora"].complete
+
+
+def test_an_extra_has_what_the_extras_that_it_names_require(monkeypatch):
+    there = {"httpx": "0.28", "tyro": "1.1"}
+    lines = ['httpx>=0.27; extra == "openai"', 'tsr-gym[cli]; extra == "openai"', 'tyro>=1; extra == "cli"']
+    lines += ['rich>=13; extra == "cli"']
+    monkeypatch.setattr(installed, "requires", lambda name: lines)
+    monkeypatch.setattr(installed, "version", lambda name: found_in(there, name))
+    (openai,) = [extra for extra in installed.extras() if extra.name == "openai"]
+    assert (openai.versions, openai.lacking) == (there, ("rich",))
+
+
+def found_in(there, name):
+    if name not in there:
+        raise PackageNotFoundError(name)
+    return there[name]
+
+
+def run(capsys, *args):
+    status = cli.main(["doctor", *args])
+    return status, capsys.readouterr()
+
+
+def test_json_holds_what_was_found_and_nothing_else_is_printed(capsys, monkeypatch, tmp_path):
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "words.bin").write_bytes(b"12345")
+    monkeypatch.setenv("TSR_GYM_CACHE", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    status, shown = run(capsys, "--no-self-test", "--json")
+    found = json.loads(shown.out)
+    assert (status, found["tsr_gym"], found["problems"]) == (0, __version__, [])
+    assert found["cache"] == {"folder": str(tmp_path), "files": 1, "bytes": 5}
+    assert found["threads"]["OMP_NUM_THREADS"] == "1"
+    core = found["extras"][0]
+    assert core["versions"]["numpy"] == version("numpy")
+
+
+def test_for_people_it_is_a_table_with_the_line_that_completes_an_extra(capsys, monkeypatch):
+    lacking = installed.Extra("envs", "the shop", {"regex": "1"}, ("numba",), "pip install 'tsr-gym[envs]'")
+    monkeypatch.setattr(installed, "extras", lambda: [installed.Extra("", "all", {}, (), ""), lacking])
+    status, shown = run(capsys, "--no-self-test")
+    assert status == 0
+    assert "lacks numba: pip install 'tsr-gym[envs]'" in " ".join(shown.out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("trials", "wanted"),
+    [([Trial("a", "missing", "x"), Trial("b", "not done", "y")], 0), ([Trial("a", "failed", "RuntimeError: x")], 1)],
+    ids=["missing extras are no problem", "a world that fails is one"],
+)
+def test_the_status_says_whether_something_is_broken(capsys, monkeypatch, trials, wanted):
+    monkeypatch.setattr("tsr_gym.agents.cli.self_test.self_test", lambda: trials)
+    assert run(capsys)[0] == wanted
+
+
+def test_a_package_that_is_not_installed_is_a_problem(monkeypatch):
+    monkeypatch.setattr(installed, "extras", lambda: None)
+    assert "pip install -e" in doctor.examine(self_test=False)["problems"][0]

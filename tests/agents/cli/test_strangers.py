@@ -1,0 +1,172 @@
+"""What a stranger brings is used from the command line, and the package is not edited for it."""
+
+import json
+import sys
+from textwrap import dedent
+
+import gymnasium as gym
+import pytest
+
+from tests.agents.short_runs import records, train_flags
+from tsr_gym.agents import cli
+from tsr_gym.agents.episodes.env_pool import task_settings
+
+MINE = '''
+    from typing import NamedTuple
+
+    import gymnasium as gym
+
+    from tsr_gym import Limits, Step, TextEnv
+
+
+    class Count(NamedTuple):
+        number: int
+
+
+    class Counting(TextEnv[Count]):
+        """Count to a number that the instance names."""
+
+        actions = ("One", "Two")
+        instructions = "Count to the number with One and Two."
+        draws_noise = False
+
+        def __init__(self, most=3, render_mode=None):
+            super().__init__(most, limits=Limits(max_turns=3, max_actions=3), render_mode=render_mode)
+            self.most = most
+
+        def initial(self, rng, options):
+            return Count(int(rng.integers(1, self.most + 1)))
+
+        def transition(self, state, action, rng):
+            if action not in self.actions:
+                return Step(state, 0.0, False, {"action_is_valid": False})
+            left = state.number - 1 - self.actions.index(action)
+            return Step(Count(left), float(left == 0), left <= 0, {})
+
+        def observe(self, state):
+            return f"left {state.number}"
+
+        def state_key(self, state):
+            return str(state.number).encode()
+
+        def is_success(self, state):
+            return state.number == 0
+
+
+    class Told(Counting):
+        """The same with an oracle."""
+
+        def optimal_turn(self, state, turns_left, actions_left):
+            return "One"
+
+
+    gym.register("My/Counting-v0", entry_point=Counting)
+    gym.register("My/Told-v0", entry_point=Told)
+'''
+PARTS = """
+    from tsr_gym.agents.strategies import best_of_n
+    from tsr_gym.agents.learning.advantages import grpo
+
+    called = []
+
+
+    def search(tree, n=2):
+        called.append("search")
+        return (yield from best_of_n(tree, n=n))
+
+
+    def keep(groups, at_most=1):
+        called.append("keep")
+        return list(groups)[:at_most]
+
+
+    def advantages(batch, scale=1.0):
+        called.append("advantages")
+        return scale * grpo(batch)
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A folder with modules of a stranger, on the path."""
+    (tmp_path / "my_worlds.py").write_text(dedent(MINE))
+    (tmp_path / "my_parts.py").write_text(dedent(PARTS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in ("my_worlds", "my_parts"):
+        sys.modules.pop(name, None)
+    for name in ("My/Counting-v0", "My/Told-v0"):
+        gym.registry.pop(name, None)
+
+
+def flags_for(env, out, model, **more):
+    flags = train_flags(out, model, **{"--updates": 1, "--eval-every": 0, "--eval-instances": 2} | more)
+    return [flags[0], env, *flags[2:]]
+
+
+def test_an_environment_of_ones_own_trains_by_its_module_and_id(capsys, mine, chat_model):
+    assert cli.main(flags_for("my_worlds:My/Counting-v0", "run", chat_model)) == 0, capsys.readouterr().err
+    (record,) = records(mine / "run")
+    assert record["trajectories"] == 6
+    # The tree is of that environment: no presets, no splits.
+    assert json.loads((mine / "run" / "config.json").read_text())["env"] == "my_worlds:My/Counting-v0"
+
+
+def test_none_stands_for_no_preset_and_no_split(capsys, mine, chat_model):
+    words = {"--preset": "none", "--train-split": "none", "--eval-split": "None"}
+    assert cli.main(flags_for("my_worlds:My/Counting-v0", "run", chat_model, **words)) == 0, capsys.readouterr().err
+    assert task_settings("sokoban", "none", "None") == {}
+    assert task_settings("sokoban", "paper", "test") == {"preset": "paper", "split": "test"}
+
+
+def test_a_run_without_a_folder_of_its_own_lies_under_a_plain_name(mine, chat_model):
+    args = flags_for("my_worlds:My/Counting-v0", "run", chat_model)
+    del args[args.index("--out") : args.index("--out") + 2]
+    assert cli.main(args) == 0
+    assert [path.name for path in (mine / "runs").iterdir()] == ["my_worlds-My-Counting-v0-naive-0"]
+
+
+@pytest.mark.parametrize(
+    ("env", "flags", "message"),
+    [
+        ("CartPole-v1", [], "wanted an environment of text (a tsr_gym.TextEnv), CartPole-v1 is a CartPoleEnv\n"),
+        ("my_worlds:My/Counting-v0", ["--preset", "tsr-code"], "has no presets, got preset='tsr-code': leave it out\n"),
+        ("my_worlds:My/Nothing-v0", [], "there is no environment 'my_worlds:My/Nothing-v0'"),
+        ("no_worlds:My/Counting-v0", [], "(ModuleNotFoundError: No module named 'no_worlds')\n"),
+        ("my_worlds:My/Counting-v0", ["--model", "default"], "has no oracle with these settings"),
+    ],
+)
+def test_an_environment_that_cannot_be_trained_on_is_refused_in_one_sentence(capsys, mine, env, flags, message):
+    assert cli.main(["train", env, "--out", "run", *flags]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1
+    assert not (mine / "run").exists()
+
+
+def test_an_environment_without_a_compact_form_gets_a_base_model_of_its_own_words(capsys, mine):
+    tiny = "--steps 3 --instances 4 --episodes 1 --hidden 16 --layers 1 --batch 4 --validations 2 --poor-steps 0"
+    assert cli.main(["base-model", "my_worlds:My/Told-v0", "--out", "model", *tiny.split(), "--band", "0", "1"]) == 0
+    card = json.loads((mine / "model" / "tsr_gym.json").read_text())
+    assert (card["env"], card["env_settings"]) == ("my_worlds:My/Told-v0", {})
+    assert cli.main(flags_for("my_worlds:My/Told-v0", "run", "model")) == 0, capsys.readouterr().err
+
+
+def test_strategy_filter_and_estimator_of_ones_own_make_a_run(capsys, mine, chat_model):
+    parts = {
+        "--search": "my_parts:search(n=3)",
+        "--filter": "my_parts:keep(at_most=1)",
+        "--estimator": "my_parts:advantages(scale=0.5)",
+        "--algorithm": "grpo",
+    }
+    assert cli.main(flags_for("sokoban", "run", chat_model, **parts)) == 0, capsys.readouterr().err
+    (record,) = records(mine / "run")
+    assert (record["groups"], record["groups_kept"]) == (2, 1)
+    assert set(sys.modules["my_parts"].called) == {"search", "keep", "advantages"}
+
+
+def test_modules_in_the_folder_where_one_stands_are_found(mine, monkeypatch):
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", str(mine))])
+    assert cli.main(["base-model", "my_worlds:My/Counting-v0", "--out", "model"]) == 2
+    assert "my_worlds" in sys.modules

@@ -1,0 +1,269 @@
+"""`tsr train`: a run as its flags say, and whatever stops it is one message, an exit status and nothing lost."""
+
+import gc
+import json
+import shutil
+import signal
+
+import pytest
+
+from tests.agents.runs.test_checkpoint import STATE, small_disk
+from tests.agents.short_runs import UPDATES, files_of, records, result, train_flags
+from tests.agents.tiny import save_chat_model
+from tsr_gym.agents import cli
+from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.trainer import resume_run
+from tsr_gym.agents.strategies import naive
+
+
+def status(*args):
+    """Run `tsr` and return its exit status."""
+    try:
+        return cli.main([str(arg) for arg in args])
+    except SystemExit as ended:
+        return ended.code
+
+
+def spent(run):
+    """Return what a run says that it took, by its last line."""
+    last = records(run)[-1]
+    return f"{last['sampled_tokens_total']:,} sampled and {last['prompt_tokens_total']:,} prompt tokens"
+
+
+def test_flags_make_the_run_that_the_same_configuration_makes(capsys, undisturbed, base_model, tmp_path):
+    run = tmp_path / "run"
+    assert status(*train_flags(run, base_model)) == 0
+    assert result(run) == result(undisturbed)
+    wanted = json.loads((undisturbed / "config.json").read_text())
+    wanted["run"]["out"] = str(run)
+    assert json.loads((run / "config.json").read_text()) == wanted
+    shown = capsys.readouterr()
+    assert shown.out == f"{run}: {UPDATES} of {UPDATES} updates, {spent(run)}\n"
+    told = [line for line in shown.err.splitlines() if line.startswith("held out after")]
+    assert [line.split()[3] for line in told] == ["0", "2", "4", "5"]
+    assert all("random 0." in line and "optimal 1.000" in line for line in told)
+    # Nothing else is told of a run of less than ten updates that goes to a file, but where its settings come from.
+    assert shown.err.splitlines()[0] == (
+        "learning with lr 0.002 (command line), critic_lr 0.002 (command line), minibatch 3 (command line); all else "
+        "is the default"
+    )
+    assert len(shown.err.splitlines()) == 1 + len(told)
+
+
+def test_a_run_leaves_nothing_that_the_collector_may_not_take(capsys, base_model, tmp_path):
+    assert status(*train_flags(tmp_path / "run", base_model)) == 0
+    assert gc.get_freeze_count() == 0
+
+
+def without(args, *names):
+    """Return a command line without some flags and their values."""
+    for name in names:
+        place = args.index(name)
+        args = args[:place] + args[place + 2 :]
+    return args
+
+
+@pytest.mark.parametrize("card", ["as built", "older", "none"])
+def test_settings_that_nobody_gave_come_from_the_models_card(capsys, base_model, tmp_path, card):
+    model = shutil.copytree(base_model, tmp_path / "model")
+    stored = json.loads((model / "tsr_gym.json").read_text())
+    assert stored["learn"] == {"lr": 5e-4, "critic_lr": 1e-3}
+    if card != "as built":
+        stored.pop("learn")
+        (model / "tsr_gym.json").write_text(json.dumps(stored))
+    args = train_flags(tmp_path / "run", model, **{"--updates": 1, "--eval-every": 0, "--eval-instances": 1})
+    given = () if card == "none" else ("--lr",)
+    assert status(*without(args, *{"--lr", "--critic-lr"} - set(given))) == 0
+    learn = json.loads((tmp_path / "run" / "config.json").read_text())["learn"]
+    lr = 0.002 if given else 1e-6
+    critic_lr, source = (1e-3, "the model's card") if card == "as built" else (1e-5, "default")
+    assert (learn["lr"], learn["critic_lr"]) == (lr, critic_lr)
+    said = capsys.readouterr().err.splitlines()[0]
+    assert f"lr {lr:g} ({'command line' if given else 'default'}), critic_lr {critic_lr:g} ({source})" in said
+
+
+def test_a_card_with_impossible_settings_leaves_no_run(capsys, base_model, tmp_path):
+    model = shutil.copytree(base_model, tmp_path / "model")
+    stored = json.loads((model / "tsr_gym.json").read_text()) | {"learn": {"wings": 2}}
+    (model / "tsr_gym.json").write_text(json.dumps(stored))
+    assert status(*train_flags(tmp_path / "run", model)) == 2
+    assert "the settings of learning in the model's tsr_gym.json" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_stays_at_the_random_bar_says_so_once_with_advice(capsys, base_model, tmp_path):
+    flags = {"--updates": 22, "--groups": 1, "--trajectories": 1, "--eval-every": 0, "--eval-instances": 8, "--lr": 0}
+    # An answer of one token is none.
+    assert status(*train_flags(tmp_path / "run", base_model, **flags, **{"--max-tokens": 1})) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("at the random bar")]
+    (line,) = said
+    assert line.startswith("at the random bar: success was 0.000 over the last 20 updates, random play has 0.")
+
+
+def test_every_tenth_update_is_told_where_no_bar_can_be_drawn(capsys, base_model, tmp_path):
+    flags = {"--updates": 10, "--groups": 1, "--trajectories": 1, "--eval-every": 0, "--eval-instances": 1}
+    assert status(*train_flags(tmp_path / "run", base_model, **flags)) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("update ")]
+    last = records(tmp_path / "run")[-1]
+    assert line == (
+        f"update 10: success {last['success']:.2f}  return {last['reward_mean']:.2f}  kept 1/1  "
+        f"tokens {last['sampled_tokens_total']:,}"
+    )
+
+
+@pytest.mark.parametrize("spelling", ["--resume {}", "--resume={}"])
+def test_a_finished_run_can_be_given_more_updates(capsys, undisturbed, tmp_path, spelling):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    assert status("train", *spelling.format(run).split(), "--updates", 6) == 0
+    assert capsys.readouterr().out == f"{run}: 6 of 6 updates, {spent(run)}\n"
+    assert [line["step"] for line in records(run)] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--lr", "-1"], "wanted lr >= 0, got -1.0"),
+        (["--search", "dream"], "there is no strategy 'dream': did you mean beam?"),
+        (
+            ["--search", "best_of_n", "--n", "2"],
+            "best_of_n(n=2) may select fewer than the 16 paths that are taken of each search",
+        ),
+        (["--device", "cuda:99"], "wanted device cuda:99"),
+        (["--device", "toaster"], "wanted a device such as auto, cpu, cuda or cuda:1, got 'toaster'"),
+        (["--env-set", "num_boxes=99"], "wanted 1 to 8 boxes"),
+        (["--env-set", "wings=2"], "unknown settings ['wings']"),
+        (["--score", "Vibes"], "there is no scorer 'Vibes'"),
+        (["--history", "some"], "got 'some'"),
+        (["--preset", "secret"], "secret"),
+        (["--match-tokens", "runs/none"], "match_tokens: wanted a run of at least 200 updates, runs/none has 0"),
+    ],
+    ids=str,
+)
+def test_an_impossible_setting_is_told_before_any_work(capsys, tmp_path, monkeypatch, flags, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TSR_GYM_CACHE", str(tmp_path / "cache"))
+    assert status("train", "sokoban", "--out", "run", *flags) == 2
+    shown = capsys.readouterr()
+    # tyro frames what is wrong with a section, at the width of the terminal.
+    assert message in " ".join(shown.err.replace("│", " ").split())
+    assert "Traceback" not in shown.err
+    # Neither a run nor a base model was begun.
+    assert (shown.out, list(tmp_path.iterdir())) == ("", [])
+
+
+def test_a_folder_that_exists_is_refused_and_left_alone(capsys, undisturbed, base_model, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    before = files_of(run)
+    assert status(*train_flags(run, base_model)) == 2
+    assert capsys.readouterr().err == (
+        f"tsr train: {run} exists: choose another --out, or go on with that run by --resume {run}\n"
+    )
+    assert files_of(run) == before
+
+
+def test_a_model_that_is_not_there_leaves_no_run(capsys, tmp_path):
+    assert status(*train_flags(tmp_path / "run", tmp_path / "nowhere")) == 1
+    assert "nowhere: wanted the folder of a Hugging Face model with config.json, found none" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tokenizer_without_a_chat_template_leaves_no_run(capsys, chat_model, tmp_path):
+    model = shutil.copytree(chat_model, tmp_path / "model")
+    (model / "chat_template.jinja").unlink()
+    assert status(*train_flags(tmp_path / "run", model)) == 2
+    assert "no chat template: wanted an instruction-tuned model" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_prompt_that_outgrows_the_model_is_told(capsys, tmp_path):
+    model = save_chat_model(tmp_path / "model", context=200)
+    assert status(*train_flags(tmp_path / "run", model)) == 1
+    assert "model's context of 200" in capsys.readouterr().err
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000"]
+
+
+@pytest.mark.parametrize("flags", [[], ["--updates", "9"]], ids=str)
+def test_what_is_no_run_cannot_be_resumed(capsys, tmp_path, flags):
+    assert status("train", "--resume", tmp_path, *flags) == 1
+    assert "wanted the folder of a run with config.json and a checkpoint, found none" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_checkpoint_is_named(capsys, undisturbed, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    (run / "checkpoints" / "000005" / STATE).write_bytes(b"")
+    before = files_of(run)
+    assert status("train", "--resume", run) == 1
+    assert f"{STATE}: missing or damaged: delete 000005 and resume from the one before" in capsys.readouterr().err
+    assert files_of(run) == before
+
+
+def test_a_full_disk_is_told_and_room_lets_the_run_go_on(capsys, undisturbed, base_model, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    with small_disk((base_model / "model.safetensors").stat().st_size + 1000):
+        assert status("train", "--resume", run, "--updates", 6) == 1
+    assert "earlier checkpoints are untouched: make room and resume" in capsys.readouterr().err
+    assert status("train", "--resume", run, "--updates", 6) == 0
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_spoils_nothing(capsys, base_model, tmp_path):
+    run = tmp_path / "run"
+    # The first step throws the parameters far away; the second one of the same update has nothing finite to learn from.
+    assert status(*train_flags(run, base_model, **{"--lr": 1e10})) == 1
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert (
+        "the policy's gradient became NaN or infinite, and the step was not taken: lower the learning rate" in message
+    )
+    assert [path.name for path in checkpoints(run)] == ["000000"]
+    assert resume_run(run).progress.update == 0
+
+
+def sending(number):
+    """Return a strategy that sends this process a signal before it plays."""
+
+    def strategy(tree):
+        signal.raise_signal(number)
+        yield from naive(tree)
+
+    return strategy
+
+
+interrupting = sending(signal.SIGINT)
+terminating = sending(signal.SIGTERM)
+
+
+def train_with(strategy, run, model, trajectories):
+    flags = {"--search": f"tests.agents.cli.test_train:{strategy}", "--groups": 1, "--trajectories": trajectories}
+    return status(*train_flags(run, model, **flags))
+
+
+@pytest.mark.parametrize(("strategy", "exit_status"), [("interrupting", 130), ("terminating", 143)])
+def test_a_signal_ends_the_run_after_its_update_with_a_checkpoint(capsys, base_model, tmp_path, strategy, exit_status):
+    run = tmp_path / "run"
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    assert train_with(strategy, run, base_model, trajectories=1) == exit_status
+    shown = capsys.readouterr()
+    assert "finishing this update and writing a checkpoint; again to stop at once" in shown.err
+    assert shown.out == f"{run}: 1 of {UPDATES} updates, {spent(run)}\n"
+    assert [path.name for path in checkpoints(run)] == ["000000", "000001"]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert status("train", "--resume", run) == exit_status
+    assert [line["step"] for line in records(run)] == [1, 2]
+
+
+def test_a_second_signal_stops_at_once_and_spoils_nothing(capsys, base_model, tmp_path):
+    run = tmp_path / "run"
+    assert train_with("interrupting", run, base_model, trajectories=2) == 130
+    shown = capsys.readouterr()
+    assert shown.err.endswith("tsr train: interrupted\n")
+    assert shown.out == ""
+    assert (run / "metrics.jsonl").exists() is False
+    assert resume_run(run).progress.update == 0
+
+
+def test_turns_are_credited_by_the_golden_answers_that_the_environment_gives(chat_model, tmp_path):
+    args = train_flags(tmp_path / "run", chat_model, **{"--updates": 1, "--eval-every": 0, "--eval-instances": 1})
+    args[args.index("sokoban")] = "retrieval_qa"
+    flags = ("--algorithm", "grpo", "--estimator", "tspo", "--credit", "first_occurrence", "--env-set", "top_k=1")
+    assert status(*args, *flags) == 0
+    assert records(tmp_path / "run")[0]["success"] == 0.0
