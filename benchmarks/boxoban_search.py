@@ -24,8 +24,7 @@ from measure import write_result
 from tsr_gym.agents.episodes.intervals import wilson
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import best_first, levin, puct
-from tsr_gym.cache_home import cache_home
-from tsr_gym.files import write_atomically
+from tsr_gym.files import cache_home, write_atomically
 from tsr_gym.state_env import episode_of
 from tsr_gym.tree import Candidate, Expand, Node, Strategy, Tree, Wishes
 from tsr_gym.wrappers import TreeSearchWrapper

@@ -28,7 +28,7 @@ REFLECTS = "tsr_gym/foreign/"
 # The files that watch the global generators and copy those of others, because environments of others use them.
 # One seeds them, in a process that is theirs alone.
 WATCHES_GLOBALS = {
-    "tsr_gym/testing/global_state.py",
+    "tsr_gym/testing/facts.py",
     "tsr_gym/foreign/generators.py",
     "tsr_gym_envs/textarena/games.py",
 }

@@ -1,6 +1,6 @@
-"""Files and folders that are there whole or not at all: built beside their place, then moved into it.
+"""Files and folders that are complete or absent: they are built next to their place and then moved into it.
 
-Whoever is killed meanwhile leaves what stood there before.
+A process that is killed while it writes leaves the previous content in place.
 """
 
 import json
@@ -13,8 +13,17 @@ from hashlib import blake2b
 from pathlib import Path
 from uuid import uuid4
 
-from tsr_gym.cache_home import cache_home
 from tsr_gym.errors import CheckpointError, ConfigError, TsrGymError
+
+
+def cache_home() -> Path:
+    """Return the folder of everything that tsr-gym builds and can build again.
+
+    ``TSR_GYM_CACHE`` where it is set, else ``tsr-gym`` below the user's cache folder.
+    """
+    chosen = os.environ.get("TSR_GYM_CACHE")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tsr-gym"
+
 
 MANIFEST = "manifest.json"
 _WAIT_SECONDS = 24 * 3600

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
-from tsr_gym.classes import find, packages_of
-from tsr_gym.codec import decode, encode, outline
+from tsr_gym.codec import decode, encode, find, outline, packages_of
 from tsr_gym.errors import SnapshotError
 from tsr_gym.random_stream import Position, canonical
 

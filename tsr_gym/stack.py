@@ -14,8 +14,8 @@ from gymnasium.wrappers import OrderEnforcing
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign.adapters import REPLAY, adapter_of, kind_of
 from tsr_gym.foreign.gymnasium_wrappers import SnapshotWrapper, Wrapper, copied, wrapper_adapter_of
+from tsr_gym.foreign.objects import SnapshotEnv, Support
 from tsr_gym.foreign.recorder import ReplayRecorder, position_in
-from tsr_gym.foreign.support import SnapshotEnv, Support
 from tsr_gym.snapshots import Layer, Snapshot
 from tsr_gym.state_env import StateEnv, new_tuple
 

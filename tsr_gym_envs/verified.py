@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from tsr_gym.cache_home import cache_home
+from tsr_gym.files import cache_home
 
 SUFFIX = ".verified"
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tsr_gym.agents.cli.arguments import read_arguments
 from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.cache_home import cache_home
+from tsr_gym.files import cache_home
 from tsr_gym.optional import load, require
 from tsr_gym.version import __version__
 

@@ -15,8 +15,7 @@ from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
 from tsr_gym.agents.cli.tables import show_tables
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import load
-from tsr_gym.outline import ending, said_at
-from tsr_gym.tree import Tree
+from tsr_gym.tree import Tree, ending, said_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.play import Bars, bars, held_out
-from tsr_gym.cache_home import cache_home
 from tsr_gym.errors import TsrGymError
-from tsr_gym.files import first_use
+from tsr_gym.files import cache_home, first_use
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import snapshot
 from tsr_gym.version import __version__

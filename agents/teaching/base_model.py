@@ -20,9 +20,8 @@ from tsr_gym.agents.teaching.base_recipe import BaseRecipe, WordRecipe, check_re
 from tsr_gym.agents.teaching.hiding import hide_skill
 from tsr_gym.agents.teaching.symbol_curriculum import LEARN, Note, symbol_curriculum
 from tsr_gym.agents.teaching.word_curriculum import word_curriculum
-from tsr_gym.cache_home import cache_home
 from tsr_gym.codec import digest
-from tsr_gym.files import write_folder
+from tsr_gym.files import cache_home, write_folder
 from tsr_gym.registration import env_id
 from tsr_gym.seeds import derive_seed
 from tsr_gym.version import __version__

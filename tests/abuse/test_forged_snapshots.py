@@ -11,7 +11,7 @@ from tests.abuse.damaged_bytes import damaged
 from tests.tsr_gym.forged import forged, sealed
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
 from tsr_gym.codec import outline
-from tsr_gym.testing.actions import Actions
+from tsr_gym.testing.recording import Actions
 
 NAMES = ("tsr/Sokoban-v0", "tsr/FrozenLake-v0", "tsr/WebShop-v0", "tsr/RetrievalQA-v0", "CartPole-v1")
 HEAD = len(sealed(b""))

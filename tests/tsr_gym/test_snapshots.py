@@ -17,8 +17,7 @@ from tests.tsr_gym.forged import forged
 from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym.testing.worlds import Dice, Place, Walk
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
-from tsr_gym.classes import record_of
-from tsr_gym.codec import encode
+from tsr_gym.codec import encode, record_of
 from tsr_gym.random_stream import Drawn
 from tsr_gym.snapshots import MAGIC, VERSION
 

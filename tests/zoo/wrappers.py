@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces, wrappers
 
-from tsr_gym.foreign.cameras import keep_contexts
+from tsr_gym.foreign.mujoco import keep_contexts
 
 PLAYED = 6
 MAX_CELLED = 400

@@ -1,21 +1,111 @@
 """Atari: the emulator's state, its random numbers, and the action that sticky games may repeat.
 
-The last is what ALE's own `cloneState(include_rng=True)` leaves out: with probability `repeat_action_probability` a
-frame repeats the action that the frame before carried out. From the first snapshot on it is followed by drawing the
-emulator's random numbers again; in the middle of an episode that nobody watched it is found by trying all actions.
+ALE's own `cloneState(include_rng=True)` leaves out the held action: with probability `repeat_action_probability` a
+frame repeats the action of the frame before. From the first snapshot on, the adapter follows the held action by drawing
+the emulator's random numbers again. In the middle of an episode that was not watched, it finds the action by trying all
+of them.
 """
 
+import struct
 from collections import deque
+from functools import lru_cache
 from math import ceil, log
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tsr_gym.errors import SnapshotError
-from tsr_gym.foreign import atari_random
 from tsr_gym.foreign.attributes import AttributesState, capture, checked, put_back
-from tsr_gym.foreign.fresh import fresh
-from tsr_gym.foreign.support import Support
+from tsr_gym.foreign.objects import Support, fresh
+
+_DRAWS_PER_FRAME = 2
+_SIZE = 624
+# Where the serialised state holds the length of the emulator's part, which the twister's text ends.
+_LENGTH = slice(24, 28)
+_WIDTH = 4
+
+
+class Twister(NamedTuple):
+    """A Mersenne twister: its words as bytes, and how many of them were used."""
+
+    words: bytes
+    used: int
+
+
+def _text(state: bytes) -> slice:
+    """Return where the twister's text stands."""
+    if len(state) > _LENGTH.stop:
+        end = _LENGTH.stop + struct.unpack("<I", state[_LENGTH])[0]
+        start = len(state[:end].rstrip(b"0123456789 "))
+        if start > _LENGTH.stop and state[start - _WIDTH : start] == struct.pack("<I", end - start):
+            return slice(start, end)
+    raise SnapshotError(
+        "this version of ale_py keeps its random numbers in a form that tsr_gym does not know: make the game with "
+        "repeat_action_probability=0"
+    )
+
+
+def twister_of(state: bytes) -> Twister:
+    """Return the twister of a serialised state.
+
+    Raises:
+        SnapshotError: It is not where it is known to be.
+    """
+    numbers = np.array(state[_text(state)].split(), dtype=np.uint32)
+    if len(numbers) not in (_SIZE, _SIZE + 1):
+        raise SnapshotError(
+            f"wanted {_SIZE} words of a Mersenne twister, got {len(numbers)}: another version of ale_py"
+        )
+    # Some libraries write the words in the order in which they were last drawn, and no count.
+    return Twister(numbers[:_SIZE].tobytes(), int(numbers[_SIZE]) if len(numbers) > _SIZE else _SIZE)
+
+
+def with_twister(state: bytes, twister: Twister) -> bytes:
+    """Return a serialised state with other random numbers.
+
+    Raises:
+        SnapshotError: The twister is not where it is known to be.
+    """
+    where = _text(state)
+    counted = len(state[where].split()) > _SIZE
+    words = np.frombuffer(twister.words, np.uint32).tolist()
+    text = b" ".join(b"%d" % word for word in ([*words, twister.used] if counted else words))
+    (length,) = struct.unpack("<I", state[_LENGTH])
+    grown = len(text) - (where.stop - where.start)
+    head = state[: _LENGTH.start] + struct.pack("<I", length + grown) + state[_LENGTH.stop : where.start - _WIDTH]
+    return head + struct.pack("<I", len(text)) + text + state[where.stop :]
+
+
+def draws(twister: Twister, num_frames: int) -> tuple[np.ndarray[Any, Any], Twister]:
+    """Return what decides over the next frames, one number in [0, 1) for each, and the twister afterwards."""
+    bits = np.random.MT19937(0)
+    words = np.frombuffer(twister.words, np.uint32)
+    bits.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": twister.used}}
+    raw = bits.random_raw(_DRAWS_PER_FRAME * num_frames)
+    return raw[::_DRAWS_PER_FRAME] / 2.0**32, _twister(bits)
+
+
+def seeded(seed: int) -> Twister:
+    """Return the twister that a seed of 32 bits makes in ALE."""
+    bits = np.random.MT19937(0)
+    bits._legacy_seeding(seed)
+    return _twister(bits)
+
+
+def _twister(bits: np.random.MT19937) -> Twister:
+    state: Any = bits.state["state"]
+    return Twister(state["key"].tobytes(), int(state["pos"]))
+
+
+@lru_cache(maxsize=64)
+def accepting(probability: float) -> Twister:
+    """Return a twister whose first frame carries out the action that it is given."""
+    return next(made for made in map(seeded, range(10**6)) if draws(made, 1)[0][0] >= probability)
+
+
+# A twister of zeros draws nothing but zeros: every frame repeats the last action.
+REPEATING = Twister(bytes(4 * _SIZE), _SIZE)
+
 
 WITHOUT = frozenset({"ale", "_action_set"})
 NOOP = 0
@@ -62,7 +152,7 @@ class WatchedALE:
     def mark(self, held: Held, state: bytes) -> None:
         """Remember what is held at a state."""
         self.known = held
-        self.twister = atari_random.twister_of(state)
+        self.twister = twister_of(state)
         self.num_frames = 0
         self.frames: deque[Held] = deque(maxlen=_MAX_FRAMES)
 
@@ -82,9 +172,9 @@ class WatchedALE:
     def held(self, state: bytes) -> Held | None:
         """Return what is held at the emulator's present state, None if the frames since do not lead to it."""
         if not self.num_frames:
-            return self.known if self.twister == atari_random.twister_of(state) else None
-        numbers, after = atari_random.draws(self.twister, self.num_frames)
-        if after != atari_random.twister_of(state):
+            return self.known if self.twister == twister_of(state) else None
+        numbers, after = draws(self.twister, self.num_frames)
+        if after != twister_of(state):
             return None
         taken = np.flatnonzero(numbers >= stickiness(self.ale))
         if not taken.size:
@@ -126,7 +216,7 @@ class AtariAdapter:
             raise SnapshotError(f"wanted the state of an emulator, got {emulator!r}: damaged")
         _state_of(env, emulator.state)
         if stickiness(_emulator(env)):
-            atari_random.twister_of(emulator.state)
+            twister_of(emulator.state)
         return made
 
     def write(self, env: Any, state: AttributesState, seed: int | None) -> None:
@@ -136,7 +226,7 @@ class AtariAdapter:
         sticky = stickiness(ale)
         if sticky and seed is not None:
             words = np.random.SeedSequence(seed).generate_state(1)
-            serialised = atari_random.with_twister(serialised, atari_random.seeded(int(words[0])))
+            serialised = with_twister(serialised, seeded(int(words[0])))
         target = _state_of(env, serialised)
         # What the console's switches showed in the last frame is no part of the state: after a reset they differ.
         if target.getEpisodeFrameNumber() <= _FIRST_FRAMES:
@@ -218,7 +308,7 @@ def _hold(env: Any, state: bytes, held: Held) -> None:
     ale = _emulator(env)
     sticky = stickiness(ale)
     if 0 < sticky < 1:
-        state = atari_random.with_twister(state, atari_random.accepting(sticky))
+        state = with_twister(state, accepting(sticky))
     ale.restoreState(_state_of(env, state))
     ale.act(held.action, held.strength)
 
@@ -248,7 +338,7 @@ def _found(env: Any, state: bytes) -> Held:
 
 def _repeated(env: Any, state: bytes, num_frames: int) -> bytes:
     ale = _emulator(env)
-    ale.restoreState(_state_of(env, atari_random.with_twister(state, atari_random.REPEATING)))
+    ale.restoreState(_state_of(env, with_twister(state, REPEATING)))
     for _ in range(num_frames):
         ale.act(NOOP, 1.0)
     return _serialised(ale)

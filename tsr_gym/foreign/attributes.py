@@ -1,30 +1,150 @@
-"""The state of an environment that is made of attributes: captured, put back, and copied into a twin.
-
-Not state are spaces, the spec, what the constructor was called with, and means of rendering: a restore leaves those of
-the environment that it restores into.
-"""
+"""Attributes: the state of an ordinary Python environment, read and put back attribute by attribute."""
 
 import copy
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from tsr_gym.classes import packages_of
-from tsr_gym.codec import encode
+from tsr_gym.codec import encode, packages_of
 from tsr_gym.errors import SnapshotError, shown
-from tsr_gym.foreign.frozen import ATOMS, Freezer, Here, Uncopyable
-from tsr_gym.foreign.handles import CONTAINERS, holds_handles, is_handle_class, names_handle
-from tsr_gym.foreign.lasting import lasting_names
-from tsr_gym.foreign.noise import place_generator, replace_keys
-from tsr_gym.foreign.objects import attributes_of, is_of_class, is_plain, set_attributes
-from tsr_gym.foreign.portable import imported, may_be_set, portable_attribute
-from tsr_gym.foreign.settings import compare, settings_of, share_settings, tables_of
-from tsr_gym.foreign.thawed import Thawer, same, try_to_thaw
+from tsr_gym.foreign import play
+from tsr_gym.foreign.freezing import ATOMS, Freezer, Here, Uncopyable
+from tsr_gym.foreign.generators import place_generator, replace_keys
+from tsr_gym.foreign.objects import (
+    CONTAINERS,
+    SharedVerdicts,
+    Verdicts,
+    attributes_of,
+    fresh,
+    holds_handles,
+    is_handle_class,
+    is_of_class,
+    is_plain,
+    module_of,
+    names_handle,
+    set_attributes,
+)
+from tsr_gym.foreign.thawing import (
+    Thawer,
+    frozen,
+    imported,
+    may_be_set,
+    portable,
+    portable_attribute,
+    same,
+    try_to_thaw,
+)
 from tsr_gym.random_stream import Drawn, is_position, position_of
 from tsr_gym.snapshots import Deferred
+
+# Tables that Gymnasium's environments fill when they are made and never change: large, and so no part of the state.
+_TABLES: dict[str, frozenset[str]] = {
+    "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv": frozenset({"P", "desc", "initial_state_distrib"}),
+    "gymnasium.envs.toy_text.taxi:TaxiEnv": frozenset({"P", "desc", "initial_state_distrib", "locs", "locs_colors"}),
+    "gymnasium.envs.toy_text.cliffwalking:CliffWalkingEnv": frozenset({"P", "_cliff", "initial_state_distrib"}),
+}
+_PLAIN = (bool, int, float, str, tuple, list, dict, type(None))
+
+
+class _Known(NamedTuple):
+    sources: tuple[Any, ...]
+    settings: tuple[str, ...]
+
+
+_KNOWN: Verdicts[_Known] = Verdicts()
+
+
+@lru_cache(maxsize=256)
+def tables_of(cls: Any) -> frozenset[str]:
+    """Return the attributes of a class that are filled when an environment is made and never change."""
+    return _TABLES.get(f"{module_of(cls)}:{cls.__qualname__}", frozenset())
+
+
+def settings_of(env: Any) -> tuple[str, ...]:
+    """Return an environment's arguments, spaces and tables, in words."""
+    sources = _sources(env)
+    known = _KNOWN.of(env, lambda _: _Known((), ()))
+    if len(known.sources) != len(sources) or any(
+        one is not other for one, other in zip(sources, known.sources, strict=False)
+    ):
+        known = _Known(sources, _settings(env))
+        _KNOWN.remember(env, known)
+    return known.settings
+
+
+def share_settings(env: Any, twin: Any) -> None:
+    """Note that a copy has the settings of the original, whose tables need not be read again for it."""
+    _KNOWN.remember(twin, _Known(_sources(twin), settings_of(env)))
+
+
+def _sources(env: Any) -> tuple[Any, ...]:
+    held = attributes_of(env)
+    tables = [held.get(name) for name in tables_of(_class_of(env))]
+    return (env.spec, env.observation_space, env.action_space, *tables)
+
+
+def _settings(env: Any) -> tuple[str, ...]:
+    kwargs = {} if env.spec is None else env.spec.kwargs
+    held, cls = attributes_of(env), _class_of(env)
+    return (
+        *[f"{name}={_word(value)}" for name, value in sorted(kwargs.items()) if name != "render_mode"],
+        f"observation_space={env.observation_space!r}",
+        f"action_space={env.action_space!r}",
+        *[f"{name}: {_fingerprint(held[name])}" for name in sorted(tables_of(cls)) if name in held],
+    )
+
+
+def _class_of(env: Any) -> Any:
+    return type(env)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array{value.tolist()}"
+    return repr(value) if isinstance(value, _PLAIN) else f"a {type(value).__name__}"
+
+
+def _fingerprint(value: Any) -> str:
+    return blake2b(encode(portable(frozen(value))), digest_size=8).hexdigest()
+
+
+def compare(env: Any, came: Any) -> None:
+    """Raise SnapshotError unless a snapshot's settings are those of an environment."""
+    wanted = settings_of(env)
+    if came is wanted or came == wanted:
+        return
+    if not isinstance(came, tuple):
+        raise SnapshotError(f"wanted the settings of {type(env).__name__}, got {came!r}: damaged")
+    missing, extra = sorted(set(wanted) - set(came)), sorted(set(map(str, came)) - set(wanted))
+    raise SnapshotError(
+        f"the snapshot was taken under other settings of {type(env).__name__}: wanted {missing}, got {extra}; make the "
+        "environment with the same arguments"
+    )
+
+
+_FOUND: SharedVerdicts[frozenset[str]] = SharedVerdicts()
+
+
+def lasting_names(env: Any) -> frozenset[str]:
+    """Return the attributes that another environment made alike has after a reset; none where none can be made."""
+    return _FOUND.of(env, _names_of_another)
+
+
+def _names_of_another(env: Any) -> frozenset[str]:
+    # Not a copy, which would also hold what this environment got in the course of its episodes.
+    with play.quietly():
+        try:
+            other = fresh(env, unseen=True)
+        except SnapshotError:
+            return frozenset()
+        came = play.reset(other, 0, None)
+    return frozenset() if isinstance(came, play.Raised) else frozenset(attributes_of(other))
+
 
 _NOT_STATE = frozenset(
     {"action_space", "observation_space", "spec", "metadata", "render_mode", "_ezpickle_args", "_ezpickle_kwargs"}

@@ -1,20 +1,76 @@
-"""Playing environments that nobody else holds, and what they return as facts that compare."""
+"""Play: episodes of two environments compared step by step, which proves a copy exact."""
 
 import copy
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from tsr_gym.foreign.differences import Fact
-from tsr_gym.foreign.frozen import Opaque, Uncopyable
-from tsr_gym.foreign.generators import Drawn, watched_globals
-from tsr_gym.foreign.objects import attributes_of
-from tsr_gym.foreign.thawed import frozen
+from tsr_gym.foreign.freezing import Opaque, Uncopyable
+from tsr_gym.foreign.generators import GlobalDraws, watched_globals
+from tsr_gym.foreign.objects import attributes_of, frees
+from tsr_gym.foreign.thawing import frozen, same
+
+MAX_EXCERPT = 80
+MAX_ELEMENTS = 1_000
+
+
+class Fact(NamedTuple):
+    """One thing that an environment showed, or that it holds.
+
+    Attributes:
+        what: What it is, and whose.
+        value: What it is compared by: a frozen value, or the digest of one.
+        text: Its representation; that of the value where there is none.
+    """
+
+    what: str
+    value: Any
+    text: str = ""
+
+
+def difference(wanted: Iterable[Fact], came: Iterable[Fact]) -> str | None:
+    """Return the first difference between facts in words, None where there is none."""
+    wanted, came = tuple(wanted), tuple(came)
+    for one, other in zip(wanted, came, strict=False):
+        if one.what != other.what:
+            return f"wanted {one.what}, got {other.what}"
+        if not same(one.value, other.value):
+            texts = one.text or text_of(one.value), other.text or text_of(other.value)
+            return f"{one.what} differs: {_excerpts(*texts)}"
+    if len(wanted) != len(came):
+        extra = (wanted if len(wanted) > len(came) else came)[min(len(wanted), len(came))]
+        return f"{extra.what} is {'missing' if len(wanted) > len(came) else 'new'}"
+    return None
+
+
+def text_of(value: object) -> str:
+    """Return how messages show a value."""
+    # Numpy leaves out the middle of a large array, and prints all of a small one.
+    if isinstance(value, np.ndarray) and value.size > MAX_ELEMENTS:
+        digest = blake2b(value.tobytes(), digest_size=4).hexdigest()
+        return f"{value.dtype} array of shape {value.shape} with the digest {digest}"
+    return repr(value)
+
+
+def _excerpts(wanted: str, came: str) -> str:
+    """Return two texts cut to where they begin to differ."""
+    if wanted == came:
+        return f"both read {wanted[:MAX_EXCERPT]}, but their types, bits or orders differ"
+    same = next(
+        (index for index, pair in enumerate(zip(wanted, came, strict=False)) if pair[0] != pair[1]),
+        min(len(wanted), len(came)),
+    )
+    start = max(0, same - MAX_EXCERPT // 2)
+    end = start + MAX_EXCERPT
+    dots = "..." if start else ""
+    return f"wanted {dots}{wanted[start:end]}, got {dots}{came[start:end]}"
+
 
 NUM_STEPS = 6
 NUM_SEQUENCES = 2
@@ -145,8 +201,90 @@ def positions_of_spaces(env: Any) -> Any:
 
 
 @contextmanager
-def quietly() -> Iterator[Drawn]:
+def quietly() -> Iterator[GlobalDraws]:
     """Keep what a play prints, warns of and draws from the global generators from everybody else."""
     with watched_globals() as drawn, warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield drawn
+
+
+class Means(NamedTuple):
+    """How environments of a kind are read, put back and copied."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None]
+    copy: Callable[[Any], Any]
+
+
+def flaw_of(env: Any, means: Means) -> str | None:
+    """Return why an environment cannot be copied exactly, None where copies were seen to play alike."""
+    name = type(env).__name__
+    if frees(type(env)):
+        return f"{name} frees something when it is deleted (__del__), so a copy of it would too"
+    try:
+        start = means.read(env)
+        with quietly() as drawn:
+            flaw = _flaw_of_copies(env, start, means)
+        changed = difference(held(start), held(means.read(env)))
+    except Uncopyable as error:
+        return str(error)
+    if drawn.names:
+        return f"{name} draws from the global generator of {' and '.join(drawn.names)}, which is no part of it"
+    if changed:
+        flaw = f"what a copy did changed the original ({changed}), which should be reset before it goes on"
+    return None if flaw is None else f"copies of {name} do not play alike: {flaw}"
+
+
+def held(state: Any) -> list[Fact]:
+    """Return the attributes of a capture as facts."""
+    return [Fact(f"the attribute {name}", state.attributes[name]) for name in sorted(state.attributes)]
+
+
+def _flaw_of_copies(env: Any, start: Any, means: Means) -> str | None:
+    one, other = means.copy(env), means.copy(env)
+    last: Any = None
+    moved = False
+    seeded = attributes_of(env).get("_np_random") is not None
+    for seed in range(NUM_SEQUENCES):
+        # Where the episode has ended, or may not have begun, only a reset leads on.
+        for anew in (False, True) if seeded else (True,):
+            origin = _after_reset(one, start, seed, means) if anew else start
+            if isinstance(origin, Raised):
+                last = origin
+                continue
+            last, flaw = _compared(one, other, origin, seed, means)
+            if flaw is not None:
+                return flaw
+            if not isinstance(last, Raised):
+                moved = True
+                break
+    return None if moved else f"none of the sampled actions could be taken: {last}"
+
+
+def _after_reset(twin: Any, start: Any, seed: int, means: Means) -> Any:
+    """Return where a copy stands after a reset, so that the proof is the same one before and after it."""
+    means.write(twin, start)
+    result = reset(twin, seed, None)
+    return result if isinstance(result, Raised) else means.read(twin)
+
+
+def _compared(one: Any, other: Any, origin: Any, seed: int, means: Means) -> tuple[Any, str | None]:
+    """Return what the first step of a play brought, and how plays of two copies differ, None where they do not."""
+    means.write(one, origin)
+    spaces = positions_of_spaces(one)
+    came = _play(one, origin, seed, means)
+    if not same(spaces, positions_of_spaces(one)):
+        return came[0], "it draws from the generator of its own space, which belongs to whoever samples actions"
+    # What another episode leaves behind must not be seen in this one.
+    reset(other, seed + NUM_SEQUENCES, None)
+    steps(other, actions_of(other, seed + NUM_SEQUENCES))
+    wanted = [*facts(came)]
+    flaw = difference(wanted, facts(_play(other, origin, seed, means)))
+    if flaw is None and (changed := difference(held(means.read(one)), held(means.read(other)))):
+        flaw = f"afterwards, {changed}"
+    return came[0], flaw or difference(wanted, facts(_play(one, origin, seed, means)))
+
+
+def _play(twin: Any, origin: Any, seed: int, means: Means) -> list[Any]:
+    means.write(twin, origin)
+    return [*steps(twin, actions_of(twin, seed)), standing(twin)]

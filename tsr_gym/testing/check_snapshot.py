@@ -1,34 +1,443 @@
 """check_snapshot: proof by play that snapshots of a stack are exact."""
 
+import copy
+import pickle
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise, zip_longest
+from operator import attrgetter
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
-from tsr_gym.testing.aliasing import what_was_handed_out_stays, writing_into_results_is_harmless
-from tsr_gym.testing.exactness import (
-    a_fresh_environment_replays,
-    a_restore_replays,
-    clones_are_independent,
-    noise_is_chosen_by_its_seed,
-    other_episodes_leave_no_trace,
-    the_environments_own_methods_agree,
-    the_seed_decides,
+from tsr_gym.codec import encode
+from tsr_gym.errors import CheckFailed, SnapshotError
+from tsr_gym.foreign.play import difference
+from tsr_gym.snapshots import Layer, Snapshot
+from tsr_gym.stack import clone, restore, snapshot
+from tsr_gym.state_env import StateEnv, Step
+from tsr_gym.testing.facts import (
+    Facts,
+    Shot,
+    facts_of,
+    global_random_state,
+    global_seed,
+    is_own,
+    layers_of,
+    name_of,
+    returned,
+    shifted_clocks,
+    shown,
+    standing,
+    who_draws,
 )
-from tsr_gym.testing.processes import other_processes_replay
-from tsr_gym.testing.rebuild import Factory, recipe_of, supported
-from tsr_gym.testing.recording import record
-from tsr_gym.testing.surroundings import (
-    clocks_do_not_matter,
-    global_generators_are_left_alone,
-    no_generator_is_hidden,
+from tsr_gym.testing.recording import (
+    Recording,
+    drive,
+    expect_episode,
+    expect_replay,
+    expect_standing,
+    finished,
+    has_bytes,
+    hidden_generators,
+    record,
+    take,
+    wander,
 )
-from tsr_gym.testing.tampering import (
-    bytes_and_pickles_are_exact,
-    damaged_snapshots_are_refused,
-    foreign_snapshots_are_refused,
-)
-from tsr_gym.testing.trial import Trial
+from tsr_gym.testing.trial import Factory, Trial, other_processes_replay, recipe_of, supported
+
+
+def no_generator_is_hidden(env: gym.Env[Any, Any], seed: int, steps: int) -> None:
+    """No function or class of the stack holds a random generator of its own."""
+    if found := hidden_generators(env):
+        raise CheckFailed(
+            "hidden_generator",
+            f"{found[0]} is a random generator, which no snapshot can reach: draw from the `rng` that initial() and "
+            "transition() are given",
+        )
+
+
+def global_generators_are_left_alone(env: gym.Env[Any, Any], seed: int, steps: int) -> None:
+    """`random` and `numpy.random` are neither advanced nor read."""
+    advanced = False
+
+    def play(global_state: int) -> Recording:
+        nonlocal advanced
+        with global_seed(global_state):
+            before = global_random_state()
+            recording = record(env, seed, steps)
+            advanced = advanced or global_random_state() != before
+        return recording
+
+    found = _dependence(play, is_own(env))
+    if advanced or found:
+        # On another global state the episode may end earlier, but whoever draws does so from the beginning.
+        culprits = who_draws(partial(drive, env, play(0)))
+        raise CheckFailed(
+            "global_random",
+            f"{', '.join(culprits) or name_of(env.unwrapped)} uses a global random generator "
+            f"({found or 'which it advances'}): draw from the `rng` that initial() and transition() are given",
+        )
+
+
+def clocks_do_not_matter(env: gym.Env[Any, Any], seed: int, steps: int) -> None:
+    """An episode is the same at another time of day."""
+    modules = {sys.modules[cls.__module__] for layer in layers_of(env) for cls in type(layer).__mro__}
+    readers: set[str] = set()
+
+    def play(late: int) -> Recording:
+        with shifted_clocks(modules, 5 * late) as found_readers:
+            recording = record(env, seed, steps)
+        readers.update(found_readers)
+        return recording
+
+    found = _dependence(play, is_own(env))
+    if readers and found:
+        raise CheckFailed(
+            "wall_clock",
+            f"{', '.join(sorted(readers))} reads the clock, and five hours later {found}: keep time out of states, "
+            "observations and rewards",
+        )
+
+
+def _dependence(play: Callable[[int], Recording], own: bool) -> str | None:
+    """Return how an episode differs between circumstances 0 and 1.
+
+    None where it does not, and where it differs from time to time anyway: that has another reason, and another rule.
+    """
+    first, second = play(0), play(1)
+    found = _first_difference(first, second, own)
+    for _ in range(3 if found else 0):
+        if _first_difference(first, play(0), own) or _first_difference(second, play(1), own):
+            return None
+    return found
+
+
+def _first_difference(first: Recording, second: Recording, own: bool) -> str | None:
+    for one, other in zip_longest(first.shots, second.shots, fillvalue=Shot((), ())):
+        # What a foreign environment holds without showing it is its own business.
+        if found := difference(one.all, other.all) if own else difference(one.returned, other.returned):
+            return found
+    return None
+
+
+def what_was_handed_out_stays(trial: Trial) -> None:
+    """Playing on changes no earlier snapshot; of a `StateEnv`, no earlier observation or info either."""
+    for recording in trial.recordings:
+        for turn in range(len(recording.snapshots)):
+            _expect_same_snapshot(trial, recording, turn)
+            if trial.own:
+                _expect_same_results(trial, recording, turn)
+        for turn, ((_, one), (_, other)) in enumerate(pairwise(recording.handed_out)):
+            if trial.own and one is other:
+                raise CheckFailed(
+                    "aliasing",
+                    f"{trial.name} returned one and the same info dictionary at turns {turn} and {turn + 1}: make a "
+                    "new one on every call",
+                )
+
+
+def _expect_same_results(trial: Trial, recording: Recording, turn: int) -> None:
+    again = {one.what: one for one in returned(trial.env, recording.handed_out[turn])}
+    for one in recording.shots[turn].returned:
+        other = again.get(one.what, one)
+        if one.value != other.value:
+            raise CheckFailed(
+                "aliasing",
+                f"{one.what} that {trial.name} returned at turn {turn} changed later, from {one.text[:60]} to "
+                f"{other.text[:60]}: return a new object on every call",
+            )
+
+
+def _expect_same_snapshot(trial: Trial, recording: Recording, turn: int) -> None:
+    snap = recording.snapshots[turn]
+    if not has_bytes(snap):
+        _expect_same_facts(trial, recording, turn)
+        return
+    if Snapshot(snap.layers).digest == snap.digest:
+        return
+    for old, new in zip(Snapshot.from_bytes(snap.to_bytes()).layers, snap.layers, strict=True):
+        path = _changed_path(old.state, new.state, old.kind.rpartition(":")[2])
+        if path is not None:
+            raise CheckFailed(
+                "aliasing",
+                f"{path} in the snapshot of turn {turn} changed while {trial.name} played on: something is changed in "
+                "place; make a new value instead (arrays: copy, then set flags.writeable = False)",
+            )
+
+
+def _expect_same_facts(trial: Trial, recording: Recording, turn: int) -> None:
+    """Compare a snapshot that has no bytes with what it held when it was taken."""
+    now = facts_of(trial.env.unwrapped, recording.snapshots[turn].layers)
+    if found := difference(recording.shots[turn].standing, now):
+        raise CheckFailed("aliasing", f"the snapshot of turn {turn} changed while {trial.name} played on: {found}")
+
+
+def _changed_path(old: Any, new: Any, path: str) -> str | None:
+    """Return the path to the first part that differs between two versions of a value, None where none does."""
+    if encode((old,)) == encode((new,)):
+        return None
+    before, after = _parts(old), _parts(new)
+    if list(before) == list(after):
+        for name in after:
+            if found := _changed_path(before[name], after[name], f"{path}.{name}"):
+                return found
+    return path
+
+
+def _parts(value: Any) -> dict[Any, Any]:
+    held = vars(type(value))
+    names = held.get("_fields") or held.get("__dataclass_fields__") or ()
+    if names:
+        return {name: attrgetter(name)(value) for name in names}
+    if isinstance(value, dict):
+        return value
+    return dict(enumerate(value)) if isinstance(value, list | tuple) else {}
+
+
+def writing_into_results_is_harmless(trial: Trial) -> None:
+    """A user who writes into returned observations and infos changes no snapshot, and no `StateEnv`."""
+    recording = trial.recordings[0]
+    story = f"{trial.name} after somebody wrote into what step() returned"
+    if not trial.own:
+        # What a foreign environment does itself when its own observation is written to is its author's business.
+        _scribble(recording.handed_out)
+        for turn in recording.points:
+            restore(trial.env, recording.snapshots[turn])
+            expect_replay("handed_out", trial.env, recording, turn, story)
+        return
+    restore(trial.env, recording.snapshots[0])
+    for turn, action in enumerate(recording.actions, start=1):
+        result = take(trial.env, action)
+        _scribble(result)
+        expect_standing("handed_out", trial.env, recording, turn, story)
+
+
+def _scribble(value: Any) -> None:
+    if isinstance(value, dict):
+        for item in value.values():
+            _scribble(item)
+        value["tsr_gym.testing"] = "scribbled"
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _scribble(item)
+    elif isinstance(value, np.ndarray) and value.flags.writeable and value.dtype.kind in "biuf":
+        value[...] = value.dtype.type(1) - value
+
+
+def the_seed_decides(trial: Trial) -> None:
+    """The same seed gives the same episode again, and the same next one."""
+    env = trial.env
+    if not trial.starts_afresh:
+        return
+    for recording in trial.recordings:
+        expect_episode("same_seed", env, recording, f"{trial.name} after reset(seed={recording.seed}) once more")
+    seconds = []
+    for _ in range(2):
+        env.reset(seed=trial.recordings[0].seed)
+        shot = shown(env, env.reset())
+        seconds.append(shot.all if is_own(env) else shot.returned)
+    if found := difference(*seconds):
+        raise CheckFailed("same_seed", f"{trial.name} after reset() that follows a seeded reset: {found}")
+
+
+def a_restore_replays(trial: Trial) -> None:
+    """Restored within its own episode, a stack goes on as on record."""
+    for recording in trial.recordings:
+        drive(trial.env, recording)
+        # Every replay ends where the episode ends, so the next restore goes back from there.
+        for turn in recording.points:
+            restore(trial.env, recording.snapshots[turn])
+            expect_replay("replay", trial.env, recording, turn, f"{trial.name} restored to turn {turn}")
+        restore(trial.env, recording.snapshots[-1])
+        expect_standing("replay", trial.env, recording, len(recording.actions), f"{trial.name} restored to its end")
+
+
+def other_episodes_leave_no_trace(trial: Trial) -> None:
+    """Restored after other episodes were played, a stack goes on as on record."""
+    for recording in trial.recordings:
+        for turn in recording.points:
+            wander(trial.env, recording.seed + 1000 + turn, trial.steps)
+            restore(trial.env, recording.snapshots[turn])
+            story = f"{trial.name} restored to turn {turn} after another episode"
+            expect_replay("hidden_history", trial.env, recording, turn, story)
+
+
+def a_fresh_environment_replays(trial: Trial) -> None:
+    """An equal environment that was never reset goes on as on record, and plays the same from the same seed."""
+    for recording in trial.recordings[:2]:
+        for turn in recording.points:
+            env = trial.recipe.build()
+            restore(env, recording.snapshots[turn])
+            expect_replay("fresh_environment", env, recording, turn, f"a fresh {trial.name} restored to turn {turn}")
+    if not trial.starts_afresh:
+        return
+    env = trial.recipe.build()
+    recording = trial.recordings[0]
+    expect_episode("fresh_environment", env, recording, f"a fresh {trial.name} after reset(seed={recording.seed})")
+
+
+def clones_are_independent(trial: Trial) -> None:
+    """A clone goes on as on record, and neither it nor the original is changed by the other's play."""
+    for recording in trial.recordings[:2]:
+        for turn in recording.points:
+            restore(trial.env, recording.snapshots[turn])
+            try:
+                twin, other = clone(trial.env), clone(trial.env)
+            except SnapshotError:
+                # Of some environments nobody can make another one; that says nothing about restores.
+                return
+            expect_replay("clone", twin, recording, turn, f"a clone of {trial.name} at turn {turn}")
+            story = f"{trial.name} at turn {turn} after its clone played on"
+            expect_replay("clone", trial.env, recording, turn, story)
+            expect_replay("clone", other, recording, turn, f"a clone of {trial.name} at turn {turn} after it played on")
+
+
+def noise_is_chosen_by_its_seed(trial: Trial) -> None:
+    """Fresh noise depends on its seed alone, and the episode's own noise is still there afterwards."""
+    env = trial.env
+    for recording in trial.recordings[:2]:
+        turn = recording.points[len(recording.points) // 2]
+        actions, snap = recording.actions[turn:], recording.snapshots[turn]
+        first = _on_fresh_noise(env, snap, actions, 11)
+        wander(env, recording.seed + 2000, trial.steps)
+        for wanted, came in zip(first, _on_fresh_noise(env, snap, actions, 11), strict=True):
+            if found := difference(wanted, came):
+                raise CheckFailed("noise", f"{trial.name} restored twice with noise='fresh' and seed=11: {found}")
+        if first[0] == _on_fresh_noise(env, snap, [], 12)[0]:
+            raise CheckFailed("noise", f"{trial.name} restored with seeds 11 and 12 has the same random state")
+        restore(env, snap)
+        expect_replay("noise", env, recording, turn, f"{trial.name} restored with its own noise after fresh noise")
+
+
+def _on_fresh_noise(env: gym.Env[Any, Any], snap: Snapshot, actions: list[Any], seed: int) -> list[Facts]:
+    """Return what is shown after a restore with fresh noise, turn by turn."""
+    restore(env, snap, noise="fresh", seed=seed)
+    shots = [standing(env)]
+    for action in actions:
+        result = take(env, action)
+        shots.append(shown(env, result).all)
+        if finished(env, result):
+            break
+    return shots
+
+
+def the_environments_own_methods_agree(trial: Trial) -> None:
+    """`snapshot`, `restore` and `clone` of the environment itself do what those of tsr_gym do."""
+    base, recording = trial.env.unwrapped, trial.recordings[0]
+    if not isinstance(base, StateEnv):
+        return
+    for turn in recording.points:
+        inner = Snapshot(recording.snapshots[turn].layers[-1:])
+        restore(base, inner)
+        wanted, taken, twin = standing(base), base.snapshot(), base.clone()
+        wander(base, recording.seed + 3000, 3)
+        base.restore(taken)
+        for name, env in (("snapshot() or restore()", base), ("clone()", twin)):
+            if found := difference(wanted, standing(env)):
+                raise CheckFailed("methods", f"{trial.name}.{name} is not exact: {found}; leave it to StateEnv")
+
+
+NUM_SAMPLES = 24
+
+
+class Stranger(StateEnv[int, np.int64, np.int64]):
+    """The smallest environment there is, whose snapshots are foreign to every other."""
+
+    observation_space = gym.spaces.Discrete(2)
+    action_space = gym.spaces.Discrete(2)
+
+    def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> int:
+        """Return 0."""
+        return 0
+
+    def transition(self, state: int, action: np.int64, rng: np.random.Generator) -> Step:
+        """Return 1, where the episode ends."""
+        return Step(1, 0.0, True, {})
+
+    def observe(self, state: int) -> np.int64:
+        """Return the state."""
+        return np.int64(state)
+
+
+def bytes_and_pickles_are_exact(trial: Trial) -> None:
+    """A snapshot survives bytes and pickle, and is equal exactly to those of the same moment."""
+    if not trial.has_bytes:
+        return
+    for recording in trial.recordings:
+        for turn in recording.points:
+            snap = recording.snapshots[turn]
+            copies = [
+                Snapshot.from_bytes(snap.to_bytes()),
+                pickle.loads(pickle.dumps(snap)),
+                copy.deepcopy(snap),
+            ]
+            for twin in copies:
+                if (twin, hash(twin), twin.to_bytes()) != (snap, hash(snap), snap.to_bytes()):
+                    raise CheckFailed("bytes", f"a snapshot of {trial.name} is not the same after a byte round trip")
+            restore(trial.env, copies[0])
+            story = f"{trial.name} restored to turn {turn} from bytes"
+            expect_replay("bytes", trial.env, recording, turn, story)
+    first = trial.recordings[0]
+    # Only a StateEnv counts its turns: elsewhere a move that changes nothing may lead back to an equal snapshot.
+    for turn, (one, other) in enumerate(zip(first.snapshots, first.snapshots[1:], strict=False)):
+        if trial.own and one == other:
+            raise CheckFailed("bytes", f"the snapshots of {trial.name} at turns {turn} and {turn + 1} are equal")
+
+
+def damaged_snapshots_are_refused(trial: Trial) -> None:
+    """Bytes that were cut or flipped raise SnapshotError and change nothing."""
+    if not trial.has_bytes:
+        return
+    recording = trial.recordings[0]
+    whole = recording.snapshots[0].to_bytes()
+    rng = np.random.default_rng(0)
+    restore(trial.env, recording.snapshots[0])
+    for size in {0, 1, 8, 9, 24, 25, len(whole) - 1, *rng.integers(len(whole), size=NUM_SAMPLES).tolist()}:
+        _expect_refusal(trial, f"the first {size} bytes", partial(Snapshot.from_bytes, whole[:size]))
+    for place in rng.integers(len(whole), size=NUM_SAMPLES).tolist():
+        flipped = whole[:place] + bytes([whole[place] ^ 1 << int(rng.integers(8))]) + whole[place + 1 :]
+        _expect_refusal(trial, f"byte {place} flipped", partial(Snapshot.from_bytes, flipped))
+    expect_standing("damaged", trial.env, recording, 0, f"{trial.name} after damaged snapshots were refused")
+
+
+def foreign_snapshots_are_refused(trial: Trial) -> None:
+    """Snapshots of another environment, stack or rules raise SnapshotError and change nothing."""
+    recording = trial.recordings[0]
+    layers = recording.snapshots[0].layers
+    stranger = Stranger()
+    stranger.reset(seed=0)
+    foreign = {
+        "another environment": snapshot(stranger).layers,
+        "another environment under the same wrappers": (*layers[:-1], *snapshot(stranger).layers),
+        "a stack with one layer more": (Layer("tsr_gym.testing:Nothing", None), *layers),
+        "no layers": (),
+    }
+    if trial.own:
+        inner = layers[-1]
+        foreign["other rules"] = (*layers[:-1], inner._replace(state=inner.state._replace(rules=("other", "rules"))))
+    if len(layers) > 1:
+        missing = name_of(trial.env)
+        foreign[f"the stack without {missing}"] = layers[1:]
+        foreign["the bare environment"] = layers[-1:]
+    restore(trial.env, recording.snapshots[-1])
+    for what, other in foreign.items():
+        _expect_refusal(trial, f"a snapshot of {what}", partial(Snapshot, other))
+    turn = len(recording.actions)
+    expect_standing("foreign", trial.env, recording, turn, f"{trial.name} after foreign snapshots were refused")
+
+
+def _expect_refusal(trial: Trial, what: str, make: Callable[[], Snapshot]) -> None:
+    try:
+        restore(trial.env, make())
+    except SnapshotError:
+        return
+    except Exception as error:
+        raise CheckFailed("foreign", f"{trial.name} met {what} with {error!r}: wanted a SnapshotError") from error
+    raise CheckFailed("foreign", f"{trial.name} accepted {what}: wanted a SnapshotError")
+
 
 # In this order, because an early rule names a culprit that would also break the later ones.
 FIRST_RULES: tuple[Callable[[gym.Env[Any, Any], int, int], None], ...] = (

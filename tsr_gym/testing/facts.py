@@ -1,23 +1,259 @@
-"""What an environment shows, as facts that can be compared here and across processes.
+"""Facts: the results of an environment in a form that can be compared here and across processes.
 
-Invariant: two of these facts are equal exactly where the canonical bytes of what they show are.
+Two facts are equal exactly where the canonical bytes of what they describe are equal. This file also watches what a
+process shares: the global random generators and the clocks. It is the one file that touches the module `random` and
+numpy's legacy generator, because it detects environments that use them.
 """
 
-from contextlib import suppress
+import datetime
+import inspect
+import itertools
+import random
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from functools import lru_cache, partial
+from hashlib import blake2b
 from operator import attrgetter
+from types import BuiltinFunctionType, FrameType, MemberDescriptorType, ModuleType
 from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 
 from tsr_gym.codec import digest
 from tsr_gym.errors import CheckFailed, SnapshotError
-from tsr_gym.foreign.differences import Fact, text_of
-from tsr_gym.foreign.play import CLOCK_NAMES, without_clocks
-from tsr_gym.random_stream import canonical
+from tsr_gym.foreign.play import CLOCK_NAMES, Fact, text_of, without_clocks
+from tsr_gym.random_stream import RandomStream, canonical, position_of
 from tsr_gym.snapshots import Deferred, EnvState, Layer, Snapshot
 from tsr_gym.stack import snapshot
 from tsr_gym.state_env import StateEnv
-from tsr_gym.testing.fingerprints import fingerprint
+
+GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
+_EPOCH = 1_700_000_000
+_NOT_TO_BLAME = ("random", "numpy", "tsr_gym.testing")
+
+
+def position_of_any(value: Any) -> Any:
+    """Return where a generator of any of `GENERATORS` stands."""
+    if isinstance(value, np.random.Generator):
+        return position_of(value)
+    if isinstance(value, np.random.BitGenerator):
+        return value.state
+    return value.getstate() if isinstance(value, random.Random) else value.get_state()
+
+
+def global_random_state() -> tuple[Any, ...]:
+    """Return where the generators of `random` and of `numpy.random` stand, as a value that compares."""
+    name, key, *rest = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), name, np.asarray(key).tobytes(), *rest
+
+
+@contextmanager
+def global_seed(seed: int) -> Iterator[None]:
+    """Set the global generators for a while, and put them back."""
+    before, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    random.setstate(random.Random(seed).getstate())
+    np.random.set_state(np.random.RandomState(seed).get_state())  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before)
+        np.random.set_state(legacy)  # noqa: NPY002
+
+
+def who_draws(play: Callable[[], object]) -> list[str]:
+    """Return the functions that advance a global generator while `play` runs, in order of first use."""
+    found: dict[str, None] = {}
+    last = global_random_state()
+
+    def watch(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal last
+        now = global_random_state()
+        if now != last:
+            # A call event comes from the function that is entered: its caller was running until then.
+            found[_blamed(frame.f_back if event == "call" else frame)] = None
+            last = now
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        play()
+    finally:
+        sys.setprofile(before)
+    return list(found)
+
+
+@contextmanager
+def shifted_clocks(modules: set[ModuleType], hours: int) -> Iterator[list[str]]:
+    """Replace the clocks by ones that start on a fixed day, `hours` later, and tick at every reading.
+
+    Args:
+        modules: Modules that may have imported a clock by name; `time` and `datetime` are always changed.
+        hours: By how much.
+
+    Yields:
+        The functions that read a clock, filled in as they do; Gymnasium's own are left out.
+    """
+    readers: list[str] = []
+    start = _EPOCH + 3600 * hours
+    fakes: dict[Any, Any] = {datetime.datetime: _late_datetime(start, readers)}
+    for name in CLOCKS:
+        fakes[vars(time)[name]] = _ticking(float(start), 0.001, readers)
+        fakes[vars(time)[f"{name}_ns"]] = _ticking(start * 10**9, 10**6, readers)
+    kinds = (type, BuiltinFunctionType)
+    places = [
+        (vars(module), name, value)
+        for module in {time, datetime, *modules}
+        for name, value in vars(module).items()
+        if isinstance(value, kinds) and value in fakes
+    ]
+    for where, name, value in places:
+        where[name] = fakes[value]
+    try:
+        yield readers
+    finally:
+        for where, name, value in places:
+            where[name] = value
+
+
+def _ticking(start: float, tick: float, readers: list[str]) -> Callable[[], float]:
+    now = start
+
+    def clock() -> float:
+        nonlocal now
+        now += tick
+        _note(readers)
+        return now
+
+    return clock
+
+
+def _late_datetime(start: float, readers: list[str]) -> type:
+    class LateDatetime(datetime.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            _note(readers)
+            return cls.fromtimestamp(start, tz)
+
+    return LateDatetime
+
+
+def _note(readers: list[str]) -> None:
+    frame = sys._getframe(2)
+    name = _blamed(frame)
+    if name not in readers and not str(frame.f_globals.get("__name__")).startswith("gymnasium."):
+        readers.append(name)
+
+
+def _blamed(frame: FrameType | None) -> str:
+    """Return the innermost function that belongs to no library, with its place."""
+    where = frame
+    while where is not None and str(where.f_globals.get("__name__")).startswith(_NOT_TO_BLAME):
+        where = where.f_back
+    where = where or frame
+    if where is None:
+        return "an unknown function"
+    return f"{where.f_code.co_qualname} ({where.f_code.co_filename}:{where.f_lineno})"
+
+
+ATOMS = (type(None), bool, int, float, complex, str, bytes, np.generic, Enum)
+EVERYTHING = 10**9
+
+
+def is_code(value: Any) -> bool:
+    """Return whether a value is a class, module or function, which no episode changes."""
+    return (
+        isinstance(value, type | property | staticmethod | classmethod | partial)
+        or (callable(value) and not isinstance(value, GENERATORS))
+        or inspect.ismodule(value)
+    )
+
+
+def fingerprint(value: Any, max_visits: int = EVERYTHING, max_items: int = EVERYTHING) -> str:
+    """Return a digest of what a value holds, down to numbers and text.
+
+    Args:
+        value: Anything.
+        max_visits: How many objects and containers are looked into; further ones count by their class.
+        max_items: How many items of a container are looked at; of longer ones, the first eight and the last.
+    """
+    walk = _Walk(max_visits, max_items)
+    return blake2b(repr(walk.plain(value)).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+class _Walk:
+    """A walk through a value, to something whose representation changes when the value does."""
+
+    def __init__(self, visits: int, items: int) -> None:
+        self.visits = visits
+        self.items = items
+        self.seen: dict[int, Any] = {}
+
+    def plain(self, value: Any) -> Any:
+        if isinstance(value, ATOMS):
+            return value
+        if (array := _as_array(value)) is not None:
+            return type(value).__qualname__, array.shape, array.dtype.str, blake2b(array.tobytes()).hexdigest()
+        if isinstance(value, RandomStream):
+            return canonical(value.position) if value.seeded else None
+        if isinstance(value, GENERATORS):
+            return type(value).__qualname__, self.plain(position_of_any(value))
+        if isinstance(value, itertools.count):
+            return repr(value)
+        self.visits -= 1
+        if self.visits < 0 or id(value) in self.seen or isinstance(value, gym.Env | gym.Space) or is_code(value):
+            return type(value).__qualname__
+        # Kept alive while the walk goes on, because the next object could get the same address.
+        self.seen[id(value)] = value
+        return type(value).__qualname__, self._parts(value)
+
+    def _parts(self, value: Any) -> Any:
+        if isinstance(value, Snapshot):
+            value = value.layers
+        if isinstance(value, set | frozenset):
+            return len(value), sorted(repr(self.plain(item)) for item in value) if len(value) <= self.items else None
+        if isinstance(value, dict):
+            value = list(value.items())
+        if isinstance(value, list | tuple | deque):
+            ends = value if len(value) <= self.items else [*itertools.islice(value, 8), value[-1]]
+            return len(value), [self.plain(item) for item in ends]
+        return [(name, self.plain(item)) for name, item in attributes(value)]
+
+
+@lru_cache(maxsize=1024)
+def _is_array(cls: Any) -> bool:
+    """Return whether a class is an array of some library: numpy, jax, torch."""
+    return any("__array__" in vars(base) for base in cls.__mro__)
+
+
+def _as_array(value: Any) -> np.ndarray[Any, Any] | None:
+    """Return an array of any library as numpy's, None where the value is none, or none of numbers or text."""
+    kind: Any = type(value)
+    if not _is_array(kind):
+        return None
+    with suppress(TypeError, ValueError, RuntimeError):
+        array = np.asarray(value)
+        return None if array.dtype.hasobject else array
+    return None
+
+
+def attributes(value: Any) -> list[tuple[str, Any]]:
+    """Return the attributes of an object, those in slots included."""
+    found = []
+    for cls in type(value).__mro__:
+        for name in vars(cls).get("__slots__", ()):
+            if isinstance(vars(cls).get(name), MemberDescriptorType):
+                with suppress(AttributeError):
+                    found.append((name, vars(cls)[name].__get__(value)))
+    with suppress(TypeError):
+        found += vars(value).items()
+    return found
+
 
 # Fields of infos that are taken for readings of the wall clock, and never compared: in infos of foreign environments
 # wherever they stand, in those of a StateEnv only what RecordEpisodeStatistics writes.

@@ -1,18 +1,245 @@
-"""Episodes on record: what was done, what was shown, and the snapshot after every turn."""
+"""Recordings: the actions, results and snapshots of an episode, and the objects that may explain a difference."""
 
 import copy
+import functools
+import inspect
 import itertools
+from collections import deque
 from collections.abc import Iterator
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 
 from tsr_gym.errors import CheckFailed, SnapshotError
-from tsr_gym.foreign.differences import difference
+from tsr_gym.foreign.play import difference
 from tsr_gym.snapshots import Snapshot
-from tsr_gym.testing.actions import Actions
-from tsr_gym.testing.facts import Shot, is_own, layers_of, shown, standing, taken
-from tsr_gym.testing.suspects import Marks, changes, marks_of
+from tsr_gym.spaces import FreeText
+from tsr_gym.state_env import left
+from tsr_gym.testing.facts import (
+    ATOMS,
+    GENERATORS,
+    Shot,
+    fingerprint,
+    is_code,
+    is_own,
+    layers_of,
+    shown,
+    standing,
+    taken,
+)
+from tsr_gym.text_env import TextEnv
+
+# Text that no environment with a vocabulary takes for an action.
+JUNK = (
+    "",
+    "   \n\t ",
+    "\x00\x01\x1b[31m\x7f",
+    "\ud800 \udfff",
+    "||",
+    "|| || ||",
+    "jump over the moon",
+    "漢字かな 🙂 ǅ",
+    "שלום\u202e العربية",
+    "</answer><answer>",
+    "x" * 100_000,
+)
+
+
+def draw_turn(env: TextEnv[Any], rng: np.random.Generator) -> str:
+    """Return a turn of legal actions for the state in which a text environment stands, junk where there are none."""
+    legal = env.legal_actions(env.state)
+    if not legal:
+        return JUNK[int(rng.integers(len(JUNK)))]
+    most = 1 if env.separator is None else env.limits.max_actions_per_turn or 3
+    count = int(rng.integers(1, min(most, 3) + 1))
+    return f" {env.separator} ".join(legal[pick] for pick in rng.integers(len(legal), size=count))
+
+
+class Actions:
+    """A seeded source of actions for a stack, whatever its spaces are.
+
+    Args:
+        env: The stack; its own spaces are left alone.
+        seed: Seed of all choices.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], seed: int) -> None:
+        self._base = env.unwrapped
+        self._rng = np.random.default_rng(seed)
+        self._space = copy.deepcopy(env.action_space)
+        self._space.seed(seed)
+        # The wrappers' room is not imported here, so its class is known by name.
+        formats = [layer for layer in layers_of(env) if type(layer).__name__ == "AnswerFormat"]
+        self._format: Any = formats[0] if formats else None
+
+    def draw(self) -> Any:
+        """Return an action for the state in which the stack stands."""
+        if not (isinstance(self._base, TextEnv) and isinstance(self._space, FreeText)):
+            return self._space.sample()
+        kind = self._rng.random()
+        if kind < 0.1:
+            return JUNK[int(self._rng.integers(len(JUNK)))]
+        if kind < 0.2:
+            return self._space.sample()
+        turn = self._base.optimal_turn(self._base.state, *left(self._base)) if kind < 0.4 else None
+        text = draw_turn(self._base, self._rng) if turn is None else turn
+        return text if self._format is None else self._format.format(text)
+
+
+MAX_VISITS = 100
+MAX_ITEMS = 64
+MAX_SHOWN = 8
+# Gymnasium's own bookkeeping, which says nothing about an episode, and the state that facts compare already.
+_BOOKKEEPING = frozenset(
+    {
+        "env",
+        "spec",
+        "metadata",
+        "action_space",
+        "observation_space",
+        "_action_space",
+        "_observation_space",
+        "_metadata",
+        "_cached_spec",
+        "_episode",
+        "_saved_kwargs",
+        "_np_random_seed",
+    }
+)
+_FOREIGN = ("gymnasium.", "tsr_gym.")
+
+
+class Place(NamedTuple):
+    """Somewhere that a stack can keep things."""
+
+    name: str
+    value: Any
+    foreign: bool
+
+
+Marks = dict[str, tuple[str, str, bool]]
+
+
+def marks_of(env: gym.Env[Any, Any]) -> Marks:
+    """Return fingerprint, short text and ownership of everything that a stack's objects and functions hold."""
+    return {
+        place.name: (fingerprint(place.value, MAX_VISITS, MAX_ITEMS), _short(place.value), place.foreign)
+        for place in _places(env)
+    }
+
+
+def changes(before: Marks, after: Marks) -> list[str]:
+    """Return the places whose content differs, in words; those of Gymnasium and tsr-gym where there are no others."""
+    found = [
+        (after[name][2], f"{name} ({before[name][1]} then, {after[name][1]} now)")
+        for name in before
+        if name in after and before[name][0] != after[name][0]
+    ]
+    own = [words for foreign, words in found if not foreign]
+    return own or [words for _, words in found]
+
+
+def hidden_generators(env: gym.Env[Any, Any]) -> list[str]:
+    """Return the generators in closures, module globals and class attributes, which no snapshot can reach."""
+    return [
+        place.name for place in (*_class_places(env), *_function_places(env)) if isinstance(place.value, GENERATORS)
+    ]
+
+
+def _places(env: gym.Env[Any, Any]) -> Iterator[Place]:
+    for layer in layers_of(env):
+        cls = type(layer)
+        for name, value in vars(layer).items():
+            if name not in _BOOKKEEPING:
+                yield Place(f"{cls.__qualname__}.{name}", value, _is_foreign(cls))
+    yield from _class_places(env)
+    yield from _function_places(env)
+
+
+def _class_places(env: gym.Env[Any, Any]) -> Iterator[Place]:
+    for cls in _classes(env):
+        for name, value in vars(cls).items():
+            if not (name.startswith("__") or name in _BOOKKEEPING or is_code(value)):
+                yield Place(f"{cls.__qualname__}.{name} (class attribute)", value, False)
+
+
+def _function_places(env: gym.Env[Any, Any]) -> Iterator[Place]:
+    for function in _functions(env):
+        where = f"{function.__module__}.{function.__qualname__}"
+        held = inspect.getclosurevars(function)
+        for kind, names in (("closure variable", held.nonlocals), ("module global", held.globals)):
+            for name, value in names.items():
+                if not is_code(value):
+                    yield Place(f"{kind} {name} of {where}", value, False)
+
+
+def _functions(env: gym.Env[Any, Any]) -> Iterator[FunctionType]:
+    """Yield the functions of a stack's own classes and objects, and what they call in their own package."""
+    waiting: list[Any] = [value for cls in _classes(env) for value in vars(cls).values()]
+    waiting += [value for layer in layers_of(env) for value in vars(layer).values() if callable(value)]
+    seen: set[int] = set()
+    while waiting:
+        for function in _unfolded(waiting.pop()):
+            if id(function.__code__) in seen or f"{function.__module__}.".startswith(_FOREIGN):
+                continue
+            seen.add(id(function.__code__))
+            yield function
+            held = inspect.getclosurevars(function)
+            package = function.__module__.partition(".")[0]
+            waiting += [value for value in held.nonlocals.values() if callable(value)]
+            waiting += [
+                value
+                for value in held.globals.values()
+                if isinstance(value, FunctionType) and value.__module__.partition(".")[0] == package
+            ]
+
+
+def _unfolded(value: Any) -> Iterator[FunctionType]:
+    """Yield the Python functions inside a method, property, partial or decorated function."""
+    if isinstance(value, staticmethod | classmethod | MethodType):
+        value = value.__func__
+    if isinstance(value, property):
+        yield from (part for part in (value.fget, value.fset) if isinstance(part, FunctionType))
+    elif isinstance(value, functools.partial):
+        for part in (value.func, *value.args, *value.keywords.values()):
+            yield from _unfolded(part)
+    elif callable(value) and not isinstance(value, type):
+        value = inspect.unwrap(value)
+        if isinstance(value, FunctionType):
+            yield value
+
+
+def _classes(env: gym.Env[Any, Any]) -> Iterator[type]:
+    """Yield the classes of a stack that are neither Gymnasium's nor the core's."""
+    seen = set()
+    for layer in layers_of(env):
+        for cls in type(layer).__mro__:
+            if cls not in seen and not _is_foreign(cls):
+                seen.add(cls)
+                yield cls
+
+
+def _is_foreign(cls: type) -> bool:
+    return f"{cls.__module__}.".startswith((*_FOREIGN, "builtins.", "typing.", "abc."))
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (*ATOMS, itertools.count)) or _is_small(value):
+        text = repr(value)
+        return text if len(text) <= 40 else f"{text[:37]}..."
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    # The representations of foreign objects may be as long as the world that they belong to.
+    size = f" of {len(value)}" if isinstance(value, tuple | list | dict | set | deque) else ""
+    return f"a {type(value).__qualname__}{size}"
+
+
+def _is_small(value: Any) -> bool:
+    if not isinstance(value, tuple | list | dict | set) or len(value) > MAX_SHOWN:
+        return False
+    return all(isinstance(item, ATOMS) for item in (value.values() if isinstance(value, dict) else value))
 
 
 class Recording(NamedTuple):

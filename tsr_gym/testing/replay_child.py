@@ -16,8 +16,8 @@ from tsr_gym.codec import decode
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore
 from tsr_gym.testing.facts import Shot, shown, standing
-from tsr_gym.testing.rebuild import build
 from tsr_gym.testing.recording import take
+from tsr_gym.testing.trial import build
 
 
 def answer(job: dict[str, Any]) -> list[dict[str, list[Shot]]]:

@@ -7,8 +7,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from tsr_gym.cache_home import cache_home
-from tsr_gym.files import first_use
+from tsr_gym.files import cache_home, first_use
 from tsr_gym.optional import require
 from tsr_gym_envs.split import in_split
 from tsr_gym_envs.textworld.games import STORY

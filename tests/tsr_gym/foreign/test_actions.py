@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.tsr_gym.foreign import worlds
-from tsr_gym.foreign.actions import kept
-from tsr_gym.foreign.frozen import Uncopyable
-from tsr_gym.foreign.thawed import Thawer, same
+from tsr_gym.foreign.freezing import Uncopyable, kept
+from tsr_gym.foreign.thawing import Thawer, same
 
 
 def test_views_into_the_same_memory_are_kept_as_numbers():

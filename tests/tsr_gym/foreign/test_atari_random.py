@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from tsr_gym import SnapshotError
-from tsr_gym.foreign.atari_random import REPEATING, accepting, draws, seeded, twister_of, with_twister
+from tsr_gym.foreign.atari import REPEATING, accepting, draws, seeded, twister_of, with_twister
 
 
 def reference(seed, count):

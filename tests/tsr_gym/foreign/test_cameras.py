@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from tsr_gym.foreign.cameras import Camera, cameras_of, keep_contexts, set_cameras
+from tsr_gym.foreign.mujoco import Camera, cameras_of, keep_contexts, set_cameras
 
 CALLS = []
 

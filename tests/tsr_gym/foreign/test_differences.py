@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsr_gym.foreign.differences import MAX_EXCERPT, Fact, difference, text_of
+from tsr_gym.foreign.play import MAX_EXCERPT, Fact, difference, text_of
 
 
 @pytest.mark.parametrize(

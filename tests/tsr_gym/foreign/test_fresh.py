@@ -5,7 +5,7 @@ import pytest
 
 from tests.tsr_gym.foreign import worlds
 from tsr_gym import SnapshotError
-from tsr_gym.foreign.fresh import can_remake, fresh, remake
+from tsr_gym.foreign.objects import can_remake, fresh, remake
 
 
 def test_a_spec_or_the_arguments_of_the_constructor_make_another_one():

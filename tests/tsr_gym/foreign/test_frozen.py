@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from tests.tsr_gym.foreign.plays import plain
 from tsr_gym import SnapshotError
-from tsr_gym.foreign.frozen import Freezer, Here, Uncopyable
-from tsr_gym.foreign.handles import is_handle
-from tsr_gym.foreign.objects import module_of
-from tsr_gym.foreign.portable import portable
-from tsr_gym.foreign.thawed import Thawer, frozen, same
+from tsr_gym.foreign.freezing import Freezer, Here, Uncopyable
+from tsr_gym.foreign.objects import is_handle, module_of
+from tsr_gym.foreign.thawing import Thawer, frozen, portable, same
 
 
 @dataclass(frozen=True)

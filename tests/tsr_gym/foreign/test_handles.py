@@ -4,7 +4,7 @@ import pygame
 import pytest
 
 from tsr_gym.foreign.attributes import is_state
-from tsr_gym.foreign.handles import holds_handles, is_handle, names_handle
+from tsr_gym.foreign.objects import holds_handles, is_handle, names_handle
 
 
 def surface():

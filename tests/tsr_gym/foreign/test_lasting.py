@@ -7,7 +7,7 @@ import pytest
 from tests.tsr_gym.foreign import worlds
 from tests.tsr_gym.forged import forged
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
-from tsr_gym.foreign.lasting import lasting_names
+from tsr_gym.foreign.attributes import lasting_names
 
 
 class Grows(worlds.RemembersItsArguments):

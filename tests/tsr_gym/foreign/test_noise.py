@@ -8,7 +8,7 @@ import pytest
 from tests.tsr_gym.foreign import worlds
 from tests.tsr_gym.foreign.plays import play
 from tsr_gym import Snapshot, SnapshotError, replayable, restore, snapshot
-from tsr_gym.foreign.noise import dice_of, place_dice, place_generator
+from tsr_gym.foreign.generators import dice_of, place_dice, place_generator
 from tsr_gym.random_stream import position_of
 
 

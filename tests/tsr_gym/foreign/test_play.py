@@ -6,7 +6,7 @@ import pytest
 
 from tests.tsr_gym.foreign import worlds
 from tsr_gym.foreign import play
-from tsr_gym.foreign.differences import difference
+from tsr_gym.foreign.play import difference
 from tsr_gym.foreign.recorder import fingerprint
 
 

@@ -19,9 +19,8 @@ from tests.tsr_gym.own_process import run_python
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
 from tsr_gym.codec import decode, encode
 from tsr_gym.foreign.attributes import AttributesState, PortableAttributes
-from tsr_gym.foreign.frozen import Members, OtherArray, Randomness, Reduced, Thing
-from tsr_gym.foreign.portable import Made, Named, imported, portable, portable_attribute
-from tsr_gym.foreign.thawed import Thawer, frozen, same
+from tsr_gym.foreign.freezing import Members, OtherArray, Randomness, Reduced, Thing
+from tsr_gym.foreign.thawing import Made, Named, Thawer, frozen, imported, portable, portable_attribute, same
 from tsr_gym.snapshots import Layer
 
 HERE = frozenset({"tests"})

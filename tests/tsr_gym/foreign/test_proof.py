@@ -7,8 +7,7 @@ import pytest
 
 from tests.tsr_gym.foreign import worlds
 from tsr_gym.foreign.attributes import capture, put_back, twin_of
-from tsr_gym.foreign.differences import difference
-from tsr_gym.foreign.proof import Means, flaw_of, held
+from tsr_gym.foreign.play import Means, difference, flaw_of, held
 
 
 def write(env, state):

@@ -9,7 +9,7 @@ from gymnasium.wrappers import AddRenderObservation, TransformObservation
 from tests.tsr_gym.foreign import worlds
 from tests.tsr_gym.foreign.plays import play
 from tsr_gym import clone, replayable
-from tsr_gym.foreign.rebound import rebind
+from tsr_gym.foreign.gymnasium_wrappers import rebind
 
 
 class Holds(gym.Wrapper):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tsr_gym.foreign import worlds
 from tsr_gym import SnapshotError
-from tsr_gym.foreign.settings import compare, settings_of, tables_of
+from tsr_gym.foreign.attributes import compare, settings_of, tables_of
 
 TABLED = ["FrozenLake-v1", "Taxi-v4", "CliffWalking-v1"]
 

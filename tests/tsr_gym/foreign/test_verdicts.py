@@ -7,7 +7,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 from tests.tsr_gym.foreign import worlds
-from tsr_gym.foreign.verdicts import SharedVerdicts, Verdicts
+from tsr_gym.foreign.objects import SharedVerdicts, Verdicts
 
 
 class Thing:

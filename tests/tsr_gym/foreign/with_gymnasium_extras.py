@@ -18,7 +18,7 @@ from gymnasium.wrappers import (
 
 from tests.tsr_gym.foreign.plays import play
 from tsr_gym import Snapshot, SnapshotError, clone, env_support, replayable, restore, snapshot
-from tsr_gym.foreign import atari, atari_random
+from tsr_gym.foreign import atari
 
 # Pusher-v4 needs an older MuJoCo.
 MUJOCO = sorted(
@@ -269,10 +269,10 @@ def test_the_random_numbers_of_a_game_are_those_that_are_computed():
     for _ in range(700):
         env.ale.act(0)
     after = env.clone_state(include_rng=True).serialize()
-    _, computed = atari_random.draws(atari_random.twister_of(before), 700)
-    assert computed == atari_random.twister_of(after)
+    _, computed = atari.draws(atari.twister_of(before), 700)
+    assert computed == atari.twister_of(after)
     _, ale_seed = np.random.SeedSequence(5).generate_state(2)
-    assert atari_random.twister_of(before) == atari_random.seeded(int(ale_seed))
+    assert atari.twister_of(before) == atari.seeded(int(ale_seed))
 
 
 def test_fresh_noise_makes_a_sticky_game_stick_elsewhere_and_leaves_another_alone():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tsr_gym.own_process import run_python
-from tsr_gym.testing.fingerprints import fingerprint
+from tsr_gym.testing.facts import fingerprint
 
 
 @dataclass
@@ -113,7 +113,7 @@ def test_beyond_the_limits_only_the_ends_of_a_list_count():
 
 def test_other_processes_agree():
     code = (
-        "from tsr_gym.testing.fingerprints import fingerprint\n"
+        "from tsr_gym.testing.facts import fingerprint\n"
         "print(fingerprint({'words': {'apple', 'pear', 'fig', 'plum'}, 'more': (1.5, None, object)}))"
     )
     assert len({run_python(code, hash_seed=seed) for seed in "012"}) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tsr_gym.testing.worlds import Walk
 from tsr_gym.testing import check_snapshot
-from tsr_gym.testing.rebuild import build, recipe_of
+from tsr_gym.testing.trial import build, recipe_of
 
 
 def walk():

@@ -17,7 +17,7 @@ from tests.tsr_gym_envs.retrieval_qa.fakes import QUESTIONS, BrokenRetriever, Wo
 from tsr_gym import ConfigError, InvalidCorpus, RetrievalFailed, SnapshotError
 from tsr_gym.codec import encode
 from tsr_gym.testing import check_snapshot, check_text_env
-from tsr_gym.testing.actions import JUNK
+from tsr_gym.testing.recording import JUNK
 from tsr_gym_envs.retrieval_qa.env import make
 from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tsr_gym.cache_home import cache_home
-from tsr_gym.files import first_use, write_whole
+from tsr_gym.files import cache_home, first_use, write_whole
 from tsr_gym.seeds import derive_seed
 from tsr_gym_envs.retrieval_qa.passage import Passage
 from tsr_gym_envs.retrieval_qa.question import Question

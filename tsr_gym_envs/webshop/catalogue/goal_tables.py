@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym import InvalidCatalogue
-from tsr_gym.cache_home import cache_home
-from tsr_gym.files import in_place_of, locked, remove_leftovers
+from tsr_gym.files import cache_home, in_place_of, locked, remove_leftovers
 from tsr_gym_envs.webshop.catalogue.importing import LOCK
 from tsr_gym_envs.webshop.catalogue.original_random import Dice, draw_order, generator_of
 from tsr_gym_envs.webshop.catalogue.prices import draw_price, draw_tier

@@ -8,8 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tsr_gym import ConfigError, InvalidCatalogue, InvalidCorpus
-from tsr_gym.cache_home import cache_home
-from tsr_gym.files import locked
+from tsr_gym.files import cache_home, locked
 from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.lucene_bm25.layout import VERSION as INDEX_VERSION
 from tsr_gym_envs.webshop.catalogue.importing import LOCK, Progress, write_store
@@ -24,7 +23,7 @@ def open_catalogue(where: str | Path | None = None, *, num_products: int | None 
 
     Args:
         where: The folder of an imported catalogue, or a folder with the original's files, which are imported at first
-            use into the cache (`tsr_gym.cache_home`). None stands for generated products.
+            use into the cache (`tsr_gym.files`). None stands for generated products.
         num_products: Only the first so many items of the original's list, or so many generated products (1000 where it
             is None).
 

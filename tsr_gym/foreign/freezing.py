@@ -1,10 +1,7 @@
-"""Values of any make, frozen: copied to where nobody changes them, compared bit for bit, and thawed as often as wanted.
-
-A frozen value is a tree. What can be changed is numbered in the order in which it is met, and met again it is `Again`
-of that number, so that objects that shared something share it after thawing. What cannot be copied exactly raises.
-"""
+"""Freezing: a live value of an environment becomes an immutable one that keeps what its parts share."""
 
 import copy
+import sys
 import types
 from collections import deque
 from collections.abc import Callable
@@ -16,11 +13,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from tsr_gym.classes import find
+from tsr_gym.codec import find
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign import generators
-from tsr_gym.foreign.handles import is_handle
-from tsr_gym.foreign.objects import attributes_of, frees, is_plain, module_of
+from tsr_gym.foreign.objects import attributes_of, frees, is_handle, is_plain, module_of
 
 
 class Uncopyable(SnapshotError):
@@ -325,3 +321,39 @@ _FREEZERS: dict[Any, Callable[[Freezer, Any], Any]] = {
     np.ndarray: lambda freezer, value: freezer._array(value),
     **{kind: lambda freezer, value: Randomness(*generators.reading(value)) for kind in generators.KINDS},
 }
+
+
+class _ByValue(Freezer):
+    """Freezes arrays as numbers, also where they share memory or belong to other libraries."""
+
+    def _array(self, value: np.ndarray[Any, Any]) -> Any:
+        return super()._array(value) if value.dtype.hasobject else value.copy(order="K")
+
+    def _other(self, value: Any, kind: Any) -> Any:
+        made = _other_array(value)
+        return super()._other(value, kind) if made is None else made
+
+
+def _other_array(value: Any) -> OtherArray | None:
+    """Return an array of JAX or PyTorch as numbers, None for anything else."""
+    jax, torch = sys.modules.get("jax"), sys.modules.get("torch")
+    if jax is not None and isinstance(value, jax.Array):
+        return OtherArray("jax", np.array(value))
+    if torch is not None and isinstance(value, torch.Tensor):
+        return OtherArray("torch", value.detach().cpu().numpy().copy())
+    return None
+
+
+def kept(value: Any) -> Any:
+    """Return what an environment is given as a frozen value.
+
+    Raises:
+        Uncopyable: It holds something that has no value of its own.
+    """
+    try:
+        return _ByValue().frozen(value)
+    except Uncopyable:
+        raise
+    # Objects of others may raise anything when they are looked at.
+    except Exception as error:
+        raise Uncopyable(f"a {type(value).__qualname__} cannot be copied ({error})") from error
