@@ -15,7 +15,7 @@ from tsr_gym.optional import load, require
 
 def main(args: list[str]) -> int:
     """Measure, print the tables, and write numbers and plot where wanted."""
-    config_kind: Any = load("tsr_gym.agents.reports.calibrate_env:CalibrationConfig")
+    config_kind: Any = load("tsr_gym.agents.probing.calibrate:CalibrationConfig")
 
     @dataclass(frozen=True, slots=True)
     class CalibrateArgs:
@@ -35,10 +35,10 @@ def main(args: list[str]) -> int:
     if chosen.what.engine != "openai" and chosen.what.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
-    measure: Any = load("tsr_gym.agents.reports.calibrate_env:calibrate_env")
-    tables: Any = load("tsr_gym.agents.reports.calibration_report:tables")
-    heading: Any = load("tsr_gym.agents.reports.calibration_report:heading")
-    save: Any = load("tsr_gym.agents.reports.calibration_report:save")
+    measure: Any = load("tsr_gym.agents.probing.calibrate:calibrate_env")
+    tables: Any = load("tsr_gym.agents.probing.report:calibration_tables")
+    heading: Any = load("tsr_gym.agents.probing.report:calibration_heading")
+    save: Any = load("tsr_gym.agents.probing.report:save_calibration")
     with progress_bar() as watch:
         found = measure(chosen.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
     written = [] if chosen.out is None else save(found, chosen.out)

@@ -16,7 +16,7 @@ from tsr_gym.optional import load, require
 
 def main(args: list[str]) -> int:
     """Measure, print the table and the advice, and write rows and plot where wanted."""
-    config_kind: Any = load("tsr_gym.agents.reports.probe:ProbeConfig")
+    config_kind: Any = load("tsr_gym.agents.probing.probe:ProbeConfig")
 
     @dataclass(frozen=True)
     class ProbeArgs:
@@ -35,21 +35,21 @@ def main(args: list[str]) -> int:
     if chosen.what.model.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
-    measure: Any = load("tsr_gym.agents.reports.probe:probe_env")
+    measure: Any = load("tsr_gym.agents.probing.probe:probe_env")
     report: dict[str, Any] = {
-        name: load(f"tsr_gym.agents.reports.probe_report:{name}")
-        for name in ("heading", "table", "advice", "rows", "draw")
+        name: load(f"tsr_gym.agents.probing.report:{name}")
+        for name in ("probe_heading", "probe_table", "advice", "probe_rows", "draw_probe")
     }
     with progress_bar() as watch:
         found = measure(chosen.what, out=chosen.out, watch=watch, note=lambda text: print(text, file=sys.stderr))
     if chosen.out is not None:
-        report["draw"](found, chosen.out / "probe.png")
+        report["draw_probe"](found, chosen.out / "probe.png")
     if chosen.json is not None:
-        write_json(report["rows"](found), chosen.json)
+        write_json(report["probe_rows"](found), chosen.json)
     if chosen.json == HERE:
         return 0
-    print(report["heading"](found))
-    show_tables([report["table"](found)])
+    print(report["probe_heading"](found))
+    show_tables([report["probe_table"](found)])
     print(report["advice"](found))
     if chosen.json is not None:
         print(f"rows: {chosen.json}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.pay.plan import Contrast
 from tsr_gym.agents.episodes.intervals import Interval, pooled, student
-from tsr_gym.agents.reports.calibration import spearman
+from tsr_gym.agents.probing.rankings import spearman
 
 Row = dict[str, Any]
 ENDS = ("points", "low", "high")

@@ -43,7 +43,7 @@ def test_a_model_behind_a_server_is_evaluated_and_its_cost_told(capsys, tmp_path
 def test_asking_a_server_needs_no_library_of_learning():
     code = (
         "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
-        "import tsr_gym.agents.reports.model_evaluation, tsr_gym.agents.reports.calibrate_env\n"
+        "import tsr_gym.agents.reports.model_evaluation, tsr_gym.agents.probing.calibrate\n"
         "print('httpx' in sys.modules)"
     )
     assert run_python(code).strip() == "False"

@@ -14,7 +14,7 @@ from tsr_gym.agents.episodes.intervals import (
     student,
     wilson,
 )
-from tsr_gym.agents.reports.calibration import spearman
+from tsr_gym.agents.probing.rankings import spearman
 
 
 def test_the_mean_is_over_measurements_and_the_interval_over_instances():

@@ -17,8 +17,8 @@ from tsr_gym.agents.models.lora import adapted_layers, base_weights
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.engine import Capabilities
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.agents.probing.calibrate import CalibrationConfig, calibrate_env
 from tsr_gym.agents.processes import Processes
-from tsr_gym.agents.reports import calibrate_env
 from tsr_gym.agents.runs.parity import hand_over
 from tsr_gym.agents.runs.trainer import check_run, resume_run, start_run
 from tsr_gym.agents.runs.training import Trainer
@@ -160,5 +160,5 @@ def test_a_run_with_vllm_is_refused_at_once_where_it_is_not_installed(base_model
 
 
 def test_random_play_has_no_engine():
-    with pytest.raises(ConfigError, match="wanted --model beside --engine vllm"):
-        calibrate_env.calibrate_env(calibrate_env.CalibrationConfig(env="frozen_lake", engine="vllm"))
+    with pytest.raises(ConfigError, match="--engine vllm"):
+        calibrate_env(CalibrationConfig(env="frozen_lake", engine="vllm"))

@@ -10,7 +10,7 @@ from tests.agents.worlds import Letters
 from tsr_gym import Candidate, CheckpointError, ConfigError
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.reports.probe import (
+from tsr_gym.agents.probing.probe import (
     FILE,
     PLAIN,
     SEARCHES,
@@ -25,7 +25,7 @@ from tsr_gym.agents.reports.probe import (
     stop_the_worse,
     ways_to_play,
 )
-from tsr_gym.agents.reports.probe_report import advice, draw, heading, rows, table
+from tsr_gym.agents.probing.report import advice, draw_probe, probe_heading, probe_rows, probe_table
 
 
 class Typed(Letters):
@@ -76,7 +76,7 @@ def test_a_model_that_cannot_be_trained_is_not_probed():
 
 
 def test_what_a_success_costs_is_what_can_be_counted(found):
-    plain, finds, dear, never = rows(found)
+    plain, finds, dear, never = probe_rows(found)
     # Four plain episodes, a a b a, are eight tokens and one success, on each of six instances; equal letters share a
     # step of the environment.
     assert (plain["search"], plain["score"], plain["success"], plain["episodes"]) == ("naive", "reward", 0.25, 24)
@@ -132,7 +132,7 @@ def test_a_folder_of_other_settings_or_a_damaged_one_is_refused(found, tmp_path)
     with pytest.raises(ConfigError, match=r"probe.json was measured with other settings \(episodes, seed\)"):
         read_tallies(tmp_path, replace(CONFIG, episodes=5, seed=1))
     (tmp_path / FILE).write_text('{"settings": {}, "ways": [{}]}')
-    with pytest.raises(CheckpointError, match="not what a probe has measured"):
+    with pytest.raises(CheckpointError, match="not the file of a probe"):
         read_tallies(tmp_path, CONFIG)
 
 
@@ -181,7 +181,7 @@ ALL = tally(PLAIN, [10] * 20, [1] * 20)
 @pytest.mark.parametrize(
     ("plain", "search", "words"),
     [
-        (NONE, tally("beam", [20] * 20, [0] * 20), "Nothing succeeded: try a score that tells progress"),
+        (NONE, tally("beam", [20] * 20, [0] * 20), "Nothing succeeded: try a score"),
         (SOME, tally("beam", [20] * 20, [0] * 20), "Plain play is enough: a success costs 40 sampled tokens ["),
         # None of 20 plain episodes: a success costs at least 200 * (20 + 3.8416) / (20 * 3.8416) = 62 tokens.
         (
@@ -196,8 +196,8 @@ ALL = tally(PLAIN, [10] * 20, [1] * 20)
             "Plain play is enough: by the best search, beam, a success costs 20 sampled tokens [20, 20], by plain play "
             "10 sampled tokens [10, 10].",
         ),
-        (SOME, tally("beam", [20] * 20, [1, 1, 0, 0] * 5), "Plain play is enough as far as 20 instances tell: by"),
-        (NONE, tally("beam", [70] * 20, [1] * 20), "Use beam as far as 20 instances tell: by the best search, beam"),
+        (SOME, tally("beam", [20] * 20, [1, 1, 0, 0] * 5), "Plain play is enough as far as 20 instances show: by"),
+        (NONE, tally("beam", [70] * 20, [1] * 20), "Use beam as far as 20 instances show: by the best search, beam"),
     ],
 )
 def test_the_advice_is_what_the_intervals_say(plain, search, words):
@@ -214,14 +214,14 @@ def test_plain_play_is_never_stopped_and_what_was_not_measured_neither():
 
 
 def test_the_report_says_how_it_was_probed_and_draws_every_way(found, tmp_path):
-    assert heading(found) == (
+    assert probe_heading(found) == (
         "probe/Letters-v0, preset paper, 6 instances, seed 0; default at temperature 1, noise fresh"
     )
-    shown = table(found)
+    shown = probe_table(found)
     assert [row[0] for row in shown.rows] == ["plain play", FINDS, DEAR, NEVER]
     assert shown.rows[0][-2:] == ("8 [8, 8]", "")
     assert shown.rows[3][-2:] == ("none [6, -]", "stopped: clearly worse")
-    draw(found, tmp_path / "probe.png")
+    draw_probe(found, tmp_path / "probe.png")
     assert (tmp_path / "probe.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -232,5 +232,5 @@ def test_a_player_without_tokens_pays_in_steps_of_the_environment():
     assert plain.price("env_steps").mean == plain.total("env_steps") / plain.total("successes")
     found = Probe(config, (plain, beam))
     assert "steps of the environment" in advice(found)
-    assert "its price is in steps of the environment" in table(found).caption
-    assert [row["counts"] for row in rows(found)] == ["env_steps"] * 2
+    assert "its price is in steps of the environment" in probe_table(found).caption
+    assert [row["counts"] for row in probe_rows(found)] == ["env_steps"] * 2

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.agents.worlds import Letters, Script, letters
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.policies.random_policy import legal_player
-from tsr_gym.agents.reports.calibration import (
+from tsr_gym.agents.probing.rankings import (
     Drops,
     Rated,
     find_drops,
@@ -50,8 +50,8 @@ def known(pays, *, ends="x", turns=None):
     return env
 
 
-def node(owner, parent, turn, score, value, *, prefix=True, went_on=False, tree=None):
-    return Rated(owner, owner if tree is None else tree, parent, turn, score, value, prefix, went_on)
+def node(owner, parent, turn, score, value, *, prefix=True, kept=False, tree=None):
+    return Rated(owner, owner if tree is None else tree, parent, turn, score, value, prefix, kept)
 
 
 PAYS = {"a": 2.0, "b": 1.0, "c": 3.0, "d": 0.0, "x": 5.0}
@@ -77,13 +77,13 @@ def test_the_nodes_of_a_search_are_rated_by_merit_and_by_table():
         "cb": (4.0, 0.0),
     }
     assert {one.owner for one in rated.nodes} == {5}
-    assert {word for word, one in by_word.items() if one.went_on} == {"c"}
+    assert {word for word, one in by_word.items() if one.kept} == {"c"}
 
 
 def test_what_a_search_chose_was_not_dropped():
     env = known(PAYS)
     tree = env.search(Script({"": "abcd"}), partial(beam, width=2, branching=4, depth=1))
-    assert [one.went_on for one in rate([tree], [0], env.unwrapped).nodes] == [True, False, True, False]
+    assert [one.kept for one in rate([tree], [0], env.unwrapped).nodes] == [True, False, True, False]
 
 
 def test_an_episode_that_has_ended_is_worth_its_success_and_is_no_prefix():
@@ -168,14 +168,14 @@ def test_nothing_to_rank_is_nothing_known():
 def test_what_was_dropped_and_kept_is_counted_by_hand():
     rated = [
         # Turn 1: kept 0.4 and a dead one, dropped 0.7 and a dead one: 0.3 lost.
-        node(0, 0, 1, 5.0, 0.4, went_on=True),
-        node(0, 0, 1, 4.0, 0.0, went_on=True),
+        node(0, 0, 1, 5.0, 0.4, kept=True),
+        node(0, 0, 1, 4.0, 0.0, kept=True),
         node(0, 0, 1, 3.0, 0.7),
         node(0, 0, 1, 2.0, 0.0),
         # An episode that ended is neither.
         node(0, 0, 1, 9.0, 1.0, prefix=False),
         # Turn 2: the best was kept, nothing lost.
-        node(0, 1, 2, 2.0, 0.4, went_on=True),
+        node(0, 1, 2, 2.0, 0.4, kept=True),
         node(0, 1, 2, 1.0, 0.3),
         # Turn 3: nothing was kept, so there is nothing to compare.
         node(0, 6, 3, 1.0, 0.3),
@@ -189,7 +189,7 @@ def test_what_was_dropped_and_kept_is_counted_by_hand():
 
 
 def test_turns_of_different_trees_are_not_mixed():
-    rated = [node(0, 0, 1, 0.0, 0.1, went_on=True, tree=0), node(0, 0, 1, 0.0, 0.9, tree=1)]
+    rated = [node(0, 0, 1, 0.0, 0.1, kept=True, tree=0), node(0, 0, 1, 0.0, 0.9, tree=1)]
     assert find_drops(rated).lost_a_turn is None
     assert rank_siblings(rated).sets == 0
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tsr_gym.agents.episodes.intervals import Interval
-from tsr_gym.agents.reports.calibrate_env import Calibration, CalibrationConfig, SettingResult
-from tsr_gym.agents.reports.calibration import Drops, SiblingRanking, TurnRanking
-from tsr_gym.agents.reports.calibration_report import heading, save, tables
+from tsr_gym.agents.probing.calibrate import Calibration, CalibrationConfig, SettingResult
+from tsr_gym.agents.probing.rankings import Drops, SiblingRanking, TurnRanking
+from tsr_gym.agents.probing.report import calibration_heading, calibration_tables, save_calibration
 
 SIBLINGS = SiblingRanking(
     7, 3, Interval(0.5, 0.25, 0.75), Interval(0.4, 0.3, 0.5), Interval(0.125, 0.1, 0.2), Interval(0.25, 0.2, 0.3)
@@ -43,7 +43,7 @@ def found(**changes):
 
 
 def test_every_number_stands_in_its_cell():
-    ranking, drops, gains = tables(found())
+    ranking, drops, gains = calibration_tables(found())
     assert ranking.rows == [
         ("turn 1", "1,024", "0.375", "0.90 [0.80, 0.95]", "0.80"),
         ("turn 2", "12", "0.000", "-", "-"),
@@ -78,7 +78,7 @@ def unknown():
 
 
 def test_without_exact_values_only_play_is_reported():
-    (gains,) = tables(unknown())
+    (gains,) = calibration_tables(unknown())
     assert gains.rows[-1][-1] == "1,234"
     assert "best possible on these instances: not known" in gains.caption
 
@@ -96,16 +96,16 @@ def test_without_exact_values_only_play_is_reported():
 )
 def test_the_heading_says_what_was_calibrated(changes, wanted):
     config = CalibrationConfig(env="frozenlake", **{"score": "FrozenLakeScore", **changes})
-    assert wanted in heading(found(config=config))
+    assert wanted in calibration_heading(found(config=config))
 
 
 @pytest.mark.parametrize(
     "report", [found(), unknown(), found(turns=[], siblings=UNDECIDED)], ids=["all", "no values", "undecided"]
 )
 def test_numbers_and_picture_are_written(tmp_path, report):
-    numbers, picture = save(report, tmp_path / "new" / "folder")
+    numbers, picture = save_calibration(report, tmp_path / "new" / "folder")
     read = json.loads(numbers.read_text())
-    assert read["what"] == heading(report)
+    assert read["what"] == calibration_heading(report)
     assert read["settings"][-1]["success"] == [0.5, 0.4, 0.6]
     assert read["config"]["budgets"] == [1, 4]
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -1,7 +1,7 @@
-"""Calibration: what a score is worth as the guide of a search, held against exact values.
+"""Rankings: the scores of search trees compared with the exact values of their states.
 
 The value of a state is the highest chance of success from it within the limits (`TextEnv.best_value`). Only success of
-played episodes is called success; what a search imagined is never counted.
+played episodes is called success; imagined success is never counted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,14 +24,16 @@ from tsr_gym.state_env import episode_of
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Expand, Policy, Strategy, Tree
 
-# Values and scores that differ by less are equal: digits behind the point that count, as in `Tree.best`.
+# Values and scores are compared with 9 digits after the point, as in `Tree.best`: sums of the same rewards in another
+# order differ in the last digits.
 _DIGITS = 9
 _TIE = 1e-9
+# The score of a node that a scorer has proved lost: below all other scores.
 _LAST = -1e12
 
 
 def ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """Return ranks from 1 upwards; equal values share the mean of theirs.
+    """Return the ranks of values, from 1 upwards; equal values share the mean of their ranks.
 
     >>> ranks([3.0, 1.0, 3.0]).tolist()
     [2.5, 1.0, 2.5]
@@ -42,46 +44,46 @@ def ranks(values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Spearman's rank correlation, the correlation of the ranks; None where one side says nothing.
+    """Return Spearman's rank correlation, the correlation of the ranks; None where one side is constant.
 
     >>> spearman([1.0, 2.0, 3.0], [0.1, 0.3, 0.2])
     0.5
     """
     mean = (len(first) + 1) / 2
-    one, two = ranks(first) - mean, ranks(second) - mean
-    spread = sqrt(float(one @ one) * float(two @ two))
-    return float(one @ two) / spread if spread else None
+    left, right = ranks(first) - mean, ranks(second) - mean
+    spread = sqrt(float(left @ left) * float(right @ right))
+    return float(left @ right) / spread if spread else None
 
 
 def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Kendall's tau-b: pairs in the same order minus pairs in the opposite one, corrected for ties.
+    """Return Kendall's tau-b: pairs in the same order minus pairs in the opposite order, corrected for ties.
 
     ``(C - D) / sqrt((P - T1) (P - T2))``, where of P pairs C are concordant, D discordant, and T1 and T2 tied on the
-    one and on the other side (Kendall 1945, "The treatment of ties in ranking problems"). None where one side says
-    nothing.
+    first and on the second side (Kendall 1945, "The treatment of ties in ranking problems"). None where one side is
+    constant.
 
     >>> kendall([1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
     0.3333333333333333
     """
-    one, two = np.round(first, _DIGITS), np.round(second, _DIGITS)
-    order = untied_one = untied_two = 0
-    for start in range(1, len(one)):
-        # Each row of the triangle of pairs at once; the whole square would not fit into memory.
-        up_one, up_two = np.sign(one[start:] - one[start - 1]), np.sign(two[start:] - two[start - 1])
-        order += int(up_one @ up_two)
-        untied_one += int(np.count_nonzero(up_one))
-        untied_two += int(np.count_nonzero(up_two))
-    return order / sqrt(untied_one * untied_two) if untied_one and untied_two else None
+    left, right = np.round(first, _DIGITS), np.round(second, _DIGITS)
+    order = untied_left = untied_right = 0
+    # A row of the triangle of pairs at a time: the whole square of a large calibration would not fit into memory.
+    for start in range(1, len(left)):
+        left_signs, right_signs = np.sign(left[start:] - left[start - 1]), np.sign(right[start:] - right[start - 1])
+        order += int(left_signs @ right_signs)
+        untied_left += int(np.count_nonzero(left_signs))
+        untied_right += int(np.count_nonzero(right_signs))
+    return order / sqrt(untied_left * untied_right) if untied_left and untied_right else None
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRanking:
-    """How scores rank the states that one turn of the policy's play reached, all instances together.
+    """How scores rank the states that a turn of the policy's play reached, over all instances.
 
     Attributes:
         turn: Number of the turn, from 1.
-        states: How many.
-        value: Mean value.
+        states: Number of states.
+        value: Mean value of the states.
         spearman: Spearman's rank correlation of score and value; None where either is the same everywhere.
         kendall: Kendall's tau-b of the same.
     """
@@ -95,15 +97,15 @@ class TurnRanking:
 
 @dataclass(frozen=True, slots=True)
 class SiblingRanking:
-    """How scores rank the candidates of one place: what a search compares.
+    """How scores rank the candidates of the same state, which is the comparison that a search makes.
 
     Attributes:
-        sets: Places at which candidates differ in value.
-        decided: Places at which they do not, so that any choice is as good; left out.
-        spearman: Mean of Spearman's correlation within a set; 0 where all scores of a set are equal.
-        kendall: Mean of Kendall's tau-b within a set, likewise.
-        lost: Value that is lost by taking the candidate with the best score, one of them at random where several are.
-        lost_by_chance: Value that is lost by taking any candidate.
+        sets: States whose candidates differ in value.
+        decided: States whose candidates are equal in value, so that every choice is as good; left out of the means.
+        spearman: Mean of Spearman's correlation within a set; a set with equal scores counts as 0.
+        kendall: Mean of Kendall's tau-b within a set; a set with equal scores counts as 0.
+        lost: Value that is lost by taking the candidate with the best score, a random one where several share it.
+        lost_by_chance: Value that is lost by taking a random candidate.
     """
 
     sets: int
@@ -116,16 +118,16 @@ class SiblingRanking:
 
 @dataclass(frozen=True, slots=True)
 class Drops:
-    """What a search under one setting drops. A prefix is an episode that goes on; shares are of prefixes.
+    """The prefixes that a search drops and keeps. A prefix is the path to a state in which the episode is not over.
 
     Attributes:
-        dropped: Prefixes at which the search stopped, those aside that it chose in the end.
-        winnable_dropped: Share of them that could still have been won.
-        kept: Prefixes that the search went on from.
-        dead_kept: Share of them that could no longer be won.
+        dropped: Prefixes that the search neither expanded nor chose in the end.
+        winnable_dropped: Share of the dropped prefixes that could still have been won.
+        kept: Prefixes that the search expanded or chose.
+        dead_kept: Share of the kept prefixes that could no longer be won.
         winnable: Share of all prefixes that could still be won: `winnable_dropped` of a search that drops at random.
-        lost_a_turn: By how much the best dropped prefix of a turn is worth more than the best kept one, 0 where it is
-            not; mean over turns at which something was dropped and kept.
+        lost_a_turn: Value of the best dropped prefix of a turn minus that of the best kept one, at least 0; the mean
+            over turns with dropped and kept prefixes.
     """
 
     dropped: int
@@ -144,10 +146,10 @@ class Rated(NamedTuple):
         tree: Number of the tree.
         parent: Index of the parent in its tree.
         turn: Depth in its tree.
-        score: What the search ranks it by.
-        value: Its value.
-        is_prefix: Whether the episode goes on from it.
-        went_on: Whether the search did, or chose it.
+        score: The number by which the search ranks it.
+        value: Its exact value.
+        is_prefix: Whether the episode is not over there.
+        kept: Whether the search expanded or chose it.
     """
 
     owner: int
@@ -157,7 +159,7 @@ class Rated(NamedTuple):
     score: float
     value: float
     is_prefix: bool
-    went_on: bool
+    kept: bool
 
 
 def value_at(base: TextEnv[Any], tree: Tree, node: int) -> float | None:
@@ -172,15 +174,20 @@ def value_at(base: TextEnv[Any], tree: Tree, node: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RatedNodes:
-    """The nodes of some trees but their first ones: those whose value is known, and how many others there are."""
+    """The nodes of some trees without their roots.
+
+    Attributes:
+        nodes: The nodes whose value is known.
+        num_unknown: Number of the other nodes.
+    """
 
     nodes: list[Rated]
     num_unknown: int
 
 
 def rate(trees: Sequence[Tree], owners: Sequence[int], base: TextEnv[Any]) -> RatedNodes:
-    """Return scores and values of the nodes of some trees, each tree of the instance that is its owner."""
-    found, num_unknown = [], 0
+    """Return the scores and values of the nodes of some trees; `owners` has the instance of each tree."""
+    nodes, num_unknown = [], 0
     for number, (tree, owner) in enumerate(zip(trees, owners, strict=True)):
         for index, node in enumerate(tree.nodes):
             if node.parent is None:
@@ -189,15 +196,18 @@ def rate(trees: Sequence[Tree], owners: Sequence[int], base: TextEnv[Any]) -> Ra
             if value is None:
                 num_unknown += 1
                 continue
-            # What a scorer has proved lost is ranked last, whatever its score.
+            # A search never expands a node that a scorer has proved lost, so it ranks last, independent of its score.
             score = _LAST if node.info.get("dead_end") else tree.merit(index)
-            went_on = bool(tree.children(index)) or index in tree.chosen
-            found.append(Rated(owner, number, node.parent, node.depth, score, value, not node.done, went_on))
-    return RatedNodes(found, num_unknown)
+            kept = bool(tree.children(index)) or index in tree.chosen
+            nodes.append(Rated(owner, number, node.parent, node.depth, score, value, not node.done, kept))
+    return RatedNodes(nodes, num_unknown)
 
 
 def siblings_walk(tree: Tree, *, branching: int) -> Iterator[list[Expand]]:
-    """Try several candidates at every turn and go on from the first, so that scores have no say in what is compared."""
+    """Try several candidates at every turn and continue from the first of them.
+
+    Scores do not influence the walk, so every scorer is compared on the same states.
+    """
     here = tree.root
     while not tree.nodes[here].done:
         yield [Expand(here, branching)]
@@ -205,22 +215,22 @@ def siblings_walk(tree: Tree, *, branching: int) -> Iterator[list[Expand]]:
 
 
 def rank_turns(rated: Sequence[Rated]) -> list[TurnRanking]:
-    """Return how well scores rank states, turn by turn."""
+    """Return the ranking of the states of each turn, in the order of the turns."""
     rows = []
-    for turn in sorted({one.turn for one in rated}):
-        nodes = [one for one in rated if one.turn == turn]
-        scores, values = [one.score for one in nodes], [one.value for one in nodes]
-        estimate = pooled(spearman, scores, values, [one.owner for one in nodes])
+    for turn in sorted({node.turn for node in rated}):
+        nodes = [node for node in rated if node.turn == turn]
+        scores, values = [node.score for node in nodes], [node.value for node in nodes]
+        estimate = pooled(spearman, scores, values, [node.owner for node in nodes])
         rows.append(TurnRanking(turn, len(nodes), fmean(values), estimate, kendall(scores, values)))
     return rows
 
 
 def rank_siblings(rated: Sequence[Rated]) -> SiblingRanking:
-    """Return how well scores rank the candidates of one place."""
+    """Return the mean ranking of candidates of the same state."""
     places = [nodes for nodes in _grouped(rated, "tree", "parent") if len(nodes) > 1]
     pairs, owners = [], []
     for nodes in places:
-        scores, values = [one.score for one in nodes], [one.value for one in nodes]
+        scores, values = [node.score for node in nodes], [node.value for node in nodes]
         if max(values) - min(values) > _TIE:
             pairs.append((scores, values))
             owners.append(nodes[0].owner)
@@ -235,7 +245,7 @@ def rank_siblings(rated: Sequence[Rated]) -> SiblingRanking:
 
 
 def lost(scores: Sequence[float], values: Sequence[float]) -> float:
-    """Return the value that is lost by taking a candidate with the best score, any of them where several are.
+    """Return the value that is lost by taking the candidate with the best score, a random one where several share it.
 
     >>> lost([1.0, 1.0, 0.0], [0.5, 0.25, 1.0])
     0.625
@@ -245,15 +255,17 @@ def lost(scores: Sequence[float], values: Sequence[float]) -> float:
 
 
 def find_drops(rated: Sequence[Rated]) -> Drops:
-    """Return what a search dropped and kept."""
-    prefixes = [one for one in rated if one.is_prefix]
-    dropped = [one for one in prefixes if not one.went_on]
-    kept = [one for one in prefixes if one.went_on]
+    """Return the numbers of prefixes that a search dropped and kept, and the value that it lost by that."""
+    prefixes = [node for node in rated if node.is_prefix]
+    dropped = [node for node in prefixes if not node.kept]
+    kept = [node for node in prefixes if node.kept]
     losses, owners = [], []
     for nodes in _grouped(prefixes, "tree", "turn"):
-        best = {went_on: [one.value for one in nodes if one.went_on == went_on] for went_on in (False, True)}
-        if best[False] and best[True]:
-            losses.append(max(0.0, max(best[False]) - max(best[True])))
+        dropped_values = [node.value for node in nodes if not node.kept]
+        kept_values = [node.value for node in nodes if node.kept]
+        # A turn at which nothing was dropped, or nothing kept, was no choice.
+        if dropped_values and kept_values:
+            losses.append(max(0.0, max(dropped_values) - max(kept_values)))
             owners.append(nodes[0].owner)
     return Drops(
         len(dropped),
@@ -266,14 +278,14 @@ def find_drops(rated: Sequence[Rated]) -> Drops:
 
 
 def _grouped(rated: Sequence[Rated], *names: str) -> list[list[Rated]]:
-    """Return nodes by the attributes of these names, in their order."""
+    """Return the nodes with equal values of some attributes, group by group, in the order of the values."""
     key = attrgetter(*names)
     return [list(nodes) for _, nodes in groupby(sorted(rated, key=key), key=key)]
 
 
 def _share(nodes: Sequence[Rated], *, winnable: bool) -> Interval | None:
-    """Return the share of nodes that can be won, or that cannot."""
-    return pooled_mean([float((one.value > 0) == winnable) for one in nodes], [one.owner for one in nodes])
+    """Return the share of nodes from which the task can be won, or, without `winnable`, cannot."""
+    return pooled_mean([float((node.value > 0) == winnable) for node in nodes], [node.owner for node in nodes])
 
 
 def grow_rated(
@@ -292,11 +304,11 @@ def grow_rated(
     Args:
         pool: Environments.
         policy: Answers the searches.
-        strategy: How they go.
+        strategy: The search.
         tasks: Seeds of the instances.
-        seeds: Each gives other samples and dice.
-        noise: The dice.
-        batch: Trees that are grown side by side.
+        seeds: Each gives other samples and random numbers.
+        noise: Of imagined turns.
+        batch: Trees that are grown at a time.
         watch: Called with the number of trees that were grown.
     """
     work = [(owner, task, seed) for owner, task in enumerate(tasks) for seed in seeds]
@@ -308,7 +320,7 @@ def grow_rated(
         tree_seeds = [derive_seed(seed, "calibration", task) for _, task, seed in part]
         trees = search(envs, policy, strategy, seeds=tree_seeds, noise=noise)
         rated = rate(trees, [owner for owner, *_ in part], pool.base)
-        nodes += [one._replace(tree=one.tree + start) for one in rated.nodes]
+        nodes += [node._replace(tree=node.tree + start) for node in rated.nodes]
         num_unknown += rated.num_unknown
         watch(start + len(part))
     return RatedNodes(nodes, num_unknown)
