@@ -18,7 +18,7 @@ from tsr_gym.optional import load, require
 UNUSED = (
     *("--train-split", "--eval-split", "--groups", "--trajectories", "--paths-per-search", "--learn-from", "--naive"),
     *("--search-when", "--search-until", "--moments", "--moments-from", "--match-tokens", "--temperature"),
-    *("--choose-among", "--recipe", "--keep"),
+    *("--recipe", "--keep"),
 )
 # Settings that a run brings itself.
 OWN = (

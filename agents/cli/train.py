@@ -58,7 +58,7 @@ def main(args: list[str]) -> int:
     with connected(chosen.workers), joined() as processes:
         trainer = begin(processes)
         with _Signals(tells=processes.leads) as signals:
-            finished = _run(trainer, signals, chosen.reporting)
+            finished = _run(trainer, signals)
         if processes.leads:
             print(_end(trainer))
     # Of several processes perhaps only another one was asked to stop.
@@ -85,7 +85,6 @@ def _arguments() -> Any:
 
         config: kind
         workers: where = field(default_factory=where)
-        reporting: Reporting = field(default_factory=Reporting)
         shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
     return TrainArgs
@@ -105,7 +104,6 @@ def _resume_arguments() -> Any:
         total_tokens: int | None = None
         """A new number of tokens at which the run ends; the run's own by default."""
         workers: where = field(default_factory=where)
-        reporting: Reporting = field(default_factory=Reporting)
 
     return ResumeArgs
 
@@ -145,17 +143,15 @@ def _model_dir(config: Any) -> Path:
     return path
 
 
-def _run(trainer: Any, signals: "_Signals", reporting: "Reporting") -> bool:
+def _run(trainer: Any, signals: "_Signals") -> bool:
     """Train with live progress: a bar in a terminal, lines elsewhere."""
     console = Console(stderr=True)
     with _left_alone(), _progress(console) as bar:
         task = bar.add_task("", total=trainer.config.run.updates, completed=trainer.progress.update)
 
         unlearned = _Unlearned()
-        report = reporting.watch(trainer.folder)
 
         def watch(kind: str, record: dict[str, Any]) -> None:
-            report(kind, record)
             if text := unlearned(kind, record):
                 bar.console.print(text, soft_wrap=True)
             if kind == "update":
@@ -213,22 +209,6 @@ def _evaluation(record: dict[str, Any]) -> str:
     bars = [f"{name} {record[name]:.3f}" for name in ("random", "optimal") if record[name] is not None]
     beside = f", beside {' and '.join(bars)}" if bars else ""
     return f"held out after {record['step']} updates: success {record['success']:.3f} [{low:.3f}, {high:.3f}]{beside}"
-
-
-@dataclass(frozen=True, slots=True)
-class Reporting:
-    """Where a run's numbers go besides its folder."""
-
-    metrics_file: Path | None = None
-    """Write the numbers of the latest update and evaluation into this file, in the form that Prometheus reads, for the
-    textfile collector of node_exporter, which wants the ending .prom."""
-
-    def watch(self, run: Path) -> Any:
-        """Return what is to be called with every record of a run."""
-        if self.metrics_file is None:
-            return lambda kind, record: None
-        write: Any = load("tsr_gym.agents.runs.prometheus:MetricsFile")
-        return write(self.metrics_file, run.name)
 
 
 class _Unlearned:

@@ -69,7 +69,7 @@ class SearchConfig:
     """What a search leaves out: nothing, what is proven lost, or also what the limits leave no room for."""
     rater: str | None = None
     """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"; a
-    bare CriticValue asks the run's own critic, or without one a value head that the run learns beside the policy."""
+    bare CriticValue asks the run's own critic, which algorithm=ppo has."""
     naive: int = 0
     """Trajectories of plain play per instance beside the searched ones, for mixed groups."""
     search_when: Literal["always", "failed"] = "always"
@@ -78,17 +78,12 @@ class SearchConfig:
     search_until: float = 1.0
     """Share of the run after which all trajectories, the searched ones and those of naive, are plain play instead: of
     its total_tokens, or of its updates where there is no total."""
-    choose_among: int = 1
-    """Instances that are looked at for each that is played: of these the one whose outcome is most in doubt, as the
-    run's own critic, or without one a value head, foretells it by their prompts. No tokens are sampled for it."""
     moments: int = 0
     """Groups of each update that begin at moments: states in the middle of the run's own episodes. Until there are any,
     they begin at the start of their instance."""
     moments_from: str = "states"
-    """Which states: states (from which success was seen and is not certain), suffixes(level=0.5) (on the way to a
-    success, a turn farther from it after an update that succeeded from there in more than this share, else a turn
-    nearer), fatal (before a move that lost the task, as the end of an episode or dead_ends tell) or pivots(power=0.1)
-    (of failed episodes, where recovery is likely)."""
+    """Which states: states (from which success was seen and is not certain), or package.module:Name of a class of
+    yours."""
     match_tokens: Path | None = None
     """Another run's folder: search instances in each update until as many tokens have been counted in all as there
     after that update, so that an update makes up for what those before took too much; and end with its tokens, as
@@ -96,7 +91,7 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", "choose_among", least=1)
+        check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", least=1)
         check_numbers(self, "naive", "moments", least=0)
         check_numbers(self, "risk", "search_until", least=0, most=1)
         parse_call(self.search, what="strategy")

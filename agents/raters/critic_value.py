@@ -59,7 +59,9 @@ class CriticValue:
         if chat is None:
             raise ConfigError("a critic reads the prompts of a language model: wanted a ChatPolicy as chat, got None")
         if critic is None:
-            raise ConfigError("outside of training there is no critic: wanted CriticValue(critic='FOLDER')")
+            raise ConfigError(
+                "only training with algorithm=ppo has a critic: wanted CriticValue(critic='FOLDER'), got none"
+            )
         self.critic = read_critic(Path(critic), device) if isinstance(critic, str | os.PathLike) else critic
         self.chat = chat
         self.reward = reward

@@ -94,8 +94,8 @@ class WeightedRater:
         return {name: _standardised(values, trees) for name, values in scores.items()}
 
 
-def goes_by(rater: Rater | None, critic: "Critic") -> bool:
-    """Return whether a rater, or a part of one, asks a critic."""
+def goes_by(rater: Rater | None, critic: "Critic | None") -> bool:
+    """Return whether a rater, or a part of one, asks this critic."""
     if isinstance(rater, WeightedRater):
         return any(goes_by(part, critic) for part in rater.raters.values())
     return isinstance(rater, CriticValue) and rater.critic is critic

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from tsr_gym.agents.episodes.choosing_collector import ChoosingCollector
 from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
 from tsr_gym.agents.episodes.edges import edges_by_task
 from tsr_gym.agents.episodes.held_out import HeldOut
@@ -19,7 +18,6 @@ from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.play import Examined, examine
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.batch import collate
-from tsr_gym.agents.learning.guide import Guide
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.models.critic import Critic
@@ -35,7 +33,7 @@ from tsr_gym.agents.models.sampling_host import hand_over_adapter, policy_host
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.vllm_engine import Host
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.raters import CriticValue, goes_by, make_rater
+from tsr_gym.agents.raters import goes_by, make_rater
 from tsr_gym.agents.runs.checkpoint import Part, Progress, drop_old, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.evaluation import evaluation_record
@@ -103,11 +101,7 @@ class Trainer:
         self.held_out = HeldOut(examined.pool(config.task.eval_split), config.run.eval_instances)
         self.eval_chat = examined.chat_about(self.held_out.pool.base, temperature=config.run.eval_temperature)
         critic = self._critic(model_dir)
-        guide = Guide(self.policy.model)
-        own_critic = guide.critic if critic is None else critic
-        rater = self._rater(own_critic, workers)
-        chooses = self._chooses(workers)
-        self.guide = guide if (chooses and critic is None) or goes_by(rater, guide.critic) else None
+        rater = self._rater(critic, workers)
         self.practice = Practice(config.search.moments, seed=config.run.seed, kind=config.search.moments_from)
         self.lessons = choose_groups(config.lessons)
         self.learner = Learner(
@@ -119,15 +113,13 @@ class Trainer:
             reference=self._reference(),
             processes=processes,
         )
-        self.collector: Collector | ChoosingCollector | RemoteCollector
+        self.collector: Collector | RemoteCollector
         self.remote: RemoteCollector | None = None
         if workers.wanted:
             files = files_of(model_dir, adapter=goes_on)
             self.collector = self.remote = RemoteCollector(config, files, workers, self.chat.engine, self.learner)
         else:
-            collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
-            judged = CriticValue(own_critic, self.chat).values
-            self.collector = ChoosingCollector(collector, judged) if chooses else collector
+            self.collector = Collector(config.search, pool, self.chat, seed=config.run.seed, rater=rater)
         self.log = RunLog(folder, writes=processes.leads)
         # The search for the next update, where it has begun: version of its weights, and what waits for it.
         self._ahead: tuple[int, Callable[[], Collected]] | None = None
@@ -169,8 +161,7 @@ class Trainer:
     @property
     def parts(self) -> list[Part]:
         """What a checkpoint holds besides weights and counts."""
-        chooser = self.collector if isinstance(self.collector, ChoosingCollector) else None
-        return [self.practice, *(part for part in (self.guide, chooser) if part is not None)]
+        return [self.practice]
 
     @property
     def finished(self) -> bool:
@@ -198,25 +189,17 @@ class Trainer:
             return Critic.on(model, gradient=learn.critic_gradient)
         return load_critic(model_dir, device=model.device)
 
-    def _rater(self, critic: Critic, workers: WorkerConfig) -> Rater | None:
+    def _rater(self, critic: Critic | None, workers: WorkerConfig) -> Rater | None:
         """Return the rater of searches, which asks this critic where it names no other."""
         if self.config.search.rater is None:
             return None
         rater = make_rater(self.config.search.rater, chat=self.chat, critic=critic)
         spread = self.processes.size > 1 or self.config.learn.offload
-        if spread and self.config.learn.algorithm == "ppo" and goes_by(rater, critic):
+        if spread and goes_by(rater, critic):
             raise ConfigError("a critic of PPO that is spread or offloaded rates no searches: wanted one process")
         if workers.wanted and goes_by(rater, critic):
             raise ConfigError("workers do not have the run's own critic: wanted a rater of another one, or ray=off")
         return rater
-
-    def _chooses(self, workers: WorkerConfig) -> bool:
-        """Return whether the run chooses its instances, which one process can that has its critic at hand."""
-        if self.config.search.choose_among == 1:
-            return False
-        if workers.wanted or self.processes.size > 1 or self.config.learn.offload:
-            raise ConfigError("choose_among looks at instances with the run's own critic: wanted one process with it")
-        return True
 
     def _reference(self) -> Any | None:
         """Return the model that the run began with, where the objective compares with it."""
@@ -271,9 +254,6 @@ class Trainer:
             self.progress.prompt_tokens + collected.spent.prompt_tokens,
             self.progress.optimizer_steps + int(learned.get("optimizer_steps") or 0),
         )
-        if self.guide is not None:
-            with self.learner.sampling():
-                learned["guide_explained"] = self.guide.learn(collected.groups)
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
         # The engine answers there too.

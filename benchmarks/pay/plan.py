@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Guide = Literal["none", "public", "learned", "oracle"]
+Guide = Literal["none", "public", "oracle"]
 Part = Literal[
     "headline", "estimate", "easier", "ablation", "unguided", "by levin", "moments", "law", "lake", "hard", "words"
 ]
@@ -244,18 +244,9 @@ NO_DECAY = Method("tsr+ without decay", BY_ESTIMATE.flags.removesuffix(f" {DECAY
 IMITATION = Method("imitation of what tsr+ finds", f"{BY_ESTIMATE.flags} --searched-weight 0 --imitation 1", "public")
 ORACLE = Method("tsr+, oracle guide", BY_ESTIMATE.flags.replace("'estimate'", "'oracle'"), "oracle")
 REWARD = Method("tsr+, reward alone", BY_ESTIMATE.flags.replace(ESTIMATE, "reward"))
-LEARNED = Method(
-    "tsr+, learned guide", TSR_PLUS.flags.replace(f"--score {NEXT_PUSH}", "--rater CriticValue"), "learned"
-)
 GRAPH = Method("graph credit, searches inform", f"{TSR_PLUS.flags} --estimator graph --searched-weight 0", "public")
 # A quarter of the groups begins in the middle of the run's own episodes.
-STATES, SUFFIXES, FATAL = (
-    Method(f"tsr+, {kind}", f"{TSR_PLUS.flags} --moments 4 --moments-from {kind}{proof}", "public")
-    for kind, proof in (("states", ""), ("suffixes", ""), ("fatal", " --dead-ends proven"))
-)
-PIVOTS = Method("filtering, pivots", f"{FILTERING.flags} --moments 4 --moments-from pivots")
-# Plain play too, on those of four instances that may come out either way.
-CHOSEN = Method("filtering, instances chosen among 4", f"{FILTERING.flags} --choose-among 4", "learned")
+STATES = Method("tsr+, states", f"{TSR_PLUS.flags} --moments 4", "public")
 # Without a guide: Levin tree search goes by the policy's own probabilities, and its loss imitates what it found.
 IN_TREE = "levin(expansions=60)"
 LEVIN = Method(
@@ -275,7 +266,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
         for base in ("S1", "S2", "S3", "S4", "S5"):
             yield Contrast(part, rare, base, TSR_PLUS, FILTERING)
     if part == "ablation":
-        for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD, LEARNED, GRAPH):
+        for other in (NARROW, ALWAYS, NO_DECAY, IMITATION, ORACLE, REWARD, GRAPH):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
     if part == "unguided":
         for control in (FILTERING, TSR_PLUS):
@@ -285,8 +276,7 @@ def contrasts(part: Part) -> Iterator[Contrast]:
         for other in (LEVIN_ALIKE, LEVIN_GRPO):
             yield Contrast(part, rare, "S1", other, FILTERING, 4)
     if part == "moments":
-        for other in (STATES, SUFFIXES, FATAL, PIVOTS, CHOSEN):
-            yield Contrast(part, rare, "S1", other, FILTERING, 2)
+        yield Contrast(part, rare, "S1", STATES, FILTERING, 2)
     if part == "estimate":
         for base in ("S1", "S2", "S3", "S4"):
             yield Contrast(part, rare, base, BY_ESTIMATE, FILTERING, 4 if base == "S3" else 8)

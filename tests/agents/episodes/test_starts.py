@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from tests.agents.episodes.starts.trees import words
-from tsr_gym import ConfigError
+from tests.agents.worlds import letters
+from tsr_gym import Candidate, ConfigError
 from tsr_gym.agents.episodes.moments import MomentBank, moments_at
-from tsr_gym.agents.episodes.starts import Begun, Fatal, Pivots, Starts, States, Suffixes, choose_starts
+from tsr_gym.agents.episodes.starts import Begun, Starts, States, choose_starts
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory
 
 
 class Deepest:
-    """A kind of one's own: the last states of an update's trees."""
+    """Starts of a user's own: the last states of an update's trees."""
 
     def __init__(self, *, most=3):
         self.bank = MomentBank()
@@ -30,13 +30,17 @@ class Deepest:
         assert not numbers
 
 
-def test_kinds_are_chosen_by_name_with_their_numbers():
-    made = [choose_starts(name) for name in ("states", "suffixes", "fatal", "pivots")]
-    assert [type(one) for one in made] == [States, Suffixes, Fatal, Pivots]
-    chosen = choose_starts("suffixes(level=0.25)")
-    assert isinstance(chosen, Suffixes)
-    assert chosen.level == 0.25
-    own = choose_starts("tests.agents.episodes.starts.test_starts:Deepest(most=5)")
+def words(*turns, turns_at_most=4, dead=()):
+    """Return a tree that holds some words, node by node: parent's index and letters. A word that ends in x succeeds."""
+    env = letters({"a": 0.0, "b": 0.0, "x": 1.0}, ends="x", turns=turns_at_most, dead=dead)
+    for parent, letters_tried in turns:
+        env.expand(parent, [Candidate(letter) for letter in letters_tried])
+    return env.tree
+
+
+def test_starts_are_chosen_by_name_with_their_numbers():
+    assert isinstance(choose_starts("states"), States)
+    own = choose_starts("tests.agents.episodes.test_starts:Deepest(most=5)")
     assert isinstance(own, Starts)
     assert own.most == 5
 
@@ -44,19 +48,19 @@ def test_kinds_are_chosen_by_name_with_their_numbers():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("suffix", "did you mean suffixes"),
+        ("state", "did you mean states"),
         ("Begun", "there is no kind of moments 'Begun'"),
-        ("suffixes(level=2)", "wanted 0 <= level < 1"),
-        ("pivots(level=0.5)", "has no"),
+        ("states(level=0.5)", "has no"),
+        ("tests.agents.episodes.test_starts:Deepest(least=5)", "has no"),
         ("collections:Counter", "makes a Counter"),
     ],
 )
-def test_a_kind_that_is_none_is_refused(text, message):
+def test_starts_that_do_not_exist_are_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         choose_starts(text)
 
 
-def test_plain_play_tells_how_a_group_went_and_search_where_there_is_none():
+def test_plain_play_counts_where_there_is_some_and_search_otherwise():
     tree = words((0, "a"), (1, "x"))
     moment = moments_at(tree, [1])[1]
 
@@ -71,9 +75,8 @@ def test_plain_play_tells_how_a_group_went_and_search_where_there_is_none():
 
 def test_what_is_drawn_derives_from_the_generator_alone():
     tree = words((0, "ab"), (1, "ab"), (3, "bx"), (4, "x"), (2, "ab"), dead=("bb",), turns_at_most=3)
-    for kind in ("states", "suffixes", "fatal", "pivots"):
-        starts = choose_starts(kind)
-        starts.keep([tree], [])
-        assert len(starts.bank) > 0, kind
-        drawn = [[starts.draw(np.random.default_rng(seed)).key for seed in range(9)] for _ in range(2)]
-        assert drawn[0] == drawn[1]
+    starts = choose_starts("states")
+    starts.keep([tree], [])
+    assert len(starts.bank) > 0
+    drawn = [[starts.draw(np.random.default_rng(seed)).key for seed in range(9)] for _ in range(2)]
+    assert drawn[0] == drawn[1]
