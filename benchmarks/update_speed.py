@@ -25,7 +25,7 @@ from benchmarks.measure import write_result
 BEFORE = "8d5a8cb"
 HERE = Path(__file__).resolve().parents[1]
 BUILD = (
-    "from pathlib import Path; from tsr_gym.agents.runs.base_model import BaseRecipe, build_base_model; "
+    "from pathlib import Path; from tsr_gym.agents.teaching.base_model import BaseRecipe, build_base_model; "
     "build_base_model('sokoban', Path('base'), BaseRecipe(env_set=('solution_length=[3,10]',), band=(0.02, 0.1)))"
 )
 SETTING = (
