@@ -1,7 +1,7 @@
-"""Warm start: supervised steps on given episodes before a run begins, as a model folder that the run begins with.
+"""Warm start: supervised steps on given episodes before a run begins.
 
-The model stands beside the run's folder. A run that was interrupted before its first checkpoint finds it there, and
-critic, reference and adapter all begin from it.
+The result is a model folder next to the run's folder. Critic, reference and adapter of the run all begin from it, and a
+run that was interrupted before its first checkpoint uses it again.
 """
 
 import json
@@ -23,16 +23,16 @@ from tsr_gym.files import write_whole
 from tsr_gym.records import read_records
 
 MARKER = "warm_start.json"
-# Share of the learning rate that is left at the end.
+# Share of the learning rate that is left at the last step.
 _FINAL = 0.1
 
 
 def warm_started(config: TrainConfig, model_dir: Path) -> Path:
-    """Return the folder of the model that a run begins with: the given one, or that after the warm start.
+    """Return the folder of the model that a run begins with: `model_dir`, or the model after the warm start.
 
     Args:
-        config: Of the run; `RunConfig.warm_start` is the file of episodes.
-        model_dir: The language model to begin with.
+        config: Settings of the run; `RunConfig.warm_start` is the file of episodes.
+        model_dir: Folder of the language model before the warm start.
 
     Raises:
         ConfigError: The file is missing or damaged, or an episode does not fit the model.
@@ -41,7 +41,7 @@ def warm_started(config: TrainConfig, model_dir: Path) -> Path:
     if source is None:
         return model_dir
     if not source.is_file():
-        raise ConfigError(f"warm_start: wanted a file of episodes, {source} is none")
+        raise ConfigError(f"warm_start: wanted a file of episodes, {source} is not a file")
     about = {
         "file": str(source),
         "digest": blake2b(source.read_bytes(), digest_size=16).hexdigest(),
@@ -65,7 +65,7 @@ def _is_of(folder: Path, about: Mapping[str, Any]) -> bool:
 
 
 def _write(config: TrainConfig, model_dir: Path, about: Mapping[str, Any], folder: Path) -> None:
-    """Train on the episodes and write the model, its marker last."""
+    """Train on the episodes and write the model, then the marker, which shows that the folder is complete."""
     run = config.run
     assert run.warm_start is not None
     policy = load_policy(model_dir, device=pick_device(config.model.device))
@@ -78,12 +78,12 @@ def _write(config: TrainConfig, model_dir: Path, about: Mapping[str, Any], folde
             f"{run.warm_start}: an episode has {longest} tokens, the model's context {context}: leave it out"
         )
     recipe = WordRecipe(batch=run.warm_start_batch, seed=run.seed)
-    as_it_is = Exchange(len(policy.tokenizer), (), 0.0)
+    no_exchange = Exchange(len(policy.tokenizer), (), 0.0)
     imitate_rows(
         policy.model,
         rows,
         recipe,
-        exchange=as_it_is,
+        exchange=no_exchange,
         steps=run.warm_start_steps,
         lr=run.warm_start_lr,
         final=_FINAL,
@@ -94,24 +94,25 @@ def _write(config: TrainConfig, model_dir: Path, about: Mapping[str, Any], folde
 
 
 def warm_rows(records: Sequence[Mapping[str, Any]], chat: ChatPolicy, ends: Sequence[int]) -> list[Row]:
-    """Return episodes as rows to imitate: what the run's own policy would have read and said.
+    """Return episodes as rows to imitate: the tokens that the run's own policy would have read and answered.
 
     Args:
-        records: Each with ``messages`` of ``role`` and ``content``, or with ``input_ids`` and ``mask`` of tokens that
-            are taken as they are.
-        chat: The run's policy, whose tokenizer and template encode messages, and whose history says what a row repeats.
+        records: Records with ``messages`` of ``role`` and ``content``, or with ``input_ids`` and ``mask`` of tokens to
+            use unchanged.
+        chat: The run's policy. Its tokenizer and template encode messages, its history decides how many earlier turns a
+            row repeats.
         ends: Ids that end an answer.
 
     Raises:
-        ConfigError: A record is of another form, or the chat template rewrites what was said.
+        ConfigError: A record has neither form, or the chat template rewrites earlier answers.
     """
     rows: list[Row] = []
     for number, record in enumerate(records):
         try:
             rows += _rows(record, chat, ends)
         except (ConfigError, KeyError, TypeError, ValueError) as error:
-            wanted = "messages of role and content, or input_ids and mask"
-            raise ConfigError(f"record {number} of the warm start: wanted {wanted}, got {error}") from error
+            expected = "messages of role and content, or input_ids and mask"
+            raise ConfigError(f"record {number} of the warm start: wanted {expected}, got {error}") from error
     return rows
 
 
@@ -121,7 +122,7 @@ def _rows(record: Mapping[str, Any], chat: ChatPolicy, ends: Sequence[int]) -> l
         if len(ids) != len(mask) or not mask[1:].any() or not 0 <= ids.min() <= ids.max() < len(chat.tokenizer):
             raise ValueError(f"{len(ids)} ids and a mask of {len(mask)}, {int(mask.sum())} of them to learn")
         return [Row(ids, mask)]
-    messages = [{"role": str(one["role"]), "content": str(one["content"])} for one in record["messages"]]
+    messages = [{name: str(message[name]) for name in ("role", "content")} for message in record["messages"]]
     answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if not answers:
         raise ValueError("messages without an answer")
@@ -138,27 +139,27 @@ def _rows(record: Mapping[str, Any], chat: ChatPolicy, ends: Sequence[int]) -> l
 def _encoded(messages: list[dict[str, str]], chat: ChatPolicy, ends: Sequence[int], *, first: int) -> Row:
     """Return messages as a row in which the answers from number `first` on are learned.
 
-    What stands between two answers is encoded as one text, as `ChatPolicy` does, and the end of an answer belongs to
-    it.
+    The text between two answers is encoded as a whole, as in `ChatPolicy`, because tokens may span the template's
+    parts. The token that ends an answer belongs to the answer.
     """
     tokenizer, forced = chat.tokenizer, chat.prompt.forced
     ids: list[int] = []
-    said: list[bool] = []
-    learned, shown_text = False, ""
+    mask: list[bool] = []
+    learned, encoded = False, ""
 
     def render(part: list[dict[str, str]], ask: bool) -> str:
         return str(tokenizer.apply_chat_template(part, tokenize=False, add_generation_prompt=ask))
 
     def show(text: str) -> None:
-        nonlocal shown_text
-        if not text.startswith(shown_text):
+        nonlocal encoded
+        if not text.startswith(encoded):
             raise ConfigError("a chat template that rewrites earlier messages: it cannot carry an episode")
-        new = tokenizer(text[len(shown_text) :], add_special_tokens=False)["input_ids"]
-        # The end of an answer, unless the answer brought one of its own.
-        own = bool(new and ids) and new[0] in ends and ids[-1] not in ends
+        new = tokenizer(text[len(encoded) :], add_special_tokens=False)["input_ids"]
+        # The template writes the token that ends the answer before this text, unless the answer itself ended with one.
+        ends_answer = bool(new and ids) and new[0] in ends and ids[-1] not in ends
         ids.extend(new)
-        said.extend([own and learned, *[False] * (len(new) - 1)] if new else [])
-        shown_text = text
+        mask.extend([ends_answer and learned, *[False] * (len(new) - 1)] if new else [])
+        encoded = text
 
     answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     for number, place in enumerate(answers):
@@ -168,10 +169,10 @@ def _encoded(messages: list[dict[str, str]], chat: ChatPolicy, ends: Sequence[in
         new = tokenizer(answer.removeprefix(begun), add_special_tokens=False)["input_ids"]
         learned = number >= range(len(answers))[first]
         ids.extend(new)
-        said.extend([learned] * len(new))
-        shown_text += answer.removeprefix(begun)
+        mask.extend([learned] * len(new))
+        encoded += answer.removeprefix(begun)
     show(render(messages, False))
-    last = max((place for place, one in enumerate(said) if one), default=0)
+    last = max((place for place, is_learned in enumerate(mask) if is_learned), default=0)
     if last == 0:
         raise ValueError(f"answers without a token: {shown(messages[answers[-1]])}")
-    return Row(np.array(ids[: last + 1]), np.array(said[: last + 1]))
+    return Row(np.array(ids[: last + 1]), np.array(mask[: last + 1]))

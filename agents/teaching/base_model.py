@@ -1,11 +1,11 @@
-"""The embedded base model: a tiny language model that plays the part of an instruct model, made by imitation.
+"""The embedded base model: a tiny language model that stands in for an instruct model, made by imitation.
 
-First it imitates good play; then, briefly, poor play, which hides the skill again. What is left succeeds rarely and
-wastes turns, and reinforcement brings the skill back out, as with a pretrained model.
+It first imitates good play and then, in short bursts, poor play, which hides the skill again. The result succeeds
+rarely and wastes turns, as a pretrained model does in a new world, and reinforcement learning brings the skill back.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,7 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import Evaluation, evaluate
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
 from tsr_gym.agents.teaching.base_recipe import BaseRecipe, WordRecipe, check_recipe, recipe_for
-from tsr_gym.agents.teaching.hiding import hide_skill
-from tsr_gym.agents.teaching.symbol_curriculum import LEARN, Note, symbol_curriculum
+from tsr_gym.agents.teaching.symbol_curriculum import BURST, LEARN, Note, symbol_curriculum
 from tsr_gym.agents.teaching.word_curriculum import word_curriculum
 from tsr_gym.codec import digest
 from tsr_gym.files import cache_home, write_folder
@@ -30,12 +29,14 @@ SKILLED = "skilled"
 
 
 def default_model(env: str, env_set: Sequence[str] = (), *, note: Note = lambda text: None) -> Path:
-    """Return the folder of an environment's embedded base model, built at the first use, its skilled stage in it.
+    """Return the folder of an environment's embedded base model, which is built at its first use.
+
+    The subfolder ``skilled`` holds the model before its skill was hidden.
 
     Args:
         env: Gymnasium id or short name.
         env_set: Settings of the environment, as KEY=VALUE.
-        note: Told what is being done.
+        note: Called with a line of text at each stage.
     """
     recipe = recipe_for(env, tuple(env_set))
     key = digest((env_id(env), recipe, LEARN, __version__))[:12]
@@ -57,36 +58,36 @@ def build_base_model(
     """Build a base model in a folder, in Hugging Face form.
 
     Args:
-        env: Gymnasium id or short name of an environment that says how it is taught.
+        env: Gymnasium id or short name of an environment with a `Teaching`.
         out: The folder; it must not exist.
-        recipe: How; None for the environment's default.
-        keep_skilled: Whether the model before its skill was hidden is kept, in the subfolder ``skilled``.
-        note: Told what is being done.
+        recipe: Sizes, steps and rates; None for the environment's default.
+        keep_skilled: Whether to keep the model before its skill was hidden, in the subfolder ``skilled``.
+        note: Called with a line of text at each stage.
 
     Returns:
-        How it was made and how it plays.
+        The recipe, and the model's success and share of valid answers before and after hiding.
 
     Raises:
-        ConfigError: The folder exists, or the environment has nobody to learn from.
+        ConfigError: The folder exists, or the environment has no good play to imitate.
     """
     recipe = recipe or recipe_for(env)
-    lesson = check_recipe(env, out, recipe)
+    world = check_recipe(env, out, recipe)
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     if isinstance(recipe, WordRecipe):
-        course = word_curriculum(env, recipe, lesson, note)
+        skilled = word_curriculum(env, recipe, world, note)
         steps, lr, least_valid = recipe.burst, recipe.poor_lr, recipe.least_valid
     else:
-        course = symbol_curriculum(env, recipe, lesson, note)
-        steps, lr, least_valid = 20, recipe.lr / 4, 0.0
-    policy = course.player.policy
-    measure = partial(_measure, course.player, recipe)
+        skilled = symbol_curriculum(env, recipe, world, note)
+        steps, lr, least_valid = BURST, recipe.lr / 4, 0.0
+    policy = skilled.player.policy
+    measure = partial(_measure, skilled.player, recipe)
     best = measure()
-    skilled = copy.deepcopy(policy) if keep_skilled else None
+    kept = copy.deepcopy(policy) if keep_skilled else None
     note("plays with success {:.3f}; imitating poor play until it is from {} to {}".format(best.success, *recipe.band))
-    found = hide_skill(
+    hidden = hide_skill(
         policy.model,
-        course.poor(),
+        skilled.poor_play(),
         measure,
         best,
         band=recipe.band,
@@ -99,25 +100,70 @@ def build_base_model(
         "recipe": asdict(recipe),
         "success_skilled": best.success,
         "valid_skilled": best.valid,
-        "success": found.success,
-        "valid": found.valid,
+        "success": hidden.success,
+        "valid": hidden.valid,
         "version": __version__,
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_folder(out, partial(_save, policy, about, skilled))
+    write_folder(out, partial(_save, policy, about, kept))
     return about
+
+
+def hide_skill(
+    model: Any,
+    burst: Callable[[float], None],
+    measure: Callable[[], Evaluation],
+    current: Evaluation,
+    *,
+    band: tuple[float, float],
+    bursts: int,
+    lr: float,
+    least_valid: float = 0.0,
+    note: Callable[[str], None],
+) -> Evaluation:
+    """Imitate poor play in bursts until success is in a band, and return the last evaluation.
+
+    Args:
+        model: Changed in place.
+        burst: Takes some optimizer steps of imitating poor play, at the learning rate that it is given.
+        measure: Returns an evaluation of the model.
+        current: Evaluation of the model before the first burst.
+        band: Lowest and highest success to end with.
+        bursts: Maximum number of bursts.
+        lr: Learning rate of the first burst.
+        least_valid: Minimum share of valid answers.
+        note: Called with the success after each burst.
+    """
+    low, high = band
+    for _ in range(bursts):
+        if current.success <= high:
+            break
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        burst(lr)
+        after = measure()
+        note(f"success {after.success:.3f}")
+        # Success falls suddenly: a single burst can lead from far above the band to 0, where reinforcement learning has
+        # nothing to reinforce. Such a burst is undone, and the next ones are smaller.
+        if after.success < low or after.valid < least_valid:
+            model.load_state_dict(before)
+            lr /= 2
+        else:
+            current = after
+    if current.success > high:
+        note(f"still above {high} after all steps of poor play: success {current.success:.3f}")
+    return current
 
 
 def _save(policy: LanguageModel, about: dict[str, Any], skilled: LanguageModel | None, folder: Path) -> None:
     save_policy(policy._replace(card=replace(policy.card, about=about)), folder)
     if skilled is not None:
-        own = about | {"success": about["success_skilled"], "valid": about["valid_skilled"]}
+        about_skilled = about | {"success": about["success_skilled"], "valid": about["valid_skilled"]}
         (folder / SKILLED).mkdir()
-        save_policy(skilled._replace(card=replace(skilled.card, about=own)), folder / SKILLED)
+        save_policy(skilled._replace(card=replace(skilled.card, about=about_skilled)), folder / SKILLED)
 
 
 def _measure(player: ModelPlayer, recipe: BaseRecipe) -> Evaluation:
-    """Return how a model plays instances of the validation split."""
+    """Return the evaluation of a model on instances of the validation split."""
     pool = player.pool("valid")
     chat = player.chat_about(pool.base, temperature=0.5)
     tasks = [derive_seed(recipe.seed, "validate", number) for number in range(recipe.validations)]

@@ -1,4 +1,4 @@
-"""BaseRecipe and WordRecipe: how an embedded base model is made, and whether it can be; torch-free."""
+"""BaseRecipe and WordRecipe: sizes, steps and rates of an embedded base model, and their checks; torch-free."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,24 +14,25 @@ from tsr_gym.teaching import Teaching, oracle_turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRecipe:
-    """How a base model is made.
+    """Recipe of a base model for a world of symbols, where single turns are imitated.
 
     Attributes:
-        seed: Of everything.
+        seed: Seed of instances, batches and weights.
         env_set: Settings of the environment, as KEY=VALUE.
-        band: Success that the model should end with, on instances of the validation split, at temperature 0.5.
+        band: Lowest and highest success to end with, on instances of the validation split, at temperature 0.5.
         hidden: Width of the model.
-        layers: Its depth.
+        layers: Number of layers.
         skill: Share of optimal turns in the first stage.
         steps: Optimizer steps of the first stage.
         poor_skill: Share of optimal turns in the second stage.
         malformed: Share of malformed answers in the second stage.
         instances: Task instances of the first stage.
-        episodes: Demonstrations of each of them; the second stage has one of each of a fifth as many others.
-        poor_steps: Most steps of the second stage, which ends as soon as success is in the band.
+        episodes: Demonstrations of each instance; the second stage has one demonstration of each of a fifth as many
+            other instances.
+        poor_steps: Maximum steps of the second stage, which ends as soon as success is in the band.
         validations: Instances on which success is measured.
-        batch: Turns per step, or episodes where they are imitated whole.
-        lr: Learning rate of the first stage, which falls to a tenth of it.
+        batch: Turns per step; in worlds of words, episodes per step.
+        lr: Learning rate at the beginning of the first stage; it falls to a tenth.
     """
 
     seed: int = 0
@@ -53,19 +54,20 @@ class BaseRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordRecipe(BaseRecipe):
-    """How a base model is made in a world of words, where episodes are imitated whole and copying comes first.
+    """Recipe of a base model for a world of words, where whole episodes are imitated after a drill in copying.
 
     Attributes:
-        drill_steps: Most steps of the copying drill, which ends as soon as the model copies.
-        copies: Share of words that the model must copy right to end the drill.
+        drill_steps: Maximum steps of the copying drill, which ends as soon as the model copies.
+        copies: Share of words that the model must copy correctly to end the drill.
         burst: Steps of the second stage between two measurements.
-        poor_lr: Learning rate of the second stage, halved where a burst went too far.
-        least_valid: Share of the valid answers that must be kept, else a burst went too far: choices are hidden, more
-            than form.
-        corrections: Episodes that the model plays itself when most steps of the first stage are done. Where it first
-            says something that means nothing, the teacher plays on, from there and from the turn before, and the rest
-            of the stage has these episodes, too: without them a small model says the same again until the end.
-        poor_player: Who is imitated in the second stage, as package.module:name(...); empty for whom the world names.
+        poor_lr: Learning rate of the second stage, halved after each burst that went too far.
+        least_valid: Share of the valid answers that a burst must keep, else it went too far. The second stage should
+            hide good choices, not the answer format.
+        corrections: Episodes that the model plays itself when most steps of the first stage are done. From the first
+            invalid answer, and from the turn before it, the teacher continues the episode, and the rest of the stage
+            also imitates these continuations. Without them a small model repeats an invalid answer until the episode
+            ends.
+        poor_player: Player imitated in the second stage, as package.module:name(...); empty for the world's own.
     """
 
     band: tuple[float, float] = (0.02, 0.08)
@@ -83,104 +85,106 @@ class WordRecipe(BaseRecipe):
     poor_player: str = ""
 
 
-class Lesson(NamedTuple):
-    """What a world says of how it is learned.
+class TaughtWorld(NamedTuple):
+    """A world's teaching, with the settings under which it is taught.
 
     Attributes:
-        teaching: Who plays well and poorly, and in which words.
-        form: Settings in which the environment shows itself to a very small model.
+        teaching: The good and the poor player, and the words.
+        env_settings: Settings under which the environment's texts suit a very small model.
     """
 
     teaching: Teaching
-    form: dict[str, Any]
+    env_settings: dict[str, Any]
 
     @property
     def in_words(self) -> bool:
-        """Whether the model reads words rather than signs, and learns by a `WordRecipe`."""
+        """Whether the model reads words, not symbols, and so learns by a `WordRecipe`."""
         return self.teaching.words is not None or self.teaching.copying or self.teaching.history == "full"
 
 
-def find_lesson(env: str, env_set: tuple[str, ...] = (), *, seed: int = 0) -> Lesson:
-    """Return how an environment is learned.
+def taught_world(env: str, env_set: tuple[str, ...] = (), *, seed: int = 0) -> TaughtWorld:
+    """Return the teaching of an environment.
 
     Args:
         env: Gymnasium id or short name.
         env_set: Settings of the environment, as KEY=VALUE.
-        seed: Of the instance on which the oracle is asked.
+        seed: Seed of the instance on which the oracle is tried.
 
     Raises:
-        ConfigError: The environment cannot be made, or nobody plays it well.
+        ConfigError: The environment cannot be made, or has neither an oracle nor a teacher.
     """
     pool = _pool(env, env_set, {})
     teaching = pool.base.teaching()
-    form = accepted(env, {} if teaching is None else teaching.env_settings)
+    env_settings = accepted(env, {} if teaching is None else teaching.env_settings)
     try:
-        pool = _pool(env, env_set, form)
+        pool = _pool(env, env_set, env_settings)
     except ConfigError:
-        form = {}
+        # The user's settings and the teaching's exclude each other; the user's win.
+        env_settings = {}
     pool.set([seed])
     base = pool.base
-    # In its form a world may be another one, with other words.
+    # Under these settings a world may have other texts, and so another teaching.
     teaching = base.teaching()
-    knows = teaching is not None and (
+    has_good_play = teaching is not None and (
         teaching.teacher_turn is not oracle_turn
         or base.optimal_turn(base.state, base.limits.max_turns, base.limits.max_actions) is not None
     )
-    if teaching is None or not knows:
+    if teaching is None or not has_good_play:
         raise ConfigError(
             f"{env_id(env)} has no oracle with these settings: there is no good play to imitate; choose a --model, or "
             "write optimal_turn or teaching"
         )
-    return Lesson(teaching, form)
+    return TaughtWorld(teaching, env_settings)
 
 
 def recipe_for(env: str, env_set: tuple[str, ...] = ()) -> BaseRecipe:
-    """Return the default recipe of an environment: a `WordRecipe` where it is a world of words.
+    """Return the default recipe of an environment: a `WordRecipe` for a world of words.
 
     Raises:
-        ConfigError: See `find_lesson`.
+        ConfigError: See `taught_world`.
     """
-    lesson = find_lesson(env, env_set)
-    kind = WordRecipe if lesson.in_words else BaseRecipe
-    return kind(env_set=env_set, **lesson.teaching.recipe)
+    world = taught_world(env, env_set)
+    recipe_type = WordRecipe if world.in_words else BaseRecipe
+    return recipe_type(env_set=env_set, **world.teaching.recipe)
 
 
-def check_recipe(env: str, out: Path, recipe: BaseRecipe) -> Lesson:
-    """Return how an environment is learned.
+def check_recipe(env: str, out: Path, recipe: BaseRecipe) -> TaughtWorld:
+    """Check that a base model can be built, and return the teaching of its environment.
 
     Args:
         env: Gymnasium id or short name.
         out: Folder of the model.
-        recipe: How it is made.
+        recipe: Its recipe.
 
     Raises:
-        ConfigError: The folder exists, the environment cannot be made, it has no good play to learn from, the recipe is
-            not for its kind, or the band is narrower than can be measured.
+        ConfigError: The folder exists, the environment cannot be made or has no good play to learn from, the recipe is
+            of the wrong type, or the band is narrower than can be measured.
     """
     if out.exists():
         raise ConfigError(f"{out} exists: choose another folder")
     check_numbers(recipe, "validations", "batch", "instances", "episodes", least=1)
-    lesson = find_lesson(env, recipe.env_set, seed=recipe.seed)
-    if lesson.in_words != isinstance(recipe, WordRecipe):
-        kinds = (BaseRecipe.__name__, WordRecipe.__name__)
+    world = taught_world(env, recipe.env_set, seed=recipe.seed)
+    if world.in_words != isinstance(recipe, WordRecipe):
+        expected = WordRecipe if world.in_words else BaseRecipe
         raise ConfigError(
-            f"wanted a {kinds[lesson.in_words]} for {env_id(env)}, got a {type(recipe).__name__}: see recipe_for"
+            f"wanted a {expected.__name__} for {env_id(env)}, got a {type(recipe).__name__}: see recipe_for"
         )
     _check_band(recipe)
-    return lesson
+    return world
 
 
 def _check_band(recipe: BaseRecipe) -> None:
-    """Refuse a band in which no number of successes lies that so many validations can show."""
+    """Raise ConfigError if no count of successes among the validations lies in the band."""
     low, high = recipe.band
     if low > high:
         raise ConfigError(f"wanted a band from low to high, got {low} to {high}")
     most = int(high * recipe.validations)
-    # One success more or less has to be in the band, too. In a band that reaches down to none, none at all is.
+    # The next smaller and the next larger count must lie in the band as well, or one lucky episode decides. A band
+    # from 0 needs no such margin: no success at all is in it.
     if low > 0 and most < 3:
         raise ConfigError(
-            f"{recipe.validations} validations cannot tell whether success is from {low} to {high}: of them {most} "
-            f"would succeed at most; wanted validations >= {int(3 / high) + 1}"
+            f"{recipe.validations} validations cannot show a success from {low} to {high}: at most {most} of them "
+            f"would succeed; wanted validations >= {int(3 / high) + 1}"
         )
 
 

@@ -1,7 +1,7 @@
-"""The course of worlds in plain sight: every turn stands alone, and every sign of it is a token.
+"""The curriculum of worlds of symbols: every turn stands alone, and every symbol of the observation is a token.
 
-In two pools. First the model imitates mostly optimal play and learns what the world looks like; then, briefly, poor and
-partly malformed play, which hides the skill again.
+It has two pools of turns. The model first imitates mostly optimal play and learns what the world looks like; then it
+imitates poor and partly malformed play, which hides the skill again.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,31 +21,34 @@ from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import END, tiny_model, tiny_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.teaching.base_recipe import BaseRecipe, Lesson
+from tsr_gym.agents.teaching.base_recipe import BaseRecipe, TaughtWorld
 from tsr_gym.registration import env_id
 from tsr_gym.seeds import derive_seed
 from tsr_gym.teaching import Player, random_turn
 
 Note = Callable[[str], None]
-# Rates for 0.1 million parameters; the paper's 1e-6 is for billions, and moves nothing here.
+# Rates for 0.1 million parameters; the paper's 1e-6 is for billions, and has no effect here.
 LEARN = (("lr", 5e-4), ("critic_lr", 1e-3))
+_MAX_TOKENS = 16
+# Optimizer steps of a burst of poor play; success is measured after each burst.
+BURST = 20
 
 
-class Course(NamedTuple):
-    """A model that has learned to play well, and how it is made to forget.
+class Skilled(NamedTuple):
+    """A model that has learned to play well, with the means to hide its skill.
 
     Attributes:
-        player: The model, skilled.
-        poor: Plays poorly, and returns a burst: imitation of that play at a learning rate.
+        player: The model.
+        poor_play: Plays poor episodes and returns a burst: a function that imitates them at a learning rate.
     """
 
     player: ModelPlayer
-    poor: Callable[[], Callable[[float], None]]
+    poor_play: Callable[[], Callable[[float], None]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Play:
-    """Who plays, and shares of turns that are the teacher's (the others are `stray`) and malformed."""
+    """Two players, the share of turns that are the teacher's (the others are `stray`'s), and of malformed turns."""
 
     teacher: Player
     stray: Player
@@ -55,28 +58,28 @@ class _Play:
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """What the model sees and what it should say."""
+    """Tokens that the model sees, and tokens to answer."""
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
 
 
-def symbol_curriculum(env: str, recipe: BaseRecipe, lesson: Lesson, note: Note) -> Course:
-    """Return a model that learned to play by single turns.
+def symbol_curriculum(env: str, recipe: BaseRecipe, world: TaughtWorld, note: Note) -> Skilled:
+    """Return a model that learned to play from single turns.
 
     Args:
         env: Gymnasium id or short name.
-        recipe: How.
-        lesson: What the world says of it.
-        note: Told what is being done.
+        recipe: Sizes, steps and rates.
+        world: The environment's teaching.
+        note: Called with a line of text at each stage.
     """
-    teaching = lesson.teaching
+    teaching = world.teaching
     card = ModelCard(
         prompt="compact",
         history="markov",
         env=env_id(env),
-        env_settings=lesson.form,
-        max_tokens=16,
+        env_settings=world.env_settings,
+        max_tokens=_MAX_TOKENS,
         learn=dict(LEARN) | dict(teaching.learn),
     )
     blank = ModelPlayer(env, TaskConfig(env_set=recipe.env_set), ModelConfig(), LanguageModel(None, None, card))
@@ -87,32 +90,32 @@ def symbol_curriculum(env: str, recipe: BaseRecipe, lesson: Lesson, note: Note) 
     chat = player.chat("", temperature=1.0)
     note("playing mostly optimally")
     play = _Play(teaching.teacher_turn, random_turn, recipe.skill)
-    skilled = _demonstrate(pool, chat, play, demonstration_tasks(recipe, 1, recipe.instances), recipe.episodes)
-    longest = max(len(example.answer) for example in skilled)
-    if longest > 16:
+    examples = _demonstrate(pool, chat, play, demonstration_tasks(recipe, 1, recipe.instances), recipe.episodes)
+    longest = max(len(example.answer) for example in examples)
+    if longest > _MAX_TOKENS:
         card = replace(card, max_tokens=longest)
         player = replace(player, policy=player.policy._replace(card=card))
-    note(f"imitating {len(skilled):,} turns of it")
-    tell = in_fifths(note, recipe.steps)
-    _imitate(model, skilled, recipe, steps=recipe.steps, lr=recipe.lr, final=0.1, warmup=50, tell=tell)
+    note(f"imitating {len(examples):,} turns of it")
+    on_step = in_fifths(note, recipe.steps)
+    _imitate(model, examples, recipe, steps=recipe.steps, lr=recipe.lr, final=0.1, warmup=50, on_step=on_step)
 
-    def poor() -> Callable[[float], None]:
+    def poor_play() -> Callable[[float], None]:
         play = _Play(teaching.teacher_turn, teaching.poor_turn, recipe.poor_skill, recipe.malformed)
-        shown = _demonstrate(pool, chat, play, demonstration_tasks(recipe, 2, max(1, recipe.instances // 5)))
-        imitate = partial(_imitate, model, shown, recipe, steps=20, final=1.0, warmup=1)
+        examples = _demonstrate(pool, chat, play, demonstration_tasks(recipe, 2, max(1, recipe.instances // 5)))
+        imitate = partial(_imitate, model, examples, recipe, steps=BURST, final=1.0, warmup=1)
         return lambda lr: imitate(lr=lr)
 
-    return Course(player, poor)
+    return Skilled(player, poor_play)
 
 
 def in_fifths(note: Note, steps: int) -> Callable[[int], None]:
-    """Return what is told of every optimizer step, and notes each fifth of them."""
+    """Return a function to call with the number of steps done, which notes every fifth of them."""
 
-    def tell(done: int) -> None:
+    def on_step(done: int) -> None:
         if done % max(1, steps // 5) == 0:
             note(f"step {done:,} of {steps:,}")
 
-    return tell
+    return on_step
 
 
 def demonstration_tasks(recipe: BaseRecipe, stage: int, number: int) -> list[int]:
@@ -121,7 +124,7 @@ def demonstration_tasks(recipe: BaseRecipe, stage: int, number: int) -> list[int
 
 
 def _texts(pool: EnvPool, seed: int) -> list[str]:
-    """Return texts with every sign that the model will read or say."""
+    """Return texts that hold every symbol that the model will read or write."""
     rng = np.random.default_rng(seed)
     base = pool.base
     texts = ["turn left || " + " ".join(map(str, range(21))), " ".join(base.actions)]
@@ -147,26 +150,27 @@ def _demonstrate(
         for _ in range(episodes):
             env.goto(env.tree.ROOT)
             while not env.tree.nodes[env.cursor].done:
-                said = _turn(env.unwrapped, play, rng)
-                said = _malform(said, rng) if rng.random() < play.malformed else f"{said}</answer>"
+                text = _turn(env.unwrapped, play, rng)
+                text = _malform(text, rng) if rng.random() < play.malformed else f"{text}</answer>"
                 prompt = chat.prompt_ids(env.tree, env.cursor)
-                answer = tuple(chat.tokenizer(said, add_special_tokens=False)["input_ids"])
+                answer = tuple(chat.tokenizer(text, add_special_tokens=False)["input_ids"])
                 examples.append(_Example(prompt, answer))
-                env.step(f"<answer>{said}")
+                env.step(f"<answer>{text}")
     return examples
 
 
 def _turn(base: Any, play: _Play, rng: np.random.Generator) -> str:
     if rng.random() >= play.skill:
         return play.stray(base, rng)
-    # A random turn draws first how long it is; so does this one, that the play after it does not depend on whose it is.
+    # A random turn first draws its length. The teacher's turn draws a number as well, so that both leave the generator
+    # in the same state, and later turns do not depend on the player of this one.
     rng.random()
     return play.teacher(base, rng)
 
 
-def _malform(said: str, rng: np.random.Generator) -> str:
-    """Return an answer with one of three faults: never closed, a word too much, or no separators."""
-    return [f"{said}{END}", f"turn {said}</answer>", f"{said.replace('||', '')}</answer> "][rng.integers(3)].strip()
+def _malform(text: str, rng: np.random.Generator) -> str:
+    """Return an answer with one of three faults: not closed, an extra word, or no separators."""
+    return [f"{text}{END}", f"turn {text}</answer>", f"{text.replace('||', '')}</answer> "][rng.integers(3)].strip()
 
 
 def _imitate(
@@ -178,9 +182,9 @@ def _imitate(
     lr: float,
     final: float,
     warmup: int,
-    tell: Callable[[int], None] = lambda done: None,
+    on_step: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Train a model to say what the examples say, at a learning rate that falls to a share `final` of `lr`."""
+    """Train a model on the examples' answers, at a learning rate that falls to a share `final` of `lr`."""
     rng = np.random.default_rng(derive_seed(recipe.seed, "imitate", steps, len(examples)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98))
     model.train()
@@ -193,12 +197,12 @@ def _imitate(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        tell(step + 1)
+        on_step(step + 1)
     model.eval()
 
 
 def _padded(examples: Sequence[_Example]) -> tuple[Tensor, Tensor]:
-    """Return ids and labels `[B, T]`; padding stands on the right, behind everything that is learned."""
+    """Return ids and labels `[B, T]`, padded on the right; only answers have labels."""
     longest = max(len(example.prompt) + len(example.answer) for example in examples)
     ids = torch.zeros(len(examples), longest, dtype=torch.int64)
     labels = torch.full_like(ids, -100)

@@ -1,4 +1,4 @@
-"""Warm start: which tokens of given episodes are imitated, and that a run begins with what was learned of them."""
+"""Warm start: the imitated tokens of given episodes, and that a run begins with the resulting model."""
 
 import json
 from pathlib import Path
@@ -30,8 +30,8 @@ def scripted(history, prompt="paper"):
     """Return a policy that answers in canonical tokens, and an episode of three of its turns."""
     tokenizer = chatml_tokenizer()
     words = PROMPTS[prompt](FrozenLakeEnv.instructions)
-    says = ["why not</think> <answer>Left</answer>", "hm</think> <answer>Down || Up</answer>", "x</think> no"]
-    ids = [(*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id) for text in says]
+    answers = ["why not</think> <answer>Left</answer>", "hm</think> <answer>Down || Up</answer>", "x</think> no"]
+    ids = [(*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id) for text in answers]
     chat = ChatPolicy(
         ScriptedEngine(lambda prompt, seed: ids[len(prompt) % 3]), tokenizer, words, History.parse(history)
     )
@@ -41,24 +41,24 @@ def scripted(history, prompt="paper"):
 
 
 @pytest.mark.parametrize("history", ["full", "markov", "window(1)"])
-def test_messages_become_the_tokens_that_the_runs_own_policy_would_have_seen_and_said(history):
+def test_messages_become_the_tokens_that_the_runs_own_policy_would_have_read_and_answered(history):
     chat, tree = scripted(history)
-    (wanted,) = tree_chats(tree, successes=False)
-    rows = warm_rows([wanted._asdict()], chat, [chat.tokenizer.eos_token_id])
-    found = [(row.ids.tolist(), row.said.tolist()) for row in rows]
+    (episode,) = tree_chats(tree, successes=False)
+    rows = warm_rows([episode._asdict()], chat, [chat.tokenizer.eos_token_id])
+    encoded = [(row.ids.tolist(), row.learned.tolist()) for row in rows]
     if history == "full":
         (row,) = tree_rows(tree)
-        assert found == [(list(row.input_ids), [bool(one) for one in row.mask])]
+        assert encoded == [(list(row.input_ids), [bool(value) for value in row.mask])]
         return
-    said = [tree.nodes[node].candidate for node in tree.path(tree.leaves()[0])[1:]]
-    shown = [([*one.prompt_ids, *one.token_ids], [False] * len(one.prompt_ids)) for one in said]
-    assert found == [(ids, mask + [True] * (len(ids) - len(mask))) for ids, mask in shown]
+    answers = [tree.nodes[node].candidate for node in tree.path(tree.leaves()[0])[1:]]
+    shown = [([*answer.prompt_ids, *answer.token_ids], [False] * len(answer.prompt_ids)) for answer in answers]
+    assert encoded == [(ids, mask + [True] * (len(ids) - len(mask))) for ids, mask in shown]
 
 
-def test_rows_of_tokens_are_taken_as_they_are():
+def test_rows_of_tokens_are_used_unchanged():
     chat, _ = scripted("full")
     (row,) = warm_rows([{"input_ids": [5, 6, 7], "mask": [0, 1, 0]}], chat, [0])
-    assert (row.ids.tolist(), row.said.tolist()) == ([5, 6, 7], [False, True, False])
+    assert (row.ids.tolist(), row.learned.tolist()) == ([5, 6, 7], [False, True, False])
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,16 @@ def test_rows_of_tokens_are_taken_as_they_are():
         ({"messages": ["hello"]}, "string indices"),
     ],
 )
-def test_what_is_no_episode_is_refused_by_its_number(record, message):
+def test_a_record_that_is_no_episode_is_refused_by_its_number(record, message):
     chat, _ = scripted("full")
     with pytest.raises(ConfigError, match=f"record 1 of the warm start: .*{message}"):
         warm_rows([{"input_ids": [5, 6, 7], "mask": [0, 1, 0]}, record], chat, [0])
 
 
-def test_a_template_that_rewrites_what_was_said_is_refused():
+def test_a_template_that_rewrites_earlier_answers_is_refused():
     chat, tree = scripted("full")
     (episode,) = tree_chats(tree, successes=False)
-    # As templates do that leave out the thinking of earlier turns.
+    # Some templates leave out the thinking of earlier turns.
     chat.tokenizer.chat_template = (
         "{% for m in messages %}<|im_start|>{{ m.role }}\n"
         "{{ m.content.split('</think>')[-1] if m.role == 'assistant' else m.content }}<|im_end|>\n{% endfor %}"
@@ -110,12 +110,14 @@ def weights(folder):
 def test_a_run_begins_with_the_model_that_the_warm_start_made(warm, base_model):
     trainer, _, folder = warm
     begun = weights(folder / "run-warm-start")
-    assert all(torch.equal(begun[name], one) for name, one in weights(checkpoints(folder / "run")[0] / "model").items())
-    assert any(not torch.equal(begun[name], one) for name, one in weights(base_model).items())
+    assert all(
+        torch.equal(begun[name], weight) for name, weight in weights(checkpoints(folder / "run")[0] / "model").items()
+    )
+    assert any(not torch.equal(begun[name], weight) for name, weight in weights(base_model).items())
     # The critic begins as the policy does.
     critic = load_file(checkpoints(folder / "run")[0] / "critic.safetensors")
     assert torch.equal(critic["backbone.embed_tokens.weight"], begun["model.embed_tokens.weight"])
-    # What was imitated is what it says now.
+    # The imitated answer is now the most likely one.
     chat = trainer.chat
     ids = chat.tokenizer("<user>###\nturn 1 left 5<assistant><answer>", add_special_tokens=False)["input_ids"]
     with torch.no_grad():
@@ -152,7 +154,7 @@ def test_a_warm_start_that_is_there_is_used_again_and_one_of_another_file_is_not
 def test_without_a_file_a_run_begins_with_its_model_and_a_missing_one_is_refused(base_model, tmp_path):
     assert warm_started(short_run(tmp_path / "run", base_model), Path(base_model)) == Path(base_model)
     config = short_run(tmp_path / "run", base_model, run={"warm_start": tmp_path / "none.jsonl"})
-    with pytest.raises(ConfigError, match=r"wanted a file of episodes, .*none\.jsonl is none"):
+    with pytest.raises(ConfigError, match=r"wanted a file of episodes, .*none\.jsonl"):
         warm_started(config, Path(base_model))
 
 

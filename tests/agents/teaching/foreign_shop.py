@@ -1,4 +1,4 @@
-"""A world of words that is nothing of ours: a label must be read and said, and a teacher knows how."""
+"""A foreign world of words with its own teacher: a label must be read and copied into the answer."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ THINGS = ("lamp", "chair", "table", "clock")
 
 
 class Desk(NamedTuple):
-    """Who asked for what, and whether it was brought."""
+    """The customer, the requested thing, and what was done."""
 
     name: str
     thing: str
@@ -21,7 +21,7 @@ class Desk(NamedTuple):
 
 
 class Errand(TextEnv[Desk]):
-    """Ask a person by name what is wanted, then bring it."""
+    """Ask a customer by name, then bring the requested thing."""
 
     draws_noise = False
 

@@ -1,15 +1,15 @@
-"""The course of worlds in plain sight: who plays its demonstrations, and what of them is learned."""
+"""The curriculum of worlds of symbols: the players of its demonstrations, and the learned tokens."""
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.models.tiny_model import END
 from tsr_gym.agents.teaching import symbol_curriculum as module
 
 
-def test_demonstrations_are_optimal_random_or_malformed_as_often_as_the_recipe_says():
+def test_demonstrations_are_optimal_random_or_malformed_by_the_shares_of_the_recipe():
     pool = EnvPool("sokoban", {"obs_type": "compact", "split": "train"}, think=False)
 
     class Spelling:
-        """A policy's prompts and tokens, as plain text."""
+        """Prompts and tokens of a policy, as plain text."""
 
         def prompt_ids(self, tree, node):
             return tree, node
@@ -29,17 +29,17 @@ def test_demonstrations_are_optimal_random_or_malformed_as_often_as_the_recipe_s
 
     best = shown(teaching.poor_turn, skill=1.0, malformed=0.0)
     assert all(outcome(example).info["action_is_valid"] for example in best)
-    # Train rooms have solutions of at most ten moves, five to a turn: two optimal turns solve every one.
+    # Training rooms have solutions of at most ten moves, five to a turn: two optimal turns solve each room.
     ends = [outcome(example) for example in best if outcome(example).done]
     assert len(ends) == 90
     assert all(node.info["success"] and node.depth <= 2 for node in ends)
     poor = shown(teaching.poor_turn, skill=0.0, malformed=0.5)
-    said = [example.answer[0] for example in poor]
-    # One kind in three drops the separators, which is no fault where there is one action.
+    texts = [example.answer[0] for example in poor]
+    # A third of the malformed answers drop the separators, which leaves an answer of one action valid.
     bad = sum(not outcome(example).info["action_is_valid"] for example in poor) / len(poor)
     assert 0.28 <= bad <= 0.52
-    assert any(text.endswith(END) for text in said)
-    assert sum("||" not in text for text in said) / len(said) > 0.7
+    assert any(text.endswith(END) for text in texts)
+    assert sum("||" not in text for text in texts) / len(texts) > 0.7
 
 
 def test_only_the_answers_are_learned():

@@ -1,4 +1,4 @@
-"""The course of worlds of words, on a foreign world with a teacher of its own."""
+"""The curriculum of worlds of words, in a foreign world with its own teacher."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.teaching import word_curriculum as module
 from tsr_gym.agents.teaching.base_model import build_base_model
-from tsr_gym.agents.teaching.base_recipe import BaseRecipe, WordRecipe, find_lesson, recipe_for
+from tsr_gym.agents.teaching.base_recipe import BaseRecipe, WordRecipe, recipe_for, taught_world
 from tsr_gym.tree import Candidate
 
 ENV = "tests.agents.teaching.foreign_shop:my/Errand-v0"
@@ -42,7 +42,7 @@ def test_a_foreign_world_with_a_teacher_gets_a_model_that_plays_it_well_and_then
     assert any(text.startswith("copies 8 words after") for text in notes)
 
 
-def test_its_card_says_how_to_speak_to_it_and_how_to_train_it(built):
+def test_its_card_holds_its_prompts_and_training_settings(built):
     card = load_policy(built[0], device=CPU).card
     assert (card.prompt, card.history, card.max_tokens, card.env) == ("words", "full", 6, ENV)
     assert card.learn == {"lr": 2e-4, "critic_lr": 1e-3, "filter": "mixed_success"}
@@ -56,13 +56,13 @@ def test_the_kept_model_plays_as_it_was_measured(built):
     assert _measure(player, SMALL).success == about["success_skilled"]
 
 
-def test_words_that_no_world_names_are_collected_from_its_teacher(built):
+def test_words_that_the_teaching_does_not_list_are_collected_from_its_teacher(built):
     vocabulary = load_policy(built[0], device=CPU).tokenizer.get_vocab()
     added = [f"Ġ{word}" if f"Ġ{word}" in vocabulary else f" {word}" for word in (*foreign_shop.NAMES, "lamp", "bring")]
     assert set(added) <= set(vocabulary)
 
 
-def test_demonstrations_are_what_the_model_will_see_and_say(built):
+def test_demonstrations_are_the_prompts_and_answers_of_the_model(built):
     policy = load_policy(built[0], device=CPU)
     player = ModelPlayer(ENV, TaskConfig(), ModelConfig(), policy)
     pool = player.pool("train")
@@ -75,11 +75,10 @@ def test_demonstrations_are_what_the_model_will_see_and_say(built):
         f"<user> here is {name} turn 1<assistant> <answer> ask {name} </answer><|im_end|>"
         f"<user> wants the {thing} turn 2<assistant> <answer> bring {thing} </answer>"
     )
-    said = policy.tokenizer.decode(row.ids[row.said])
-    assert said == f" ask {name} </answer> bring {thing} </answer>"
+    assert policy.tokenizer.decode(row.ids[row.learned]) == f" ask {name} </answer> bring {thing} </answer>"
 
 
-def test_episodes_that_are_not_worth_imitating_are_left_out_of_good_play_alone(built):
+def test_rejected_episodes_are_left_out_of_good_play_alone(built):
     player = ModelPlayer(ENV, TaskConfig(), ModelConfig(), load_policy(built[0], device=CPU))
     pool = player.pool("train")
     chat = player.chat_about(pool.base, temperature=1.0)
@@ -92,14 +91,14 @@ def test_episodes_that_are_not_worth_imitating_are_left_out_of_good_play_alone(b
     assert 0 < broken < 19
 
 
-def test_of_the_models_own_episodes_those_with_a_slip_are_kept_up_to_it(built):
+def test_the_models_episodes_with_an_invalid_answer_are_kept_up_to_it(built):
     pool = ModelPlayer(ENV, TaskConfig(), ModelConfig(), load_policy(built[0], device=CPU)).pool("train")
 
     def answer(tree, wish):
         words = str(tree.nodes[wish.node].observation).split()
-        # Anna is asked and hears no answer that means anything; the others are told to nobody at once, boris not.
-        said = f"ask {words[-1]}" if words[0] == "here" and words[-1] == "anna" else "bring nothing"
-        return Candidate(f"<answer> {'bring lamp' if words[-1] == 'boris' else said} </answer>")
+        # With anna the second answer is invalid, with boris none is, with the others the first is.
+        text = f"ask {words[-1]}" if words[0] == "here" and words[-1] == "anna" else "bring nothing"
+        return Candidate(f"<answer> {'bring lamp' if words[-1] == 'boris' else text} </answer>")
 
     tasks = list(range(1, 30))
     slips = module._slips(pool, lambda wishes: [[answer(*wish)] for wish in wishes], tasks)
@@ -107,12 +106,12 @@ def test_of_the_models_own_episodes_those_with_a_slip_are_kept_up_to_it(built):
     assert {"anna", "boris", "carla"} <= set(people.values())
     assert [slip.task for slip in slips] == [task for task in tasks if people[task] != "boris"]
     for slip in slips:
-        said = [candidate.text for candidate in slip.answers]
+        texts = [candidate.text for candidate in slip.answers]
         asked = ["<answer> ask anna </answer>"] if people[slip.task] == "anna" else []
-        assert said == [*asked, "<answer> bring nothing </answer>"]
+        assert texts == [*asked, "<answer> bring nothing </answer>"]
 
 
-def test_after_a_slip_and_before_it_the_teacher_plays_on_and_the_slip_is_not_learned(built):
+def test_the_teacher_continues_before_and_after_a_slip_and_the_slip_is_not_learned(built):
     policy = load_policy(built[0], device=CPU)
     player = ModelPlayer(ENV, TaskConfig(), ModelConfig(), policy)
     pool = player.pool("train")
@@ -124,7 +123,7 @@ def test_after_a_slip_and_before_it_the_teacher_plays_on_and_the_slip_is_not_lea
     before, after = module._correct(pool, chat, play, [module._Slip(3, (slip,))])
     name, thing = pool.base.state.name, pool.base.state.thing
     good = f" ask {name} </answer> bring {thing} </answer>"
-    assert [policy.tokenizer.decode(row.ids[row.said]) for row in (before, after)] == [good, good]
+    assert [policy.tokenizer.decode(row.ids[row.learned]) for row in (before, after)] == [good, good]
     assert "bring anna" not in policy.tokenizer.decode(before.ids)
     shown = policy.tokenizer.decode(after.ids)
     assert shown.startswith(
@@ -136,34 +135,34 @@ def test_a_model_is_corrected_in_the_middle_of_its_first_stage(tmp_path):
     notes = []
     recipe = replace(SMALL, steps=40, corrections=16, poor_steps=0, band=(0.0, 1.0))
     build_base_model(ENV, tmp_path / "model", recipe, note=notes.append)
-    told = [text for text in notes if text.startswith(("step", "corrected"))]
-    assert [text.split()[1] for text in told if text.startswith("step")] == ["8", "16", "24", "32", "40"]
-    assert told[3].startswith("corrected in ")
-    assert "of 16 episodes of its own" in told[3]
+    lines = [text for text in notes if text.startswith(("step", "corrected"))]
+    assert [text.split()[1] for text in lines if text.startswith("step")] == ["8", "16", "24", "32", "40"]
+    assert lines[3].startswith("corrected in ")
+    assert "16 episodes" in lines[3]
 
 
 @pytest.mark.parametrize(
     ("player", "error", "message"),
     [
-        ("nobody", ConfigError, "there is no poor player 'nobody'"),
+        ("ghost", ConfigError, "there is no poor player 'ghost'"),
         (f"{foreign_shop.__name__}:poor_turn(p_choose=0.5)", ConfigError, "the poor player .* has no .'p_choose'."),
         (f"{foreign_shop.__name__}:sulking_turn", RuntimeError, "asked to play poorly"),
     ],
 )
-def test_the_poor_player_that_a_recipe_names_is_asked_instead_of_the_worlds_own(tmp_path, player, error, message):
+def test_the_poor_player_of_a_recipe_replaces_the_worlds(tmp_path, player, error, message):
     recipe = replace(SMALL, steps=1, copies=0.0, poor_player=player)
     with pytest.raises(error, match=message):
         build_base_model(ENV, tmp_path / "model", recipe)
 
 
-def test_a_recipe_is_for_worlds_of_its_kind(tmp_path):
+def test_a_recipe_of_the_wrong_type_is_refused(tmp_path):
     assert isinstance(recipe_for(ENV), WordRecipe)
     assert type(recipe_for("sokoban")) is BaseRecipe
-    # A world says what its recipe is where it is not the usual one.
+    # A world's teaching may change the recipe's defaults.
     assert recipe_for(ENV) == recipe_for("retrieval_qa") == WordRecipe()
     assert recipe_for("webshop") == WordRecipe(**gym.make("tsr/WebShop-v0").unwrapped.teaching().recipe)
     assert recipe_for("webshop").corrections > 0
-    assert find_lesson("sokoban").form == {"obs_type": "compact"}
+    assert taught_world("sokoban").env_settings == {"obs_type": "compact"}
     with pytest.raises(ConfigError, match=r"wanted a WordRecipe for .*Errand-v0, got a BaseRecipe"):
         build_base_model(ENV, tmp_path / "model", BaseRecipe())
     with pytest.raises(ConfigError, match=r"wanted a BaseRecipe for tsr/Sokoban-v0, got a WordRecipe"):
