@@ -32,13 +32,6 @@ def test_a_folder_imports_only_folders_above_it(name):
             assert ORDER.index(there) <= ORDER.index(here), f"{name}:{line}: {here} may not import {module}"
 
 
-@pytest.mark.parametrize("name", [name for name in AGENTS if "/advantages/mechanism/" in name])
-def test_the_mechanism_of_advantages_knows_no_estimator(name):
-    for module, line in imports_of(name):
-        if module.startswith("tsr_gym.agents.learning.advantages."):
-            assert ".mechanism." in module, f"{name}:{line}: the mechanism may not import {module}"
-
-
 def test_one_module_stands_at_the_top_of_agents():
     tops = sorted(path.name for path in (ROOT / "agents").glob("*.py"))
     assert tops == ["__init__.py", "processes.py"]

@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from tsr_gym.agents.episodes.trajectory import Group, harvest_leaves
-from tsr_gym.agents.learning.advantages.mechanism.backups import back_up, check_nodes, first_entries, rewards_of
-from tsr_gym.agents.learning.advantages.mechanism.rules import Backup
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import table_of
+from tsr_gym.agents.learning.advantages.turn_table import (
+    Backup,
+    back_up,
+    check_nodes,
+    first_entries,
+    rewards_of,
+    table_of,
+)
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.tree import Tree
 

@@ -1,16 +1,14 @@
-"""Estimators: from a batch to advantages `[B, T]`, zero where nothing was sampled.
+"""Estimators: functions from a batch to advantages `[B, T]`, zero where nothing was sampled.
 
-Those that compare trajectories, turns or nodes with one another are choices of one mechanism, `estimate`, whose
-vocabulary is `Contrast` and `Backup`; `gae`, `turn_gae` and `bi_level_gae` compare with a critic.
+Begin with `grpo.py`: the formula, its computation, and the one mechanism (`estimate`, `Contrast`, `Backup`) of all
+estimators that compare trajectories, turns or nodes. `gae`, `turn_gae` and `bi_level_gae` compare with a critic.
 """
 
 from tsr_gym.agents.learning.advantages.gae import bi_level_gae, gae, turn_gae, turn_value_targets, value_targets
-from tsr_gym.agents.learning.advantages.graph import graph
-from tsr_gym.agents.learning.advantages.grpo import dr_grpo, grpo, reinforce_pp, rloo
-from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
-from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Contrast
+from tsr_gym.agents.learning.advantages.grpo import Contrast, dr_grpo, estimate, grpo, reinforce_pp, rloo
 from tsr_gym.agents.learning.advantages.trees import tree_backup, tree_grpo, tree_value_targets, treepo, treerl
-from tsr_gym.agents.learning.advantages.turns import gigpo, mt_grpo, tspo
+from tsr_gym.agents.learning.advantages.turn_table import Backup
+from tsr_gym.agents.learning.advantages.turns import gigpo, graph, mt_grpo, tspo
 
 __all__ = [
     "Backup",

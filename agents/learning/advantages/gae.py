@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, discounted_sum, later, table_of
+from tsr_gym.agents.learning.advantages.turn_table import TurnTable, discounted_sum, later, table_of
 from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.learning.estimators import ALWAYS, estimator
 
@@ -19,8 +19,8 @@ def value_targets(batch: Batch, advantages: Tensor) -> Tensor:
 def turn_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
     """Return the critic's targets ``A_k + V_k`` on every token of turn k, `[B, T]`, from advantages before whitening.
 
-    ``A + V`` token by token would not do: where the values within a turn differ from its first, it is no estimate of
-    anything that a trajectory earned, and the critic would run away.
+    ``A + V`` token by token would be wrong: A_k is measured from the turn's first value, so that at a later token the
+    sum would add the difference of the two values to the target, and the critic would drift without bound.
     """
     table = table_of(batch)
     return (advantages + table.spread(_values_at_starts(batch, table))) * batch.sampled
@@ -32,7 +32,7 @@ def gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
 
     ``A_t = sum_l (gamma lam)^l delta_{t+l}`` with ``delta_t = r_t + gamma V_{t+1} - V_t`` and V = 0 after the last
     token. A trajectory that is spread over several rows is one sequence. With gamma = lam = 1 this is R - V. An
-    unfinished episode is treated as if nothing came after it, so leaves of a search need another estimator.
+    unfinished episode is treated as if nothing came after it, so that leaves of a search need another estimator.
 
     Args:
         batch: Trajectories with the critic's values.
@@ -53,8 +53,8 @@ def turn_gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
 
     ``A_k = sum_l (gamma lam)^l delta_{k+l}`` with ``delta_k = r_k + gamma V_{k+1} - V_k``, where r_k is the turn's
     reward, V_k the critic's value at the turn's first token, which is that of the state it was taken in, and V = 0
-    after the last turn. Turn-PPO reports gamma 0.99 and lambda 0.9 (second-hand); the defaults are TSR's. A critic
-    that is trained with these wants `turn_value_targets`.
+    after the last turn. Turn-PPO reports gamma 0.99 and lambda 0.9 (second-hand); the defaults are TSR's. The critic's
+    targets are `turn_value_targets`.
 
     Args:
         batch: Trajectories with the critic's values.
@@ -70,14 +70,14 @@ def turn_gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
 
 @estimator(needs={"values": ALWAYS, "finished": ALWAYS}, targets=value_targets)
 def bi_level_gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0, high_level_gamma: float = 0.95) -> Tensor:
-    """Return advantages `[B, T]` of tokens, each turn's end credited by GAE over the turns (VAGEN, RAGEN).
+    """Return advantages `[B, T]` of tokens, with GAE over turns credited at the end of each turn (VAGEN, RAGEN).
 
     1. Over turns, with e the last token of each: ``A_k = delta_k + high_level_gamma lam A_{k+1}``,
        ``delta_k = r_k + high_level_gamma V(e_{k+1}) - V(e_k)``.
     2. Within a turn, as if ``A_k + V(e_k)`` were its reward and nothing came after it: GAE with gamma and lam.
 
-    As RAGEN has it (ragen/trainer/core_algos.py), before its whitening. There a turn's end is where the reward is not
-    0, so that a turn without reward melts into the next one; here it is the turn's last token. With high_level_gamma
+    This is RAGEN's (ragen/trainer/core_algos.py), before its whitening. There a turn ends where the reward is not 0, so
+    that a turn without reward is merged with the next one; here it ends at its last token. With high_level_gamma
     = gamma and lam = 1 this is `gae`.
 
     Args:

@@ -4,11 +4,15 @@ from typing import Literal
 
 from torch import Tensor
 
-from tsr_gym.agents.learning.advantages.mechanism.backups import back_up, rewards_of
-from tsr_gym.agents.learning.advantages.mechanism.comparison import Scale
-from tsr_gym.agents.learning.advantages.mechanism.estimate import Prefix, estimate
-from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast, Unfinished
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import discounted_sum, table_of
+from tsr_gym.agents.learning.advantages.grpo import Baseline, Contrast, Prefix, Scale, estimate
+from tsr_gym.agents.learning.advantages.turn_table import (
+    Backup,
+    Unfinished,
+    back_up,
+    discounted_sum,
+    rewards_of,
+    table_of,
+)
 from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.learning.estimators import estimator
 
@@ -28,8 +32,8 @@ def tree_grpo(
 
     ``intra A_intra + inter A_inter``. Both are ``(R - mean) / (std + eps)`` with the deviation of a sample: A_intra
     over the leaves of the same tree, A_inter over all leaves of the prompt. A turn that several leaves share stands in
-    the batch once for each, so that its coefficient is the sum of their advantages. A_intra sums to 0 over a tree: what
-    all of its leaves share learns from A_inter alone.
+    the batch once for each, so that its coefficient is the sum of their advantages. A_intra sums to 0 over a tree, so
+    that the turns that all of its leaves share learn from A_inter alone.
 
     Args:
         batch: One trajectory per leaf.
@@ -39,7 +43,7 @@ def tree_grpo(
         alone: The advantage of a singleton tree or prompt: 0, or its return, as in the published code, where the mean
             of one is 0 and its deviation 1.
         prefix: How often shared turns count, see `estimate`.
-        baseline: What the mean is fitted on: all, the naive ones, or searched and naive ones apart.
+        baseline: Trajectories that the mean is taken over, see `Contrast`.
     """
     within_tree = Contrast("tree", scale="std", eps=eps, alone=alone, baseline=baseline, weight=intra)
     within_prompt = Contrast("prompt", scale="std", eps=eps, alone=alone, baseline=baseline, weight=inter)
@@ -56,7 +60,7 @@ def treepo(
     whiten: bool = True,
     baseline: Baseline = "all",
 ) -> Tensor:
-    """Return TreePO's advantages `[B, T]`: of a return below each ancestor of its path (arXiv 2508.17445).
+    """Return TreePO's advantages `[B, T]`: of a return compared below each ancestor of its path (arXiv 2508.17445).
 
     The mean over ancestors of ``R - mean(R below the ancestor)``, whitened, on all tokens of a leaf's path. The
     ancestors are the prompt and every turn of the path; one with no other leaf below it is left out. Whitening is that
@@ -64,13 +68,13 @@ def treepo(
 
     Args:
         batch: One trajectory per leaf.
-        weighting: ``"average"``: every ancestor counts the same, as the published scripts set it. ``"size"``: as much
-            as it has leaves, as the code has it by default.
-        drop_flat: Whether an ancestor all of whose leaves have the same return is left out of the mean too; the prompt
+        weighting: ``"average"``: every ancestor counts the same, as in the published scripts. ``"size"``: each counts
+            by the number of its leaves, the default of the published code.
+        drop_flat: Whether to leave out of the mean also ancestors whose leaves all have the same return; the prompt
             always counts.
         alone: The advantage of a prompt's only leaf before whitening: 0, or its return, as in the published code.
         whiten: Whether to whiten.
-        baseline: What means are fitted on: all, the naive ones, or searched and naive ones apart.
+        baseline: Trajectories that means are taken over, see `Contrast`.
     """
     depths = range(1, int(batch.turn.max()) + 1)
     counted: Literal["compared", "varied"] = "varied" if drop_flat else "compared"
@@ -96,29 +100,32 @@ def treerl(
 
     ``((V(n) - V(root)) + (V(n) - V(parent))) / sqrt(|D(n)|)`` on all tokens of turn n. V(n) is the mean over the leaves
     D(n) below n of ``R - mean of the other leaves' R``, all trees of a prompt being one under a common root, whose V is
-    then 0. The root of the second term is the prompt too. A turn stands in the batch once per leaf, so the square root
-    makes it count sqrt(|D|) times. A prompt's only leaf has 0. Branches that the search left are completed as failures,
-    see `Backup`.
+    then 0. The root of the second term is the prompt too. A turn stands in the batch once per leaf, so that with the
+    square root it counts sqrt(|D|) times. A prompt's only leaf has 0. Branches that the search left are completed as
+    failures, see `Backup`.
 
     Args:
         batch: One trajectory per leaf.
-        local: What the second term compares with: the parent, or the mean over all ancestors.
-        recentre: What the first term subtracts, as the published code's ``overall_norm_style``: nothing, or the mean of
-            V over the prompt's steps or tokens, each as often as it stands in the batch.
+        local: The baseline of the second term: the parent, or the mean over all ancestors.
+        recentre: The number that the first term subtracts, the published code's ``overall_norm_style``: 0, or the mean
+            of V over the prompt's steps or tokens, each as often as it stands in the batch.
         prefix: Power of |D(n)|: 0.5 as published, 1 and 0 as its options ``uniform`` and ``original``.
-        baseline: Which the other leaves are: all, the naive ones, or those of the same kind.
+        baseline: Leaves that the means of others are taken over, see `Contrast`.
     """
     one_out = Contrast(centre="loo", baseline=baseline)
-    leaves, nodes = Backup(before=one_out), Backup(before=one_out, kind="leaf_mean")
+    leaves, nodes = Backup(), Backup(kind="leaf_mean")
     if recentre == "none":
-        overall = Contrast(unit="step", centre="none", of=nodes)
+        overall = Contrast(unit="step", centre="none", of=nodes, before=one_out)
     else:
-        overall = Contrast(unit=recentre, of=nodes)
+        overall = Contrast(unit=recentre, of=nodes, before=one_out)
     if local == "parent":
-        below = [Contrast("siblings", unit="step", of=leaves)]
+        below = [Contrast("siblings", unit="step", of=leaves, before=one_out)]
     else:
         depths = range(int(batch.turn.max()) + 1)
-        below = [Contrast("ancestor", on="below", depth=depth, counted="present", of=leaves) for depth in depths]
+        below = [
+            Contrast("ancestor", on="below", depth=depth, counted="present", of=leaves, before=one_out)
+            for depth in depths
+        ]
     # The mean over one contrast is that contrast.
     return estimate(batch, overall, assign="node", prefix=prefix) + estimate(
         batch, *below, combine="mean", assign="node", prefix=prefix
@@ -126,14 +133,15 @@ def treerl(
 
 
 def tree_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
-    """Return the critic's targets for `tree_backup`, `[B, T]`: on every token of turn n what was earned from there on.
+    """Return the critic's targets for `tree_backup`, `[B, T]`: on every token of turn n the return from there on.
 
     ``V(n) - sum of the rewards before n on its path``, with V(n) the mean over n's children of their values, the return
-    of its path for a leaf. What the search left is worth what the critic says itself, and teaches it nothing.
+    of its path for a leaf. A branch that the search left has the critic's own value, so that its target adds no
+    gradient.
 
     Args:
         batch: One trajectory per leaf, with the critic's values.
-        advantages: Not used: they are differences between siblings.
+        advantages: Not used, because they are differences between siblings.
     """
     table, backup = table_of(batch), Backup(kind="child_mean", unfinished="value")
     before = table.returns - discounted_sum(table.reward, table.trajectory, 1.0)
@@ -158,35 +166,34 @@ def tree_backup(
     prefix: Prefix = "policy",
     baseline: Baseline = "all",
 ) -> Tensor:
-    """Return the advantages `[B, T]` of every sampled turn over its siblings, by what each led to. Ours.
+    """Return the advantages `[B, T]` of every sampled turn over its siblings, by the value of the node it led to. Ours.
 
     ``A(n) = V(n) - mean of its siblings' V`` on all tokens of turn n. V of a leaf is the return of its path, V of an
     inner node the mean of its children's V: they are samples of the same policy, so this estimates what the policy
-    earns from there, even where the search went on unevenly below them. For batches of `harvest_leaves`, in which every
-    sampled candidate is, rejected ones too. The first turns of all trees of a prompt are siblings, because they are
-    taken in the same state. A turn stands in the batch once for each leaf below it, and all of its copies together
-    count as often as the policy comes to take it (`estimate`, prefix ``"policy"``). With weights by tokens, values that
-    are right on average, and a search that goes on from siblings by lot, the loss then has the policy gradient as its
-    mean. A search that goes on by a score visits later states more or less often than the policy does; no weight here
-    undoes that.
+    earns from there, even where the search grew unevenly below them. It is meant for batches of `harvest_leaves`, which
+    have every sampled candidate, rejected ones too. The first turns of all trees of a prompt are siblings, because they
+    are taken in the same state. A turn stands in the batch once for each leaf below it, and all of its copies together
+    count as often as the policy takes it (`estimate`, prefix ``"policy"``). With weights by tokens, unbiased values,
+    and a search that continues siblings at random, the expected gradient of the loss is then the policy gradient. A
+    search that continues siblings by a score visits later states more or less often than the policy does; no weight
+    here corrects that.
 
     In a forest of chains this is `rloo`, or `dr_grpo` with the centre ``"mean"``.
 
     Args:
         batch: One trajectory per leaf.
-        backup: How a node's value comes of what is below it: the mean of its children, the mean of its leaves, or
-            children weighted by ``exp(by / tau)``.
+        backup: A node's value: the mean of its children, the mean of its leaves, or the mean of its children weighted
+            by ``exp(by / tau)``.
         centre: Whether a turn's siblings are the others or all of them, itself included.
         scale: Whether to divide by the siblings' standard deviation.
-        only_child: The advantage of a turn without siblings: that of the turn before it, whose continuation it is, or
-            0.
-        unfinished: What completes the return of a branch that the search left, see `Backup`. By default it failed as
-            its group's failures did; ``"value"`` asks a critic, whose targets are `tree_value_targets`, and is what a
-            configuration with a critic means. It is less biased where the critic is good.
-        by: What weighs children in ``"child_softmax"``.
-        tau: Its temperature.
+        only_child: The advantage of a turn without siblings: that of the turn before it, which it continues, or 0.
+        unfinished: Completion of the return of a branch that the search left, see `Backup`. By default it fails as its
+            group's failures did. ``"value"`` is the critic's value, with the targets `tree_value_targets`; it is the
+            default of a configuration with a critic, and is less biased where the critic is good.
+        by: Weights of children in ``"child_softmax"``.
+        tau: Temperature of these weights.
         prefix: How often shared turns count, see `estimate`.
-        baseline: What means are fitted on: all, the naive ones, or searched and naive ones apart.
+        baseline: Trajectories that means are taken over, see `Contrast`.
     """
     contrast = Contrast(
         "siblings",

@@ -1,17 +1,21 @@
-"""Advantages of turns: rewards of turns, or what followed them, compared with those of like turns."""
+"""Advantages of turns: rewards of turns, or what followed them, compared with those of like turns.
 
-from typing import Literal
+Like turns are those with the same number (`tspo`, `mt_grpo`), in the same state (`gigpo`), or, with all moves that were
+tried for the task as one graph, those of the same state by their distance to a success (`graph`).
+"""
+
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.learning.advantages.grpo import grpo
-from tsr_gym.agents.learning.advantages.mechanism.comparison import Scale
-from tsr_gym.agents.learning.advantages.mechanism.estimate import estimate
-from tsr_gym.agents.learning.advantages.mechanism.rules import Backup, Baseline, Contrast
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import table_of
-from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.advantages.grpo import Baseline, Contrast, Scale, compare, estimate, grpo
+from tsr_gym.agents.learning.advantages.turn_table import Backup, sum_by, table_of
+from tsr_gym.agents.learning.batch import Batch, Edges
 from tsr_gym.agents.learning.estimators import estimator
+
+# Value iteration stops when values rise by a smaller share in a sweep.
+PRECISION = 1e-9
 
 
 @estimator(needs={"naive": {"baseline": "naive"}, "whole_groups": {"groups": "all_wrong"}})
@@ -28,24 +32,24 @@ def tspo(
     """Return TSPO's advantages `[B, T]`: of turns where a group only failed, of trajectories elsewhere (2601.22776).
 
     On turn k of trajectory i of a group without a success ``(r_{i,k} - mean_i r_{i,k}) / (std_i r_{i,k} + eps)``; in
-    other groups ``(R_i - mean(R)) / (std(R) + eps)`` on every turn, as in `grpo`. Which groups have a success is read
-    off outcomes and not off rewards, so that a format penalty changes no comparison. With
+    other groups ``(R_i - mean(R)) / (std(R) + eps)`` on every turn, as in `grpo`. Outcomes and
+    not rewards decide which groups have a success, so that a format penalty changes no comparison. With
     `tsr_gym.agents.lessons.credit.first_occurrence`, which writes the r_{i,k} of exactly the groups without one, this
     is the paper's method.
 
-    The publication leaves open how trajectories without a turn k are treated, eps and ddof. Chosen here: statistics
-    over trajectories that have the turn, and verl's numbers, on which TSPO is built. A turn that only one trajectory
-    has, or for which all have the same reward, has advantage 0.
+    The publication does not specify eps, ddof and the treatment of trajectories without a turn k. The defaults are
+    statistics over trajectories that have the turn, and verl's numbers, on which TSPO is built. A turn that only one
+    trajectory has, or for which all have the same reward, has advantage 0.
 
     Args:
         batch: Trajectories with rewards of turns.
-        groups: Which groups are compared by turns: those in which every trajectory failed, or all, for credit rules
-            that reward the turns of every group, such as ``first_occurrence(groups='all')``.
-        ragged: What a trajectory without turn k counts as: absent, a 0, or the reward of its last turn.
-        scale: Deviation or nothing.
+        groups: Groups that are compared by turns: those in which every trajectory failed; or all, for credit rules that
+            reward the turns of every group, such as ``first_occurrence(groups='all')``.
+        ragged: Value of turn k in a trajectory that ended before it: none, 0, or the reward of its last turn.
+        scale: The divisor: the deviation, or 1.
         eps: Added to the deviation.
         ddof: 1 for the deviation of a sample, 0 for that of a population.
-        baseline: What the mean is fitted on: all, the naive ones, or searched and naive ones apart.
+        baseline: Trajectories that the mean is taken over, see `Contrast`.
     """
     turns = Contrast(
         "turn",
@@ -81,18 +85,18 @@ def mt_grpo(
     On turn k ``A_outcome + turn_weight A_turn,k``, and A_outcome on the last turn. Both parts are ``(r - mean) / (std +
     eps)`` over the group with the deviation of a sample. The outcome is the reward of a trajectory's last turn, and the
     reward of turn k is compared with that of the same turn of the others. The published code has one reward before the
-    first tool's result, which is that of turn 0; comparing every turn before the last with its like is our extension to
-    more than two turns.
+    first tool's result, that of turn 0. The comparison of every turn before the last is our extension to more than two
+    turns.
 
     Args:
         batch: Trajectories with rewards of turns.
         turn_weight: ``turn_advantage_coef``, 1 in the published code.
-        ragged: What a trajectory without a turn k before its last counts as: absent, a 0, as the published reward
-            functions give one without a tool call, or the reward of the turn before.
-        single_turn: What a trajectory of one turn has, which called no tool: the comparison of whole returns, as
+        ragged: Value of turn k in a trajectory without a turn k before its last: none; 0, as the published reward
+            functions give a trajectory without a tool call; or the reward of the turn before.
+        single_turn: Advantage of a trajectory of one turn, which called no tool: the comparison of whole returns, as
             published, or that of outcomes.
         eps: 1e-4 in the published code.
-        baseline: What the mean is fitted on: all, the naive ones, or searched and naive ones apart.
+        baseline: Trajectories that the mean is taken over, see `Contrast`.
     """
     outcome = Contrast(scale="std", eps=eps, baseline=baseline, of=Backup(rewards="last"))
     turns = Contrast(
@@ -130,20 +134,20 @@ def gigpo(
 
     On all tokens of a step ``A_episode + step_weight A_step``. A_episode is ``(R - mean) / (std + eps)`` over the
     group's episodes. A_step is the same over all steps of the group that were taken in the same state (its anchor), of
-    what each earns from there on, ``sum_l gamma^l r_{t+l}``. States are the same where the environment's `state_key`
-    is; grouping by similar text, which the published search experiments use, is not offered. A step whose state no
-    other step visited, or whose state is unknown, has A_step 0.
+    its discounted return from there on, ``sum_l gamma^l r_{t+l}``. Two states are the same if the environment's
+    `state_key` is; the published search experiments also group by similar text, which is not implemented. A step whose
+    state no other step visited, or whose state is unknown, has A_step 0.
 
     Args:
         batch: Trajectories with states.
         gamma: Discount per turn, 0.95 in the published scripts.
         step_weight: Weight of A_step, 1 in the published scripts.
-        scale: Deviation of a sample, or nothing; the paper has both, as ``F_norm``.
+        scale: The divisor: the deviation of a sample, or 1; the paper has both, as ``F_norm``.
         eps: Added to the deviation.
-        episodes: What counts once in A_episode's mean and deviation: a trajectory, as the paper writes it, or each of
-            its steps, as the published code does by default, where long episodes weigh more.
+        episodes: The unit that counts once in A_episode's mean and deviation: a trajectory, as in the paper, or each of
+            its steps, as in the published code by default, which gives long episodes more weight.
         alone: The advantage of a singleton group: 0, or its return, as in the published code.
-        baseline: What the mean is fitted on: all, the naive ones, or searched and naive ones apart.
+        baseline: Trajectories that the mean is taken over, see `Contrast`.
     """
     to_go = Backup(rewards="turn", kind="return_to_go", gamma=gamma)
     return estimate(
@@ -151,3 +155,119 @@ def gigpo(
         Contrast(unit=episodes, scale=scale, eps=eps, alone=alone, baseline=baseline),
         Contrast("state", unit="step", scale=scale, eps=eps, baseline=baseline, weight=step_weight, of=to_go),
     )
+
+
+@estimator(needs={"naive": {"baseline": "naive"}})
+def graph(
+    batch: Batch,
+    *,
+    w: float = 0.1,
+    step_weight: float = 1.0,
+    cost: Literal["turn", "action"] = "turn",
+    scale: Scale = "std",
+    eps: float = 1e-6,
+    baseline: Baseline = "all",
+) -> Tensor:
+    """Return GraphGPO's advantages `[B, T]`: of whole episodes, and of moves by distance to a success (2605.26684).
+
+    On all tokens of a turn ``A_episode + step_weight A_move``. A_episode is ``(R - mean) / (std + eps)`` over the
+    group's episodes. A_move compares all moves that were tried in a state, in all trajectories and trees of the task
+    (`Batch.edges`): candidates that a search rejected are evidence for the value of a turn, and are not learned from.
+
+    With d(s) the length of the shortest path from s to a success, a move from s to s' of cost c has the value
+    ``w^(d(s') + c)``. Where a move led to several states, its value is that of value iteration: ``Q(s, a) = mean over
+    s' of w^c V(s')``, ``V(s) = max_a Q(s, a)``, 1 at a success. The mean is over the tries, so that a move tried once
+    is treated as deterministic. A_move is ``(q - mean) / (std + eps)`` of the shares ``q = Q(s, a) / V(s)`` over all
+    tries in s. The paper compares Q itself, which differs only far from the goal, where eps outweighs Q.
+
+    A move after which some play ended, but none in a success, is a failure, Q = 0 (in the paper, as if the success were
+    one move farther than from any state). A move after which no play ended, such as a candidate that a search left, is
+    unknown: it is compared with nothing, and its turn has A_episode alone.
+
+    Args:
+        batch: Trajectories with states and edges.
+        w: Discount per unit of cost, 0.1 in the published recipe; with 1 only the success itself counts.
+        step_weight: Weight of A_move, 1 in the paper.
+        cost: Cost of a turn: 1, as in the paper, or the number of its actions, at least 1.
+        scale: The divisor: the deviation of a sample, or 1.
+        eps: Added to the deviation.
+        baseline: Trajectories that A_episode's mean is taken over, see `Contrast`.
+
+    Raises:
+        ValueError: w is out of range, or the batch has no edges.
+    """
+    if not 0 < w <= 1:
+        raise ValueError(f"wanted 0 < w <= 1, got {w}")
+    if batch.edges is None:
+        raise ValueError("a graph consists of edges: wanted a batch with edges, as `collate` makes it, got None")
+    episodes = estimate(batch, Contrast(scale=scale, eps=eps, baseline=baseline))
+    values = edge_values(batch.edges, w=w, cost=cost)
+    if not values.known.any():
+        return episodes
+    table, move = table_of(batch), batch.edges.move[values.known]
+    state, of_move = batch.edges.state[values.known], values.value[values.known]
+    best = values.best[state]
+    shares = torch.where(best > 0, of_move / best, 0.0)
+    every = torch.ones_like(shares, dtype=torch.bool)
+    compared = compare(shares, state, every, torch.ones_like(shares), centre="mean", scale=scale, ddof=1, eps=eps)
+    # The last place stays 0, for turns whose move is unknown: they index it as -1.
+    advantages = shares.new_zeros(max(_size(move), _size(table.move)) + 1)
+    advantages[move] = torch.where(compared.alone, 0.0, compared.advantage)
+    return episodes + step_weight * table.spread(advantages.to(episodes.device)[table.move])
+
+
+class EdgeValues(NamedTuple):
+    """The values of moves and states.
+
+    Attributes:
+        value: `[M]`, Q of each edge's move.
+        known: `[M]` bool, False where no play reached an end; the value is then 0.
+        best: `[S]`, V of each state.
+    """
+
+    value: Tensor
+    known: Tensor
+    best: Tensor
+
+
+def edge_values(edges: Edges, *, w: float, cost: Literal["turn", "action"] = "turn") -> EdgeValues:
+    """Return the values of edges by value iteration on the tried moves, in float64, see `graph`.
+
+    States s, t of a task and the moves that were tried in them, each of cost 1; w = 1/2:
+
+        s -a-> t -a-> success            t: Q(a) = w = 1/2, Q(b) = 0; V = 1/2, so that the shares are 1 and 0
+        s -b-> s                         s: Q(a) = w^2 = 1/4, Q(b) = w^3 = 1/8, c is unknown; shares 1, 1/2 and none
+        s -c-> u, not continued          mean share in s: 3/4, so that a has +1/4 and b -1/4, before the deviation
+        t -b-> the end, a failure
+    """
+    known = _known(edges)
+    price = edges.actions.clamp(min=1) if cost == "action" else torch.ones_like(edges.actions)
+    discount = torch.tensor(w, dtype=torch.float64) ** price * known
+    moves, states = _size(edges.move), max(_size(edges.state), _size(edges.after))
+    tries = sum_by(known.double(), edges.move, moves).clamp(min=1)
+    # Values start at 0 and only rise. Where every move leads to one state, they are exact after as many sweeps as the
+    # longest of the shortest paths has moves. The last place stays 0, for unknown states: they index it as -1.
+    best = torch.zeros(states + 1, dtype=torch.float64)
+    while True:
+        ahead = torch.where(edges.solved, 1.0, best[edges.after])
+        value = (sum_by(discount * ahead, edges.move, moves) / tries)[edges.move]
+        better = torch.zeros_like(best).scatter_reduce(0, edges.state, value, "amax")
+        if bool((better - best <= PRECISION * better).all()):
+            return EdgeValues(value * known, known, better[:-1])
+        best = better
+
+
+def _known(edges: Edges) -> Tensor:
+    """Return a mask of the edges after which some play reached an end, `[M]`."""
+    # The last place stays False, for unknown states: they index it as -1.
+    seen = torch.zeros(max(_size(edges.state), _size(edges.after)) + 1, dtype=torch.bool)
+    while True:
+        known = edges.ended | seen[edges.after]
+        before = int(seen.sum())
+        seen[edges.state[known]] = True
+        if int(seen.sum()) == before:
+            return known
+
+
+def _size(numbers: Tensor) -> int:
+    return int(numbers.max()) + 1 if len(numbers) else 0

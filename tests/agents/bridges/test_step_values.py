@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.agents.learning.advantages.forests import Said, leaf, path
+from tests.agents.learning.advantages.forests import Sampled, leaf, path
 from tests.agents.learning.test_batch import episode
 from tests.agents.learning.test_batch import turn as turn_of
 from tsr_gym.agents.bridges.step_values import StepValue, step_values
@@ -11,7 +11,7 @@ from tsr_gym.agents.episodes.trajectory import Group
 
 def tree():
     """Turn 1 leads to 2, worth 0, and to 3, worth 4; turn 4 was left."""
-    left = path(Said(4, 9.0), finished=False)
+    left = path(Sampled(4, 9.0), finished=False)
     return Group(50, (leaf([1, 2], 0.0), leaf([1, 3], 4.0), left))
 
 

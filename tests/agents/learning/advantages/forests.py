@@ -9,8 +9,8 @@ from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.learning.batch import collate
 
 
-class Said(NamedTuple):
-    """A turn in short: the node that it leads to (-1 for none), its reward, state, score, number of tokens, action."""
+class Sampled(NamedTuple):
+    """A turn in short: its node (-1 for none), reward, state, score, number of tokens, log-probability and action."""
 
     node: int = -1
     reward: float = 0.0
@@ -22,23 +22,23 @@ class Said(NamedTuple):
 
 
 def path(*turns, tree=0, selected_by="naive", finished=True, success=False, score=0.0):
-    """Return a trajectory whose prompts grow; a node says the same tokens wherever it stands."""
+    """Return a trajectory whose prompts grow; equal nodes have equal tokens."""
     ids, made = [1], []
-    for said in turns:
-        said = said if isinstance(said, Said) else Said(*said)
-        tokens = tuple(10 + 5 * tree + said.node + place for place in range(said.tokens))
+    for short in turns:
+        spec = short if isinstance(short, Sampled) else Sampled(*short)
+        tokens = tuple(10 + 5 * tree + spec.node + place for place in range(spec.tokens))
         made.append(
             Turn(
                 tuple(ids),
                 tokens,
-                (said.logprob,) * said.tokens,
-                said.reward,
+                (spec.logprob,) * spec.tokens,
+                spec.reward,
                 is_valid=True,
                 num_actions=1,
-                node=said.node,
-                state=said.state,
-                score=said.score,
-                action=said.action,
+                node=spec.node,
+                state=spec.state,
+                score=spec.score,
+                action=spec.action,
             )
         )
         ids = [*ids, *tokens, 2]
@@ -90,15 +90,15 @@ def random_groups(seed, *, groups=3, trees=2, depth=4, chains=False, kinds=False
     def number(low, high):
         return int(torch.randint(low, high, (), generator=draw))
 
-    def said(node):
+    def sampled(node):
         state = bytes([number(0, 4)]) if number(0, 5) else None
-        return Said(node, number(-2, 5) / 4, state, number(0, 5) / 2, number(1, 4), -number(1, 9) / 4)
+        return Sampled(node, number(-2, 5) / 4, state, number(0, 5) / 2, number(1, 4), -number(1, 9) / 4)
 
     def grow(turns, nodes):
         """Return the paths below some turns; `nodes` counts on."""
         if turns and (len(turns) == depth or number(0, 4) == 0):
             return [turns]
-        children = [said(next(nodes)) for _ in range(1 if chains else number(1, 4))]
+        children = [sampled(next(nodes)) for _ in range(1 if chains else number(1, 4))]
         return flat(grow([*turns, child], nodes) for child in children)
 
     found = []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.agents.learning.advantages.forests import Said, batch_of, by_turn, path, random_groups
+from tests.agents.learning.advantages.forests import Sampled, batch_of, by_turn, path, random_groups
 from tests.agents.learning.test_batch import episode, turn
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages import bi_level_gae, gae, turn_gae, turn_value_targets, value_targets
@@ -112,8 +112,8 @@ def test_without_values_it_says_what_it_needs():
 
 def two():
     """Turns of 2, 1 and 2 tokens with rewards 1, 0, 2; and one turn of 2 tokens with reward -1."""
-    first = path(Said(reward=1.0), Said(reward=0.0, tokens=1), Said(reward=2.0))
-    batch = batch_of([first, path(Said(reward=-1.0))])
+    first = path(Sampled(reward=1.0), Sampled(reward=0.0, tokens=1), Sampled(reward=2.0))
+    batch = batch_of([first, path(Sampled(reward=-1.0))])
     # Values at first tokens: 0.5, 1, 2 and 0.25; those behind them do not count.
     return with_values(batch, 0.5, 7.0, 1.0, 2.0, 8.0, 0.25, 9.0)
 
@@ -141,7 +141,7 @@ def test_a_trajectory_with_a_row_per_turn_is_one_sequence():
 
 
 def test_turns_of_one_token_are_tokens():
-    batch = batch_of([path(*[Said(reward=reward, tokens=1) for reward in (1.0, -0.5, 2.0)])])
+    batch = batch_of([path(*[Sampled(reward=reward, tokens=1) for reward in (1.0, -0.5, 2.0)])])
     batch = with_values(batch, 0.3, 0.7, -0.2)
     for settings in ({}, {"gamma": 0.9, "lam": 0.8}):
         torch.testing.assert_close(turn_gae(batch, **settings), gae(batch, **settings))
@@ -159,7 +159,7 @@ def test_by_turns_it_needs_values_as_well():
 
 
 def test_over_turns_and_over_tokens_by_hand():
-    batch = batch_of([path(Said(reward=1.0), Said(reward=2.0, tokens=1))])
+    batch = batch_of([path(Sampled(reward=1.0), Sampled(reward=2.0, tokens=1))])
     batch = with_values(batch, 0.5, 1.0, 3.0)
     # Over turns, gamma_h = lambda = 1/2, values at the ends 1 and 3:
     #   A_1 = 2 - 3 = -1

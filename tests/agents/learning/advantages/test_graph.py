@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.agents.learning.advantages.forests import Said, batch_of, by_turn, path
+from tests.agents.learning.advantages.forests import Sampled, batch_of, by_turn, path
 from tests.agents.worlds import Script, letters
 from tsr_gym import Candidate
 from tsr_gym.agents.episodes.edges import Edge, edges_along, harvest_edges
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.trajectory import Group, harvest, harvest_all
 from tsr_gym.agents.learning.advantages import graph, grpo, tree_backup
-from tsr_gym.agents.learning.advantages.graph import edge_values
+from tsr_gym.agents.learning.advantages.turns import edge_values
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.strategies import beam, best_of_n
 
@@ -36,8 +36,8 @@ def edge(move, after=None, kind=OPEN, actions=1):
 def walk(moves, success=False, **more):
     """Return a trajectory from a text such as "sa tb", which earns 1 for a success."""
     *before, last = moves.split()
-    turns = [Said(-1, 0.0, move[0].encode(), action=move[1]) for move in before]
-    return path(*turns, Said(-1, float(success), last[0].encode(), action=last[1]), success=success, **more)
+    turns = [Sampled(-1, 0.0, move[0].encode(), action=move[1]) for move in before]
+    return path(*turns, Sampled(-1, float(success), last[0].encode(), action=last[1]), success=success, **more)
 
 
 # Six states: s leads to t and u, u to t and v, t to the goal; v is a loop and an end, x is a candidate that was left.
@@ -311,8 +311,8 @@ def forked(first, choices):
     state = f"after {first}".encode()
     return [
         path(
-            Said(1, 0.0, b"start", action=first),
-            Said(2 + place, float(won), state, action=choice),
+            Sampled(1, 0.0, b"start", action=first),
+            Sampled(2 + place, float(won), state, action=choice),
             success=won,
             tree=0,
         )

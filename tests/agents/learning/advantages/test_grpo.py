@@ -1,15 +1,32 @@
-"""GRPO, Dr. GRPO, RLOO and REINFORCE++, worked out by hand; test_published_numbers compares them with others'."""
+"""GRPO, Dr. GRPO, RLOO and REINFORCE++, their baselines in mixed groups, and `compare`, worked out by hand."""
 
+from functools import partial
 from math import sqrt
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.agents.learning.advantages.forests import Said, batch_of, by_trajectory, by_turn, path
+from tests.agents.learning.advantages.forests import Sampled, batch_of, by_trajectory, by_turn, flat, leaf, path
 from tests.agents.learning.test_batch import episode, turn
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages import dr_grpo, grpo, reinforce_pp, rloo
+from tsr_gym.agents.learning.advantages import (
+    dr_grpo,
+    gigpo,
+    grpo,
+    mt_grpo,
+    reinforce_pp,
+    rloo,
+    tree_backup,
+    tree_grpo,
+    treepo,
+    treerl,
+    tspo,
+)
+from tsr_gym.agents.learning.advantages.grpo import compare
 from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.lessons.filters import are_equal
 
 
 def worth(*rewards):
@@ -85,14 +102,18 @@ def test_returns_less_the_mean_of_the_others():
 
 
 def test_what_is_left_of_the_groups_mean_is_whitened_over_all_tokens():
-    batch = batch_of([path(Said(reward=1.0, tokens=1)), path(Said(reward=3.0, tokens=1))], [path(Said(reward=9.0))])
+    batch = batch_of(
+        [path(Sampled(reward=1.0, tokens=1)), path(Sampled(reward=3.0, tokens=1))], [path(Sampled(reward=9.0))]
+    )
     # -1, 1, 0, 0 on four tokens: mean 0, squares 2 over 3.
     expected = [-1 / (2 / 3) ** 0.5, 1 / (2 / 3) ** 0.5, 0]
     assert by_trajectory(batch, reinforce_pp(batch)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_without_a_baseline_turns_have_what_comes_with_and_after_them():
-    batch = batch_of([path(Said(reward=1.0, tokens=1), Said(reward=2.0, tokens=1), Said(reward=0.0, tokens=1))])
+    batch = batch_of(
+        [path(Sampled(reward=1.0, tokens=1), Sampled(reward=2.0, tokens=1), Sampled(reward=0.0, tokens=1))]
+    )
     # gamma 1/2: 2, 2, 0: mean 4/3, squares 4/9 + 4/9 + 16/9 over 2.
     found = by_turn(batch, reinforce_pp(batch, subtract="nothing", gamma=0.5))
     assert found == [pytest.approx([(2 / 3) / (4 / 3) ** 0.5] * 2 + [(-4 / 3) / (4 / 3) ** 0.5], abs=1e-6)]
@@ -102,3 +123,182 @@ def test_a_batch_whose_tokens_are_all_worth_the_same_teaches_nothing():
     batch = batch_of([path((-1, 0.1)), path((-1, 0.1)), path((-1, 0.1))])
     assert torch.count_nonzero(reinforce_pp(batch)) == 0
     assert torch.count_nonzero(reinforce_pp(batch, subtract="nothing")) == 0
+
+
+def mixed():
+    """Naive returns 0 and 2, searched ones 4 and 10; then a group without naive ones, 1 and 3."""
+    first = [path((-1, worth)) for worth in (0.0, 2.0)] + [
+        path((-1, worth), selected_by="beam") for worth in (4.0, 10.0)
+    ]
+    return batch_of(first, [path((-1, worth), selected_by="beam") for worth in (1.0, 3.0)])
+
+
+def test_on_all():
+    # Mean 4.
+    assert by_trajectory(mixed(), dr_grpo(mixed())) == [-4, -2, 0, 6, -1, 1]
+
+
+def test_on_the_naive_ones():
+    # Mean 1 of the naive ones; a group without any is its own baseline.
+    assert by_trajectory(mixed(), dr_grpo(mixed(), baseline="naive")) == [-1, 1, 3, 9, -1, 1]
+
+
+def test_per_kind():
+    # Means 1 and 7.
+    assert by_trajectory(mixed(), dr_grpo(mixed(), baseline="per_kind")) == [-1, 1, -3, 3, -1, 1]
+
+
+def test_the_deviation_is_that_of_the_whole_group_or_of_each_kind():
+    # All: squares 16 + 4 + 0 + 36 over 3, for either mean. Per kind: 1 + 1 and 9 + 9 over 1.
+    whole = sqrt(56 / 3)
+    naive = [-1 / whole, 1 / whole, 3 / whole, 9 / whole, -1 / sqrt(2), 1 / sqrt(2)]
+    assert by_trajectory(mixed(), grpo(mixed(), baseline="naive")) == pytest.approx(naive, abs=1e-4)
+    per_kind = [-1 / sqrt(2), 1 / sqrt(2)] * 3
+    assert by_trajectory(mixed(), grpo(mixed(), baseline="per_kind")) == pytest.approx(per_kind, abs=1e-4)
+    expected = [value / whole for value in (-4, -2, 0, 6)] + [-1 / sqrt(2), 1 / sqrt(2)]
+    assert by_trajectory(mixed(), grpo(mixed())) == pytest.approx(expected, abs=1e-4)
+
+
+def test_leaving_one_out_leaves_it_out_only_where_it_is_in():
+    # Naive: 0 - 2 and 2 - 0; searched against the mean 1 of both naive ones.
+    assert by_trajectory(mixed(), rloo(mixed(), baseline="naive")) == [-2, 2, 3, 9, -2, 2]
+
+
+SPLIT = ([-0.2, 1.0, -0.1, 9.9], [-0.3, -0.2, 1.0, 1.0, -0.2, -0.3, -0.2, 9.8])
+
+
+@pytest.mark.parametrize("naive", [[[-0.1], [-0.2], [-0.1], [-0.1]], [[-0.1, -0.2], [-0.3]], SPLIT])
+def test_naive_returns_that_hardly_differ_do_not_blow_up_a_searched_one(naive):
+    paths = [path(*[(-1, reward) for reward in rewards]) for rewards in naive]
+    batch = batch_of([*paths, path((-1, 20.0), selected_by="beam")])
+    found = by_trajectory(batch, grpo(batch, baseline="naive"))
+    # A distance is at most the range r, and a deviation of n values at least r / sqrt(2 (n - 1)).
+    assert max(map(abs, found)) <= sqrt(2 * len(naive))
+    assert found[-1] > 1
+
+
+def test_where_all_naive_ones_failed_alike_the_searched_success_is_scaled_by_the_whole_group():
+    batch = batch_of([path((-1, 0.0)), path((-1, 0.0)), path((-1, 3.0), selected_by="beam")])
+    # Of 0, 0, 3: mean 1, squares 1 + 1 + 4 over 2. Divided by the naive ones' deviation it would be 3 / 1e-6.
+    assert by_trajectory(batch, grpo(batch, baseline="naive")) == pytest.approx([0, 0, 3 / sqrt(3)], abs=1e-4)
+
+
+def test_one_naive_trajectory_is_baseline_enough_for_the_searched_ones_but_not_for_itself():
+    batch = batch_of([path((-1, 1.0)), path((-1, 3.0), selected_by="beam"), path((-1, 5.0), selected_by="beam")])
+    assert by_trajectory(batch, dr_grpo(batch, baseline="naive")) == [0, 2, 4]
+
+
+def test_turns_and_siblings_take_the_same_choice():
+    naive, searched = path((-1, 1.0), (-1, 0.0)), path((-1, 5.0), (-1, 2.0), selected_by="beam")
+    batch = batch_of([naive, path((-1, 3.0), (-1, 0.0)), searched])
+    # Turn 0: mean 2 of the naive ones, deviation 2 of 1, 3, 5. Turn 1: mean 0, deviation of 0, 0, 2.
+    found = by_turn(batch, tspo(batch, baseline="naive"))
+    assert flat(found) == pytest.approx([-1 / 2, 0, 1 / 2, 0, 3 / 2, 2 / sqrt(4 / 3)], abs=1e-4)
+    trees = batch_of([leaf([1], 1.0), leaf([2], 3.0), leaf([3], 8.0, selected_by="beam")])
+    assert by_trajectory(trees, tree_backup(trees, baseline="naive")) == [-2, 2, 6]
+
+
+@pytest.mark.parametrize("baseline", ["all", "naive", "per_kind"])
+@pytest.mark.parametrize("estimator", [grpo, rloo, tree_grpo, treerl, partial(treepo, whiten=False), gigpo, mt_grpo])
+def test_a_group_of_one_kind_is_as_without_the_choice(estimator, baseline):
+    batch = batch_of([leaf([1, 2], 0.0), leaf([1, 3], 3.0), leaf([4], 6.0)])
+    torch.testing.assert_close(estimator(batch, baseline=baseline), estimator(batch))
+
+
+def compared(
+    values, keys, *, fitted=None, weights=None, centre="mean", scale="none", ddof=1, eps=0.0, dtype=torch.float32
+):
+    fitted = [True] * len(values) if fitted is None else fitted
+    weights = [1.0] * len(values) if weights is None else weights
+    return compare(
+        torch.tensor(values, dtype=dtype),
+        torch.tensor(keys),
+        torch.tensor(fitted),
+        torch.tensor(weights, dtype=dtype),
+        centre=centre,
+        scale=scale,
+        ddof=ddof,
+        eps=eps,
+    )
+
+
+def test_the_mean_of_each_key_is_subtracted():
+    found = compared([1.0, 3.0, 10.0, 20.0, 30.0], [7, 7, 2, 2, 2])
+    assert found.advantage.tolist() == [-1.0, 1.0, -10.0, 0.0, 10.0]
+    assert found.size.tolist() == [2, 2, 3, 3, 3]
+
+
+def test_or_the_mean_of_the_others():
+    # 1 - 3, 3 - 1; 10 - 25, 20 - 20, 30 - 15.
+    found = compared([1.0, 3.0, 10.0, 20.0, 30.0], [7, 7, 2, 2, 2], centre="loo")
+    assert found.advantage.tolist() == [-2.0, 2.0, -15.0, 0.0, 15.0]
+
+
+def test_the_deviation_is_that_of_a_sample_or_of_a_population():
+    # Distances -1, 1: squares 2, over 1 or over 2.
+    sample = compared([1.0, 3.0], [0, 0], scale="std").advantage
+    assert sample.tolist() == pytest.approx([-1 / sqrt(2), 1 / sqrt(2)])
+    assert compared([1.0, 3.0], [0, 0], scale="std", ddof=0).advantage.tolist() == pytest.approx([-1.0, 1.0])
+
+
+def test_one_alone_is_told_so():
+    found = compared([4.0, 1.0, 2.0], [0, 1, 1], centre="loo")
+    assert found.alone.tolist() == [True, False, False]
+
+
+def test_exactly_equal_values_have_exactly_nothing():
+    # In single precision the mean of ten times 0.1 is not 0.1.
+    found = compared([0.1] * 10, [0] * 10, scale="std")
+    assert found.advantage.tolist() == [0.0] * 10
+    assert found.flat.all()
+
+
+def test_weights_count_as_often():
+    # (2 * 1 + 1 * 4) / 3 = 2; others of the first: one of its own copies stays out with it.
+    found = compared([1.0, 4.0], [0, 0], weights=[2.0, 1.0])
+    assert found.advantage.tolist() == [-1.0, 2.0]
+    assert compared([1.0, 4.0], [0, 0], weights=[2.0, 1.0], centre="loo").advantage.tolist() == [-3.0, 3.0]
+
+
+def test_statistics_can_be_fitted_on_some():
+    # Mean of 1 and 3 is 2. The deviation is that of 1, 3, 8: mean 4, squares 9 + 1 + 16 over 2.
+    found = compared([1.0, 3.0, 8.0], [0, 0, 0], fitted=[True, True, False], scale="std")
+    assert found.advantage.tolist() == pytest.approx([-1 / sqrt(13), 1 / sqrt(13), 6 / sqrt(13)])
+    assert found.size.tolist() == [2, 2, 2]
+    others = compared([1.0, 3.0, 7.0], [0, 0, 0], fitted=[True, True, False], centre="loo")
+    # 1 - 3, 3 - 1, and 7 against the mean of both.
+    assert others.advantage.tolist() == [-2.0, 2.0, 5.0]
+
+
+def test_an_item_is_flat_where_it_equals_all_that_the_mean_is_fitted_on():
+    # Of 1, 1, 4: mean 2, squares 1 + 1 + 4 over 2, deviation sqrt 3.
+    found = compared([1.0, 1.0, 4.0], [0, 0, 0], fitted=[True, True, False], scale="std")
+    assert found.advantage.tolist() == pytest.approx([0.0, 0.0, 3 / sqrt(3)])
+    assert found.flat.tolist() == [True, True, False]
+
+
+NUMBERS = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, -3.0, 1e-9, 10.6, 1e5])
+
+
+@given(st.lists(st.tuples(NUMBERS, st.sampled_from([0, 1, -1, 3, 100]), st.integers(0, 2)), min_size=1, max_size=12))
+def test_what_is_equal_is_what_filters_call_equal(drawn):
+    """Numbers a few tenths of the tolerance apart, in up to three groups, by the tensor and by plain Python."""
+    values = [value + steps * 0.3e-9 * max(1.0, abs(value)) for value, steps, _ in drawn]
+    keys = [key for *_, key in drawn]
+    found = compared(values, keys, dtype=torch.float64).flat.tolist()
+    for key in set(keys):
+        members = [value for value, its in zip(values, keys, strict=True) if its == key]
+        assert {flat for flat, its in zip(found, keys, strict=True) if its == key} == {are_equal(members)}
+
+
+def test_one_who_is_not_fitted_is_not_alone_with_one_who_is():
+    found = compared([1.0, 4.0], [0, 0], fitted=[True, False])
+    assert found.alone.tolist() == [True, False]
+    assert found.advantage.tolist()[1] == 3.0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_not_hidden(bad):
+    found = compared([1.0, bad, 1.0, 3.0], [0, 0, 1, 1], scale="std")
+    assert not torch.isfinite(found.advantage[:2]).any()
+    assert torch.isfinite(found.advantage[2:]).all()

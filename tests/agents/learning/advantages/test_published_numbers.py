@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.agents.learning.advantages.forests import Said, batch_of, by_trajectory, path
+from tests.agents.learning.advantages.forests import Sampled, batch_of, by_trajectory, path
 from tsr_gym.agents.learning.advantages import (
     Contrast,
     bi_level_gae,
@@ -41,7 +41,7 @@ def batch_of_input(name, *, least_reward=None):
     groups = {}
     for one in INPUTS[name]:
         turns = [
-            Said(-1, turn["reward"] or least_reward or 0.0, bytes([turn["state"]]), tokens=turn["tokens"])
+            Sampled(-1, turn["reward"] or least_reward or 0.0, bytes([turn["state"]]), tokens=turn["tokens"])
             for turn in one["turns"]
         ]
         groups.setdefault(one["group"], []).append(path(*turns))
@@ -138,7 +138,7 @@ def test_treepo_is_its_authors(weighting, strategy, drop_flat):
     for one in INPUTS["forest"]:
         *before, last = one["nodes"]
         turns = [*((node, 0.0) for node in before), (last, one["return"])]
-        said = [Said(node, reward, tokens=1 + node % 3) for node, reward in turns]
+        said = [Sampled(node, reward, tokens=1 + node % 3) for node, reward in turns]
         groups.setdefault(one["group"], []).append(path(*said))
     batch = batch_of(*groups.values())
     found = treepo(batch, weighting=weighting, drop_flat=drop_flat, alone="raw")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.agents.learning.advantages.forests import (
-    Said,
+    Sampled,
     batch_of,
     by_trajectory,
     by_turn,
@@ -32,7 +32,7 @@ from tsr_gym.agents.learning.advantages import (
     treerl,
     tspo,
 )
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import table_of
+from tsr_gym.agents.learning.advantages.turn_table import table_of
 from tsr_gym.agents.learning.batch import collate
 
 SEEDS = range(4)
@@ -138,7 +138,7 @@ def test_a_star_whose_branches_part_at_the_root_gives_twice_grpo(seed):
         Group(
             group.task,
             tuple(
-                path(*[Said(100 * number + turn.node, turn.reward) for turn in one.turns])
+                path(*[Sampled(100 * number + turn.node, turn.reward) for turn in one.turns])
                 for number, one in enumerate(group.trajectories)
             ),
         )
@@ -229,7 +229,7 @@ def test_more_on_every_return_of_a_group_changes_no_comparison(seed):
             tuple(
                 path(
                     *[
-                        Said(turn.node, turn.reward + (turn is one.turns[-1]) * 3.0, tokens=len(turn.token_ids))
+                        Sampled(turn.node, turn.reward + (turn is one.turns[-1]) * 3.0, tokens=len(turn.token_ids))
                         for turn in one.turns
                     ],
                     tree=one.tree,
@@ -264,14 +264,14 @@ def test_a_node_can_have_the_mean_of_what_the_paths_through_it_have():
 
 def test_whitening_is_over_tokens():
     # Mean 2 of the group, advantages -1 on two tokens and 1 on one: mean -1/3, squares 4/9 + 4/9 + 16/9 over 2.
-    batch = batch_of([path(Said(1, 1.0, tokens=2)), path(Said(2, 3.0, tokens=1))])
+    batch = batch_of([path(Sampled(1, 1.0, tokens=2)), path(Sampled(2, 3.0, tokens=1))])
     found = by_trajectory(batch, estimate(batch, Contrast(), whiten=True))
     assert found == pytest.approx([(-1 + 1 / 3) / (4 / 3) ** 0.5, (1 + 1 / 3) / (4 / 3) ** 0.5])
 
 
 def test_units_count_once_each():
     # The first trajectory has two turns of two tokens, the second one of a single token; returns 1 and 4.
-    batch = batch_of([path((1, 0.0), (2, 1.0)), path(Said(3, 4.0, tokens=1))])
+    batch = batch_of([path((1, 0.0), (2, 1.0)), path(Sampled(3, 4.0, tokens=1))])
     assert by_trajectory(batch, estimate(batch, Contrast())) == [-1.5, 1.5]
     # Two steps against one: mean 2. Four tokens against one: mean 8/5.
     assert by_trajectory(batch, estimate(batch, Contrast(unit="step"))) == [-1.0, 2.0]
@@ -289,8 +289,8 @@ def test_rewards_can_be_compared_first_and_added_up_later():
     # IGPO: rewards of turns around their mean, then what comes with them. Mean of 1, 0, 2, 3 is 1.5.
     batch = batch_of([path((1, 1.0), (2, 0.0)), path((3, 2.0), (4, 3.0))])
     first = Contrast(unit="step", of=Backup(rewards="turn"))
-    to_go = Backup(rewards="turn", before=first, kind="return_to_go", gamma=0.5)
-    found = estimate(batch, Contrast(unit="step", centre="none", of=to_go))
+    to_go = Backup(rewards="turn", kind="return_to_go", gamma=0.5)
+    found = estimate(batch, Contrast(unit="step", centre="none", of=to_go, before=first))
     assert by_turn(batch, found) == [[-0.5 + 0.5 * -1.5, -1.5], [0.5 + 0.5 * 1.5, 1.5]]
 
 
@@ -303,7 +303,7 @@ def test_who_is_compared_with_nobody_keeps_its_value_only_where_nothing_is_compa
 
 
 def test_two_trees_with_the_same_number_are_refused_where_nodes_matter():
-    first, second = leaf([1, 2], 1.0), path(Said(1, 0.0, tokens=3), Said(2, 1.0))
+    first, second = leaf([1, 2], 1.0), path(Sampled(1, 0.0, tokens=3), Sampled(2, 1.0))
     batch = batch_of([first, second])
     assert torch.isfinite(grpo(batch)).all()
     with pytest.raises(ValueError, match=r"number=\.\.\."):
@@ -318,7 +318,7 @@ def test_two_trees_with_the_same_number_are_refused_where_nodes_matter():
         ({"of": Backup(rewards="turn")}, "wanted unit 'step'"),
         ({"key": "turn"}, "which differs by turn"),
         ({"key": "depth", "unit": "node"}, "only after a backup"),
-        ({"ragged": "zero"}, "a matter of turns"),
+        ({"ragged": "zero"}, "ragged compares turns"),
     ],
 )
 def test_choices_that_contradict_each_other_are_refused(choices, message):
@@ -327,7 +327,7 @@ def test_choices_that_contradict_each_other_are_refused(choices, message):
 
 
 def test_the_worked_example_of_two_trajectories_that_share_a_turn():
-    """Its table stands at the top of mechanism/contrasting.py."""
+    """Its table stands at the top of grpo.py."""
     batch = batch_of([leaf([1, 2], 4.0), leaf([1, 3], 0.0)])
     assert by_turn(batch, estimate(batch, Contrast())) == [[2.0, 2.0], [-2.0, -2.0]]
     nodes = Contrast("siblings", unit="node", of=Backup(kind="child_mean"))

@@ -1,4 +1,4 @@
-"""TSPO's comparison of turns, worked out by hand."""
+"""TSPO, MT-GRPO and GiGPO, worked out by hand."""
 
 from dataclasses import replace
 from math import sqrt
@@ -8,7 +8,7 @@ import torch
 
 from tests.agents.learning.advantages.forests import batch_of, by_turn, flat, path
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages import tspo
+from tsr_gym.agents.learning.advantages import gigpo, mt_grpo, tspo
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.lessons.credit import first_occurrence
 
@@ -131,3 +131,87 @@ def test_all_groups_can_be_compared_by_turns():
 def test_other_groups_are_not_asked():
     batch = batch_of([path((-1, 1.0)), path((-1, 3.0))], [path((-1, 10.0)), path((-1, 20.0))])
     assert by_turn(batch, tspo(batch, scale="none")) == [[-1], [1], [-5], [5]]
+
+
+SETTINGS = {"eps": 0.0}
+
+
+def tool_calls():
+    """Two trajectories with a tool call, worth 1 and 0, and one that answers at once; outcomes 1, 0, 1."""
+    return batch_of([path((-1, 1.0), (-1, 1.0)), path((-1, 0.0), (-1, 0.0)), path((-1, 1.0))])
+
+
+def test_the_first_turn_has_its_own_comparison_besides_that_of_the_outcome():
+    # Outcomes 1, 0, 1: mean 2/3, squares 1/9 + 4/9 + 1/9 over 2, deviation 1/sqrt 3. Rewards of turn 0: 1, 0, and 0
+    # for the one without a call: mean 1/3, the same deviation. Returns 2, 0, 1: mean 1, deviation 1.
+    outcome, call = [1 / sqrt(3), -2 / sqrt(3)], [2 / sqrt(3), -1 / sqrt(3)]
+    found = by_turn(tool_calls(), mt_grpo(tool_calls(), **SETTINGS))
+    assert found == [
+        pytest.approx([outcome[0] + call[0], outcome[0]]),
+        pytest.approx([outcome[1] + call[1], outcome[1]]),
+        pytest.approx([0.0], abs=1e-6),
+    ]
+    half = by_turn(tool_calls(), mt_grpo(tool_calls(), turn_weight=0.5, **SETTINGS))
+    assert half[0] == pytest.approx([outcome[0] + call[0] / 2, outcome[0]])
+
+
+def test_one_without_a_call_can_have_the_comparison_of_outcomes():
+    found = by_turn(tool_calls(), mt_grpo(tool_calls(), single_turn="outcome", **SETTINGS))
+    assert found[2] == pytest.approx([1 / sqrt(3)])
+
+
+def test_or_not_be_asked_about_the_call():
+    # 1 and 0 alone: deviation 1/sqrt 2.
+    found = by_turn(tool_calls(), mt_grpo(tool_calls(), ragged="present", **SETTINGS))
+    assert found[0] == pytest.approx([1 / sqrt(3) + 1 / sqrt(2), 1 / sqrt(3)])
+
+
+def test_every_turn_before_the_last_is_compared_with_its_like():
+    batch = batch_of([path((-1, 1.0), (-1, 2.0), (-1, 0.0)), path((-1, 3.0), (-1, 8.0), (-1, 0.0))])
+    half = 1 / sqrt(2)
+    assert [pytest.approx([-half, -half, 0]), pytest.approx([half, half, 0])] == by_turn(batch, mt_grpo(batch, eps=0.0))
+
+
+def test_eps_is_that_of_the_published_code():
+    batch = batch_of([path((-1, 0.0)), path((-1, 1e-3))])
+    expected = 5e-4 / (1e-3 / sqrt(2) + 1e-4)
+    assert flat(by_turn(batch, mt_grpo(batch))) == pytest.approx([-expected, expected], rel=1e-3)
+
+
+def anchored():
+    """Both begin in s and pass through t, the second one later; u is seen by the second alone; one state is unknown."""
+    first = path((-1, 0.0, b"s"), (-1, 4.0, b"t"))
+    second = path((-1, 1.0, b"s"), (-1, 0.0, b"u"), (-1, 1.0, b"t"), (-1, 2.0, None))
+    return batch_of([first, second])
+
+
+def test_steps_are_compared_with_those_taken_in_the_same_state():
+    # Returns 4 and 4. To come, with gamma 1/2: 2, 4; and 1 + 1/4 + 2/8 = 1.5, 1, 2, 2.
+    # In s: 2 and 1.5, mean 1.75. In t: 4 and 2, mean 3.
+    found = by_turn(anchored(), gigpo(anchored(), gamma=0.5, scale="none"))
+    assert found == [[0.25, 1.0], [-0.25, 0.0, -1.0, 0.0]]
+    assert by_turn(anchored(), gigpo(anchored(), gamma=0.5, scale="none", step_weight=2.0))[0] == [0.5, 2.0]
+
+
+def test_the_deviation_is_that_of_a_sample_in_both_parts():
+    # Two values always lie 1/sqrt 2 deviations off their mean.
+    found = by_turn(anchored(), gigpo(anchored(), gamma=0.5))
+    half = 0.5**0.5
+    assert found == [pytest.approx([half, half], abs=1e-5), pytest.approx([-half, 0, -half, 0], abs=1e-5)]
+
+
+def test_episodes_count_once_or_once_per_step():
+    batch = batch_of([path((-1, 1.0, b"a")), path((-1, 0.0, b"b"), (-1, 4.0, b"c"))])
+    # Mean of 1 and 4, or of 1, 4, 4.
+    assert by_turn(batch, gigpo(batch, scale="none")) == [[-1.5], [1.5, 1.5]]
+    assert by_turn(batch, gigpo(batch, scale="none", episodes="step")) == [[-2], [1, 1]]
+
+
+def test_states_of_other_groups_are_other_states():
+    batch = batch_of([path((-1, 1.0, b"s"))], [path((-1, 3.0, b"s"))])
+    assert by_turn(batch, gigpo(batch)) == [[0], [0]]
+
+
+def test_the_only_episode_of_a_group_has_its_return_where_the_published_code_is_wanted():
+    batch = batch_of([path((-1, 3.0, b"s"))])
+    assert by_turn(batch, gigpo(batch, alone="raw")) == [[3.0]]

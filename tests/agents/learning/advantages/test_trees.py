@@ -1,14 +1,22 @@
-"""Tree backup, worked out by hand and against a recursion over the tree."""
+"""Tree-GRPO, TreePO, TreeRL and `tree_backup`, worked out by hand."""
 
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from math import exp
+from math import exp, sqrt
 
 import pytest
 import torch
 
-from tests.agents.learning.advantages.forests import Said, batch_of, by_turn, leaf, path, random_groups
+from tests.agents.learning.advantages.forests import (
+    Sampled,
+    batch_of,
+    by_trajectory,
+    by_turn,
+    leaf,
+    path,
+    random_groups,
+)
 from tsr_gym.agents.learning.advantages import (
     Backup,
     gigpo,
@@ -20,9 +28,154 @@ from tsr_gym.agents.learning.advantages import (
     treepo,
     treerl,
 )
-from tsr_gym.agents.learning.advantages.mechanism.backups import back_up, rewards_of
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import table_of
+from tsr_gym.agents.learning.advantages.turn_table import back_up, rewards_of, table_of
 from tsr_gym.agents.learning.batch import collate
+
+
+def forest():
+    """A tree of three leaves, two of them below one turn, and a tree of one leaf."""
+    return batch_of([leaf([1, 2], 0.0), leaf([1, 3], 2.0), leaf([4], 4.0), leaf([1], 6.0, tree=1)])
+
+
+# Within the first tree: mean 2, squares 4 + 0 + 4 over 2, deviation 2. Over all: mean 3, squares 9 + 1 + 1 + 9 over 3.
+INTRA = [-1.0, 0.0, 1.0, 0.0]
+INTER = [distance / sqrt(20 / 3) for distance in (-3, -1, 1, 3)]
+
+
+def test_a_leaf_is_compared_within_its_tree_and_within_its_prompt():
+    batch = forest()
+    expected = [intra + inter for intra, inter in zip(INTRA, INTER, strict=True)]
+    assert by_trajectory(batch, tree_grpo(batch)) == pytest.approx(expected, abs=1e-5)
+    assert by_trajectory(batch, tree_grpo(batch, inter=0.0)) == pytest.approx(INTRA, abs=1e-5)
+    assert by_trajectory(batch, tree_grpo(batch, intra=0.0, inter=2.0)) == pytest.approx(
+        [2 * inter for inter in INTER], abs=1e-5
+    )
+
+
+def test_the_only_leaf_of_a_tree_has_its_return_where_the_published_code_is_wanted():
+    batch = forest()
+    assert by_trajectory(batch, tree_grpo(batch, inter=0.0, alone="raw"))[3] == 6.0
+
+
+def test_a_shared_turn_stands_there_once_per_leaf_or_once_with_the_sum():
+    batch = forest()
+    assert by_turn(batch, tree_grpo(batch, inter=0.0)) == [
+        pytest.approx([-1, -1], abs=1e-5),
+        pytest.approx([0, 0], abs=1e-5),
+        pytest.approx([1], abs=1e-5),
+        [0],
+    ]
+    once = by_turn(batch, tree_grpo(batch, inter=0.0, prefix="once"))
+    assert once == [pytest.approx([-1, -1], abs=1e-5), [0, 0], pytest.approx([1], abs=1e-5), [0]]
+
+
+def test_returns_that_differ_by_rounding_are_equal():
+    """Three ways to earn 10.6; in single precision their sums differ, and a deviation of rounding is no deviation."""
+    ways = ([1.0, -0.1, -0.3, 10.0], [-0.2, -0.3, -0.2, -0.1, 11.4], [-0.3, -0.2, 1.0, -0.3, -0.1, 10.5])
+    batch = batch_of([path(*[(-1, reward) for reward in way]) for way in ways], [path((-1, 1.0)), path((-1, 2.0))])
+    assert by_trajectory(batch, tree_grpo(batch, inter=0.0))[:3] == [0.0] * 3
+
+
+# Below the prompt 0, 3, 3, 6; below turn 1 the first three; below turn 2 the second and third, which are equal.
+TREEPO_LEAVES = [leaf([1, 3], 0.0), leaf([1, 2, 4], 3.0), leaf([1, 2, 5], 3.0), leaf([6], 6.0)]
+
+
+def test_a_return_is_compared_below_every_ancestor_and_these_are_averaged():
+    # Mean 3 of all, 2 below turn 1, 3 below turn 2.
+    batch = batch_of(TREEPO_LEAVES)
+    found = by_trajectory(batch, treepo(batch, whiten=False))
+    assert found == pytest.approx([(-3 - 2) / 2, (0 + 1 + 0) / 3, (0 + 1 + 0) / 3, 3])
+
+
+def test_ancestors_can_count_as_much_as_they_have_leaves():
+    batch = batch_of(TREEPO_LEAVES)
+    found = by_trajectory(batch, treepo(batch, whiten=False, weighting="size"))
+    assert found == pytest.approx([(4 * -3 + 3 * -2) / 7, (0 + 3 * 1 + 0) / 9, (0 + 3 * 1 + 0) / 9, 3])
+
+
+def test_ancestors_whose_leaves_are_equal_can_be_left_out():
+    batch = batch_of(TREEPO_LEAVES)
+    found = by_trajectory(batch, treepo(batch, whiten=False, drop_flat=True))
+    assert found == pytest.approx([-2.5, 0.5, 0.5, 3])
+
+
+def test_the_prompt_always_counts():
+    batch = batch_of([leaf([1], 2.0), leaf([2], 2.0)])
+    assert by_trajectory(batch, treepo(batch, whiten=False, drop_flat=True)) == [0, 0]
+    alone = batch_of([leaf([1], 2.0)])
+    assert by_trajectory(alone, treepo(alone, whiten=False)) == [0]
+    assert by_trajectory(alone, treepo(alone, whiten=False, alone="raw")) == [2]
+
+
+# Leaves 0, 3, 6, all but the last below turn 1; less the mean of the others: -4.5, 0, 4.5.
+TREERL_LEAVES = [leaf([1, 2], 0.0), leaf([1, 3], 3.0), leaf([4], 6.0)]
+
+
+def test_a_turn_is_worth_its_leaves_against_the_root_and_against_its_parent():
+    # V of 1 is -2.25, of 2 is -4.5, of 3 is 0, of 4 is 4.5, of the root 0.
+    # Twice V for first turns; -4.5 - 2.25 and 0 + 2.25 below.
+    batch = batch_of(TREERL_LEAVES)
+    original = by_turn(batch, treerl(batch, prefix=0.0))
+    assert original == [[-4.5, -6.75], [-4.5, 2.25], [9.0]]
+
+
+def test_shared_turns_are_divided_by_the_root_of_their_number_of_leaves():
+    batch = batch_of(TREERL_LEAVES)
+    assert by_turn(batch, treerl(batch))[0] == pytest.approx([-4.5 / 2**0.5, -6.75])
+    assert by_turn(batch, treerl(batch, prefix=1.0))[0] == pytest.approx([-2.25, -6.75])
+
+
+def test_trees_of_a_prompt_hang_under_one_root():
+    batch = batch_of([leaf([1], 0.0), leaf([1], 2.0, tree=1)])
+    assert by_turn(batch, treerl(batch)) == [[-4.0], [4.0]]
+
+
+def test_the_second_part_can_be_taken_over_all_ancestors():
+    # Of 2: its distances from the root, -4.5, and from its parent, -2.25, have the mean -3.375.
+    batch = batch_of(TREERL_LEAVES)
+    found = by_turn(batch, treerl(batch, local="ancestors", prefix=0.0))
+    assert found == [pytest.approx([-4.5, -4.5 - 3.375]), pytest.approx([-4.5, 0 + 1.125]), pytest.approx([9.0])]
+
+
+def test_the_first_part_can_be_taken_around_the_mean_of_all_steps():
+    # V of the five steps in the batch: -2.25, -4.5, -2.25, 0, 4.5: mean -0.9.
+    batch = batch_of(TREERL_LEAVES)
+    found = by_turn(batch, treerl(batch, recentre="step", prefix=0.0))
+    assert found[2] == pytest.approx([4.5 + 0.9 + 4.5])
+
+
+def walked(group, power):
+    """Return the advantages by walking: leaves below every prefix, plain means."""
+    leaves = [(one.tree, tuple(turn.node for turn in one.turns), one.total_reward) for one in group.trajectories]
+    total = sum(worth for *_, worth in leaves)
+    centred = [worth - (total - worth) / (len(leaves) - 1) if len(leaves) > 1 else 0.0 for *_, worth in leaves]
+
+    def value(tree, prefix):
+        below = [
+            centred[number]
+            for number, (its, nodes, _) in enumerate(leaves)
+            if not prefix or (its == tree and nodes[: len(prefix)] == prefix)
+        ]
+        return sum(below) / len(below), len(below)
+
+    found = []
+    for tree, nodes, _ in leaves:
+        turns = []
+        for depth in range(1, len(nodes) + 1):
+            here, count = value(tree, nodes[:depth])
+            turns.append((here - value(tree, ())[0] + here - value(tree, nodes[: depth - 1])[0]) / count**power)
+        found.append(turns)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_random_forests_against_a_walk(seed, power):
+    groups = random_groups(seed)
+    found = by_turn(collate(groups), treerl(collate(groups), prefix=power))
+    expected = [turns for group in groups for turns in walked(group, power)]
+    assert [pytest.approx(turns, abs=1e-4) for turns in expected] == found
+
 
 # Below the root 1 and 5; below 1 the nodes 2 and 3; below 3 the node 4 alone.
 LEAVES = [leaf([1, 2], 0.0), leaf([1, 3, 4], 4.0), leaf([5], 5.0)]
@@ -61,7 +214,7 @@ def test_children_count_alike_however_many_leaves_they_have_unless_leaves_are_to
 
 
 def test_children_can_be_weighted_by_score_or_surprisal():
-    first = [path((1,), Said(2, 0.0, score=1.0, logprob=-3.0)), path((1,), Said(3, 8.0, score=2.0, logprob=-1.0))]
+    first = [path((1,), Sampled(2, 0.0, score=1.0, logprob=-3.0)), path((1,), Sampled(3, 8.0, score=2.0, logprob=-1.0))]
     batch = batch_of([*first, path((4, 0.0))])
     share = exp(2 / 0.5) / (exp(1 / 0.5) + exp(2 / 0.5))
     by_score = tree_backup(batch, backup="child_softmax", by="score", tau=0.5, **ALL)
@@ -78,7 +231,7 @@ def test_first_turns_of_all_trees_of_a_prompt_are_siblings():
 
 def test_what_a_left_branch_is_worth_is_chosen():
     # The last turn of the branch earned 1 and was scored 5; of both that and what is to come the critic says 3.
-    branch = path(Said(3, 1.0, score=5.0), finished=False, selected_by="tree")
+    branch = path(Sampled(3, 1.0, score=5.0), finished=False, selected_by="tree")
     batch = batch_of([leaf([1], 4.0), leaf([2], 6.0), branch])
     values = torch.zeros(batch.rewards.shape)
     values[2, 2] = 3.0
@@ -207,8 +360,8 @@ def expected_gradient(estimator, follows):
             paths, known = [], torch.zeros(len(leaves), 1)
             for row, (number, place) in enumerate(leaves):
                 a, b = trees[number][0], trees[number][place]
-                end = [Said(10 + 2 * number + place, float(EARNED[a, b]))] if place else []
-                paths.append(path(Said(1 + number), *end, finished=place > 0))
+                end = [Sampled(10 + 2 * number + place, float(EARNED[a, b]))] if place else []
+                paths.append(path(Sampled(1 + number), *end, finished=place > 0))
                 known[row] = values[a].item()
             batch = batch_of(paths)
             worth = by_turn(batch, estimator(replace(batch, values=known.expand(batch.ids.shape))))

@@ -5,19 +5,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.agents.learning.advantages.forests import Said, batch_of, path, random_groups
+from tests.agents.learning.advantages.forests import Sampled, batch_of, path, random_groups
 from tests.agents.learning.test_batch import episode, turn
 from tsr_gym.agents.episodes.trajectory import Group
-from tsr_gym.agents.learning.advantages.mechanism.turn_table import TurnTable, discounted_sum, later, table_of
+from tsr_gym.agents.learning.advantages.turn_table import TurnTable, discounted_sum, later, table_of
 from tsr_gym.agents.learning.batch import collate
 
 
 def shared():
-    first = Said(1, 0.5, b"s", score=3.0, tokens=2, logprob=-0.5)
+    first = Sampled(1, 0.5, b"s", score=3.0, tokens=2, logprob=-0.5)
     return batch_of(
         [
-            path(first, Said(2, 1.0, b"t", tokens=3, logprob=-2.0)),
-            path(first, Said(3, -1.0, b"u", tokens=1), Said(4, 2.0, b"t", tokens=1)),
+            path(first, Sampled(2, 1.0, b"t", tokens=3, logprob=-2.0)),
+            path(first, Sampled(3, -1.0, b"u", tokens=1), Sampled(4, 2.0, b"t", tokens=1)),
         ]
     )
 

@@ -1,1 +1,0 @@
-"""The mechanism of all group-relative estimators: a table of turns, backups, contrasts, and one estimate of both."""
