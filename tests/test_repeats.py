@@ -17,8 +17,6 @@ ROOMS = ("tsr_gym", "tsr_gym_envs", "wrappers", "agents")
 MIN_LINES = 6
 # Files that share a shape all the same, with the reason.
 EXCEPTIONS = [
-    # How a step begins: a call to a shared function would take half of its time.
-    {"tsr_gym/text_env.py", "tsr_gym_envs/retrieval_qa/env.py"},
     # One Hungarian algorithm: over compiled tables, a box at a time, and over lists of any costs, without numba.
     {"tsr_gym_envs/sokoban/assignment.py", "tsr_gym_envs/sokoban/matching.py"},
 ]

@@ -26,8 +26,9 @@ ActT = TypeVar("ActT")
 class Step(NamedTuple):
     """What one transition did.
 
-    `state` is the new immutable state, `terminated` whether the task itself ended, `info` facts about this transition;
-    ``info["action_is_valid"] = False`` says that the action meant nothing and costs no action of the budget.
+    `state` is the new immutable state, `terminated` whether the task itself ended, `info` facts about this transition.
+    Two facts spare the budget of actions: ``info["action_is_valid"] = False`` (the action meant nothing) and
+    ``info["action_is_executed"] = False`` (it was understood, but not carried out). The reward counts in any case.
     """
 
     state: Any
@@ -91,7 +92,8 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
     A subclass sets `observation_space` and `action_space` and writes three pure functions:
 
     - ``initial(rng, options) -> state``: the start of an episode; all randomness from `rng`.
-    - ``transition(state, action, rng) -> Step``: the rules; never touches `self`'s attributes.
+    - ``transition(state, action, rng) -> Step``: the rules; never touches `self`'s attributes. Rules that depend on the
+      number of the turn keep that number in the state.
     - ``observe(state) -> observation``: a fresh observation.
 
     States are NamedTuples or frozen dataclasses of numbers, text, tuples and read-only arrays.
@@ -231,12 +233,14 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         turns_left = None if limits.max_turns is None else limits.max_turns - turns
         actions_left = None if limits.max_actions is None else limits.max_actions - actions
         truncated = not terminated and (turns_left == 0 or actions_left == 0)
-        self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
         info = {**facts, "turns_left": turns_left, "actions_left": actions_left, **self._facts(state)}
-        return self.observe(state), reward, terminated, truncated, info
+        observation = self.observe(state)
+        # Assigned last, so that an error in the author's functions leaves the episode where it was.
+        self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
+        return observation, reward, terminated, truncated, info
 
     def _facts(self, state: StateT) -> dict[str, Any]:
-        """Return what every info of this kind of environment says of a state."""
+        """Return the entries that every info of this environment has in a state, in new containers."""
         return {}
 
     def snapshot(self) -> Snapshot:

@@ -41,8 +41,8 @@ class TextEnv(StateEnv[StateT, str, str]):
     """An environment whose actions and observations are text, with several actions in one turn where it allows them.
 
     The author's `transition` takes one action as text, such as ``"Up"``. An action that means nothing returns the
-    state unchanged with ``info["action_is_valid"] = False``: it is dropped, costs nothing, and the rest of the turn is
-    carried out. A turn without any valid action still uses up a turn.
+    state unchanged with ``info["action_is_valid"] = False``: it is dropped, costs no action, and the rest of the turn
+    is carried out. A turn without any valid action still uses up a turn.
 
     Every `info` holds:
 
@@ -64,12 +64,14 @@ class TextEnv(StateEnv[StateT, str, str]):
         actions: Names that `transition` understands in every state, or () where they depend on the state.
         instructions: The rules of the game in a few sentences, for an agent that reads.
         reads_tags: Whether `step` takes what a model writes, tags and all, as environments do whose published protocol
-            has tags of its own; `AnswerFormat` is then not wanted around it.
+            has tags of its own; `AnswerFormat` is then not wanted around it. `transition` then gets blank texts, too.
+        continues_after_end: Whether `step` may follow a turn that terminated the episode, as in the original WebShop.
     """
 
     actions: tuple[str, ...] = ()
     instructions: str = ""
     reads_tags: bool = False
+    continues_after_end: bool = False
 
     def __init__(
         self,
@@ -81,6 +83,8 @@ class TextEnv(StateEnv[StateT, str, str]):
     ) -> None:
         super().__init__(rules, limits=limits, render_mode=render_mode)
         self.separator = separator
+        # Most environments report nothing but the success, which `step` then writes without two further calls.
+        self._has_facts = type(self)._facts is not TextEnv._facts
         self.observation_space = FreeText(MAX_TEXT)
         self.action_space = FreeText(
             MAX_TEXT,
@@ -155,36 +159,37 @@ class TextEnv(StateEnv[StateT, str, str]):
         if self._episode is None:
             self._refuse()
         start, turns, actions, terminated, truncated = self._episode
-        if terminated or truncated:
+        if truncated or (terminated and not self.continues_after_end):
             self._refuse()
         if not isinstance(action, str):
             raise no_text(action)
         rng = self._stream.draw() if self.draws_noise else NO_NOISE
         limits = self.limits
         max_actions, state, reward = limits.max_actions, start, 0.0
-        wanted = _split_short(action, self.separator) if len(action) <= _SHORT else _split(action, self.separator)
+        names = _split_short(action, self.separator) if len(action) <= _SHORT else _split(action, self.separator)
         if limits.max_actions_per_turn is not None:
-            wanted = wanted[: limits.max_actions_per_turn]
-        valid = bool(wanted)
+            names = names[: limits.max_actions_per_turn]
+        if not names and self.reads_tags:
+            names = (action,)
+        valid, terminated = bool(names), False
         executed: list[str] = []
         facts: dict[str, Any] = {}
         reason = "" if valid else "the turn holds no action"
-        for name in wanted:
+        for name in names:
             if terminated or actions == max_actions:
                 break
-            state, gained, terminated, found = self.transition(state, name, rng)
-            if found and not found.get("action_is_valid", True):
-                valid, reason = False, reason or found.get("invalid_reason") or f"{name[:80]!r} means nothing here"
-            else:
-                reward += gained
+            state, gained, terminated, about = self.transition(state, name, rng)
+            reward += gained
+            if about and not about.get("action_is_valid", True):
+                valid, reason = False, reason or about.get("invalid_reason") or f"{name[:80]!r} means nothing here"
+            elif not about or about.get("action_is_executed", True):
                 actions += 1
                 executed.append(name)
-                facts = found
+                facts = about
         turns += 1
         turns_left = None if limits.max_turns is None else limits.max_turns - turns
         actions_left = None if max_actions is None else max_actions - actions
         truncated = not terminated and (turns_left == 0 or actions_left == 0)
-        self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
         info = {
             "turns_left": turns_left,
             "actions_left": actions_left,
@@ -195,7 +200,13 @@ class TextEnv(StateEnv[StateT, str, str]):
         }
         if reason:
             info["invalid_reason"] = reason
-        return self.observe(state), reward, terminated, truncated, {**facts, **info} if facts else info
+        info = {**facts, **info} if facts else info
+        if self._has_facts:
+            info.update(self._facts(state))
+        observation = self.observe(state)
+        # Assigned last, so that an error in the author's functions leaves the episode where it was.
+        self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
+        return observation, reward, terminated, truncated, info
 
     def _facts(self, state: StateT) -> dict[str, Any]:
         return {"success": self.is_success(state)}

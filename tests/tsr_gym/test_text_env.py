@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from tests.tsr_gym.testing.worlds import Walk
-from tsr_gym import Limits
+from tsr_gym import Limits, Step
+from tsr_gym.errors import EpisodeOver
 from tsr_gym.text_env import MAX_TEXT, split_turn
 
 
@@ -146,6 +147,56 @@ def test_what_a_long_turn_remembers_grows_and_is_never_copied():
     # What is wanted and what was carried out, each made once: copies at every action would take quadratic time.
     assert len(env.seen) == 80
     assert len({id(item) for item in env.seen}) == 2
+
+
+class Waiting(Walk):
+    """A walk in which "Left" is understood, pays and is not carried out, and every info has the position."""
+
+    def transition(self, state, action, rng):
+        if action == "Left":
+            return Step(state, 0.5, False, {"action_is_executed": False})
+        return super().transition(state, action, rng)
+
+    def _facts(self, state):
+        return {**super()._facts(state), "position": state.position}
+
+
+def test_an_action_that_is_not_carried_out_pays_and_costs_no_action():
+    env = Waiting(Limits(4, 3, 4))
+    env.reset(seed=1)
+    reward, info = env.step("Left || Right")[1::3]
+    assert (reward, info["executed"], info["actions_left"], info["action_is_valid"]) == (0.5 - 0.1, ("Right",), 3, True)
+    assert info["position"] == env.step("nonsense")[4]["position"] == env.state.position
+
+
+def test_an_error_in_a_turn_leaves_the_episode_where_it_was():
+    class Failing(Walk):
+        def observe(self, state):
+            if state.position == 2:
+                raise OSError("gone")
+            return super().observe(state)
+
+    env = Failing()
+    env.reset(seed=1)
+    before = env.episode
+    with pytest.raises(OSError, match="gone"):
+        env.step("Right || Right")
+    assert env.episode is before
+
+
+def test_a_finished_episode_continues_only_where_the_environment_allows_it():
+    class Endless(Walk):
+        continues_after_end = True
+
+    for env in (Walk(Limits()), Endless(Limits())):
+        env.reset(seed=1)
+        while not env.step("Right")[2]:
+            pass
+        if env.continues_after_end:
+            assert env.step("Left")[2] is False
+        else:
+            with pytest.raises(EpisodeOver):
+                env.step("Left")
 
 
 def test_an_over_long_text_is_data():

@@ -132,7 +132,7 @@ class JerichoEnv(StoryEnv[StoryState]):
             reward = float(after.ended == "won")
         else:
             reward = (after.points - state.points) / max(self.about.max_points or 0, 1)
-        return Step(after, reward, bool(after.ended), self._facts(after))
+        return Step(after, reward, bool(after.ended), {})
 
     def observe(self, state: StoryState) -> str:
         """Return what the story printed."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
-from tsr_gym.state_env import Episode, new_tuple
+from tsr_gym.state_env import new_tuple
 from tsr_gym.teaching import Teaching
-from tsr_gym.text_env import MAX_TEXT, no_text
+from tsr_gym.text_env import MAX_TEXT
 from tsr_gym_envs.reasons import invalid
 from tsr_gym_envs.retrieval_qa.answers import exact_match, token_f1
 from tsr_gym_envs.retrieval_qa.bars import random_success
@@ -30,6 +30,7 @@ from tsr_gym_envs.retrieval_qa.teaching import qa_teaching
 from tsr_gym_envs.settings import check_kinds
 
 _VALID: dict[str, Any] = {}
+_LATE = {"action_is_executed": False}
 
 
 class RetrievalQAEnv(TextEnv[RetrievalState]):
@@ -138,60 +139,28 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         return RetrievalState(self._drawn_from[int(rng.integers(len(self._drawn_from)))])
 
     def transition(self, state: RetrievalState, action: str, rng: np.random.Generator) -> Step:
-        """Return what a turn does that is not the last: only `step` knows which one is.
+        """Return the effect of one turn; every text is a turn, also a blank one.
 
         Raises:
             RetrievalFailed: The retriever did not answer.
         """
-        return self._turn(state, action, is_last=False)
-
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Take one turn; every text is one, also a blank one.
-
-        Raises:
-            ResetNeeded: `reset` was not called yet.
-            EpisodeOver: The episode has ended.
-            InvalidAction: The action is no text.
-            RetrievalFailed: The retriever did not answer; nothing has changed.
-        """
-        if self._episode is None:
-            self._refuse()
-        start, turns, actions, terminated, truncated = self._episode
-        if terminated or truncated:
-            self._refuse()
-        if not isinstance(action, str):
-            raise no_text(action)
-        turns_left = self._num_turns - turns - 1
-        state, reward, terminated, facts = self._turn(start, action, is_last=turns_left == 0)
-        truncated = not terminated and turns_left == 0
-        observation = self.observe(state)
-        executed = (action,) if state.turns[-1].kind in ("search", "answer") else ()
-        self._episode = new_tuple(Episode, (state, turns + 1, actions + len(executed), terminated, truncated))
-        info = {
-            "turns_left": turns_left,
-            "actions_left": None,
-            "action_is_valid": True,
-            "action_is_effective": True,
-            "executed": executed,
-            **facts,
-            **self._facts(state),
-        }
-        return observation, reward, terminated, truncated, info
-
-    def _turn(self, state: RetrievalState, text: str, *, is_last: bool) -> Step:
         protocol = self.settings.protocol
-        text = cut_turn(text, protocol)
-        action = parse(text, protocol)
-        if action.kind == "search" and not is_last:
-            return new_tuple(Step, (self._search(state, text, action.queries), 0.0, False, _VALID))
-        kind: Any = "late" if action.kind == "search" else action.kind
+        text = cut_turn(action, protocol)
+        asked = parse(text, protocol)
+        # The state holds every turn, so their number tells whether this is the last one.
+        is_last = len(state.turns) + 1 >= self._num_turns
+        if asked.kind == "search" and not is_last:
+            return new_tuple(Step, (self._search(state, text, asked.queries), 0.0, False, _VALID))
+        kind: Any = "late" if asked.kind == "search" else asked.kind
         after = state._replace(
-            turns=(*state.turns, RetrievalTurn(text, kind, action.queries)),
-            answer=action.answer if kind == "answer" else None,
+            turns=(*state.turns, RetrievalTurn(text, kind, asked.queries)),
+            answer=asked.answer if kind == "answer" else None,
         )
         ended = kind == "answer" or (kind == "invalid" and protocol.ends_on_invalid)
         reward = self.grade(after) if ended or is_last else 0.0
-        return Step(after, reward, ended, invalid(action.reason) if kind == "invalid" else _VALID)
+        if kind == "invalid":
+            return Step(after, reward, ended, invalid(asked.reason))
+        return Step(after, reward, ended, _LATE if kind == "late" else _VALID)
 
     def _search(self, state: RetrievalState, text: str, queries: tuple[str, ...]) -> RetrievalState:
         question = self.question(state)

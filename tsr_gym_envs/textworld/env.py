@@ -127,7 +127,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
         scene: Scene = child().ask("step", story, before, command, seconds=self.max_seconds)
         gained = (scene.points - before.points) / max(about(story).max_points, 1)
         after = TextWorldState(state.game, scene)
-        return Step(after, gained, bool(scene.ended), self._facts(after))
+        return Step(after, gained, bool(scene.ended), {})
 
     def observe(self, state: TextWorldState) -> str:
         """Return what the game printed, by `observation_mode` followed by the place and the commands."""

@@ -118,6 +118,7 @@ class WebShopEnv(TextEnv[ShopState]):
         self.settings = settings
         self.shop = shop
         self.instructions = _instructions(self.separator)
+        self.continues_after_end = not shop.repairs.ends_with_purchase
         self._is_compact = settings.observation_mode == "compact"
         self._memory = max(settings.num_prev_obs, settings.num_prev_actions)
 
@@ -148,20 +149,6 @@ class WebShopEnv(TextEnv[ShopState]):
         state: ShopState = self._episode.state
         assert state.dice is not None
         return Stream(state.dice, state.known)
-
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Take one turn.
-
-        Raises:
-            ResetNeeded: `reset` was not called yet.
-            EpisodeOver: The episode has ended.
-        """
-        episode = self._episode
-        if episode is not None and episode.terminated and not self.shop.repairs.ends_with_purchase:
-            self._episode = episode._replace(terminated=False)
-        observation, reward, terminated, truncated, info = super().step(action)
-        info.update(self._page_facts(self.state))
-        return observation, reward, terminated, truncated, info
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> ShopState:
         """Return the search page with the goal that the options name, or else one that is drawn."""
@@ -238,10 +225,6 @@ class WebShopEnv(TextEnv[ShopState]):
         return self.separator is None or self.separator not in action
 
     def _facts(self, state: ShopState) -> dict[str, Any]:
-        return {**super()._facts(state), **self._page_facts(state)}
-
-    def _page_facts(self, state: ShopState) -> dict[str, Any]:
-        """Return what every info says of a page, in new containers."""
         if self._is_compact:
             page = compact_page(self.shop, state)
             clickables, actions = page.shown, page.actions
@@ -249,6 +232,7 @@ class WebShopEnv(TextEnv[ShopState]):
             layout = self.shop.layout(page_of(self.shop, state))
             clickables, actions = tuple(layout.targets), layout.actions
         return {
+            "success": self.is_success(state),
             "available_actions": {
                 "has_search_bar": state.page == "index",
                 "clickables": list(clickables),
