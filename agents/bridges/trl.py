@@ -11,10 +11,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import torch
 
-from tsr_gym.agents.bridges.rows import Row
-from tsr_gym.agents.bridges.trained_rows import drawn_evenly, trained_rows
+from tsr_gym.agents.bridges.rows import Row, drawn_evenly, trained_rows
 from tsr_gym.agents.episodes.collect import Collected, Collector, Place
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
@@ -25,6 +25,8 @@ from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.optional import require
+from tsr_gym.registration import env_id
+from tsr_gym.text_env import TextEnv
 
 # Column of the advantages; no dataset has one of this name.
 ADVANTAGES = "tsr_advantages"
@@ -244,3 +246,69 @@ def tsr_grpo_trainer() -> Any:
             return output
 
     return TsrGRPOTrainer
+
+
+def tsr_environment(env: str, **settings: Any) -> Callable[[], Any]:
+    """Return what ``GRPOTrainer(environment_factory=...)`` takes: a callable that makes an environment with a tool.
+
+    A row of the dataset needs the column ``task``, the seed of its instance. The trainer owns the loop: it samples,
+    calls the tool and ends an episode, so nothing can be branched; for search use `tsr_rollout_func`.
+
+    Args:
+        env: Gymnasium id or short name of an environment of text.
+        settings: Of the environment.
+
+    Raises:
+        ConfigError: The environment is not made of text.
+    """
+    name = env_id(env)
+    base = gym.make(name, **settings).unwrapped
+    if not isinstance(base, TextEnv):
+        raise ConfigError(f"wanted an environment of text (a tsr_gym.TextEnv), {name} is a {type(base).__name__}")
+
+    def make() -> ToolEnvironment:
+        return ToolEnvironment(gym.make(name, **settings), base.instructions)
+
+    return make
+
+
+class ToolEnvironment:
+    """One episode at a time; its public methods but `reset` and `get_reward` are tools.
+
+    Args:
+        env: An environment of text.
+        instructions: What is told before the first observation.
+    """
+
+    def __init__(self, env: gym.Env[str, str], instructions: str) -> None:
+        self._env = env
+        self._instructions = instructions
+        self._reward = 0.0
+        self._over = True
+
+    def reset(self, task: int = 0, **columns: Any) -> str:
+        """Begin the episode of a row, and return the rules and the first observation."""
+        observation, _ = self._env.reset(seed=int(task))
+        self._reward, self._over = 0.0, False
+        return f"{self._instructions}\n\n{observation}"
+
+    def act(self, action: str) -> str:
+        """
+        Take a turn in the environment.
+
+        Args:
+            action: What to do in this turn, in the words of the rules.
+
+        Returns:
+            What the environment answers.
+        """
+        if self._over:
+            return "The episode is over."
+        observation, reward, terminated, truncated, _ = self._env.step(action)
+        self._reward += float(reward)
+        self._over = terminated or truncated
+        return f"{observation}\n\nThe episode is over." if self._over else observation
+
+    def get_reward(self) -> float:
+        """Return the sum of the rewards of the episode."""
+        return self._reward

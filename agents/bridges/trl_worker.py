@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tsr_gym.agents.bridges.trained_rows import TrainedRow, trained_rows
+from tsr_gym.agents.bridges.rows import TrainedRow, trained_rows
 from tsr_gym.agents.episodes.collect import Collector, Place
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from tsr_gym.agents.bridges.served_by_verl import ServedByVerl
-from tsr_gym.agents.bridges.shared_search import LoopSettings, Searches, is_evaluation, output_fields
+from tsr_gym.agents.bridges.verl_search import LoopSettings, Searches, ServedByVerl, is_evaluation, output_fields
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator

@@ -43,7 +43,7 @@ def main(args: list[str]) -> int:
     logprobs, tokenizer = None, None
     if chosen.model is not None:
         require("torch", "agents")
-        witness: Any = load("tsr_gym.agents.bridges.audit_model:witness")
+        witness: Any = load("tsr_gym.agents.bridges.audit:witness")
         logprobs, tokenizer = witness(chosen.model, temperature=chosen.temperature)
     if chosen.tokenizer is not None:
         require("transformers", "agents")

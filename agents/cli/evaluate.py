@@ -72,7 +72,7 @@ def main(args: list[str]) -> int:
         require("torch", "agents")
         require("transformers", "agents")
         _check(chosen, args)
-        play = load("tsr_gym.agents.reports.evaluate_model:evaluate_model")
+        play = load("tsr_gym.agents.reports.model_evaluation:evaluate_model")
     with progress_bar() as watch:
         result = play(**given, watch=partial(watch, "episodes"))
     if chosen.json != HERE:

@@ -87,6 +87,6 @@ def _player(chosen: PlayArgs) -> Any:
         require(package, "agents")
     task: Any = load("tsr_gym.agents.episodes.settings:TaskConfig")
     model: Any = load("tsr_gym.agents.models.settings:ModelConfig")
-    load_player: Any = load("tsr_gym.agents.reports.load_player:load_player")
+    load_player: Any = load("tsr_gym.agents.reports.model_evaluation:load_player")
     own = task(env_set=chosen.env_set)
     return load_player(chosen.env, own, model(model=chosen.model), lambda text: print(text, file=sys.stderr))

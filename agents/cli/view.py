@@ -35,7 +35,7 @@ def main(args: list[str]) -> int:
     """Serve the page until interrupted, or write the file."""
     chosen = read_arguments(ViewArgs, args, prog="tsr view")
     if chosen.export is not None:
-        export: Any = load("tsr_gym.agents.reports.view.export_page:export_page")
+        export: Any = load("tsr_gym.agents.reports.view.pages:export_page")
         with progress_bar() as watch:
             written = export(chosen.paths, chosen.export, most_trees=chosen.trees, watch=partial(watch, "trees"))
         left = f", {written.left_out:,} older ones left out (--trees)" if written.left_out else ""

@@ -13,7 +13,7 @@ from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.random_policy import legal_player
 from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.probing.rankings import siblings_walk
-from tsr_gym.agents.reports.load_player import load_player
+from tsr_gym.agents.reports.model_evaluation import load_player
 from tsr_gym.errors import ConfigError, TsrGymError
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Policy

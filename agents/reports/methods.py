@@ -2,9 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tsr_gym.agents.episodes.intervals import crossed_mean, student
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.errors import CheckpointError, ConfigError
@@ -119,3 +125,202 @@ def _settings(section: Mapping[str, Any], path: str = "") -> Iterator[tuple[str,
             yield "match_tokens", value is not None
         elif path + name not in _NO_METHOD:
             yield path + name, value
+
+
+Cost = Literal["sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps"]
+COSTS: tuple[Cost, ...] = ("sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps")
+# Where pairs are held beside each other: shares of what the shorter run of a pair spent.
+SHARES = {"1/2": 0.5, "3/4": 0.75, "1": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a method gains over a control, in percentage points.
+
+    Attributes:
+        method: Its name.
+        control: What it is held against.
+        at: Share of the cost that both are held equal in, ``"1"`` for all of it; ``"end"`` for the ends of runs, where
+            some pair's are further apart than a group.
+        seeds: Of the pairs.
+        instances: Distinct held-out instances; 1 where runs do not say which of them were solved.
+        success: Mean success of the method over distinct instances, in percent.
+        control_success: Of the control.
+        points: The difference.
+        low: Lower end of its 95 % interval over seeds and instances.
+        high: Upper end.
+        student: Student's interval over the seeds alone; None for fewer than three.
+        spent: What the method had taken in training there, mean over the pairs; None where a run does not say.
+        control_spent: What the control had taken.
+    """
+
+    method: str
+    control: str
+    at: str
+    seeds: tuple[int, ...]
+    instances: int
+    success: float
+    control_success: float
+    points: float
+    low: float
+    high: float
+    student: tuple[float, float] | None
+    spent: dict[Cost, float | None]
+    control_spent: dict[Cost, float | None]
+
+
+def differences(
+    methods: Mapping[str, Sequence[Run]], *, against: str | None = None, equal: Cost = "sampled_tokens"
+) -> list[Difference]:
+    """Return what each method gains over the control, at some shares of an equal cost.
+
+    Seeds that only one of both has are left out.
+
+    Args:
+        methods: Runs by method, evaluated on the same instances.
+        against: Name or label of the control; None for the first method.
+        equal: What is held equal.
+
+    Raises:
+        ConfigError: There is no such control.
+        CheckpointError: A run does not say what it spent, or which instances it solved is damaged.
+    """
+    control = _control(methods, against)
+    found = []
+    for name, members in methods.items():
+        theirs = {run.config.run.seed: run for run in methods[control]}
+        pairs = [(run, theirs[run.config.run.seed]) for run in members if run.config.run.seed in theirs]
+        if name != control and pairs:
+            found += _compared(name, control, sorted(pairs, key=lambda pair: pair[0].config.run.seed), equal)
+    return found
+
+
+def _control(methods: Mapping[str, Sequence[Run]], against: str | None) -> str:
+    if against is None:
+        return next(iter(methods))
+    named = [name for name, members in methods.items() if against in (name, members[0].label)]
+    if len(named) != 1:
+        raise ConfigError(f"against: wanted one of the methods {', '.join(methods)}, got {against!r}")
+    return named[0]
+
+
+def _compared(name: str, control: str, pairs: Sequence[tuple[Run, Run]], equal: Cost) -> list[Difference]:
+    known = all("won" in record for pair in pairs for run in pair for record in run.evaluations)
+    places = [_places(pair, equal) for pair in pairs]
+    # Where a run went on after its partner, the ends say something else than equal cost.
+    far = any(place["1"] != place["end"] for place in places)
+    found = []
+    for at in (*SHARES, "end") if far else SHARES:
+        mine, theirs = (
+            [(pair[side], place[at][side]) for pair, place in zip(pairs, places, strict=True)] for side in (0, 1)
+        )
+        won, lost = (100 * np.array([_solved(run, place, known) for run, place in side]) for side in (mine, theirs))
+        gain, by_seed = crossed_mean(won - lost), student((won - lost).mean(axis=1).tolist())
+        found.append(
+            Difference(
+                method=name,
+                control=control,
+                at=at,
+                seeds=tuple(run.config.run.seed for run, _ in mine),
+                instances=won.shape[1],
+                success=float(won.mean()),
+                control_success=float(lost.mean()),
+                points=gain.mean,
+                low=gain.low,
+                high=gain.high,
+                student=None if by_seed is None else (by_seed.low, by_seed.high),
+                spent=_spent_by(mine),
+                control_spent=_spent_by(theirs),
+            )
+        )
+    return found
+
+
+def _places(pair: tuple[Run, Run], equal: Cost) -> dict[str, tuple[float, ...]]:
+    """Return where both runs of a pair are read, as numbers of evaluations, at each share and at their ends.
+
+    A run that spent at most a group more than the other one is read at its end and not before it.
+    """
+    axes = [_known(run, equal) for run in pair]
+    budget = min(axis[-1] for axis in axes)
+    ends = tuple(float(len(axis) - 1) for axis in axes)
+    found = {
+        at: tuple(float(np.interp(share * budget, axis, range(len(axis)))) for axis in axes)
+        for at, share in SHARES.items()
+    }
+    near = [axis[-1] - budget <= group_cost(run, equal) for run, axis in zip(pair, axes, strict=True)]
+    last = tuple(end if is_near else place for end, place, is_near in zip(ends, found["1"], near, strict=True))
+    return {**found, "1": last, "end": ends}
+
+
+def group_cost(run: Run, cost: Cost) -> float:
+    """Return what a group of a run took on average, in the update where that was most; 0 where it is not known."""
+    costs = [(_cost_of(update, cost), update.get("groups")) for update in run.updates]
+    return max((taken / groups for taken, groups in costs if taken is not None and groups), default=0.0)
+
+
+def _spent_by(side: Sequence[tuple[Run, float]]) -> dict[Cost, float | None]:
+    """Return what runs had spent at some places, mean over the runs."""
+    found: dict[Cost, float | None] = {}
+    for cost in COSTS:
+        axes = [spent(run, cost) for run, _ in side]
+        values = [
+            float(np.interp(place, range(len(axis)), axis))
+            for (_, place), axis in zip(side, axes, strict=True)
+            if axis is not None
+        ]
+        found[cost] = fmean(values) if len(values) == len(side) else None
+    return found
+
+
+def spent(run: Run, cost: Cost) -> list[float] | None:
+    """Return what a run had spent in training at each of its evaluations; None where its records do not say."""
+    if cost == "sampled_tokens":
+        return [float(record["sampled_tokens_total"]) for record in run.evaluations]
+    costs = [_cost_of(update, cost) for update in run.updates]
+    totals = accumulate(0.0 if taken is None else taken for taken in costs)
+    after = {0: 0.0} | dict(zip([update["step"] for update in run.updates], totals, strict=True))
+    if None in costs or any(record["step"] not in after for record in run.evaluations):
+        return None
+    return [after[record["step"]] for record in run.evaluations]
+
+
+def _known(run: Run, cost: Cost) -> list[float]:
+    axis = spent(run, cost)
+    if axis is None:
+        raise CheckpointError(f"{run.folder}: its metrics.jsonl does not say its {cost}: choose another --equal")
+    return axis
+
+
+def _cost_of(update: Mapping[str, Any], cost: Cost) -> float | None:
+    """Return what an update took; None where its record does not say."""
+    if cost == "seconds":
+        return float(update["seconds"]["all"])
+    if cost == "optimizer_steps":
+        # An update that learned from nothing took none, and says nothing.
+        return float(update.get(cost) or 0)
+    return None if update.get(cost) is None else float(update[cost])
+
+
+def _solved(run: Run, place: float, known: bool) -> NDArray[np.float64]:
+    """Return the success on each distinct instance `[I]` at a place between evaluations; on all as one if not known."""
+    first = int(place)
+    before, after = (
+        _by_instance(run, record) if known else np.array([record["success"]])
+        for record in (run.evaluations[first], run.evaluations[min(first + 1, len(run.evaluations) - 1)])
+    )
+    share = place - first
+    return (1 - share) * before + share * after
+
+
+def _by_instance(run: Run, record: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return the success on each distinct instance, a mean over those that are equal up to symmetry."""
+    won = np.array([mark == "1" for mark in record["won"]], dtype=float)
+    kind = np.arange(record["instances"])
+    try:
+        for number, same in record["twins"]:
+            kind[number] = same
+        _, kind = np.unique(kind, return_inverse=True)
+        return np.bincount(kind, won) / np.bincount(kind)
+    except (LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{run.folder}: the evaluation of step {record['step']} is damaged ({error})") from error

@@ -1,8 +1,9 @@
-"""ModelEvaluation: how a model plays held-out instances, beside its bars; torch-free where the model is not here."""
+"""Evaluation of a model on held-out instances: a folder, a run, or a model behind a server; torch-free on import."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tsr_gym.agents.episodes.api_player import api_player
 from tsr_gym.agents.episodes.held_out import HeldOut
@@ -11,21 +12,28 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_api import Ledger
 from tsr_gym.agents.policies.settings import ApiConfig
+from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 from tsr_gym.agents.strategies import choose_strategy
+from tsr_gym.errors import ConfigError
+from tsr_gym.files import check_folder
+from tsr_gym.registration import env_id
 from tsr_gym.tree import Candidate, Expand, Policy, Tree
+
+if TYPE_CHECKING:
+    from tsr_gym.agents.episodes.model_player import ModelPlayer
 
 Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEvaluation:
-    """How a model plays, beside its bars.
+    """Success of a model, with the bars to compare it with.
 
     Attributes:
         instances_of: Environment, preset, split and search, in words.
         evaluation: The episodes that were played.
-        bars: What they are held against.
-        ledger: What was asked of a server; None for a model in this process.
+        bars: Success of random and of best possible play on the same instances.
+        ledger: Requests to a server; None for a model in this process.
     """
 
     instances_of: str
@@ -49,11 +57,11 @@ def examine(
     Args:
         player: A `ModelPlayer` or an `ApiPlayer`.
         split: Instances to play.
-        instances: How many.
+        instances: Number of instances.
         temperature: Of sampling.
-        seed: Of samples and dice.
-        search: Naive for none; otherwise each turn is chosen by a search on imagined dice and then really played.
-        watch: Called with the number of episodes that have ended, and of all.
+        seed: Of samples and random numbers.
+        search: Naive for none; otherwise each turn is chosen by a search with imagined turns and then really played.
+        watch: Called with the number of finished episodes and the total.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
@@ -63,7 +71,7 @@ def examine(
     chat = player.chat_about(pool.base, temperature=temperature)
     rater = None
     if search.rater is not None:
-        # Raters need the libraries of learning.
+        # Raters need torch, the evaluation of a model behind a server does not.
         from tsr_gym.agents.raters import make_rater
 
         rater = make_rater(search.rater, chat=chat)
@@ -76,13 +84,22 @@ def examine(
 
 
 def _watched(policy: Policy, total: int, watch: Watch) -> Policy:
-    """Return a policy that tells how many episodes ask it no more; their trees ask in every round."""
+    """Return the policy with a report of the number of finished episodes at every call.
+
+    The tree of an unfinished episode has a request in every round, so episodes without a request are finished.
+    """
 
     def answer(requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         watch(total - min(total, len({id(tree) for tree, _ in requests})), total)
         return policy(requests)
 
     return answer
+
+
+def _words(env: str, split: str, task: TaskConfig, search: SearchConfig) -> str:
+    by = "no search" if search.name == "naive" else f"search {search.search}"
+    clairvoyant = " (clairvoyant)" if search.name != "naive" and search.noise == "same" else ""
+    return f"{env}, preset {task.preset}, split {split}, {by}{clairvoyant}"
 
 
 def evaluate_api(
@@ -102,26 +119,139 @@ def evaluate_api(
     Args:
         env: Environment.
         split: Instances to play.
-        instances: How many.
-        at_temperature: Of sampling.
-        seed: Of samples and dice.
-        task: What is played.
+        instances: Number of instances.
+        at_temperature: Temperature of sampling.
+        seed: Of samples and random numbers.
+        task: Settings of the environment.
         search: Naive for none.
-        model: Its name, and how it is used.
+        model: Its name, and its prompt and history.
         api: The server.
         watch: As in `examine`.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
-        EngineFailed: The server refuses to answer, or does not.
+        EngineFailed: The server refuses a request, or does not answer.
         MissingExtra: httpx is not installed.
     """
     player = api_player(env, task.held_out, model, api)
-    found = examine(player, split, instances, temperature=at_temperature, seed=seed, search=search, watch=watch)
-    return ModelEvaluation(found.instances_of, found.evaluation, found.bars, player.api.ledger)
+    result = examine(player, split, instances, temperature=at_temperature, seed=seed, search=search, watch=watch)
+    return replace(result, ledger=player.api.ledger)
 
 
-def _words(env: str, split: str, task: TaskConfig, search: SearchConfig) -> str:
-    by = "no search" if search.name == "naive" else f"search {search.search}"
-    clairvoyant = " (clairvoyant)" if search.name != "naive" and search.noise == "same" else ""
-    return f"{env}, preset {task.preset}, split {split}, {by}{clairvoyant}"
+def evaluate_model(
+    source: str,
+    env: str | None,
+    split: str,
+    instances: int,
+    at_temperature: float,
+    seed: int,
+    task: TaskConfig,
+    search: SearchConfig,
+    model: ModelConfig,
+    watch: Watch = lambda done, total: None,
+) -> ModelEvaluation:
+    """Play held-out instances with the model in a folder.
+
+    Args:
+        source: Folder of a run or of a model, or ``"default"``.
+        env: Environment; None to take it from the run or from the model's card.
+        split: Instances to play.
+        instances: Number of instances.
+        at_temperature: Temperature of sampling.
+        seed: Of samples and random numbers.
+        task: Settings of the environment; those of a run replace them.
+        search: Naive for none; otherwise each turn is chosen by a search with imagined turns and then really played.
+        model: How the model is used; the settings of a run replace them, except the engine.
+        watch: As in `examine`.
+
+    Raises:
+        ConfigError: The environment is not known, or a setting is impossible.
+        CheckpointError: The folder holds no model, or the run's latest checkpoint is damaged.
+    """
+    from tsr_gym.agents.runs.checkpoint import checkpoints
+    from tsr_gym.agents.teaching.base_model import default_model
+
+    config = TrainConfig(
+        env=env or "",
+        task=task,
+        search=search,
+        model=model,
+        run=RunConfig(eval_instances=instances, eval_temperature=at_temperature),
+    )
+    if search.name != "naive":
+        # An unknown name is an error before the model is loaded.
+        choose_strategy(search.search)
+    folder = Path(source)
+    if (folder / "config.json").is_file() and checkpoints(folder):
+        config = _config_of(folder, env)
+        # The engine only decides where the same policy is sampled, so it stays a choice of the evaluation.
+        own = replace(config.model, engine=model.engine, engine_url=model.engine_url, engine_gib=model.engine_gib)
+        env, task, model = config.env, config.task, own
+        latest = checkpoints(folder)[-1]
+        check_folder(latest)
+        folder = latest / "model"
+    elif source == "default":
+        if env is None:
+            raise ConfigError("wanted --env for the default model")
+        folder = default_model(env, task.env_set)
+    player = _player_of(folder, env, task.held_out, model)
+    return examine(player, split, instances, temperature=at_temperature, seed=seed, search=search, watch=watch)
+
+
+def _config_of(run: Path, env: str | None) -> TrainConfig:
+    """Return the configuration of a run; `env`, where it is given, must be the run's environment."""
+    config = TrainConfig.from_json((run / "config.json").read_bytes(), source=str(run / "config.json"))
+    if env is not None and env_id(env) != env_id(config.env):
+        raise ConfigError(f"the run in {run} plays {config.env}: leave out --env, got {env}")
+    return config
+
+
+def load_player(
+    env: str, task: TaskConfig, model: ModelConfig, note: Callable[[str], None] = lambda text: None
+) -> "ModelPlayer":
+    """Return the model of a configuration, loaded, with its task.
+
+    Args:
+        env: Gymnasium id or short name.
+        task: Settings of the environment.
+        model: The model; its name is the folder of a model, the folder of a run, for its latest checkpoint, or default
+            for the small embedded model, which is built at first use.
+        note: Called with a line about anything else that takes time, such as building the embedded model.
+
+    Raises:
+        ConfigError: The model was made for another environment.
+        CheckpointError: The folder holds no model.
+        EngineFailed: vLLM does not start, or its weights differ.
+    """
+    from tsr_gym.agents.models.card import check_model_folder
+    from tsr_gym.agents.runs.checkpoint import checkpoints
+    from tsr_gym.agents.teaching.base_model import default_model
+
+    if model.model == "default":
+        folder = default_model(env, task.env_set, note=note)
+    else:
+        folder = Path(model.model)
+        saved = checkpoints(folder)
+        folder = saved[-1] / "model" if saved else folder
+        check_model_folder(folder)
+    return _player_of(folder, env, task, model)
+
+
+def _player_of(folder: Path, env: str | None, task: TaskConfig, model: ModelConfig) -> "ModelPlayer":
+    """Return the model in a folder, loaded; without `env` it plays the environment of its card."""
+    # Random play and models behind a server need none of these libraries.
+    import torch
+
+    from tsr_gym.agents.episodes.model_player import ModelPlayer
+    from tsr_gym.agents.models.language_model import load_policy, pick_device
+    from tsr_gym.agents.models.sampling_host import sampling_host
+    from tsr_gym.agents.runs.parity import hand_over
+
+    torch.set_num_threads(model.threads)
+    policy = load_policy(folder, device=pick_device(model.device))
+    env = env or policy.card.env
+    if env is None:
+        raise ConfigError(f"wanted --env: the model in {folder} was made for none")
+    player = ModelPlayer(env, task, model, policy, sampling_host(model, folder))
+    hand_over(player)
+    return player

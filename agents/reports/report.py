@@ -9,8 +9,16 @@ import numpy as np
 
 from tsr_gym.agents.episodes.intervals import student
 from tsr_gym.agents.reports.diagnosis import Finding, diagnose
-from tsr_gym.agents.reports.methods import Run, load_comparable, runs_by_method
-from tsr_gym.agents.reports.paired import COSTS, Cost, Difference, differences, group_cost
+from tsr_gym.agents.reports.methods import (
+    COSTS,
+    Cost,
+    Difference,
+    Run,
+    differences,
+    group_cost,
+    load_comparable,
+    runs_by_method,
+)
 
 PARTS = ("model", "env", "tree", "update")
 

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from tsr_gym.agents.reports.view.page_files import LICENCES, SCRIPTS, SERVED_POLICY, STYLES, asset, served_page
+from tsr_gym.agents.reports.view.pages import LICENCES, SCRIPTS, SERVED_POLICY, STYLES, asset, served_page
 from tsr_gym.agents.reports.view.site import Site
 from tsr_gym.errors import TsrGymError
 

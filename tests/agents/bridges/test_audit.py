@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
-from tests.agents.bridges.grown import grown_trees
+from tests.agents.bridges.helpers import grown_trees
 from tsr_gym import ConfigError
 from tsr_gym.agents.bridges.audit import audit
-from tsr_gym.agents.bridges.chats import tree_chats
+from tsr_gym.agents.bridges.export import tree_chats
 from tsr_gym.agents.bridges.rows import tree_rows
 
 NAMES = ["lengths", "trained", "recorded", "answers", "turns", "text", "history", "model"]
@@ -16,7 +16,7 @@ NAMES = ["lengths", "trained", "recorded", "answers", "turns", "text", "history"
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory):
     """Rows of three trees whose answers have several turns and spellings, tokenizer, and the model's own judgement."""
-    from tsr_gym.agents.bridges.audit_model import witness
+    from tsr_gym.agents.bridges.audit import witness
 
     trees, model, tokenizer = grown_trees(3, turns=3)
     folder = tmp_path_factory.mktemp("model")

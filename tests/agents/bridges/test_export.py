@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.agents.bridges.test_preferences import said, small_tree
+from tests.agents.bridges.helpers import grown_trees
+from tests.agents.bridges.test_labels import said, small_tree
 from tests.agents.episodes.test_trajectory import tree_of
 from tests.agents.worlds import PUSHER, rooms
 from tsr_gym import ConfigError, InvalidTree
-from tsr_gym.agents.bridges.export import Exported, export, tree_files
+from tsr_gym.agents.bridges.export import Exported, export, tree_chats, tree_files
 from tsr_gym.agents.strategies import naive
+from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
 
 
 @pytest.fixture
@@ -144,3 +146,28 @@ def test_without_trees_there_is_nothing_to_export(undisturbed, tmp_path):
     bare = shutil.copytree(undisturbed, tmp_path / "bare", ignore=shutil.ignore_patterns("trees"))
     with pytest.raises(ConfigError, match=r"bare/trees: found no trees"):
         export([bare], tmp_path / "out.jsonl")
+
+
+def test_a_chat_is_the_words_of_a_path_in_turn():
+    (tree,), _, _ = grown_trees(strategy="naive")
+    (chat,) = tree_chats(tree, prompt="plain", successes=False)
+    assert [message["role"] for message in chat.messages] == ["system", *["user", "assistant"] * 3]
+    assert chat.messages[0]["content"] == FrozenLakeEnv.instructions
+    path = tree.path(tree.leaves()[0])
+    assert [message["content"] for message in chat.messages[1::2]] == [tree.nodes[at].observation for at in path[:-1]]
+    assert [message["content"] for message in chat.messages[2::2]] == [tree.nodes[at].candidate.text for at in path[1:]]
+    assert chat.task == tree.seed
+
+
+def test_only_successes_are_shown_unless_all_are_wanted_and_instructions_may_be_given():
+    env = rooms(1)
+    tree = env.search(PUSHER, naive)
+    (chat,) = tree_chats(tree, prompt="plain", successes=False, instructions="Push.")
+    assert chat.messages[0] == {"role": "system", "content": "Push."}
+    assert len(tree_chats(tree)) == chat.success
+    assert tree_chats(tree, prompt="compact", successes=False)[0].messages[0]["role"] == "user"
+
+
+def test_a_prompt_that_there_is_not_is_refused():
+    with pytest.raises(ConfigError, match="wanted a prompt of"):
+        tree_chats(rooms(1).search(PUSHER, naive), prompt="rhymes")

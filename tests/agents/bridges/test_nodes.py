@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.bridges.grown import grown_trees
-from tests.agents.bridges.test_preferences import small_tree
+from tests.agents.bridges.helpers import grown_trees
+from tests.agents.bridges.test_labels import small_tree
 from tsr_gym import InvalidTree
 from tsr_gym.agents.bridges.export import export
 from tsr_gym.agents.bridges.nodes import read_trees

@@ -9,8 +9,7 @@ import torch
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
 from tsr_gym import ConfigError, Expand
 from tsr_gym.agents.bridges.audit import audit
-from tsr_gym.agents.bridges.tool_environment import tsr_environment
-from tsr_gym.agents.bridges.trl import ADVANTAGES, env_reward, task_prompts, tsr_rollout_func
+from tsr_gym.agents.bridges.trl import ADVANTAGES, env_reward, task_prompts, tsr_environment, tsr_rollout_func
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.logprobs import token_logprobs

@@ -6,11 +6,10 @@ import time
 import pytest
 import torch
 
-from tests.agents.bridges import counting  # noqa: F401 (registers the world)
+from tests.agents.bridges import helpers  # noqa: F401 (registers the world)
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
 from tsr_gym import ConfigError, EngineFailed
-from tsr_gym.agents.bridges.rows import Row
-from tsr_gym.agents.bridges.trained_rows import TrainedRow
+from tsr_gym.agents.bridges.rows import Row, TrainedRow
 from tsr_gym.agents.bridges.trl_worker import TsrRolloutWorker, async_rows
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.models.card import ModelCard

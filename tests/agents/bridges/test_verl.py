@@ -9,12 +9,11 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from tests.agents.bridges import counting  # noqa: F401 (registers the world)
-from tests.agents.bridges.verl_client import Sampling
+from tests.agents.bridges import helpers  # noqa: F401 (registers the world)
+from tests.agents.bridges.helpers import Sampling
 from tsr_gym import ConfigError, EngineFailed, Unsupported
-from tsr_gym.agents.bridges.served_by_verl import ServedByVerl
-from tsr_gym.agents.bridges.shared_search import LoopSettings, Searches, output_fields
 from tsr_gym.agents.bridges.verl import task_rows, tensor_estimator
+from tsr_gym.agents.bridges.verl_search import LoopSettings, Searches, ServedByVerl, output_fields
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.advantages import grpo, mt_grpo, reinforce_pp, rloo, tspo
 from tsr_gym.agents.models.card import ModelCard

@@ -3,10 +3,20 @@
 import pytest
 import torch
 
+from tests.agents.bridges.helpers import grown_trees
+from tests.agents.bridges.test_labels import small_tree
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
 from tsr_gym import ConfigError
-from tsr_gym.agents.bridges.tool_environment import tsr_environment
-from tsr_gym.agents.bridges.trl import ADVANTAGES, env_reward, task_prompts, tsr_grpo_trainer, tsr_rollout_func
+from tsr_gym.agents.bridges.export import export
+from tsr_gym.agents.bridges.rows import tree_rows
+from tsr_gym.agents.bridges.trl import (
+    ADVANTAGES,
+    env_reward,
+    task_prompts,
+    tsr_environment,
+    tsr_grpo_trainer,
+    tsr_rollout_func,
+)
 from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
@@ -194,3 +204,28 @@ def test_an_environment_with_a_tool_is_played_by_the_trainer_itself(settings):
     (line,) = [line for line in trainer.state.log_history if "loss" in line]
     assert line["loss"] == pytest.approx(0.0, abs=1e3)
     assert any("ToolEnvironment" in name for name in line)
+
+
+KINDS = ["trajectories(take='leaves')", "nodes", "preferences(pairing='all')", "step-values(unfinished='return')"]
+FORMS = {"jsonl": "json", "parquet": "parquet"}
+
+
+@pytest.mark.parametrize("suffix", FORMS)
+@pytest.mark.parametrize(
+    "kind", ["trajectories(take='leaves')", "nodes", "preferences", "step-values(unfinished='return')"]
+)
+def test_a_data_set_has_the_records_that_were_written(tmp_path, suffix, kind):
+    from datasets import load_dataset
+
+    # The lakes of a model that knows nothing pay alike, so nothing there is preferred.
+    tree = small_tree() if kind.startswith("preferences") else grown_trees()[0][0]
+    tree.save(tmp_path / "tree.jsonl")
+    out = tmp_path / f"rows.{suffix}"
+    written = export([tmp_path / "tree.jsonl"], out, kind=kind)
+    found = load_dataset(FORMS[suffix], data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
+    assert len(found) == written.records > 0
+    if kind.startswith("trajectories"):
+        for row, wanted in zip(found, tree_rows(tree, take="leaves"), strict=True):
+            assert row["input_ids"] == list(wanted.input_ids)
+            assert row["mask"] == list(wanted.mask)
+            assert row["logprobs"] == list(wanted.logprobs)

@@ -12,7 +12,7 @@ import torch
 
 pytest.importorskip("verl", reason="needs verl: make test-verl")
 
-from tests.agents.bridges.verl_client import Sampling
+from tests.agents.bridges.helpers import Sampling
 from tests.agents.tiny import save_chat_model
 from tsr_gym import ConfigError
 from tsr_gym.agents.bridges.verl import ADVANTAGES, ESTIMATORS, TRAINER, task_rows, tensor_estimator
@@ -22,12 +22,12 @@ SIZE, TASKS = 4, (3, 8)
 LOOPS = """
 - name: plain
   _target_: tsr_gym.agents.bridges.verl.tsr_agent_loop
-  env: tests.agents.bridges.counting:tests/Counting-v0
+  env: tests.agents.bridges.helpers:tests/Counting-v0
   strategy: beam(width=2, branching=2)
   model: {max_tokens: 5, prompt: plain}
 - name: tree
   _target_: tsr_gym.agents.bridges.verl.tsr_agent_loop
-  env: tests.agents.bridges.counting:tests/Counting-v0
+  env: tests.agents.bridges.helpers:tests/Counting-v0
   strategy: beam(width=2, branching=3)
   estimator: tree_backup
   search: {learn_from: leaves}

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.agents.bridges.grown import grown_trees
+from tests.agents.bridges.helpers import grown_trees
 from tsr_gym.agents import cli
 from tsr_gym.agents.bridges.export import export
 

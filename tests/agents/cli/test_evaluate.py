@@ -9,7 +9,7 @@ import pytest
 from tsr_gym.agents import cli
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.reports.evaluate_model import evaluate_model
+from tsr_gym.agents.reports.model_evaluation import evaluate_model
 
 FEW = ["--instances", "6"]
 

@@ -10,7 +10,7 @@ import pytest
 from tsr_gym import Tree
 from tsr_gym.agents import cli
 from tsr_gym.agents.bridges.export import export
-from tsr_gym.agents.reports.view.read_tree import read_tree
+from tsr_gym.agents.reports.view.read_files import read_tree
 from tsr_gym.records import read_records
 from tsr_gym.wrappers import AnswerFormat
 

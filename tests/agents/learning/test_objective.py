@@ -54,7 +54,7 @@ def test_what_is_impossible_is_refused(settings, message):
 def test_settings_do_not_need_torch():
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import tsr_gym.agents.learning.objective, tsr_gym.agents.lessons.filters, tsr_gym.agents.bridges.preferences\n"
+        "import tsr_gym.agents.learning.objective, tsr_gym.agents.lessons.filters, tsr_gym.agents.bridges.labels\n"
         "import tsr_gym.agents.learning.spikes, tsr_gym.agents.runs.health, tsr_gym.agents.reports.diagnosis\n"
         "print('torch-free')"
     )

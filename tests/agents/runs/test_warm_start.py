@@ -7,14 +7,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.agents.bridges.grown import grown_trees
+from tests.agents.bridges.helpers import grown_trees
 from tests.agents.scripted_engine import ScriptedEngine
 from tests.agents.short_runs import short_run
 from tests.agents.tiny import chatml_tokenizer
 from tests.agents.worlds import lake
 from tsr_gym import ConfigError
-from tsr_gym.agents.bridges.chats import tree_chats
-from tsr_gym.agents.bridges.export import export
+from tsr_gym.agents.bridges.export import export, tree_chats
 from tsr_gym.agents.bridges.rows import tree_rows
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.chat_policy import ChatPolicy

@@ -8,8 +8,7 @@ import pytest
 
 from tests.agents.reports.test_report import CONFIG, table, write_run
 from tsr_gym import CheckpointError, ConfigError
-from tsr_gym.agents.reports.methods import load_run, runs_by_method
-from tsr_gym.agents.reports.paired import differences, group_cost
+from tsr_gym.agents.reports.methods import differences, group_cost, load_run, runs_by_method
 from tsr_gym.agents.reports.report import summarise_runs
 
 

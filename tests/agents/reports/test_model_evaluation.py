@@ -12,10 +12,10 @@ from tsr_gym.agents.episodes.play import bars, evaluate, held_out
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.reports import evaluate_model as module
-from tsr_gym.agents.reports.evaluate_model import evaluate_model
+from tsr_gym.agents.reports.model_evaluation import evaluate_model
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.strategies import beam
+from tsr_gym.agents.teaching import base_model as base_model_module
 
 TASK, NAIVE, MODEL = TaskConfig(), SearchConfig(), ModelConfig(max_tokens=6)
 
@@ -93,7 +93,7 @@ def test_a_search_that_sees_the_dice_is_marked(base_model, noise):
 
 def test_the_default_model_is_that_of_the_environment(base_model, monkeypatch):
     asked = []
-    monkeypatch.setattr(module, "default_model", lambda *args: asked.append(args) or base_model)
+    monkeypatch.setattr(base_model_module, "default_model", lambda *args: asked.append(args) or base_model)
     task = TaskConfig(env_set=("max_turns=2",))
     found = played("default", "sokoban", task=task, instances=2)
     assert asked == [("sokoban", ("max_turns=2",))]

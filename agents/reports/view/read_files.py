@@ -1,9 +1,10 @@
-"""Read a run for the viewer: its numbers as columns, as far as its files are whole."""
+"""Read a tree for the viewer: as far as its file is whole, with snapshots left as they lie in the file."""
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,77 @@ from typing import Any
 from tsr_gym.agents.reports.diagnosis import Finding, at_random, diagnose
 from tsr_gym.agents.reports.methods import label_of
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.errors import ConfigError
+from tsr_gym.errors import ConfigError, InvalidTree, shown
+from tsr_gym.node import node_from_json
+from tsr_gym.tree import FORMAT, SCORES_OF, VERSION, Tree
+
+# What reading a damaged line may raise.
+DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTree:
+    """A tree as far as its file is whole.
+
+    Attributes:
+        tree: Its nodes, without their snapshots.
+        snapshots: Of each node, in base64 and unread; None where the file holds none.
+        note: What is wrong with the file; empty for a whole one.
+    """
+
+    tree: Tree
+    snapshots: tuple[str | None, ...]
+    note: str
+
+
+def read_tree(path: Path) -> SeenTree:
+    """Return the tree in a file, up to the first line that is not whole.
+
+    Raises:
+        InvalidTree: Not even the header and the first node can be read.
+        OSError: The file cannot be read.
+    """
+    lines = path.read_bytes().splitlines()
+    header = tree_header(lines[0] if lines else b"", path)
+    tree = Tree(seed=header["seed"], score_of=header["score_of"], about=header["about"])
+    played, snapshots, note = set(_ints(header.get("played"))), [], ""
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            data = json.loads(line)
+            snapshot = data.pop("snapshot")
+            tree.add(node_from_json({**data, "snapshot": None}), played=number - 2 in played)
+        except DAMAGE:
+            note = f"line {number} is not whole"
+            break
+        snapshots.append(snapshot if isinstance(snapshot, str) else None)
+    if not tree.nodes:
+        raise InvalidTree(f"{path}: wanted a tree with at least its first node, got none: the file is cut short")
+    wanted = header.get("nodes")
+    if note or wanted != len(tree.nodes):
+        note = f"{note or 'the file is cut short'}: {len(tree.nodes):,} nodes shown of {shown(wanted)}"
+    tree.choose([index for index in _ints(header.get("chosen")) if 0 <= index < len(tree.nodes)])
+    return SeenTree(tree, tuple(snapshots), note)
+
+
+def tree_header(line: bytes, path: Path) -> dict[str, Any]:
+    """Return the first line of a tree's file.
+
+    Raises:
+        InvalidTree: It is not that of a tree.
+    """
+    try:
+        header: dict[str, Any] = json.loads(line)
+        known = header["format"] == FORMAT and header["version"] == VERSION and header["score_of"] in SCORES_OF
+        if known and type(header["seed"]) is int and isinstance(header["about"], dict):
+            return header
+    except DAMAGE:
+        pass
+    raise InvalidTree(f"{path}: wanted a {FORMAT!r} of version {VERSION}, got {shown(line)}")
+
+
+def _ints(values: object) -> Iterable[int]:
+    return [value for value in values if type(value) is int] if isinstance(values, list) else []
+
 
 Record = dict[str, Any]
 
@@ -124,3 +195,62 @@ def _findings(updates: Sequence[Record], evaluations: Sequence[Record]) -> list[
     bar = _number(evaluations[0].get("random")) if evaluations else None
     found = at_random(numbers, bar)
     return [*diagnose(numbers), *([found] if found else [])]
+
+
+Spell = Callable[[Sequence[int]], list[str]]
+
+
+def find_spelling(folder: Path) -> Spell | None:
+    """Return what spells the tokens of a run; None where no tokenizer is found, or none can be read here.
+
+    Args:
+        folder: Of the run; its newest checkpoint's tokenizer is taken, or else that of the model it began with.
+    """
+    try:
+        # Trees can be looked at where the extra of the agents is not installed.
+        from tokenizers import Tokenizer
+    except ImportError:
+        return None
+    for file in _tokenizer_files(folder):
+        # The library raises plain exceptions for a damaged file.
+        try:
+            return spelling_of(Tokenizer.from_file(str(file)))
+        except Exception:
+            continue
+    return None
+
+
+def spelling_of(tokenizer: Any) -> Spell:
+    """Return what gives the text of each token as it stands in the whole: the pieces add up to the decoded text."""
+
+    def spell(ids: Sequence[int]) -> list[str]:
+        return list(_pieces(tuple(ids)))
+
+    @lru_cache(maxsize=4096)
+    def _pieces(ids: tuple[int, ...]) -> tuple[str, ...]:
+        pieces, start = [], 0
+        for number in range(len(ids)):
+            # A few tokens before a token decide how it is written; more would make long texts slow.
+            start = max(0, number - _CONTEXT)
+            before = decode(ids[start:number])
+            after = decode(ids[start : number + 1])
+            pieces.append(after[len(before) :] if after.startswith(before) else decode(ids[number : number + 1]))
+        return tuple(pieces)
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=False)) if ids else ""
+
+    return spell
+
+
+_CONTEXT = 4
+
+
+def _tokenizer_files(folder: Path) -> list[Path]:
+    saved = sorted(folder.glob("checkpoints/*/model/tokenizer.json"), reverse=True)
+    try:
+        model = json.loads((folder / "config.json").read_bytes())["model"]["model"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return saved
+    began = Path(model) / "tokenizer.json" if isinstance(model, str) else None
+    return [*saved, *([began] if began is not None and began.is_file() else [])]

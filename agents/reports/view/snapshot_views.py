@@ -5,19 +5,21 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from struct import pack
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from tsr_gym.agents.episodes.env_pool import task_settings
-from tsr_gym.agents.reports.view.read_tree import SeenTree
+from tsr_gym.agents.reports.view.read_files import SeenTree
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.errors import ConfigError, SnapshotError
 from tsr_gym.keywords import parse_settings
+from tsr_gym.people import clicks, for_people
 from tsr_gym.registration import accepted, env_id, find_env
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore
+from tsr_gym.text_env import TextEnv
 
 # From a snapshot in base64 to a picture as a data URI; None where there is none.
 Draw = Callable[[str], str | None]
@@ -44,7 +46,7 @@ def find_drawing(seen: SeenTree, run: Path | None) -> Draw | None:
             _drawn(env, first)
         except Exception:
             continue
-        return lambda snapshot, env=env: _or_none(env, snapshot)  # type: ignore[misc]
+        return lambda snapshot, env=env: _drawn_or_none(env, snapshot)  # type: ignore[misc]
     return None
 
 
@@ -77,7 +79,7 @@ def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
-def _or_none(env: gym.Env[Any, Any], snapshot: str) -> str | None:
+def _drawn_or_none(env: gym.Env[Any, Any], snapshot: str) -> str | None:
     try:
         return _drawn(env, snapshot)
     except Exception:  # As above: of a damaged snapshot, or of an environment that cannot draw this state.
@@ -106,3 +108,55 @@ def png(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> bytes:
     )
     chunks = [pack(">I", len(data)) + kind + data + pack(">I", zlib.crc32(kind + data)) for kind, data in parts]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+class Reading(NamedTuple):
+    """What people read of a node, and what they can click there."""
+
+    text: str
+    buttons: tuple[str, ...]
+
+
+# From a snapshot in base64 to what people read; None where nothing can be told.
+Read = Callable[[str], Reading | None]
+
+
+def find_reading(seen: SeenTree) -> Read | None:
+    """Return what tells people of the nodes of a tree; None where they read what the model did, or nothing is known."""
+    first = next((snapshot for snapshot in seen.snapshots if snapshot is not None), None)
+    name, stack = seen.tree.about.get("env"), seen.tree.about.get("stack")
+    # A file may name any module: only what is registered already is made.
+    if first is None or name not in gym.registry or not isinstance(stack, dict):
+        return None
+    # Environments of anybody are made and asked here, and may raise anything; what the model read is shown then.
+    try:
+        settings = {key: tuple(one) if isinstance(one, list) else one for key, one in stack["kwargs"].items()}
+        if settings == for_people(settings):
+            return None
+        plays, shows = _text_env(name, settings), _text_env(name, for_people(settings))
+        plays.reset(seed=0)
+        _read(plays, shows, first)
+    except Exception:
+        return None
+    return lambda snapshot: _read_or_none(plays, shows, snapshot)
+
+
+def _text_env(name: str, settings: dict[str, Any]) -> TextEnv[Any]:
+    env = gym.make(name, **settings).unwrapped
+    if not isinstance(env, TextEnv):
+        raise ConfigError(f"wanted an environment of text, {name} is a {type(env).__name__}")
+    return env
+
+
+def _read(plays: TextEnv[Any], shows: TextEnv[Any], snapshot: str) -> Reading:
+    snap = Snapshot.from_bytes(base64.b64decode(snapshot, validate=True))
+    # Only the environment itself knows the state: its wrappers are left out.
+    restore(plays, Snapshot(snap.layers[-1:]))
+    return Reading(shows.observe(plays.state), clicks(shows, plays.state))
+
+
+def _read_or_none(plays: TextEnv[Any], shows: TextEnv[Any], snapshot: str) -> Reading | None:
+    try:
+        return _read(plays, shows, snapshot)
+    except Exception:  # As above: of a damaged snapshot, or of an environment that cannot show this state.
+        return None

@@ -1,0 +1,189 @@
+"""Reading a tree for the viewer: as far as its file is whole, and never as a whole one when it is not."""
+
+import json
+
+import pytest
+from tokenizers import Tokenizer, decoders, models
+
+from tests.agents.reports.view.trees import small_tree, sokoban_tree
+from tsr_gym.agents.reports.view.read_files import find_spelling, read_run, read_tree, spelling_of, whole_lines
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.errors import InvalidTree
+
+
+@pytest.fixture
+def file(tmp_path):
+    small_tree().save(tmp_path / "tree.jsonl")
+    return tmp_path / "tree.jsonl"
+
+
+def test_a_whole_file_is_read_as_the_tree_that_was_saved(file):
+    seen = read_tree(file)
+    assert list(seen.tree.nodes) == list(small_tree().nodes)
+    assert (list(seen.tree.chosen), seen.note) == ([3], "")
+
+
+def test_snapshots_are_left_as_they_lie_in_the_file(tmp_path):
+    tree = sokoban_tree()
+    tree.save(tmp_path / "tree.jsonl")
+    seen = read_tree(tmp_path / "tree.jsonl")
+    assert all(node.snapshot is None for node in seen.tree.nodes)
+    lines = (tmp_path / "tree.jsonl").read_text().splitlines()[1:]
+    assert list(seen.snapshots) == [json.loads(line)["snapshot"] for line in lines]
+
+
+def test_a_file_that_was_cut_short_is_shown_up_to_there(file):
+    data = file.read_bytes()
+    file.write_bytes(data[: data.index(b'"up"') - 3])
+    seen = read_tree(file)
+    assert len(seen.tree.nodes) == 3
+    assert seen.note == "line 5 is not whole: 3 nodes shown of 6"
+    # What the search chose lies in the part that is missing.
+    assert list(seen.tree.chosen) == []
+
+
+def test_lines_that_are_missing_at_the_end_are_told(file):
+    file.write_bytes(b"\n".join(file.read_bytes().splitlines()[:3]))
+    assert read_tree(file).note == "the file is cut short: 2 nodes shown of 6"
+
+
+@pytest.mark.parametrize("line", [b"[]", b'{"parent": 9}', b"\xff", b"[" * 100_000])
+def test_a_damaged_line_ends_what_is_shown(file, line):
+    lines = file.read_bytes().splitlines()
+    lines[4] = line
+    file.write_bytes(b"\n".join(lines))
+    assert len(read_tree(file).tree.nodes) == 3
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"format": "tsr-gym tree", "version": 99}', b"\x89PNG\n"])
+def test_what_is_no_tree_is_refused(file, data):
+    file.write_bytes(data)
+    with pytest.raises(InvalidTree, match="wanted a 'tsr-gym tree'"):
+        read_tree(file)
+
+
+def test_a_header_alone_is_refused(file):
+    file.write_bytes(file.read_bytes().splitlines()[0])
+    with pytest.raises(InvalidTree, match="at least its first node"):
+        read_tree(file)
+
+
+def write(folder, name, records):
+    (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def update(step, **changes):
+    known = {"success": 0.5, "entropy": 1.0, "groups": 4, "groups_kept": 3, "dropped": {"group_all_failed": 1}}
+    return {"step": step, "sampled_tokens_total": 100 * step, **known, **changes}
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.json").write_text(TrainConfig(env="sokoban").to_json())
+    write(folder, "metrics.jsonl", [update(1), update(2, entropy=0.5, dropped={"group_all_failed": 1, "long": 2})])
+    write(folder, "evaluations.jsonl", [{"step": 0, "sampled_tokens_total": 0, "success": 0.1, "interval": [0.0, 0.2]}])
+    return folder
+
+
+def test_the_numbers_of_a_run_are_columns_over_updates_and_tokens(run):
+    found = read_run(run)
+    assert (found["env"], found["notes"]) == ("sokoban", [])
+    assert found["updates"]["step"] == [1, 2]
+    assert found["updates"]["tokens"] == [100, 200]
+    assert found["updates"]["entropy"] == [1.0, 0.5]
+    assert found["updates"]["turns"] == [None, None]
+    assert (found["evaluations"]["success"], found["evaluations"]["interval"]) == ([0.1], [[0.0, 0.2]])
+    assert found["about"]["search.search"] == TrainConfig(env="sokoban").search.search
+
+
+def test_counters_add_up_what_filters_dropped(run):
+    assert read_run(run)["counters"] == {"groups": 8, "kept": 6, "dropped": {"group_all_failed": 2, "long": 2}}
+
+
+def test_what_diagnosis_finds_is_told(run):
+    write(run, "metrics.jsonl", [update(step, equal_groups=1.0, success=0.0) for step in range(1, 21)])
+    assert [finding["name"] for finding in read_run(run)["findings"]] == ["nothing to learn"]
+
+
+def test_a_run_that_is_being_written_is_shown_as_far_as_it_is_whole(run):
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write('{"step": 3, "succ')
+    found = read_run(run)
+    assert found["updates"]["step"] == [1, 2]
+    assert found["notes"] == ["metrics.jsonl, line 3: not whole; shown up to the line before"]
+
+
+@pytest.mark.parametrize("line", ["[]", "7", '{"step": "1"}', '{"other": 1}', "[" * 100_000])
+def test_a_line_that_is_no_record_ends_what_is_shown(tmp_path, line):
+    (tmp_path / "log").write_text(f'{{"step": 1}}\n{line}\n{{"step": 3}}\n')
+    records, notes = whole_lines(tmp_path / "log")
+    assert (records, len(notes)) == ([{"step": 1}], 1)
+
+
+def test_numbers_that_json_cannot_hold_and_values_of_other_types_are_left_out(run):
+    write(run, "metrics.jsonl", [update(1, entropy=float("nan"), success="half", dropped=3, groups=None)])
+    found = read_run(run)
+    assert (found["updates"]["entropy"], found["updates"]["success"]) == ([None], [None])
+    json.dumps(found, allow_nan=False)
+
+
+def test_an_empty_folder_is_a_run_of_which_nothing_is_known(tmp_path):
+    found = read_run(tmp_path)
+    assert (found["updates"]["step"], len(found["notes"])) == ([], 3)
+
+
+def test_a_damaged_configuration_is_told_and_the_rest_is_shown(run):
+    (run / "config.json").write_text("{")
+    found = read_run(run)
+    assert (found["label"], found["updates"]["step"]) == ("run", [1, 2])
+    assert found["notes"][0].startswith("config.json: cannot be read")
+
+
+# The pieces of two signs of three and of two bytes, which no token holds whole.
+BYTES = [f"<0x{byte:02X}>" for byte in "√é".encode()]
+
+
+@pytest.fixture
+def words():
+    """A tokenizer whose words bring their blank along, but for the first of a text."""
+    vocabulary = {word: number for number, word in enumerate(["▁push", "▁left", "er", *BYTES])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="er"))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+    return tokenizer
+
+
+def test_pieces_are_written_as_they_stand_in_the_whole(words):
+    assert spelling_of(words)([0, 1, 2]) == ["push", " left", "er"]
+
+
+def test_a_sign_of_several_tokens_is_in_them_somewhere(words):
+    pieces = spelling_of(words)([0, 3, 4, 5, 1])
+    assert len(pieces) == 5
+    assert pieces[-1].endswith("left")
+
+
+def test_nothing_sampled_has_no_pieces(words):
+    assert spelling_of(words)([]) == []
+
+
+def test_the_newest_checkpoint_spells_or_else_the_model_that_the_run_began_with(words, tmp_path):
+    run, model = tmp_path / "run", tmp_path / "model"
+    run.mkdir()
+    model.mkdir()
+    assert find_spelling(run) is None
+    (run / "config.json").write_text(json.dumps({"model": {"model": str(model)}}))
+    words.save(str(model / "tokenizer.json"))
+    assert find_spelling(run)([1]) == ["left"]
+    newest = run / "checkpoints" / "000002" / "model"
+    newest.mkdir(parents=True)
+    Tokenizer(models.WordLevel({"other": 0, "words": 1}, unk_token="other")).save(str(newest / "tokenizer.json"))
+    assert find_spelling(run)([1]) == ["words"]
+
+
+def test_a_damaged_tokenizer_is_passed_over(tmp_path):
+    file = tmp_path / "checkpoints" / "000001" / "model" / "tokenizer.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    assert find_spelling(tmp_path) is None
