@@ -95,7 +95,7 @@ test-browser: $(READY)
 ## make test-gym-zoo: snapshots of Gymnasium's and ale-py's environments under Gymnasium's wrappers (FULL=1: all pairs)
 test-gym-zoo: export MUJOCO_GL ?= egl
 test-gym-zoo: .venv-zoo/.ready
-	.venv-zoo/bin/python -m pytest -n 2 tests/tsr_gym/foreign/with_gymnasium_extras.py tests/tsr_gym/foreign/with_minigrid.py
+	.venv-zoo/bin/python -m pytest -n 2 tests/tsr_gym/foreign/with_gymnasium_extras.py
 	.venv-zoo/bin/python -m pytest -n 2 tests/zoo/with_gymnasium.py --zoo-json docs/gym_zoo.json $(if $(FULL),--full)
 
 ## make search-speed: search beside resetting and replaying, and beside mctx, in an environment with it

@@ -10,30 +10,34 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import no_such
+from tsr_gym.optional import load
+from tsr_gym.text_env import TextEnv
 
-ENTRY_POINTS = {
-    "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.env:make",
-    "tsr/RetrievalQA-v0": "tsr_gym_envs.retrieval_qa.env:make",
-    "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.env:make",
-    "tsr/WebShop-v0": "tsr_gym_envs.webshop.env:make",
+# The class of every world. Its module also has the function `make`, which Gymnasium calls: it reads the settings, and
+# in the grid worlds it returns the array form of the class where the settings ask for arrays.
+ENV_CLASSES = {
+    "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.env:FrozenLakeEnv",
+    "tsr/RetrievalQA-v0": "tsr_gym_envs.retrieval_qa.env:RetrievalQAEnv",
+    "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.env:SokobanEnv",
+    "tsr/WebShop-v0": "tsr_gym_envs.webshop.env:WebShopEnv",
 }
-# Worlds that need an extra of their own, or a file of the user's.
-OPTIONAL_ENTRY_POINTS = {
-    "tsr/Jericho-v0": "tsr_gym_envs.jericho.env:make",
-    "tsr/TextArena-v0": "tsr_gym_envs.textarena.env:make",
-    "tsr/TextWorld-v0": "tsr_gym_envs.textworld.env:make",
+# Worlds that need a separate extra, or a file of the user.
+OPTIONAL_ENV_CLASSES = {
+    "tsr/Jericho-v0": "tsr_gym_envs.jericho.env:JerichoEnv",
+    "tsr/TextArena-v0": "tsr_gym_envs.textarena.env:TextArenaEnv",
+    "tsr/TextWorld-v0": "tsr_gym_envs.textworld.env:TextWorldEnv",
 }
+
+
+def _makers(classes: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"{path.partition(':')[0]}:make" for name, path in classes.items()}
+
+
+ENTRY_POINTS = _makers(ENV_CLASSES)
+OPTIONAL_ENTRY_POINTS = _makers(OPTIONAL_ENV_CLASSES)
 VECTOR_ENTRY_POINTS = {
     "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.vector_env:make_vec",
     "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.vector_env:make_vec",
-}
-# Scorers that tell progress without knowing the answer, as the command line writes them.
-GUIDES = {
-    "tsr/FrozenLake-v0": "FrozenLakeScore",
-    "tsr/RetrievalQA-v0": "RetrievalQAScore(kind='novelty')",
-    "tsr/Sokoban-v0": "SokobanScore(potential='next_push')",
-    "tsr/TextWorld-v0": "TextWorldScore",
-    "tsr/WebShop-v0": "WebShopScore(variant='attributes')",
 }
 SHORT_NAMES = {
     "frozen_lake": "tsr/FrozenLake-v0",
@@ -80,6 +84,28 @@ def find_env(name: str) -> EnvSpec:
         raise no_such("environment", name, choices, "a Gymnasium id, or package.module:Id of yours") from error
 
 
+def env_class(name: str) -> type[TextEnv[Any]] | None:
+    """Return the class of a text environment without making one.
+
+    Args:
+        name: As in `find_env`.
+
+    Returns:
+        None where the id makes no `TextEnv`, or is registered with a function outside of this project.
+
+    Raises:
+        ConfigError: There is no such environment, or its module cannot be imported.
+
+    >>> import tsr_gym
+    >>> env_class("sokoban").__name__, env_class("CartPole-v1")
+    ('SokobanEnv', None)
+    """
+    spec = find_env(name)
+    path = ENV_CLASSES.get(spec.id) or OPTIONAL_ENV_CLASSES.get(spec.id)
+    cls = _creator(name) if path is None else load(path)
+    return cls if isinstance(cls, type) and issubclass(cls, TextEnv) else None
+
+
 def accepted(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of some settings that an environment's constructor takes.
 
@@ -94,13 +120,17 @@ def accepted(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     >>> accepted("sokoban", {"preset": "paper", "split": "train"}), accepted("CartPole-v1", {"preset": "paper"})
     ({'preset': 'paper', 'split': 'train'}, {})
     """
+    taken = _parameters(_creator(name))
+    return {key: value for key, value in settings.items() if taken is None or key in taken}
+
+
+def _creator(name: str) -> Any:
+    """Return the class or function that Gymnasium calls to make an environment."""
     entry = find_env(name).entry_point
     try:
-        creator = load_env_creator(entry) if isinstance(entry, str) else entry
+        return load_env_creator(entry) if isinstance(entry, str) else entry
     except ImportError as error:
         raise ConfigError(f"the environment {name!r} cannot be imported ({error})") from error
-    taken = _parameters(creator)
-    return {key: value for key, value in settings.items() if taken is None or key in taken}
 
 
 def _parameters(creator: Any) -> set[str] | None:

@@ -1,7 +1,9 @@
 """TextEnv: a StateEnv in which an agent reads text and answers with text, turn by turn."""
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 from gymnasium.error import InvalidAction
 
@@ -37,6 +39,18 @@ _SHORT = 200
 _split_short = lru_cache(maxsize=4096)(_split)
 
 
+class Guide(NamedTuple):
+    """The public scorer of a world: it measures progress and does not know the answer.
+
+    Attributes:
+        scorer: Its class, as ``"package.module:Class"``.
+        numbers: The keyword arguments that differ from the class's defaults.
+    """
+
+    scorer: str
+    numbers: Mapping[str, Any] = MappingProxyType({})
+
+
 class TextEnv(StateEnv[StateT, str, str]):
     """An environment whose actions and observations are text, with several actions in one turn where it allows them.
 
@@ -66,12 +80,16 @@ class TextEnv(StateEnv[StateT, str, str]):
         reads_tags: Whether `step` takes what a model writes, tags and all, as environments do whose published protocol
             has tags of its own; `AnswerFormat` is then not wanted around it. `transition` then gets blank texts, too.
         continues_after_end: Whether `step` may follow a turn that terminated the episode, as in the original WebShop.
+        guide: The scorer that a search uses unless another one is named; None where the world has none.
+        model_forms: The settings that change only the form in which a model reads the states.
     """
 
     actions: tuple[str, ...] = ()
     instructions: str = ""
     reads_tags: bool = False
     continues_after_end: bool = False
+    guide: ClassVar[Guide | None] = None
+    model_forms: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
         self,
@@ -100,6 +118,15 @@ class TextEnv(StateEnv[StateT, str, str]):
     def legal_actions(self, state: StateT) -> tuple[str, ...]:
         """Return the single actions that mean something in a state; uniform play draws from them."""
         return self.actions
+
+    def buttons(self, state: StateT) -> tuple[str, ...]:
+        """Return the labels that a person can click in a state, in small letters; () where a person types actions."""
+        return ()
+
+    @classmethod
+    def people_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings under which people read the same states: those without `model_forms`."""
+        return {name: value for name, value in settings.items() if name not in cls.model_forms}
 
     def optimal_turn(self, state: StateT, turns_left: int | None, actions_left: int | None) -> str | None:
         """Return the text of a best next turn, or None where the environment has no oracle.

@@ -15,7 +15,6 @@ from tsr_gym.agents.cli.played import Played, played_of, tree_of
 from tsr_gym.errors import ConfigError, InvalidTree, MissingExtra, PromptTooLong, TsrGymError
 from tsr_gym.node import Candidate, Node
 from tsr_gym.optional import load
-from tsr_gym.people import clicks
 from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import restore, snapshot
 from tsr_gym.text_env import TextEnv
@@ -324,7 +323,7 @@ class Game(Cmd):
         drawn = self._shows.observe(self._base.state)
         if drawn == here.observation:
             return page
-        shown = readable(drawn, asked=asked, buttons=clicks(self._shows, self._base.state))
+        shown = readable(drawn, asked=asked, buttons=self._shows.buttons(self._base.state))
         return f"{shown}\nthe model sees: {page}"
 
     def _show_proposals(self) -> None:

@@ -13,7 +13,6 @@ from tsr_gym.agents.cli.game import Adviser, Game
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.optional import load, require
-from tsr_gym.people import for_people
 from tsr_gym.registration import env_id, find_env
 from tsr_gym.text_env import TextEnv
 
@@ -54,7 +53,7 @@ def main(args: list[str]) -> int:
     player = None if chosen.model is None else _player(chosen)
     env, base = _made(chosen, settings if player is None else {**player.policy.card.env_settings, **settings})
     # A model may be shown a position in another form than people read.
-    own = {} if player is None else for_people(player.policy.card.env_settings)
+    own = {} if player is None else base.people_settings(player.policy.card.env_settings)
     _, shows = (env, base) if player is None else _made(chosen, {**own, **settings})
     proposer: Any = None if player is None else load("tsr_gym.agents.episodes.proposals:Proposer")
     adviser = Adviser(None if proposer is None else proposer(player, base), chosen.samples)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import no_such
-from tsr_gym.registration import GUIDES, env_id
+from tsr_gym.registration import env_class, env_id
+from tsr_gym.text_env import Guide
 
 # The project's own. Every instance is played plainly first, and only one that nothing solved is searched, once, until
 # something does; rates fall at the end. docs/does_search_pay.md has what was measured with them.
@@ -67,7 +68,24 @@ def follow_recipe(args: Sequence[str]) -> list[str]:
         raise ConfigError(f"wanted the environment before --recipe {found.recipe}, got {rest[:1] or 'nothing'}")
     given = {arg.partition("=")[0] for arg in rest}
     world = env_id(rest[0])
-    name = "levin" if found.recipe == "tsr+" and world not in GUIDES else found.recipe
+    cls = env_class(world)
+    guide = None if cls is None else cls.guide
+    name = "levin" if found.recipe == "tsr+" and guide is None else found.recipe
     wanted = RECIPES[name] | OF_WORLD.get((name, world), {})
     flags = [pair for pair in wanted.items() if pair[0] not in given]
-    return rest + [GUIDES[world] if word == GUIDE else word for pair in flags for word in pair]
+    return rest + [write_guide(guide) if word == GUIDE else word for pair in flags for word in pair]
+
+
+def write_guide(guide: Guide | None) -> str:
+    """Return a guide as the flag ``--score`` takes it; ``"reward"`` for None.
+
+    >>> write_guide(Guide("tsr_gym.wrappers:SokobanScore", {"potential": "next_push"}))
+    "SokobanScore(potential='next_push')"
+    """
+    if guide is None:
+        return "reward"
+    module, _, name = guide.scorer.partition(":")
+    # A bare name is one of ours.
+    scorer = name if module == "tsr_gym.wrappers" else guide.scorer
+    numbers = ", ".join(f"{key}={value!r}" for key, value in guide.numbers.items())
+    return f"{scorer}({numbers})" if numbers else scorer

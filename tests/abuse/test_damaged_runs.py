@@ -1,15 +1,16 @@
-"""Files of a run and of its trees that were damaged: refused with a word, and nothing is deleted for it."""
+"""Training runs whose files are damaged or whose process is killed: refused, or resumed to the same result."""
 
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.abuse.counts import Counts, Outcome, attacked, counted
-from tests.abuse.damaged_bytes import damaged
-from tests.agents.short_runs import files_of
+from tests.abuse.attacks import Counts, Outcome, attacked, counted, damaged
+from tests.agents.short_runs import UPDATES, files_of, result, train_and_kill, train_flags
 from tsr_gym import CheckpointError, ConfigError, InvalidTree, Tree
 from tsr_gym.agents.reports.methods import load_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
@@ -19,12 +20,12 @@ from tsr_gym.agents.runs.trainer import resume_run
 LOGS = ("metrics.jsonl", "evaluations.jsonl")
 
 
-def campaign(count: int, seed: int, run: Path) -> Counts:
+def damage_campaign(count: int, seed: int, run: Path) -> Counts:
     """Return what comes of damages to the files of a run, which is whole again afterwards."""
-    return counted(_attacks(count, np.random.default_rng(seed), run))
+    return counted(_damages(count, np.random.default_rng(seed), run))
 
 
-def _attacks(count: int, rng: np.random.Generator, run: Path) -> Iterator[Outcome]:
+def _damages(count: int, rng: np.random.Generator, run: Path) -> Iterator[Outcome]:
     sound = files_of(run)
     latest = str(checkpoints(run)[-1].relative_to(run))
     kinds = (["config.json"], LOGS, [name for name in sound if name.startswith("trees/")])
@@ -54,7 +55,7 @@ def _attacked(run: Path, name: str, sound: dict[str, bytes]) -> Outcome:
     if name == "evaluations.jsonl" or reported.count in ("wrong", "crashed"):
         return reported
     # Of the logs those lines may go that will be written again, and the last one if it is torn.
-    return attacked(what, lambda: _goes_on(run, name, before), refusals, unchanged)
+    return attacked(what, lambda: _resumes(run, name, before), refusals, unchanged)
 
 
 def _first_change(one: bytes, other: bytes) -> int:
@@ -75,7 +76,7 @@ def _is_reported(run: Path) -> bool:
     return TrainConfig.from_json(found.config.to_json()) == found.config
 
 
-def _goes_on(run: Path, name: str, before: dict[str, bytes]) -> bool:
+def _resumes(run: Path, name: str, before: dict[str, bytes]) -> bool:
     trainer = resume_run(run)
     after = files_of(run)
     if before.keys() != after.keys() or any(before[one] != after[one] for one in before if one not in LOGS):
@@ -86,12 +87,56 @@ def _goes_on(run: Path, name: str, before: dict[str, bytes]) -> bool:
 
 @pytest.fixture(scope="module")
 def run(undisturbed, tmp_path_factory):
-    """A run of the campaign's own."""
+    """A run of the damage_campaign's own."""
     return Path(shutil.copytree(undisturbed, tmp_path_factory.mktemp("damaged") / "run"))
 
 
 def test_damaged_files_of_a_run_are_refused_and_stay(hold, run):
     before = files_of(run)
-    counts = hold("files of a run", lambda count, seed: campaign(count, seed, run), 40)
+    counts = hold("files of a run", lambda count, seed: damage_campaign(count, seed, run), 40)
     assert counts.refused > 0
     assert files_of(run) == before
+
+
+def kill_campaign(count: int, seed: int, whole: dict[str, Any], base_model: Path) -> Counts:
+    """Return what comes of killing runs, at most three times each; the moments differ each time.
+
+    Args:
+        count: How many kills.
+        seed: Of the moments, which the load of the machine moves.
+        whole: What an undisturbed run results in.
+        base_model: The model that it begins with.
+    """
+    return counted(_kills(count, np.random.default_rng(seed), whole, base_model))
+
+
+def _kills(count: int, rng: np.random.Generator, whole: dict[str, Any], base_model: Path) -> Iterator[Outcome]:
+    left = count
+    while left > 0:
+        with TemporaryDirectory() as home:
+            run = Path(home) / "run"
+            moments = [(int(rng.integers(UPDATES - 2)), rng.uniform(0, 0.2)) for _ in range(min(left, 3))]
+            killed = 0
+            for moment in moments:
+                args = train_flags(run, base_model) if not run.exists() else ["train", "--resume", run]
+                killed += train_and_kill(args, run, *moment)
+            # One that had ended before its moment came was not killed, and counts for nothing.
+            left -= killed
+            ended = attacked(f"killed at {moments}", lambda run=run: _finishes(run, whole), ())
+            yield from [ended] * killed
+
+
+def _finishes(run: Path, whole: dict[str, Any]) -> bool:
+    return resume_run(run).run() and result(run) == whole
+
+
+@pytest.fixture(scope="module")
+def whole(undisturbed):
+    return result(undisturbed)
+
+
+def test_a_run_that_is_killed_at_any_moment_goes_on_to_the_same_end(hold, whole, base_model):
+    counts = hold("kills of a run", lambda count, seed: kill_campaign(count, seed, whole, base_model), 2)
+    # A kill is nothing that may be refused.
+    assert counts.refused == 0
+    assert counts.right == counts.tried

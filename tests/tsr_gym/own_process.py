@@ -1,4 +1,4 @@
-"""Run Python in a process of its own."""
+"""Run Python code in its own process, or stop it at one of its lines."""
 
 import os
 import subprocess
@@ -22,3 +22,32 @@ def run_python(code, *, hash_seed="0", cwd=ROOT, check=True):
         return done
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+class Killed(BaseException):
+    """No handler of errors catches it, as none catches a kill."""
+
+
+def killed_at(number, do, names):
+    """Do something and stop it before the given line of the files of these names; return whether it came that far."""
+    lines = 0
+
+    def trace(frame, event, arg):
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith(names):
+            return None
+        if event == "line":
+            lines += 1
+            if lines == number:
+                raise Killed
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        do()
+    except Killed:
+        return True
+    finally:
+        sys.settrace(before)
+    return False

@@ -1,11 +1,24 @@
-"""Registration: ids exist after `import tsr_gym`, cheaply, and short names lead to them."""
+"""Registration: ids exist after `import tsr_gym`, cheaply, short names lead to them, and all keep both contracts."""
 
 import gymnasium as gym
 import pytest
 
+import tsr_gym
 from tests.tsr_gym.own_process import run_python
 from tsr_gym.optional import load
-from tsr_gym.registration import ENTRY_POINTS, SHORT_NAMES, VECTOR_ENTRY_POINTS, env_id, register_envs
+from tsr_gym.registration import (
+    ENTRY_POINTS,
+    ENV_CLASSES,
+    OPTIONAL_ENTRY_POINTS,
+    OPTIONAL_ENV_CLASSES,
+    SHORT_NAMES,
+    VECTOR_ENTRY_POINTS,
+    env_class,
+    env_id,
+    register_envs,
+)
+from tsr_gym.testing import check_snapshot, check_text_env
+from tsr_gym.wrappers import AnswerFormat, ScoreWrapper, TreeSearchWrapper
 
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)
@@ -50,6 +63,19 @@ def test_a_saved_spec_makes_the_same_environment_in_another_process(name):
     assert run_python(code).strip() == f"{env.reset(seed=7)[0]!r} {env.unwrapped.limits.max_turns}"
 
 
+@pytest.mark.parametrize("name", {**ENV_CLASSES, **OPTIONAL_ENV_CLASSES})
+def test_the_class_of_a_world_states_its_guide_and_what_people_read(name):
+    cls = env_class(name)
+    assert cls.__name__ == {**ENV_CLASSES, **OPTIONAL_ENV_CLASSES}[name].partition(":")[2]
+    assert cls.guide is None or issubclass(load(cls.guide.scorer), ScoreWrapper)
+    settings = dict.fromkeys([*cls.model_forms, "max_turns"], 9)
+    assert cls.people_settings(settings) == {"max_turns": 9}
+
+
+def test_environments_of_others_have_no_class_of_ours():
+    assert env_class("CartPole-v1") is None
+
+
 def test_registering_twice_is_harmless(recwarn):
     before = dict(gym.registry)
     register_envs()
@@ -65,3 +91,52 @@ def test_short_names_lead_to_registered_ids(short):
 def test_other_names_stay_as_they_are():
     assert env_id("CartPole-v1") == "CartPole-v1"
     assert env_id("tsr/Sokoban-v0") == "tsr/Sokoban-v0"
+
+
+LEVEL = "#######\n#@ $ .#\n#  $ .#\n#######"
+SETTINGS = {
+    "tsr/FrozenLake-v0": [
+        {"preset": "tsr-code"},
+        {"obs_type": "coord", "is_slippery": False},
+        {"obs_type": "compact", "noise": "shared"},
+        {"generator": "gymnasium", "size": 5, "max_turns": None, "max_actions_per_turn": 1},
+        {"desc": ["SFS", "FHF", "FGG"], "success_rate": 0.7, "split": "test"},
+        {"map_name": "8x8", "max_actions": 25, "max_actions_per_turn": 2},
+        {"max_actions_per_turn": None},
+    ],
+    "tsr/Sokoban-v0": [
+        {"preset": "tsr-code"},
+        {"obs_type": "coord", "dim": (7, 6), "num_boxes": 2},
+        {"obs_type": "compact", "split": "valid"},
+        {"level": LEVEL, "max_turns": None, "max_actions": None},
+        {"max_turns": 1, "reward_box": 0.0},
+    ],
+}
+CASES = [(name, settings) for name in ENTRY_POINTS for settings in [{}, *SETTINGS.get(name, [])]]
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+def test_a_registered_environment_keeps_the_contract_of_text_environments(name, settings):
+    check_text_env(gym.make(name, **settings))
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+def test_snapshots_of_a_registered_environment_are_exact(name, settings):
+    # Other processes are asked below, once per environment: they cost most of the time.
+    check_snapshot(gym.make(name, **settings), other_processes=False)
+
+
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+def test_a_registered_environment_plays_alike_in_other_processes(name):
+    for settings in [{}, *SETTINGS.get(name, [])][:3]:
+        check_snapshot(gym.make(name, **settings), seeds=(3,))
+
+
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+def test_a_registered_environment_can_be_searched(name):
+    check_snapshot(TreeSearchWrapper(AnswerFormat(gym.make(name))), seeds=(5,))
+
+
+def test_all_of_tsr_is_registered_with_gymnasium():
+    assert {name for name in gym.registry if name.startswith("tsr/")} == {*ENTRY_POINTS, *OPTIONAL_ENTRY_POINTS}
+    assert tsr_gym.registration.ENTRY_POINTS is ENTRY_POINTS

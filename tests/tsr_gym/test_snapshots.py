@@ -13,7 +13,7 @@ from types import ModuleType
 import gymnasium as gym
 import pytest
 
-from tests.tsr_gym.forged import forged
+from tests.abuse.attacks import forged
 from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym.testing.worlds import Dice, Place, Walk
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot

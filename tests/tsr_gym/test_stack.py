@@ -24,8 +24,8 @@ from gymnasium.wrappers import (
 )
 
 import tsr_gym
+from tests.abuse.attacks import forged
 from tests.tsr_gym.foreign.worlds import Locked
-from tests.tsr_gym.forged import forged
 from tests.tsr_gym.testing.worlds import Board, Dice, PlainWrapper, Walk
 from tsr_gym import Limits, Snapshot, SnapshotError, clone, env_support, replayable, restore, snapshot
 from tsr_gym.foreign.gymnasium_wrappers import EPISODE_STATE, REFUSED, STATELESS

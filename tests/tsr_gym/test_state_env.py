@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 
-from tests.tsr_gym.forged import changed
+from tests.abuse.attacks import changed
 from tests.tsr_gym.testing.worlds import Board, Dice, Walk
 from tsr_gym import (
     ConfigError,

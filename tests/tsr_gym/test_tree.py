@@ -1,18 +1,9 @@
-"""Tree: nodes by index, views, totals, ranks and files. The trees are drawn here by hand.
-
-        0
-      / | \\
-     1  2  3        rewards 1, 2, -1; scores 0.5, 0.25, 4
-    /\\     |
-   4  5     6       rewards 0.5, 3, 10 (terminated); scores 1, 0, 1
-            |
-            7       reward 0 (truncated)
-"""
+"""Tree: nodes by index, views, totals, ranks and files; and its budget. The trees are drawn here by hand."""
 
 import copy
 import json
 import pickle
-from dataclasses import fields
+from dataclasses import FrozenInstanceError, fields
 from functools import partial
 
 import pytest
@@ -485,3 +476,44 @@ def test_in_an_outline_a_text_takes_one_short_line():
     first, second = tree.outline().splitlines()
     assert first == "0: #P G" + 53 * "x" + "..."
     assert second == "  1: Up || Up, reward 1, solved"
+
+
+NAMES = [item.name for item in fields(Budget)]
+
+
+def test_every_count_adds_up():
+    one = Budget(**{name: number for number, name in enumerate(NAMES, start=1)})
+    total = one + Budget(**dict.fromkeys(NAMES, 10))
+    assert [vars_of(total)[name] for name in NAMES] == [number + 10 for number in range(1, len(NAMES) + 1)]
+
+
+def vars_of(budget):
+    return {name: getattr(budget, name) for name in NAMES}
+
+
+def test_nothing_spent_is_neutral():
+    one = Budget(env_steps=2, seconds=0.5)
+    assert one + Budget() == one
+    assert sum([one, one], Budget()).env_steps == 4
+
+
+def test_seconds_do_not_make_budgets_differ():
+    assert Budget(env_steps=1, seconds=1.0) == Budget(env_steps=1, seconds=2.0)
+    assert Budget(env_steps=1) != Budget(env_steps=2)
+
+
+def test_a_budget_never_changes():
+    with pytest.raises(FrozenInstanceError):
+        Budget().env_steps = 1
+
+
+def test_the_difference_of_two_moments_is_what_was_spent_between_them():
+    assert Budget(env_steps=5, restores=2) - Budget(env_steps=3) == Budget(env_steps=2, restores=2)
+
+
+def test_a_limit_binds_only_where_it_is_not_zero():
+    spent = Budget(env_steps=5, model_calls=100, seconds=2.0)
+    assert not spent.reached(Budget())
+    assert not spent.reached(Budget(env_steps=6))
+    assert spent.reached(Budget(env_steps=5))
+    assert spent.reached(Budget(env_steps=6, seconds=1.5))

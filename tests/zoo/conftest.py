@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.zoo.report import report
+from tests.zoo.test_report import report
 
 # Frames are rendered without a screen.
 os.environ.setdefault("MUJOCO_GL", "egl")
@@ -20,7 +20,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # Even what is kept is lowered anew for every environment, which takes longer than a few steps without compiling.
 os.environ.setdefault("JAX_DISABLE_JIT", "1")
 # Where the animals are not installed, nobody looks into their files, not even for doctests.
-collect_ignore_glob = [] if find_spec("ale_py") else ["with_*.py", "wrappers.py", "zoo.py"]
+collect_ignore_glob = [] if find_spec("ale_py") else ["with_*.py"]
 _outcomes = []
 
 

@@ -8,6 +8,7 @@ from gymnasium.core import RenderFrame
 
 from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.teaching import Teaching, taught_by_oracle
+from tsr_gym.text_env import Guide
 from tsr_gym_envs.frozen_lake import optimal
 from tsr_gym_envs.frozen_lake.arrays import TILES, tile_codes
 from tsr_gym_envs.frozen_lake.discrete_env import FrozenLakeDiscreteEnv
@@ -85,6 +86,8 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
     """
 
     actions = ACTIONS
+    guide = Guide("tsr_gym.wrappers:FrozenLakeScore")
+    model_forms = frozenset({"obs_type"})
     metadata = RENDERING
     instructions = (
         "You are crossing a frozen lake: reach the goal and keep out of the holes. The ice may be slippery and carry "

@@ -11,7 +11,7 @@ from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
 from tsr_gym.state_env import new_tuple
 from tsr_gym.teaching import Teaching
-from tsr_gym.text_env import MAX_TEXT
+from tsr_gym.text_env import MAX_TEXT, Guide
 from tsr_gym_envs.reasons import invalid
 from tsr_gym_envs.retrieval_qa.answers import exact_match, token_f1
 from tsr_gym_envs.retrieval_qa.bars import random_success
@@ -104,6 +104,8 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     """
 
     draws_noise = False
+    guide = Guide("tsr_gym.wrappers:RetrievalQAScore", {"kind": "novelty"})
+    model_forms = frozenset({"observation_mode"})
     reads_tags = True
 
     def __init__(

@@ -9,6 +9,7 @@ from gymnasium.core import RenderFrame
 from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.state_env import new_tuple
 from tsr_gym.teaching import Teaching, taught_by_oracle
+from tsr_gym.text_env import Guide
 from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.sokoban import oracle
@@ -94,6 +95,8 @@ class SokobanEnv(TextEnv[SokobanState]):
     """
 
     actions = ACTIONS
+    guide = Guide("tsr_gym.wrappers:SokobanScore", {"potential": "next_push"})
+    model_forms = frozenset({"obs_type"})
     metadata = RENDERING
     instructions = (
         "You are solving a Sokoban puzzle: push every box onto a target. You can push boxes but not pull them, and one "

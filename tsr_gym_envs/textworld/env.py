@@ -9,6 +9,7 @@ import numpy as np
 
 from tsr_gym import ConfigError, Step
 from tsr_gym.codec import encode
+from tsr_gym.text_env import Guide
 from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.textworld.settings import TextWorldSettings, make_settings
 from tsr_gym_envs.textworld.state import About, Scene, TextWorldState
@@ -75,6 +76,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
     """
 
     draws_noise = False
+    guide = Guide("tsr_gym.wrappers:TextWorldScore")
 
     def __init__(
         self, settings: TextWorldSettings, *, max_seconds: float = 10.0, render_mode: str | None = None

@@ -13,6 +13,7 @@ from tsr_gym.codec import encode
 from tsr_gym.spaces import FreeText
 from tsr_gym.state_env import new_tuple
 from tsr_gym.teaching import Teaching
+from tsr_gym.text_env import Guide
 from tsr_gym_envs.reasons import invalid, shown
 from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.webshop.actions import ShopAction
@@ -104,6 +105,8 @@ class WebShopEnv(TextEnv[ShopState]):
     """
 
     draws_noise = False
+    guide = Guide("tsr_gym.wrappers:WebShopScore", {"variant": "attributes"})
+    model_forms = frozenset({"observation_mode"})
 
     def __init__(self, settings: WebShopSettings, shop: Shop, *, render_mode: str | None = None) -> None:
         per_turn = settings.max_actions_per_turn
@@ -219,6 +222,11 @@ class WebShopEnv(TextEnv[ShopState]):
         if state.page in ("index", "done"):
             return tuple(f"search[{query}]" for query in suggest_queries(self.shop.goal(state).instruction_text))
         return tuple(filter(self._is_one, self.shop.layout(page_of(self.shop, state)).actions))
+
+    def buttons(self, state: ShopState) -> tuple[str, ...]:
+        """Return the labels of the buttons and links of a page, in small letters."""
+        clicks = (action for action in self.legal_actions(state) if action.startswith("click[") and action[-1] == "]")
+        return tuple(click[len("click[") : -1].lower() for click in clicks)
 
     def _is_one(self, action: str) -> bool:
         """Return whether the name of an option does not cut a turn in two."""

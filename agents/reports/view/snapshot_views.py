@@ -15,8 +15,7 @@ from tsr_gym.agents.reports.view.read_files import SeenTree
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.errors import ConfigError, SnapshotError
 from tsr_gym.keywords import parse_settings
-from tsr_gym.people import clicks, for_people
-from tsr_gym.registration import accepted, env_id, find_env
+from tsr_gym.registration import accepted, env_class, env_id, find_env
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore
 from tsr_gym.text_env import TextEnv
@@ -131,9 +130,10 @@ def find_reading(seen: SeenTree) -> Read | None:
     # Environments of anybody are made and asked here, and may raise anything; what the model read is shown then.
     try:
         settings = {key: tuple(one) if isinstance(one, list) else one for key, one in stack["kwargs"].items()}
-        if settings == for_people(settings):
+        cls = env_class(name)
+        if cls is None or settings == (for_people := cls.people_settings(settings)):
             return None
-        plays, shows = _text_env(name, settings), _text_env(name, for_people(settings))
+        plays, shows = _text_env(name, settings), _text_env(name, for_people)
         plays.reset(seed=0)
         _read(plays, shows, first)
     except Exception:
@@ -152,7 +152,7 @@ def _read(plays: TextEnv[Any], shows: TextEnv[Any], snapshot: str) -> Reading:
     snap = Snapshot.from_bytes(base64.b64decode(snapshot, validate=True))
     # Only the environment itself knows the state: its wrappers are left out.
     restore(plays, Snapshot(snap.layers[-1:]))
-    return Reading(shows.observe(plays.state), clicks(shows, plays.state))
+    return Reading(shows.observe(plays.state), shows.buttons(plays.state))
 
 
 def _read_or_none(plays: TextEnv[Any], shows: TextEnv[Any], snapshot: str) -> Reading | None:

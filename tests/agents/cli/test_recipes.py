@@ -21,8 +21,8 @@ def test_a_recipe_goes_by_the_public_guide_of_the_world(env, guide):
 
 
 def test_where_there_is_no_public_guide_a_search_that_needs_none_takes_its_place():
-    args = follow_recipe(["my:Own-v0", "--recipe", "tsr+"])
-    assert args == follow_recipe(["my:Own-v0", "--recipe", "levin"])
+    args = follow_recipe(["CartPole-v1", "--recipe", "tsr+"])
+    assert args == follow_recipe(["CartPole-v1", "--recipe", "levin"])
     assert args[args.index("--search") + 1] == "levin(expansions=60)"
     assert "--score" not in args
 

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from tests.tsr_gym.killed import killed_at
-from tests.tsr_gym.own_process import run_python
+from tests.tsr_gym.own_process import killed_at, run_python
 from tsr_gym import CheckpointError
 from tsr_gym.agents.runs.log import JsonLines
 

@@ -1,12 +1,26 @@
-"""Generators of every kind: read and rebuilt, reseeded, found, and the global ones watched."""
+"""Generators of every library: read, built, reseeded, placed in an environment, and watched."""
 
 import random
 
 import numpy as np
 import pytest
 
-from tsr_gym import SnapshotError
-from tsr_gym.foreign.generators import KINDS, build, held_by, reading, reseed, reseeded, watched_globals
+from tests.tsr_gym.foreign import worlds
+from tests.tsr_gym.foreign.worlds import play
+from tsr_gym import Snapshot, SnapshotError, replayable, restore, snapshot
+from tsr_gym.foreign.generators import (
+    KINDS,
+    build,
+    dice_of,
+    held_by,
+    place_dice,
+    place_generator,
+    reading,
+    reseed,
+    reseeded,
+    watched_globals,
+)
+from tsr_gym.random_stream import position_of
 
 MAKES = [
     lambda: np.random.default_rng(1),
@@ -88,3 +102,105 @@ def test_global_generators_are_watched_and_put_back():
         np.random.random()  # noqa: NPY002
     assert (nothing.names, both.names, one.names) == ((), ("random", "numpy.random"), ("numpy.random",))
     assert draw_both() == wanted
+
+
+def env_with(generator):
+    env = worlds.Plain()
+    if generator is not None:
+        env._np_random = generator
+    return env
+
+
+PRESENT = {
+    "none": None,
+    "same kind": np.random.default_rng(3),
+    "another kind": np.random.Generator(np.random.MT19937(3)),
+}
+
+
+@pytest.mark.parametrize("present", PRESENT.values(), ids=PRESENT)
+def test_a_generator_stands_where_it_is_put_whatever_was_there(present):
+    wanted = np.random.default_rng(8)
+    wanted.random(3)
+    env = env_with(present)
+    placed = place_generator(env, position_of(wanted), None)
+    assert placed is env.np_random
+    assert (placed is present) == (present is not None and type(present.bit_generator) is np.random.PCG64)
+    assert placed.random() == wanted.random()
+
+
+def test_a_seed_counts_even_where_there_was_no_generator_yet():
+    numbers = []
+    for present in (None, np.random.default_rng(3)):
+        env = env_with(present)
+        place_generator(env, None, 11)
+        numbers.append(env.np_random.random())
+        assert env.np_random_seed == 11
+    assert numbers[0] == numbers[1] == np.random.Generator(np.random.PCG64(np.random.SeedSequence(11))).random()
+
+
+def test_no_position_and_no_seed_is_no_generator():
+    env = env_with(np.random.default_rng(3))
+    assert place_generator(env, None, None) is None
+    assert env._np_random is None
+
+
+class OwnDice(worlds.LockedWithArguments):
+    """Draws from generators of its own, which only a reset with a seed makes anew."""
+
+    def begin(self, seed):
+        super().begin(seed)
+        if seed is not None:
+            self.dice = {"one": random.Random(seed), "more": [np.random.RandomState(seed), np.random.PCG64(seed)]}
+
+    def roll(self):
+        return self.dice["one"].randrange(6) + self.dice["more"][0].randint(6) + self.dice["more"][1].random_raw() % 7
+
+
+def test_an_episode_without_a_seed_is_replayed_from_all_generators_that_an_environment_holds():
+    env = replayable(OwnDice())
+    env.reset(seed=3)
+    play(env, [1, 2])
+    env.reset()
+    play(env, [2])
+    snap = snapshot(env)
+    went_on = play(env, [1, 0, 2])
+    for target in (env, replayable(OwnDice())):
+        restore(target, Snapshot.from_bytes(snap.to_bytes()))
+        assert play(target, [1, 0, 2]) == went_on
+
+
+def test_dice_come_back_in_place_and_those_of_others_are_refused():
+    env = OwnDice()
+    env.reset(seed=5)
+    held = dict(env.dice)
+    dice = dice_of(env)
+    wanted = [env.roll() for _ in range(9)]
+    place_dice(env, dice)
+    assert [env.roll() for _ in range(9)] == wanted
+    assert env.dice == held
+    with pytest.raises(SnapshotError, match="wanted 3 generators in OwnDice, got 0"):
+        place_dice(OwnDice(), dice)
+    env.dice["one"] = np.random.RandomState(1)
+    with pytest.raises(SnapshotError, match="of the kind RandomState, got Random"):
+        place_dice(env, dice)
+
+
+def test_a_generator_of_torch_comes_back():
+    torch = pytest.importorskip("torch")
+    env = worlds.Plain()
+    env.dice = torch.Generator().manual_seed(4)
+    dice = dice_of(env)
+    wanted = torch.rand(3, generator=env.dice).tolist()
+    place_dice(env, dice)
+    assert torch.rand(3, generator=env.dice).tolist() == wanted
+
+
+def test_fresh_noise_leaves_the_generators_of_spaces_alone():
+    env = replayable(OwnDice())
+    env.reset(seed=1)
+    env.action_space.seed(7)
+    wanted = [env.action_space.sample() for _ in range(20)]
+    env.action_space.seed(7)
+    restore(env, snapshot(env), noise="fresh", seed=2)
+    assert [env.action_space.sample() for _ in range(20)] == wanted

@@ -1,12 +1,31 @@
-"""Which objects are nothing but their attributes."""
+"""Objects: their attributes, handles of rendering, how another one is made, and verdicts that are kept."""
 
+import gc
 import threading
 
 import gymnasium as gym
 import numpy as np
+import pygame
+import pytest
+from gymnasium.envs.registration import EnvSpec
 
 from tests.tsr_gym.foreign import worlds
-from tsr_gym.foreign.objects import attributes_of, frees, is_plain, set_attributes
+from tsr_gym import SnapshotError
+from tsr_gym.foreign.attributes import is_state
+from tsr_gym.foreign.objects import (
+    SharedVerdicts,
+    Verdicts,
+    attributes_of,
+    can_remake,
+    frees,
+    fresh,
+    holds_handles,
+    is_handle,
+    is_plain,
+    names_handle,
+    remake,
+    set_attributes,
+)
 
 
 class Own:
@@ -56,3 +75,180 @@ def test_what_frees_something_is_known_by_its_class():
     assert frees(worlds.Resource)
     assert not frees(Own)
     assert not frees(type(number for number in ()))
+
+
+def surface():
+    return pygame.Surface((2, 2))
+
+
+@pytest.mark.parametrize("value", [surface(), pygame.time.Clock()])
+def test_surfaces_and_clocks_are_means_of_rendering(value):
+    assert is_handle(value)
+    assert holds_handles([value, value])
+    assert holds_handles({"a": (value,)})
+    assert not is_state("anything", value)
+    assert not is_state("anything", [[value]])
+
+
+@pytest.mark.parametrize("value", [pygame.Vector2(1, 2), pygame.Rect(1, 2, 3, 4), 3, None, [], [surface(), 1], {}])
+def test_positions_and_mixtures_are_state(value):
+    assert not holds_handles(value)
+    assert is_state("position", value)
+
+
+@pytest.mark.parametrize("name", ["screen", "window_surface", "clock", "_viewer", "agent_img", "ice_crack_imgs"])
+def test_what_is_called_as_means_of_rendering_are_is_none_of_the_state_while_it_is_none(name):
+    assert names_handle(name)
+    assert not is_state(name, None)
+    assert is_state(name, 3)
+
+
+@pytest.mark.parametrize("name", ["state", "clockwise", "screened", "last_action", "surfaces_left"])
+def test_other_names_are_not_taken_for_it(name):
+    assert not names_handle(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["action_space", "observation_space", "spec", "metadata", "render_mode", "_np_random", "_ezpickle_args"],
+)
+def test_what_gymnasium_keeps_on_an_environment_is_no_state(name):
+    assert not is_state(name, (1, 2))
+
+
+def test_a_spec_or_the_arguments_of_the_constructor_make_another_one():
+    lake = gym.make("FrozenLake-v1", is_slippery=False).unwrapped
+    other = fresh(lake)
+    assert type(other) is type(lake)
+    assert (other.P, other.spec.kwargs) == (lake.P, lake.spec.kwargs)
+    assert other is not lake
+    assert fresh(worlds.RemembersItsArguments(bonus=7)).bonus == 7
+
+
+def test_a_window_is_left_out_where_nobody_shall_see_it():
+    env = worlds.RemembersItsArguments(render_mode="rgb_array")
+    assert fresh(env).render_mode == "rgb_array"
+    assert fresh(env, unseen=True).render_mode is None
+
+
+def test_a_factory_as_entry_point_is_called_and_its_wrappers_are_left_out():
+    def factory(bonus):
+        return gym.wrappers.TimeLimit(worlds.RemembersItsArguments(bonus), 3)
+
+    env = gym.make(gym.envs.registration.EnvSpec("Made-v0", entry_point=factory, kwargs={"bonus": 4})).unwrapped
+    assert fresh(env).bonus == 4
+    assert not can_remake(env)
+
+
+def test_nobody_knows_how_to_make_it_or_it_cannot_be_made():
+    with pytest.raises(SnapshotError, match="nobody knows how this Plain was made"):
+        fresh(worlds.Plain())
+
+    class Once(worlds.RemembersItsArguments):
+        made = 0
+
+        def __init__(self):
+            type(self).made += 1
+            if type(self).made > 1:
+                raise OSError("the port is taken")
+            super().__init__()
+            self._ezpickle_args = ()
+            self._ezpickle_kwargs = {}
+
+    env = Once()
+    env.reset(seed=1)
+    with pytest.raises(SnapshotError, match="another Once could not be made: the port is taken"):
+        fresh(env)
+    held = dict(vars(env))
+    with pytest.raises(SnapshotError, match="Once could not be made again"):
+        remake(env)
+    assert vars(env) == held
+
+
+def test_an_environment_that_is_made_anew_keeps_generator_spaces_and_arguments():
+    env = worlds.RemembersItsArguments(bonus=5)
+    env.reset(seed=1)
+    env.episode_only = 1
+    space, generator = env.action_space, env.np_random
+    remake(env)
+    assert (env.position, env.bonus) == (0, 5)
+    assert "episode_only" not in vars(env)
+    assert env.action_space is space
+    assert env.np_random is generator
+
+
+class Thing:
+    """Equal to everything, and so of no use as a key."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        return True
+
+
+def test_a_finding_is_made_once_for_each_object_and_forgotten_with_it():
+    found, verdicts = [], Verdicts()
+
+    def find(thing):
+        found.append(thing.name)
+        return thing.name.upper()
+
+    one, other = Thing(), Thing()
+    one.name, other.name = "one", "other"
+    assert [verdicts.of(thing, find) for thing in (one, other, one, other)] == ["ONE", "OTHER", "ONE", "OTHER"]
+    assert found == ["one", "other"]
+    assert len(verdicts._found) == 2
+    del one
+    gc.collect()
+    assert len(verdicts._found) == 1
+
+
+class Walk(worlds.Plain):
+    """Takes arguments."""
+
+    def __init__(self, bonus=0, render_mode=None):
+        super().__init__(render_mode)
+        self.bonus = bonus
+
+
+def made(name="Walk-v0", entry_point=Walk, **kwargs):
+    return gym.make(EnvSpec(name, entry_point=entry_point), **kwargs).unwrapped
+
+
+def make_walk(bonus=0, render_mode=None):
+    return Walk(bonus + 1, render_mode)
+
+
+@pytest.mark.parametrize(
+    ("other", "shared"),
+    [
+        (lambda: made(bonus=3), True),
+        (lambda: made(bonus=3, render_mode="rgb_array"), True),
+        (lambda: made(bonus=4), False),
+        (lambda: made(bonus=3, name="Walk-v1"), False),
+        (lambda: made(bonus=3, entry_point=make_walk), False),
+        (lambda: made(bonus=len), False),
+        (lambda: Walk(3), False),
+    ],
+    ids=["alike", "another mode", "other arguments", "another id", "another maker", "given an object", "no spec"],
+)
+def test_those_that_were_made_alike_share_a_finding(other, shared):
+    found, verdicts = [], SharedVerdicts()
+    one, second = made(bonus=3), other()
+    for env in (one, second, one, second):
+        assert verdicts.of(env, lambda env: found.append(env) or env.bonus) == (3 if shared else env.bonus)
+    assert len(found) == (1 if shared else 2)
+
+
+def test_environments_that_were_given_objects_share_nothing():
+    verdicts = SharedVerdicts()
+    one, other = made(bonus=worlds.Body(1.0)), made(bonus=worlds.Body(1.0))
+    assert verdicts.of(one, id) != verdicts.of(other, id)
+
+
+def test_what_may_still_change_is_looked_at_again_unless_its_kind_is_known():
+    found, verdicts = [], SharedVerdicts()
+    lonely, registered = Walk(), made()
+    for env in (lonely, lonely, registered, registered):
+        verdicts.anew(env, found.append)
+    assert found == [lonely, lonely, registered]

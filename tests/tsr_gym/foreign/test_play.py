@@ -1,4 +1,6 @@
-"""Plays and how they are compared."""
+"""Play: the first difference between two episodes is named, and copies are proved by it."""
+
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -6,8 +8,44 @@ import pytest
 
 from tests.tsr_gym.foreign import worlds
 from tsr_gym.foreign import play
-from tsr_gym.foreign.play import difference
+from tsr_gym.foreign.attributes import capture, put_back, twin_of
+from tsr_gym.foreign.play import MAX_EXCERPT, Fact, Means, difference, flaw_of, held, text_of
 from tsr_gym.foreign.recorder import fingerprint
+
+
+@pytest.mark.parametrize(
+    ("came", "words"),
+    [
+        ([Fact("a", 1), Fact("b", 2.0)], None),
+        ([Fact("a", 1), Fact("b", 2.5)], "b differs: wanted 2.0, got 2.5"),
+        ([Fact("a", 1), Fact("b", 2.5, "two and a half")], "b differs: wanted 2.0, got two and a half"),
+        ([Fact("a", True), Fact("b", 2.5)], "a differs: wanted 1, got True"),
+        ([Fact("a", 1), Fact("c", 2.0)], "wanted b, got c"),
+        ([Fact("a", 1)], "b is missing"),
+        ([Fact("a", 1), Fact("b", 2.0), Fact("c", 0)], "c is new"),
+    ],
+)
+def test_the_first_difference_is_told(came, words):
+    assert difference([Fact("a", 1), Fact("b", 2.0)], came) == words
+
+
+def test_what_reads_alike_and_is_not_equal_is_told_apart():
+    words = difference([Fact("a", np.float32(1), "1.0")], [Fact("a", np.float64(1), "1.0")])
+    assert words == "a differs: both read 1.0, but their types, bits or orders differ"
+
+
+def test_long_texts_are_cut_to_where_they_begin_to_differ():
+    words = difference([Fact("a", "x" * 5000 + "one")], [Fact("a", "x" * 5000 + "two")])
+    assert "xone" in words
+    assert "xtwo" in words
+    assert len(words) < 3 * MAX_EXCERPT
+
+
+def test_large_arrays_are_shown_by_their_digest():
+    one, other = np.zeros(5000), np.zeros(5000)
+    other[2500] = 1
+    assert text_of(one).startswith("float64 array of shape (5000,) with the digest ")
+    assert text_of(one) != text_of(other)
 
 
 def result(position=1.0, reward=0.0, terminated=False, info=None):
@@ -96,3 +134,136 @@ def test_a_play_ends_with_the_episode_or_an_error():
     came = play.steps(env, [1] * 40)
     assert isinstance(came[-1], play.Raised)
     assert not any(isinstance(fact, play.Raised) for fact in came[:-1])
+
+
+def write(env, state):
+    put_back(env, state, None)
+
+
+def twin(env):
+    return twin_of(env)
+
+
+RIGHT = Means(capture, write, twin)
+
+
+def reset(make=worlds.ManyKinds):
+    env = make()
+    env.reset(seed=1)
+    return env
+
+
+def test_right_means_have_no_flaw():
+    assert flaw_of(reset(), RIGHT) is None
+    assert flaw_of(worlds.ManyKinds(), RIGHT) is None
+
+
+def test_copies_that_share_an_object_with_the_original_are_found():
+    def sharing(env):
+        made = twin(env)
+        made.body = env.body
+        made.shared = env.body.path
+        return made
+
+    def keeping(env, state):
+        body, shared = env.body, env.shared
+        write(env, state)
+        env.body, env.shared = body, shared
+
+    flaw = flaw_of(reset(), Means(capture, keeping, sharing))
+    assert "changed the original (the attribute body differs" in flaw
+    assert "should be reset" in flaw
+
+
+def test_a_copy_that_is_not_put_back_wholly_is_found():
+    def forgetting(env, state):
+        position = env.position
+        write(env, state)
+        env.position = position
+
+    assert "do not play alike" in flaw_of(reset(), RIGHT._replace(write=forgetting))
+
+
+def test_copies_that_stand_elsewhere_afterwards_are_found_though_they_show_the_same():
+    class Quiet(worlds.Plain):
+        seen = 0
+
+        def roll(self):
+            type(self).seen += 1
+            self.hidden = type(self).seen
+            return super().roll()
+
+    assert "afterwards, the attribute hidden differs: wanted 6, got 18" in flaw_of(reset(Quiet), RIGHT)
+
+
+def test_a_generator_that_is_not_put_back_is_found():
+    class Lazy(worlds.Plain):
+        def roll(self):
+            self.np_random.random()
+            return 1
+
+    def drawing(env, state):
+        write(env, state)
+        drawing.times += 1
+        env.np_random.random(drawing.times)
+
+    drawing.times = 0
+    assert "where its generator stands afterwards differs" in flaw_of(reset(Lazy), RIGHT._replace(write=drawing))
+
+
+def test_an_environment_that_takes_none_of_the_sampled_actions_is_not_proved():
+    class Picky(worlds.Plain):
+        def step(self, action):
+            raise ValueError("only on Sundays")
+
+    assert "none of the sampled actions could be taken: Raised(kind='ValueError'" in flaw_of(reset(Picky), RIGHT)
+
+
+def test_an_episode_that_has_ended_is_proved_from_a_reset():
+    class Ends(worlds.Plain):
+        over = False
+
+        def begin(self, seed):
+            self.over = False
+
+        def step(self, action):
+            if self.over:
+                raise RuntimeError("over")
+            result = super().step(action)
+            self.over = self.position > 15
+            return (*result[:2], self.over, *result[3:])
+
+    env = reset(Ends)
+    while not env.over:
+        env.step(2)
+    assert flaw_of(env, RIGHT) is None
+
+
+def test_what_copies_print_and_warn_of_is_kept_to_themselves(capsys, recwarn):
+    class Loud(worlds.Plain):
+        def step(self, action):
+            sys.stdout.write("loud")
+            gym.logger.warn("loud")
+            return super().step(action)
+
+    assert flaw_of(reset(Loud), RIGHT) is None
+    assert capsys.readouterr().out == ""
+    assert not recwarn.list
+
+
+def test_captures_that_differ_are_told_apart_by_attribute():
+    env = reset(worlds.Plain)
+    one = capture(env)
+    env.position += 1
+    env.later = None
+    later = capture(env)
+    assert difference(held(one), held(later)) == "wanted the attribute position, got the attribute later"
+    assert difference(held(later), held(later)) is None
+
+
+@pytest.mark.parametrize("make", [worlds.Frees, worlds.HoldsWhatFrees])
+def test_what_frees_something_is_not_even_copied(make):
+    env = reset(make)
+    freed = worlds.Frees.freed, worlds.Resource.freed
+    assert "frees something" in flaw_of(env, RIGHT)
+    assert (worlds.Frees.freed, worlds.Resource.freed) == freed

@@ -1,12 +1,14 @@
-"""The recorder never makes a call fail: what is put on record, and what leaves a gap."""
+"""Replay: what is recorded, and restores that take the recorded actions again."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.wrappers import FrameStackObservation, StickyAction, TimeLimit, TransformObservation
 
 from tests.tsr_gym.foreign import worlds
-from tests.tsr_gym.foreign.plays import play
-from tests.tsr_gym.foreign.test_replayed import ACTIONS, recorded
-from tsr_gym import Snapshot, SnapshotError, env_support, restore, snapshot
+from tests.tsr_gym.foreign.worlds import play
+from tsr_gym import Snapshot, SnapshotError, clone, env_support, replayable, restore, snapshot
+from tsr_gym.foreign.recorder import ReplayRecorder
 
 
 class Handed:
@@ -105,3 +107,308 @@ def test_a_result_that_cannot_be_recorded_is_returned_all_the_same():
         env.step(action)
     with pytest.raises(SnapshotError, match="what Puzzles returns cannot be put on record: it requires a gradient"):
         snapshot(env)
+
+
+ACTIONS = [2, 1, 2, 0, 1, 2, 2, 0]
+MAKES = [worlds.LockedWithArguments, worlds.Generating, worlds.Views, worlds.Closure, worlds.Raises]
+
+
+def recorded(make, seed=4):
+    env = replayable(make())
+    env.reset(seed=seed)
+    return env
+
+
+@pytest.mark.parametrize("make", MAKES)
+@pytest.mark.parametrize("num_steps", [0, 3])
+def test_a_replayed_environment_goes_on_as_it_went_on(make, num_steps):
+    env = recorded(make)
+    assert env_support(env).level == "replay"
+    play(env, ACTIONS[:num_steps])
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    end = snapshot(env)
+    for other in (env, replayable(make())):
+        for taken in (snap, Snapshot.from_bytes(snap.to_bytes())):
+            restore(other, taken)
+            assert snapshot(other) == snap
+            assert play(other, ACTIONS) == went_on
+            assert snapshot(other) == end
+    assert end != snap
+
+
+def test_a_clone_of_a_replayed_environment_is_another_one_in_the_same_state():
+    env = recorded(worlds.LockedWithArguments)
+    env.step(1)
+    twin = clone(env)
+    assert twin.unwrapped is not env.unwrapped
+    assert play(twin, ACTIONS) == play(env, ACTIONS)
+
+
+def test_a_clone_is_refused_where_nobody_knows_how_the_environment_was_made():
+    with pytest.raises(SnapshotError, match="nobody knows how this Locked was made: make it with"):
+        clone(recorded(worlds.Locked))
+
+
+def test_the_recorder_stands_right_above_the_environment_and_only_once():
+    base = worlds.Locked()
+    env = TimeLimit(FrameStackObservation(base, 2), 5)
+    assert replayable(env) is env
+    assert replayable(env) is env
+    assert type(env.env.env) is ReplayRecorder
+    assert env.env.env.env is base
+    assert env.unwrapped is base
+
+
+def test_a_bare_environment_is_wrapped_and_a_state_env_is_left_alone():
+    bare = worlds.Locked()
+    assert type(replayable(bare)) is ReplayRecorder
+    ours = gym.make("tsr/FrozenLake-v0")
+    assert replayable(ours) is ours
+    assert env_support(ours).level == "exact"
+
+
+def test_wrappers_above_the_recorder_are_restored_too():
+    env = replayable(TimeLimit(FrameStackObservation(worlds.Locked(), 3), 5))
+    env.reset(seed=1)
+    env.step(1)
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    assert len(went_on) == 4
+    restore(env, snap)
+    assert play(env, ACTIONS) == went_on
+
+
+def test_an_episode_without_a_seed_is_replayed_from_its_generator():
+    env = recorded(worlds.Locked)
+    env.step(1)
+    env.reset()
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    env.reset(seed=8)
+    restore(env, snap)
+    assert play(env, ACTIONS) == went_on
+
+
+def test_the_first_episode_without_a_seed_gets_one_that_is_known():
+    env, other = replayable(worlds.Locked()), replayable(worlds.Locked())
+    first = env.reset()[0]
+    assert isinstance(env.np_random_seed, int)
+    assert any(not np.array_equal(first, other.reset()[0]) for _ in range(50))
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    restore(other, snap)
+    assert play(other, ACTIONS) == went_on
+
+
+def test_options_of_a_reset_are_part_of_the_record():
+    env = replayable(worlds.Locked())
+    options = {"offset": 20}
+    observation = env.reset(seed=1, options=options)[0]
+    options["offset"] = 0
+    snap = snapshot(env)
+    env.step(2)
+    restore(env, snap)
+    assert env.unwrapped.position == observation[0] >= 20
+
+
+def test_an_action_that_is_changed_afterwards_is_on_record_as_it_was_taken():
+    env = recorded(worlds.Locked)
+    action = np.array(2)
+    env.step(action)
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    action[...] = 0
+    restore(env, snap)
+    assert play(env, ACTIONS) == went_on
+
+
+def test_noise_that_was_drawn_on_the_way_is_replayed_with_it():
+    env = recorded(worlds.Locked)
+    root = snapshot(env)
+    children = {}
+    for seed in range(4):
+        restore(env, root, noise="fresh", seed=seed)
+        first = play(env, [1, 1])
+        child = snapshot(env)
+        children[seed] = first, child, play(env, ACTIONS)
+    assert len({tuple(first) for first, _, _ in children.values()}) > 1
+    for first, child, then in children.values():
+        restore(env, child)
+        assert play(env, ACTIONS) == then
+        assert first != []
+    restore(env, root, noise="fresh", seed=2)
+    assert play(env, [1, 1]) == children[2][0]
+
+
+def test_a_snapshot_costs_nothing_and_branches_do_not_mix():
+    env = recorded(worlds.Locked)
+    snaps = []
+    for action in (0, 1, 2):
+        snaps.append(snapshot(env))
+        env.step(action)
+    records = [snap.layers[-1].state.events for snap in snaps]
+    assert records[0] is records[2]
+    restore(env, snaps[1])
+    env.step(2)
+    branch = snapshot(env)
+    position = env.unwrapped.position
+    restore(env, snaps[2])
+    restore(env, branch)
+    assert env.unwrapped.position == position
+    assert [event.action for event in snaps[2].layers[-1].state.events[:2]] == [0, 1]
+
+
+def test_a_step_that_raises_is_on_record():
+    env = recorded(worlds.Raises, seed=6)
+    came = play(env, ACTIONS * 2)
+    assert any(isinstance(one, str) for one in came)
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    restore(env, snap)
+    assert play(env, ACTIONS) == went_on
+
+
+def test_a_wrapper_may_draw_from_the_environments_own_generator():
+    def noisy(env):
+        return TransformObservation(env, lambda one: one + env.np_random.random(), None)
+
+    def make():
+        return replayable(noisy(StickyAction(worlds.LockedWithArguments(), 0.5, (1, 3))))
+
+    env, other = make(), make()
+    env.reset(seed=2)
+    play(env, ACTIONS[:3])
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    end = snapshot(env)
+    for target in (env, other):
+        restore(target, Snapshot.from_bytes(snap.to_bytes()))
+        assert snapshot(target) == snap
+        assert play(target, ACTIONS) == went_on
+        assert snapshot(target) == end
+
+
+class Fades(worlds.LockedWithArguments):
+    """Fades with every look at it, which the next steps show."""
+
+    looks = 0
+
+    def begin(self, seed):
+        super().begin(seed)
+        self.looks = 0
+
+    def render(self):
+        self.looks += 1
+        return np.full((2, 2, 3), self.looks + self.position, np.uint8)
+
+    def roll(self):
+        return super().roll() + self.looks
+
+
+def test_pictures_that_were_drawn_are_drawn_again():
+    env, other = (replayable(Fades(render_mode="rgb_array")) for _ in "ab")
+    env.reset(seed=3)
+    env.render()
+    env.step(1)
+    env.render()
+    env.render()
+    snap = snapshot(env)
+    went_on = [env.render().tolist(), play(env, ACTIONS), env.render().tolist()]
+    for target in (env, other, clone(env)):
+        restore(target, Snapshot.from_bytes(snap.to_bytes()))
+        assert target.unwrapped.looks == 3
+        assert [target.render().tolist(), play(target, ACTIONS), target.render().tolist()] == went_on
+
+
+def test_what_is_not_rendered_cannot_repeat_a_record_on_which_pictures_changed_the_world():
+    env, blind = replayable(Fades(render_mode="rgb_array")), replayable(Fades())
+    env.reset(seed=3)
+    env.render()
+    harmless = snapshot(env)
+    env.step(1)
+    restore(blind, harmless)
+    with pytest.raises(SnapshotError, match="Fades did not repeat itself: step 1 differs"):
+        restore(blind, snapshot(env))
+
+
+def test_nothing_on_record_is_an_error_with_the_cure():
+    env = worlds.Locked()
+    env.reset(seed=1)
+    with pytest.raises(SnapshotError, match=r"lock.*env_support"):
+        snapshot(env)
+    late = replayable(env)
+    with pytest.raises(SnapshotError, match=r"nothing is on record of Locked: call tsr_gym.replayable\(env\) first"):
+        snapshot(late)
+    late.reset(seed=1)
+    snapshot(late)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (worlds.LockedAndRandom, "draws from the global generator of random, which no seed decides"),
+        (worlds.LooksAtTheClock, "does not repeat itself: the observation"),
+        (worlds.CountsInItsClass, "does not repeat itself"),
+        (worlds.RemembersEpisodes, "does not repeat itself"),
+    ],
+)
+def test_what_does_not_repeat_itself_has_no_support(make, why):
+    for env in (make(), replayable(make())):
+        support = env_support(env)
+        assert support.level == "none"
+        assert why in support.reason
+    env.reset(seed=1)
+    with pytest.raises(SnapshotError, match=why):
+        snapshot(env)
+
+
+def test_what_depends_on_earlier_episodes_is_made_anew_before_each():
+    env = replayable(worlds.RemembersEpisodesWithArguments())
+    assert "made anew" in env_support(env).reason
+    env.action_space.seed(3)
+    space = env.action_space
+    for seed in range(3):
+        env.reset(seed=seed)
+        assert env.unwrapped.episodes == 1
+    assert env.action_space is space
+    snap = snapshot(env)
+    went_on = play(env, ACTIONS)
+    restore(env, snap)
+    assert play(env, ACTIONS) == went_on
+
+
+class Unsteady(worlds.Locked):
+    """Turns unsteady when told to, which no play of others shows."""
+
+    unsteady = False
+
+    def roll(self):
+        return super().roll() + self.unsteady
+
+
+def test_a_replay_that_goes_another_way_says_where_and_asks_for_a_reset():
+    env = recorded(Unsteady)
+    env.step(1)
+    env.step(1)
+    snap = snapshot(env)
+    env.unwrapped.unsteady = True
+    with pytest.raises(SnapshotError, match=r"Unsteady did not repeat itself: step 1 differs .*Reset it"):
+        restore(env, snap)
+    with pytest.raises(SnapshotError, match="nothing is on record"):
+        snapshot(env)
+    env.reset(seed=2)
+    snapshot(env)
+
+
+def test_a_record_of_other_settings_or_another_kind_is_refused_and_changes_nothing():
+    env = recorded(worlds.Locked)
+    env.step(1)
+    before, position = snapshot(env), env.unwrapped.position
+    plain = worlds.Plain()
+    plain.reset(seed=1)
+    for other in (snapshot(recorded(worlds.Views)), snapshot(plain)):
+        with pytest.raises(SnapshotError, match="wanted"):
+            restore(env, other)
+    assert snapshot(env) == before
+    assert env.unwrapped.position == position

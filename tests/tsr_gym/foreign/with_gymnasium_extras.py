@@ -1,6 +1,6 @@
-"""Atari, MuJoCo and Box2D: continuation bit for bit. Needs gymnasium[mujoco,box2d] and ale-py, and is not collected
-by itself; `make test-gym-zoo` runs it.
-"""
+"""Atari, MuJoCo, Box2D and MiniGrid: continuation bit for bit.
+
+Needs gymnasium[mujoco,box2d], ale-py and minigrid, and is not collected by default; `make test-gym-zoo` runs it."""
 
 from ctypes.util import find_library
 from itertools import product
@@ -16,9 +16,11 @@ from gymnasium.wrappers import (
     StickyAction,
 )
 
-from tests.tsr_gym.foreign.plays import play
+from tests.tsr_gym.foreign.worlds import play
 from tsr_gym import Snapshot, SnapshotError, clone, env_support, replayable, restore, snapshot
 from tsr_gym.foreign import atari
+from tsr_gym.testing import check_snapshot
+from tsr_gym.wrappers import MiniGridText
 
 # Pusher-v4 needs an older MuJoCo.
 MUJOCO = sorted(
@@ -401,3 +403,37 @@ def test_a_cartridge_whose_state_is_rounded_stands_still_under_snapshots():
     restore(env, snap)
     assert snapshot(env) == snap
     assert play(env, actions) == went_on
+
+
+gym.register_envs(pytest.importorskip("minigrid", reason="needs MiniGrid: make test-gym-zoo"))
+NAMES = sorted(name for name, spec in gym.registry.items() if "minigrid.envs" in str(spec.entry_point))
+# WFC generates by wave function collapse, and needs packages of its own.
+NAMES = [name for name in NAMES if "WFC" not in name]
+# One of each kind; the others differ in size.
+KINDS = sorted({name.split("-")[1]: name for name in NAMES if name.startswith("MiniGrid-")}.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_environment_is_proven_to_be_its_copies(name):
+    env = gym.make(name)
+    env.reset(seed=0)
+    support = env_support(env)
+    assert support.level == "deepcopy", support
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_snapshots_of_an_environment_in_words_are_exact(name):
+    env = MiniGridText(gym.make(name))
+    env.reset(seed=0)
+    assert env_support(env).level == "deepcopy"
+    check_snapshot(env, other_processes=False, seeds=(1,))
+
+
+def test_the_words_are_those_of_the_view_of_a_known_room():
+    env = MiniGridText(gym.make("MiniGrid-Empty-5x5-v0"))
+    text, _ = env.reset(seed=0)
+    assert text.split("\n")[0] == "Mission: get to the green goal square."
+    walked = [env.step(word) for word in ("forward", "forward", "right", "forward", "forward")]
+    assert walked[-2][0].split("\n")[2] == "You look south. In front of you: a green goal."
+    assert walked[-1][2]
+    assert walked[-1][1] > 0.9

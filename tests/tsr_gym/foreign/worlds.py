@@ -1,6 +1,7 @@
-"""Environments as others write them: the good ones keep their state in unusual places, the bad ones hide it."""
+"""Environments as others write them, some with hidden state, and `play`, which compares two of them bit for bit."""
 
 import itertools
+import pickle
 import random
 import threading
 import time
@@ -12,6 +13,33 @@ from typing import NamedTuple
 import gymnasium as gym
 import numpy as np
 from gymnasium.utils import EzPickle
+
+
+def plain(value):
+    """Return a value as something that pickles to equal bytes where it is equal in type and bits."""
+    if isinstance(value, np.ndarray | np.generic):
+        return ("array", value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if key != "time"}
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *map(plain, value)]
+    return value
+
+
+def play(env, actions):
+    """Return everything that the actions bring, until the episode ends; what is raised too."""
+    came = []
+    for action in actions:
+        try:
+            result = env.step(action)
+        except Exception as error:
+            came.append(repr(error))
+            continue
+        came.append(pickle.dumps(plain(result)))
+        if result[2] or result[3]:
+            break
+    return came
+
 
 OBSERVATIONS = gym.spaces.Box(-1e6, 1e6, (2,), np.float64)
 

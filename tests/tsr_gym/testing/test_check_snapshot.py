@@ -1,4 +1,6 @@
-"""check_snapshot finds what it promises to find, names it, and lets good environments pass."""
+"""check_snapshot passes environments without a fault, ours and those of others, and names each fault that it finds."""
+
+from types import ModuleType
 
 import gymnasium as gym
 import numpy as np
@@ -17,10 +19,12 @@ from gymnasium.wrappers import (
     TransformObservation,
 )
 
-from tests.tsr_gym.testing import broken
-from tests.tsr_gym.testing.worlds import Board, Dice, Walk
+from tests.tsr_gym.testing import broken, worlds
+from tests.tsr_gym.testing.worlds import Board, Dice, Drift, Echo, Locked, Many, ReusesItsBuffer, Stated, Unseeded, Walk
 from tsr_gym import CheckFailed, Limits
+from tsr_gym.stack import env_support
 from tsr_gym.testing import check_snapshot
+from tsr_gym.testing.trial import build, recipe_of
 from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, SokobanScore, TreeSearchWrapper
 
 BROKEN = {
@@ -208,3 +212,125 @@ def test_the_clocks_run_again_after_a_check():
     before = time.time, time.perf_counter, time.monotonic_ns
     check_snapshot(Walk(), factory=Walk, seeds=(0,), other_processes=False)
     assert (time.time, time.perf_counter, time.monotonic_ns) == before
+
+
+def sticky_drift():
+    return FrameStackObservation(StickyAction(TimeLimit(Drift(), 5), 0.4, (1, 3)), 2)
+
+
+def counted_echo():
+    return RecordEpisodeStatistics(TimeAwareObservation(TimeLimit(Echo(Stated()), 5)))
+
+
+def delayed_lock():
+    return DelayObservation(TimeLimit(Locked(), 6), 2)
+
+
+def normalised_drift():
+    return NormalizeObservation(Drift())
+
+
+WORLDS = {
+    Drift: "deepcopy",
+    Stated: "exact",
+    Locked: "replay",
+    Many: "deepcopy",
+    ReusesItsBuffer: "deepcopy",
+    sticky_drift: "deepcopy",
+    counted_echo: "exact",
+    delayed_lock: "replay",
+    normalised_drift: "deepcopy",
+}
+
+
+@pytest.mark.parametrize("make", WORLDS, ids=lambda make: make.__name__)
+def test_an_environment_of_others_without_a_fault_passes(make):
+    env = make()
+    env.reset(seed=0)
+    assert env_support(env).level == WORLDS[make]
+    check_snapshot(env, factory=make, seeds=(0, 1), steps=8, other_processes=False)
+
+
+@pytest.mark.parametrize("make", [Drift, Stated, Locked, Many], ids=lambda make: make.__name__)
+def test_an_environment_of_others_plays_alike_in_other_processes(make):
+    check_snapshot(make(), factory=make, seeds=(2,), steps=5)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "FrozenLake-v1", "Blackjack-v1"])
+def test_environments_of_gymnasium_pass_by_their_spec(env_id):
+    check_snapshot(gym.make(env_id), seeds=(0,), steps=6)
+
+
+FAULTS = {
+    "ForgetsItsSpeed": ("replay", "turn 1: the state of ForgetsItsSpeed differs", "ForgetsItsSpeed.velocity"),
+    "LendsItsList": ("aliasing", "the snapshot of turn 0 changed", "LendsItsList"),
+    "RollsElsewhere": ("global_random", "RollsElsewhere.step"),
+    "CopiesThatRollElsewhere": ("unsupported", "the global generator of numpy.random"),
+    "LooksAtTheClock": ("wall_clock", "LooksAtTheClock.observe"),
+    "SharesItsDice": ("hidden_generator", "SharesItsDice.dice (class attribute)"),
+    "CountsForAll": ("same_seed", "`reward` differs", "CountsForAll.steps (class attribute)"),
+    "GrowsOld": ("same_seed", "`reward` differs", "GrowsOld.age"),
+    "BringsItsDice": ("same_seed", "`reward` differs", "BringsItsDice.dice"),
+    "ListsASet": ("other_process", "info['seen'] differs"),
+    "counted_steps": ("unsupported", "CountsSteps", "steps_so_far"),
+    "forgetful_echo": ("replay", "the state of ForgetfulEcho differs"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_and_named(name):
+    make = vars(worlds)[name]
+    check, *words = FAULTS[name]
+    with pytest.raises(CheckFailed) as caught:
+        check_snapshot(make(), factory=make, steps=8, seeds=(0, 1), other_processes=check == "other_process")
+    assert caught.value.check == check
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+def test_what_neither_copies_nor_repeats_itself_is_refused_with_both_reasons():
+    env = gym.make(gym.envs.registration.EnvSpec("Unseeded-v0", entry_point=Unseeded))
+    with pytest.raises(CheckFailed, match=r"Unseeded has no exact snapshots: .*lock.* does not repeat") as caught:
+        check_snapshot(env)
+    assert caught.value.check == "unsupported"
+
+
+def test_a_class_that_gymnasium_makes_is_found_by_other_processes():
+    check_snapshot(gym.make(gym.envs.registration.EnvSpec("Stated-v0", entry_point=Stated)), steps=3, seeds=(0,))
+
+
+def test_a_global_generator_and_the_clock_stand_as_before():
+    import random
+    import time
+
+    before = random.getstate(), time.time
+    check_snapshot(Drift(), factory=Drift, seeds=(0,), steps=3, other_processes=False)
+    assert (random.getstate(), time.time) == before
+
+
+def walk():
+    return Walk()
+
+
+def from_a_module_that_is_gone():
+    """Return a function of a module that nobody imported, as a notebook or a loader of plug-ins makes them."""
+    module = ModuleType("gone_away")
+    module.Walk = Walk
+    exec("def make():\n    return Walk()", vars(module))
+    return module.make
+
+
+def test_a_function_of_a_module_has_a_name_for_another_process():
+    recipe = recipe_of(Walk(), walk)
+    assert recipe.order == {"factory": f"{__name__}:walk"}
+    assert type(build(recipe.order)) is Walk
+
+
+@pytest.mark.parametrize("factory", [lambda: Walk(), from_a_module_that_is_gone()], ids=["lambda", "gone module"])
+def test_a_function_that_no_other_process_finds_makes_environments_here(factory):
+    recipe = recipe_of(Walk(), factory)
+    assert recipe.order is None
+    assert type(recipe.build()) is Walk
+
+
+def test_snapshots_are_checked_with_a_function_of_a_module_that_is_gone():
+    check_snapshot(Walk(), factory=from_a_module_that_is_gone(), seeds=(0,), other_processes=False)

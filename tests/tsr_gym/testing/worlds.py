@@ -1,5 +1,7 @@
-"""Three small environments that keep every promise; the broken ones are these with one thing changed."""
+"""Small environments for the checks: three of ours that keep every promise, others' without a fault, and with one."""
 
+import threading
+import time
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -102,3 +104,223 @@ class PlainWrapper(gym.Wrapper):
 
     def set_wrapper_state(self, state):
         pass
+
+
+class Drift(gym.Env):
+    """Push something along a line against the wind; what it holds can be copied."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.position, self.velocity = float(self.np_random.normal()), 0.0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.velocity += int(action) - 1 + self.np_random.normal() / 9
+        self.position += self.velocity
+        return self.observe(), -abs(self.position), abs(self.position) > 30, False, {"speed": abs(self.velocity)}
+
+    def observe(self):
+        return np.array([self.position, self.velocity])
+
+
+class Stated(Drift):
+    """Says what its state is."""
+
+    def env_state(self):
+        return self.position, self.velocity
+
+    def set_env_state(self, state):
+        self.position, self.velocity = state
+
+
+class Locked(Drift):
+    """Holds what cannot be copied."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+class Unseeded(Locked):
+    """Holds what cannot be copied, and does not repeat itself either."""
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        return observation + np.random.default_rng().random(), *rest
+
+
+class Many(Drift):
+    """Has observations and infos of many kinds, actions that it writes into, and a watch."""
+
+    observation_space = gym.spaces.Dict(
+        {
+            "place": gym.spaces.Tuple((Drift.observation_space, gym.spaces.Discrete(100))),
+            "text": gym.spaces.Text(20),
+            "bits": gym.spaces.MultiBinary(3),
+        }
+    )
+    action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.started = time.perf_counter()
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        action *= 3
+        observation, reward, *rest, info = super().step(action.sum().round() % 3)
+        elapsed = time.perf_counter() - self.started
+        info |= {"elapsed": elapsed, "near": {"goal", "wall"}, "all": [(1, None), np.float32(reward)], "me": Drift}
+        return observation, np.float32(reward), *rest, info
+
+    def observe(self):
+        place = super().observe(), int(abs(self.position) % 100)
+        return {"place": place, "text": f"{self.position:.3f}", "bits": np.array([1, 0, 1], np.int8)}
+
+
+class ReusesItsBuffer(Drift):
+    """Returns one array again and again, which spoils records of observations, but no snapshot."""
+
+    def __init__(self):
+        self.buffer = np.zeros(2)
+
+    def observe(self):
+        self.buffer[:] = self.position, self.velocity
+        return self.buffer
+
+
+class Echo(gym.Wrapper):
+    """Remembers the last observation, and says so."""
+
+    last = None
+
+    def step(self, action):
+        observation, *rest, info = self.env.step(action)
+        info["before"], self.last = self.last, observation.tolist()
+        return observation, *rest, info
+
+    def reset(self, *, seed=None, options=None):
+        self.last = None
+        return self.env.reset(seed=seed, options=options)
+
+    def wrapper_state(self):
+        return None if self.last is None else tuple(self.last)
+
+    def set_wrapper_state(self, state):
+        self.last = None if state is None else list(state)
+
+
+WORDS = {"apple", "pear", "cherry", "plum", "quince", "fig", "lemon", "lime"}
+
+
+class ForgetsItsSpeed(Stated):
+    def env_state(self):
+        return self.position
+
+    def set_env_state(self, state):
+        self.position = state
+
+
+class LendsItsList(Stated):
+    """The state that it hands out is the very list that it changes."""
+
+    def reset(self, *, seed=None, options=None):
+        self.trail = []
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.trail.append(int(action))
+        observation, _, *rest = super().step(action)
+        return observation, float(len(self.trail)), *rest
+
+    def env_state(self):
+        return self.position, self.velocity, self.trail
+
+    def set_env_state(self, state):
+        self.position, self.velocity, self.trail = state
+
+
+class RollsElsewhere(Stated):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, np.random.rand(), *rest  # noqa: NPY002
+
+
+class CopiesThatRollElsewhere(Drift):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, np.random.rand(), *rest  # noqa: NPY002
+
+
+class LooksAtTheClock(Stated):
+    def observe(self):
+        return np.array([self.position, time.time()])
+
+
+class SharesItsDice(Stated):
+    dice = np.random.default_rng(3)
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, self.dice.random(), *rest
+
+
+class CountsForAll(Stated):
+    """Counts steps in its class, so that all objects share the count."""
+
+    steps = 0
+
+    def step(self, action):
+        CountsForAll.steps += 1
+        observation, _, *rest = super().step(action)
+        return observation, float(CountsForAll.steps), *rest
+
+
+class GrowsOld(Drift):
+    """Never forgets how old it is."""
+
+    age = 0
+
+    def step(self, action):
+        self.age += 1
+        observation, _, *rest = super().step(action)
+        return observation, float(self.age), *rest
+
+
+class BringsItsDice(Drift):
+    """Has a generator of its own, which no seed reaches."""
+
+    def __init__(self):
+        self.dice = np.random.default_rng()
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, self.dice.random(), *rest
+
+
+class ListsASet(Drift):
+    def step(self, action):
+        *result, _ = super().step(action)
+        return *result, {"seen": ", ".join(WORDS)}
+
+
+class CountsSteps(gym.Wrapper):
+    """Holds something, and does not say what."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.steps_so_far = 0
+
+
+class ForgetfulEcho(Echo):
+    def set_wrapper_state(self, state):
+        self.last = None
+
+
+def counted_steps():
+    return CountsSteps(Drift())
+
+
+def forgetful_echo():
+    return ForgetfulEcho(Stated())

@@ -21,6 +21,7 @@ class Shelf(TextEnv[Stock]):
     """A shop of one shelf: its page has buttons, its compact form is a word."""
 
     draws_noise = False
+    model_forms = frozenset({"observation_mode"})
 
     def __init__(self, observation_mode="text", render_mode=None):
         super().__init__((observation_mode,), limits=Limits(max_turns=2), render_mode=render_mode)
@@ -45,6 +46,9 @@ class Shelf(TextEnv[Stock]):
 
     def legal_actions(self, state):
         return ("click[buy now]",)
+
+    def buttons(self, state):
+        return ("buy now",)
 
 
 gym.register("view/Shelf-v0", Shelf)

@@ -1,4 +1,4 @@
-"""The form of frozen values that has bytes: exact, and closed to what does not belong to the environment."""
+"""Thawing: frozen values survive bytes, and damaged ones are refused."""
 
 import math
 import sys
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 
 import tsr_gym
+from tests.abuse.attacks import forged
 from tests.tsr_gym.foreign import worlds
-from tests.tsr_gym.foreign.plays import play
-from tests.tsr_gym.foreign.test_frozen import VALUES
-from tests.tsr_gym.forged import forged
+from tests.tsr_gym.foreign.test_freezing import VALUES
+from tests.tsr_gym.foreign.worlds import play
 from tests.tsr_gym.own_process import run_python
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
 from tsr_gym.codec import decode, encode
@@ -83,7 +83,7 @@ def test_sharing_goes_through_bytes():
 def test_only_classes_and_functions_of_the_environments_own_packages_are_found():
     assert through_bytes([Point]) == [Point]
     for packages in (frozenset(), frozenset({"os"})):
-        with pytest.raises(SnapshotError, match=r"tests\.tsr_gym\.foreign\.test_portable\.Point, which is not of"):
+        with pytest.raises(SnapshotError, match=r"tests\.tsr_gym\.foreign\.test_thawing\.Point, which is not of"):
             through_bytes(Point(1.0, []), packages)
     assert through_bytes([int, float, defaultdict], frozenset()) == [int, float, defaultdict]
 
@@ -187,7 +187,7 @@ def test_harmless_bytes_that_were_made_up_are_accepted():
 CHILD = """
 import gymnasium as gym, tsr_gym
 from tests.tsr_gym.foreign import worlds
-from tests.tsr_gym.foreign.plays import play
+from tests.tsr_gym.foreign.worlds import play
 env = {make}
 {prepare}
 tsr_gym.restore(env, tsr_gym.Snapshot.from_bytes(bytes.fromhex({data!r})))

@@ -1,4 +1,4 @@
-"""Files that users bring, damaged: levels, maps, catalogues, imported stores and questions are read or refused."""
+"""Damaged files and snapshots are read or refused with the promised error, and never crash."""
 
 import json
 import shutil
@@ -6,20 +6,24 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
 
-from tests.abuse.counts import Counts, Outcome, attacked, counted
-from tests.abuse.damaged_bytes import damaged
+from tests.abuse.attacks import Counts, Outcome, attacked, counted, damaged, forged, sealed
+from tests.tsr_gym_envs.lucene_bm25.damage import corpus, damages, outcomes
 from tests.tsr_gym_envs.retrieval_qa.test_loaders import SEARCH_R1_ROW
 from tests.tsr_gym_envs.retrieval_qa.test_loaders_hostile import SAMPLES
 from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, item, write_files
-from tsr_gym import InvalidCatalogue, InvalidCorpus, InvalidLevel
+from tsr_gym import InvalidCatalogue, InvalidCorpus, InvalidLevel, Snapshot, SnapshotError, restore, snapshot
+from tsr_gym.codec import outline
+from tsr_gym.testing.recording import Actions
 from tsr_gym_envs.frozen_lake.rules import check_map
+from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.retrieval_qa.corpus import contents_of, open_corpus, write_corpus
 from tsr_gym_envs.retrieval_qa.loaders import load_questions, passages_of
 from tsr_gym_envs.retrieval_qa.passage import Passage
@@ -149,16 +153,16 @@ KINDS = {
 }
 
 
-def campaign(count: int, seed: int, kind: Kind) -> Counts:
+def input_campaign(count: int, seed: int, kind: Kind) -> Counts:
     """Return what comes of damages to files of a kind."""
     with TemporaryDirectory() as home:
         sound = Path(home) / "sound"
         sound.mkdir()
         kind.write(sound)
-        return counted(_attacks(count, np.random.default_rng(seed), kind, sound))
+        return counted(_input_attacks(count, np.random.default_rng(seed), kind, sound))
 
 
-def _attacks(count: int, rng: np.random.Generator, kind: Kind, sound: Path) -> Iterator[Outcome]:
+def _input_attacks(count: int, rng: np.random.Generator, kind: Kind, sound: Path) -> Iterator[Outcome]:
     files = sorted(path.relative_to(sound) for path in sound.rglob("*") if path.is_file())
     for number in range(count):
         name = files[rng.integers(len(files))]
@@ -173,7 +177,7 @@ def _attacks(count: int, rng: np.random.Generator, kind: Kind, sound: Path) -> I
 
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_files_are_read_or_refused_with_the_error_of_their_kind(hold, name):
-    counts = hold(name, lambda count, seed: campaign(count, seed, KINDS[name]), 20)
+    counts = hold(name, lambda count, seed: input_campaign(count, seed, KINDS[name]), 20)
     assert counts.refused > 0
 
 
@@ -181,3 +185,127 @@ def test_damaged_files_are_read_or_refused_with_the_error_of_their_kind(hold, na
 def test_what_was_not_damaged_is_read(name, tmp_path):
     KINDS[name].write(tmp_path)
     assert KINDS[name].read(tmp_path)
+
+
+# What reading may end in, by what was found; without a word of change hits of any kind are right.
+NOTICED = {"refused": "refused", "no change": "right", "same hits": "wrong", "other hits": "wrong"}
+UNSEEN = {"refused": "refused", "no change": "right", "same hits": "right", "other hits": "right"}
+
+
+def index_campaign(count: int, seed: int, folder: Path, *, keep_time: bool) -> Counts:
+    """Return what comes of damages to copies of an index.
+
+    Args:
+        count: How many.
+        seed: Of the choice.
+        folder: The sound index.
+        keep_time: Whether the files keep their size and time, so that nobody can notice without reading them whole.
+    """
+    return counted(_index_attacks(count, np.random.default_rng(seed), folder, keep_time))
+
+
+def _index_attacks(count: int, rng: np.random.Generator, folder: Path, keep_time: bool) -> Iterator[Outcome]:
+    known = damages(folder, 6 + count // 10)
+    todo = [known[place] for place in rng.permutation(len(known))[:count]]
+    meant = UNSEEN if keep_time else NOTICED
+    for damage, came in zip(todo, outcomes(folder, todo, keep_time=keep_time), strict=True):
+        yield Outcome(meant.get(came, "crashed"), f"{damage}: {came}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    home = tmp_path_factory.mktemp("damage") / "index"
+    BM25Index.build(corpus(), home)
+    return home
+
+
+def test_a_damaged_file_is_refused_whatever_is_damaged(hold, folder):
+    counts = hold("indexes", lambda count, seed: index_campaign(count, seed, folder, keep_time=False), 150)
+    assert counts.refused > counts.right
+
+
+def test_damage_that_nobody_can_notice_ends_in_hits_or_a_refusal_and_never_in_a_crash(hold, folder):
+    hold("indexes, unseen", lambda count, seed: index_campaign(count, seed, folder, keep_time=True), 150)
+
+
+NAMES = ("tsr/Sokoban-v0", "tsr/FrozenLake-v0", "tsr/WebShop-v0", "tsr/RetrievalQA-v0", "CartPole-v1")
+HEAD = len(sealed(b""))
+OTHERS = (None, True, -1, 2**70, 1e300, float("nan"), "", "\ud800", b"x", (), ((), ()), [], {}, np.zeros(2), np.int8(3))
+
+
+def snapshot_campaign(count: int, seed: int) -> Counts:
+    """Return what comes of forged snapshots of every environment, so many in all."""
+    return counted(_snapshot_attacks(count, np.random.default_rng(seed)))
+
+
+def _snapshot_attacks(count: int, rng: np.random.Generator) -> Iterator[Outcome]:
+    for number in range(count):
+        name = NAMES[number % len(NAMES)]
+        # Made anew, because an environment that took a forged state may not be playable.
+        env = gym.make(name)
+        yield _attacked_snapshot(name, env, _played(env, rng), _played(env, rng), rng)
+
+
+def _played(env: gym.Env[Any, Any], rng: np.random.Generator) -> Snapshot:
+    """Return a snapshot of the middle of an episode, in which the environment then stands."""
+    actions = Actions(env, int(rng.integers(1000)))
+    env.reset(seed=int(rng.integers(1000)))
+    for _ in range(rng.integers(3)):
+        before = snapshot(env)
+        _, _, terminated, truncated, _ = env.step(actions.draw())
+        if terminated or truncated:
+            restore(env, before)
+            break
+    return snapshot(env)
+
+
+def _attacked_snapshot(
+    name: str, env: gym.Env[Any, Any], theirs: Snapshot, ours: Snapshot, rng: np.random.Generator
+) -> Outcome:
+    kind = ("value", "bytes", "payload", "payload")[rng.integers(4)]
+    if kind == "value":
+        places = list(_places(theirs.layers))
+        place, other = places[rng.integers(len(places))], OTHERS[rng.integers(len(OTHERS))]
+        data = forged(_replaced(theirs.layers, place, other)).to_bytes()
+        what = f"{name}: {other!r} at {place} of the layers"
+    else:
+        whole = theirs.to_bytes()
+        data = damaged(whole, rng) if kind == "bytes" else sealed(damaged(whole[HEAD:], rng))
+        what = f"{name}: {kind} {data.hex()[:4000]}"
+
+    def take() -> bool:
+        snap = Snapshot.from_bytes(data)
+        restore(env, snap)
+        return kind != "bytes" and _said(snapshot(env)) == _said(snap)
+
+    return attacked(what, take, SnapshotError, lambda: snapshot(env) == ours)
+
+
+def _said(snap: Snapshot) -> str:
+    """Return what a snapshot says, however its bytes spell it: they may pad a number and order a dictionary."""
+
+    def ordered(value: Any) -> Any:
+        if isinstance(value, list) and all(isinstance(part, tuple) and len(part) == 2 for part in value):
+            value = sorted(value, key=repr)
+        return [type(value).__name__, *map(ordered, value)] if isinstance(value, list | tuple) else value
+
+    return repr(ordered(outline(snap.to_bytes()[HEAD:])))
+
+
+def _places(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Yield the paths to everything inside nested tuples."""
+    for number, part in enumerate(value if isinstance(value, tuple) else ()):
+        yield (*path, number)
+        yield from _places(part, (*path, number))
+
+
+def _replaced(value: Any, path: tuple[int, ...], other: Any) -> Any:
+    if not path:
+        return other
+    parts = [_replaced(part, path[1:], other) if number == path[0] else part for number, part in enumerate(value)]
+    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+
+
+def test_forged_snapshots_are_refused_or_what_their_bytes_say(hold):
+    counts = hold("forged snapshots", snapshot_campaign, 100)
+    assert counts.refused > 0 < counts.right

@@ -1,4 +1,4 @@
-"""Functions in a copied wrapper: they look at the copy's stack."""
+"""Wrappers: functions that a copied wrapper holds act on the copy."""
 
 import copy
 
@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.wrappers import AddRenderObservation, TransformObservation
 
 from tests.tsr_gym.foreign import worlds
-from tests.tsr_gym.foreign.plays import play
+from tests.tsr_gym.foreign.worlds import play
 from tsr_gym import clone, replayable
 from tsr_gym.foreign.gymnasium_wrappers import rebind
 

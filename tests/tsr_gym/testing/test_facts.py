@@ -1,4 +1,4 @@
-"""Fingerprints: copies have equal ones, whatever a value is made of, and a change anywhere gives another."""
+"""Fingerprints: copies have equal ones, whatever the type, and a change anywhere gives another."""
 
 import copy
 import random
