@@ -64,8 +64,8 @@ WITH_VLLM := tests/agents/policies/with_vllm.py tests/agents/policies/with_vllm_
 
 ## make test-sb3: PPO of Stable-Baselines3, and in CleanRL's style, plays the grid worlds, in an environment with it
 test-sb3: .venv-sb3/.ready
-	.venv-sb3/bin/python benchmarks/sb3_grid_worlds.py --smoke
-	.venv-sb3/bin/python benchmarks/cleanrl_grid_worlds.py --smoke
+	.venv-sb3/bin/python -m benchmarks.sb3_grid_worlds --smoke
+	.venv-sb3/bin/python -m benchmarks.cleanrl_grid_worlds --smoke
 
 ## make test-verifiers: trees as traces of verifiers, and its environments over ours, in an environment with it
 test-verifiers: .venv-verifiers/.ready
@@ -100,7 +100,7 @@ test-gym-zoo: .venv-zoo/.ready
 
 ## make search-speed: search beside resetting and replaying, and beside mctx, in an environment with it
 search-speed: .venv-mctx/.ready
-	.venv-mctx/bin/python benchmarks/search_speed.py
+	.venv-mctx/bin/python -m benchmarks.search_speed
 
 ## make learner-speed: what an update costs in each layout, and beside TRL's trainer, in an environment with it
 learner-speed: .venv-trl/.ready

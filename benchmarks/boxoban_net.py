@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from measure import SHARED
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.measure import SHARED
 from tsr_gym_envs.sokoban.arrays import tile_codes
 from tsr_gym_envs.sokoban.generate import generate_room
 from tsr_gym_envs.sokoban.levels import parse_xsb

@@ -4,7 +4,7 @@ Every search is one tree from a level's start, without limits but its expansions
 expansion is a position whose moves were tried. All searches ask the same network, which lists all four moves with their
 probabilities and says how many moves are to go; it was trained by imitation of the solver (`boxoban_net`). Work that is
 done is kept in a folder and never done again.
-Run: python benchmarks/boxoban_search.py [--levels N] [--expansions N] [--work FOLDER]
+Run: python -m benchmarks.boxoban_search [--levels N] [--expansions N] [--work FOLDER]
 """
 
 import argparse
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from boxoban_net import FOLDER, BoxobanNet, Positions, positions_of, train, training_levels
 from matplotlib.figure import Figure
-from measure import write_result
 
+from benchmarks.boxoban_net import FOLDER, BoxobanNet, Positions, positions_of, train, training_levels
+from benchmarks.measure import write_result
 from tsr_gym.agents.episodes.intervals import wilson
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import best_first, levin, puct

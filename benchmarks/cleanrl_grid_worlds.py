@@ -1,7 +1,7 @@
 """PPO in one file, in CleanRL's style, on a grid world's own vector environment: an example that learns.
 
 FrozenLake is Gymnasium's 4x4 map without slip, as numbers. Success of the last finished episodes is printed.
-Run: pip install -e '.[envs,cli,agents]' && python benchmarks/cleanrl_grid_worlds.py [--smoke]
+Run: pip install -e '.[envs,cli,agents]' && python -m benchmarks.cleanrl_grid_worlds [--smoke]
 """
 
 from dataclasses import dataclass

@@ -20,9 +20,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from benchmarks.measure import write_result
-from benchmarks.pay.analysis import difference
-from benchmarks.pay.plan import BASES, FILTERING, TSR_PLUS, UPDATES, Cell, Contrast, sokoban
-from benchmarks.pay.runs import row_of, train_cells
+from benchmarks.pay.plan import BASES, FILTERING, TSR_PLUS, UPDATES, Cell, Contrast, row_of, sokoban, train_cells
+from benchmarks.pay.report import difference
 from benchmarks.tsr_runs import Row, build_bases
 from tsr_gym.agents.cli.tables import show_tables
 from tsr_gym.agents.reports.report import draw_curves, summarise_runs

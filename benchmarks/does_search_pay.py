@@ -15,13 +15,24 @@ from typing import Any, get_args
 
 import tyro
 
-from benchmarks.marked_tables import words
-from benchmarks.measure import RESULTS, write_result
-from benchmarks.pay.analysis import difference, law
-from benchmarks.pay.figure import draw
-from benchmarks.pay.page import PAGE, write_tables
-from benchmarks.pay.plan import BASES, BY_ESTIMATE, FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts
-from benchmarks.pay.runs import probe, probe_name, probe_row, row_of, train_cells
+from benchmarks.measure import RESULTS, difference_words, laid_out, write_result
+from benchmarks.pay.plan import (
+    BASES,
+    BY_ESTIMATE,
+    FILTERING,
+    TSR_PLUS,
+    Cell,
+    Contrast,
+    Part,
+    cells,
+    contrasts,
+    probe,
+    probe_name,
+    probe_row,
+    row_of,
+    train_cells,
+)
+from benchmarks.pay.report import PAGE, difference, draw, law, write_tables
 from benchmarks.tsr_runs import Row, base_row, build_bases
 from tsr_gym.files import write_atomically
 
@@ -60,7 +71,7 @@ def main() -> int:
     kept = json.loads(path.read_text()) if path.exists() and not args.quick else EMPTY
     if args.analyse:
         kept = kept | analysed([one for part in PARTS for one in contrasts(part)], kept["runs"], kept["probes"])
-        write_atomically(path, (json.dumps(kept, indent=2) + "\n").encode())
+        write_atomically(path, laid_out(kept).encode())
         publish(kept)
         return 0
     wanted = [one for part in args.part for one in contrasts(part)]
@@ -82,7 +93,7 @@ def main() -> int:
         train_cells(out, runs, args.workers)
     result = collected(out, wanted if args.quick else [one for part in PARTS for one in contrasts(part)], kept)
     if args.quick:
-        (out / f"{NAME}.json").write_text(json.dumps(result, indent=2))
+        (out / f"{NAME}.json").write_text(laid_out(result))
         show(result)
         print("a quick run only shows that it runs: these numbers say nothing about the methods")
     else:
@@ -141,7 +152,7 @@ def show(result: dict[str, Any]) -> None:
     for row in result["differences"]:
         print(
             f"{row['world']}, {row['setting']}, {row['base']}: {row['method']} {row['success']:.1f} - {row['control']} "
-            f"{row['control_success']:.1f} = {words(row)}, "
+            f"{row['control_success']:.1f} = {difference_words(row)}, "
             f"{row['seeds']} pairs, {row['sampled_tokens']:,} and {row['control_sampled_tokens']:,} tokens, ratio "
             f"{row['ratio']}"
         )

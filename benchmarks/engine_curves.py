@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import write_result
-from benchmarks.pay.analysis import interval
+from benchmarks.pay.report import interval
 
 RECIPE = "base-model sokoban --hidden 128"
 SETTING = (

@@ -5,13 +5,12 @@ the function raises MissingPeer.
 """
 
 import random
-from collections.abc import Callable
-from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from benchmarks.measure import Work, insist, require_peer
 from tsr_gym_envs.frozen_lake.rules import MAPS, transition_table
 from tsr_gym_envs.sokoban.arrays import BOX, BOX_ON_GOAL, GOAL, PLAYER, PLAYER_ON_GOAL, WALL
 from tsr_gym_envs.sokoban.generate import generate_room
@@ -19,36 +18,6 @@ from tsr_gym_envs.sokoban.generate import generate_room
 CHECKED_STEPS = 100
 # Jumanji's numbers of up, down, left and right; its documentation has them in another order.
 _JUMANJI = np.array([0, 2, 3, 1], np.int32)
-
-
-class MissingPeer(Exception):
-    """A peer's package is not installed."""
-
-
-class Work(NamedTuple):
-    """What is timed.
-
-    Attributes:
-        run: Does it once.
-        units: How many of what is counted it does.
-        how: In which form, and what differs from ours.
-    """
-
-    run: Callable[[], object]
-    units: int
-    how: str
-
-
-def require_peer(package: str) -> None:
-    """Raise MissingPeer where a package is not installed."""
-    if find_spec(package) is None:
-        raise MissingPeer(f"{package} is not installed")
-
-
-def insist(is_so: bool, what: str) -> None:
-    """Stop where a peer plays another game."""
-    if not is_so:
-        raise SystemExit(f"not comparable: {what}")
 
 
 def jumanji_batch(ours: Any, actions: Any) -> Work:

@@ -2,7 +2,7 @@
 
 Everything runs on one processor core. Peers that are not installed are named and skipped; `pip install
 'tsr-gym[envs,bench]'` brings them. Rows on deadlocks and the solver need the levels in ../shared.
-Run: python benchmarks/grid_speed.py [--quick]
+Run: python -m benchmarks.grid_speed [--quick]
 """
 
 import copy
@@ -18,21 +18,18 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from grid_peers import (
-    MissingPeer,
-    Work,
+
+from benchmarks.grid_peers import (
     envpool_batch,
     gym_sokoban,
     gym_sokoban_rooms,
     gym_sokoban_steps,
     gymnasium_lakes,
-    insist,
     jumanji_batch,
     lake_table,
     sokoban_rooms,
 )
-from measure import SHARED, write_result
-
+from benchmarks.measure import SHARED, MissingPeer, Work, insist, write_result
 from tsr_gym_envs.frozen_lake.arrays import tile_codes as lake_codes
 from tsr_gym_envs.frozen_lake.batch import neighbours, slide_all
 from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState

@@ -1,24 +1,64 @@
-"""What the measurements share: the best of several timings, and one JSON file per measurement."""
+"""The harness of all measurements: timing, alternating rounds, result files and the tables that are made from them.
 
+A result file is JSON with the machine, the versions, the commit, the arguments and the date it belongs to. Each run and
+each row of a table stands on one line of it.
+"""
+
+import gc
 import json
 import os
 import platform
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from subprocess import CalledProcessError, run
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 PACKAGES = ("gymnasium", "numpy", "numba", "torch", "transformers")
 RESULTS = Path(__file__).parent / "results"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+# Objects and lists that fit into so many characters stay on one line of a result file.
+WIDE = 110
 
 
-def rows_of(path: str) -> list[dict[str, Any]]:
-    """Return the rows of a file below ../shared."""
+class MissingPeer(Exception):
+    """A peer's package is not installed."""
+
+
+class Work(NamedTuple):
+    """One side of a comparison.
+
+    Attributes:
+        run: Does the work once.
+        units: Number of steps, nodes or queries that one run does.
+        how: The form in which the side runs, and what differs from ours.
+    """
+
+    run: Callable[[], object]
+    units: int
+    how: str
+
+
+def require_peer(package: str) -> None:
+    """Raise MissingPeer where a package is not installed."""
+    if find_spec(package) is None:
+        raise MissingPeer(f"{package} is not installed")
+
+
+def insist(is_so: bool, what: str) -> None:
+    """Exit where the two sides of a comparison do not do the same work."""
+    if not is_so:
+        raise SystemExit(f"not comparable: {what}")
+
+
+def shared_rows(path: str) -> list[dict[str, Any]]:
+    """Return the rows of a file of JSON lines below ../shared."""
     return [json.loads(line) for line in (SHARED / path).read_text(encoding="utf-8").splitlines()]
 
 
@@ -34,8 +74,37 @@ def best_seconds(work: Callable[[], object], *, repeats: int = 5, before: Callab
     return best
 
 
+def alternate(works: Mapping[str, Work], rounds: int) -> dict[str, dict[str, Any]]:
+    """Return units per second of processor time by side: the median, least and largest of some rounds.
+
+    The sides run in turns, so that other load on the machine falls on all of them. Each side runs once before the first
+    timed round. The garbage collector then ignores the objects that exist, so that no side pays for another's.
+    """
+    for work in works.values():
+        work.run()
+    gc.collect()
+    gc.freeze()
+    rates: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            started = process_time()
+            work.run()
+            rates[name].append(work.units / (process_time() - started))
+    gc.unfreeze()
+    return {
+        name: {
+            "median": median(rate),
+            "min": min(rate),
+            "max": max(rate),
+            "units": work.units,
+            "how": work.how,
+        }
+        for (name, rate), work in zip(rates.items(), works.values(), strict=True)
+    }
+
+
 def stamped(numbers: dict[str, Any]) -> dict[str, Any]:
-    """Return numbers with the machine, versions, commit and date they belong to."""
+    """Return numbers with the date, machine, commit, versions and arguments they belong to."""
     cpu = [line for line in _cpu_lines() if line.startswith("model name")]
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -43,28 +112,69 @@ def stamped(numbers: dict[str, Any]) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "commit": _commit(),
         "versions": {"python": platform.python_version()} | _versions(),
+        "arguments": sys.argv[1:],
     } | numbers
 
 
 def write_result(name: str, numbers: dict[str, Any], *, out: Path | None = None) -> None:
-    """Write and print numbers, stamped.
+    """Write and print numbers with their stamp.
 
     Args:
-        name: Of the file among the results.
-        numbers: What was measured.
-        out: Another file, for a trial.
+        name: File name in `RESULTS`, without ``.json``.
+        numbers: The measurement.
+        out: File to write in its place, for a trial.
     """
     RESULTS.mkdir(exist_ok=True)
-    text = json.dumps(stamped(numbers), indent=2)
-    (out or RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    text = laid_out(stamped(numbers))
+    (out or RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
     print(text)
 
 
+def laid_out(value: Any) -> str:
+    """Return JSON in which every item of a list stands on one line, and so does every object that is short."""
+    return f"{_laid_out(value, '')}\n"
+
+
+def _laid_out(value: Any, indent: str) -> str:
+    flat = json.dumps(value)
+    inner = f"{indent}  "
+    if isinstance(value, Mapping) and len(flat) > WIDE:
+        lines = [f"{inner}{json.dumps(str(key))}: {_laid_out(part, inner)}" for key, part in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list | tuple) and len(flat) > WIDE and isinstance(value[0], Mapping | list | tuple):
+        return "[\n" + ",\n".join(f"{inner}{json.dumps(part)}" for part in value) + f"\n{indent}]"
+    return flat
+
+
+def write_between_marks(page: str, tables: Mapping[str, str]) -> str:
+    """Return a page with its tables replaced, each between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
+
+    def table(match: "re.Match[str]") -> str:
+        return f"<!-- table: {match[1]} -->\n{tables[match[1]]}\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", table, page, flags=re.DOTALL)
+
+
+def table_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table, or "Not run yet." where there are no rows."""
+    if not rows:
+        return "Not run yet."
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def difference_words(row: Mapping[str, Any]) -> str:
+    """Return a difference in points, with its 95 % interval where it has one."""
+    if row["low"] is None:
+        return f"{row['points']:+.1f}"
+    return f"{row['points']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}]"
+
+
 def _commit() -> str | None:
-    """Return what was run, marked where files had been changed; None outside of a checkout."""
-    asked = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--exclude=*"]
+    """Return the commit of the checkout, marked where files were changed; None outside of a checkout."""
+    command = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--exclude=*"]
     try:
-        return run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        return run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, CalledProcessError):
         return None
 

@@ -1,27 +1,27 @@
-"""The published tables and figures, each by one command, with the paper's numbers beside ours.
+"""The published tables and figures, each by one command, with the paper's numbers next to ours.
 
-``python -m benchmarks.paper_tables --list`` names them. ``NAME`` does the runs that are not there yet, writes
-``benchmarks/results/paper_tables/NAME.json`` and the table of docs/paper_tables.md; ``--dry-run`` only prints its
-commands.
+``python -m benchmarks.paper_tables --list`` lists the names. ``NAME`` does the runs that are missing, then writes the
+results and the table of docs/paper_tables.md; ``--dry-run`` only prints the commands.
+
+benchmarks/results/paper_tables holds one head per table, NAME.json, and every run once, one per line of runs.jsonl with
+the names of the tables that it stands in. Rows are computed from the runs and stored nowhere.
 """
 
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from benchmarks.measure import RESULTS, stamped
+from benchmarks.measure import RESULTS, laid_out, stamped
 from benchmarks.papers import credit, tsr
-from benchmarks.papers.analysis import rows_of
 from benchmarks.papers.asked import ask, asked_rows, questions, runs_of
-from benchmarks.papers.figure import draw
-from benchmarks.papers.page import PAGE, section, write_tables
-from benchmarks.papers.plan import Cell, Scale, Table, cells, hurried
-from benchmarks.papers.runs import base_rows, commands, row_of, run_cells
+from benchmarks.papers.plan import Cell, Scale, Table, base_rows, cells, commands, hurried, row_of, run_cells
+from benchmarks.papers.report import PAGE, draw, rows_of, section, write_tables
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import write_atomically
 from tsr_gym.keywords import no_such
@@ -130,8 +130,13 @@ def save(args: TableArgs, table: Table, result: dict[str, Any]) -> None:
     if args.quick and place.exists() and not json.loads(place.read_text())["quick"]:
         place = args.out / place.name
         print(f"{table.name} was run in full before: the quick result goes to {place}")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(place, (json.dumps(result, indent=1) + "\n").encode())
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, laid_out(result).encode())
+    else:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        head = {name: value for name, value in result.items() if name not in ("runs", "rows")}
+        write_atomically(place, laid_out(head).encode())
+        keep_runs(place.stem, result["runs"])
     publish()
     print(section(table, [result]))
 
@@ -169,13 +174,40 @@ def result_of(args: TableArgs, table: Table, planned: list[Cell]) -> dict[str, A
     }
 
 
+def read_runs() -> list[dict[str, Any]]:
+    """Return all runs of all tables; `tables` of a run lists the files whose tables it stands in."""
+    path = FOLDER / "runs.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def keep_runs(stem: str, runs: Sequence[dict[str, Any]]) -> None:
+    """Write the runs of one table among those of all; a run that several tables share is kept once.
+
+    Args:
+        stem: Name of the table's file.
+        runs: All of its runs. A command line identifies a run.
+    """
+    kept = {run["command"]: run | {"tables": [name for name in run["tables"] if name != stem]} for run in read_runs()}
+    for run in runs:
+        shared = kept.get(run["command"], {}).get("tables", [])
+        kept[run["command"]] = run | {"tables": sorted([*shared, stem])}
+    lines = [json.dumps(run) + "\n" for run in kept.values() if run["tables"]]
+    write_atomically(FOLDER / "runs.jsonl", "".join(lines).encode())
+
+
 def results() -> dict[str, list[dict[str, Any]]]:
-    """Return what the result files hold, by the names of the tables."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Return the results by the names of their tables, each with its runs and the rows that follow from them."""
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    every_run = read_runs()
     for path in sorted(FOLDER.glob("*.json")):
-        result = json.loads(path.read_text())
-        found.setdefault(result["name"], []).append(result)
-    return found
+        head = json.loads(path.read_text())
+        runs = [run for run in every_run if path.stem in run["tables"]]
+        table = TABLES[head["name"]]
+        if head["quick"] and not table.asks:
+            table = hurried(table)
+        rows = asked_rows(runs) if table.asks else rows_of(table, head["scale"], runs)
+        by_name.setdefault(table.name, []).append(head | {"runs": runs, "rows": rows})
+    return by_name
 
 
 def publish() -> None:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from grid_peers import MissingPeer, insist, require_peer
 
+from benchmarks.measure import MissingPeer, insist, require_peer
 from tsr_gym_envs.sokoban.arrays import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER
 from tsr_gym_envs.sokoban.generate import generate_room
 

@@ -7,7 +7,7 @@ many as supporting passages. Reported per score: Spearman's rank correlation bet
 candidates of one place, and how often the candidate that is rated best is one of the best, ties drawn at random; means
 over questions, with 95 % intervals from resampling questions. Places where every candidate has the same outcome are
 left out and counted. The label-free formula was chosen on the real questions; the generated ones had no part in it.
-Run: python benchmarks/retrieval_calibration.py [--questions N]
+Run: python -m benchmarks.retrieval_calibration [--questions N]
 """
 
 import argparse
@@ -16,9 +16,9 @@ from itertools import combinations
 from typing import Any, get_args
 
 import numpy as np
-from measure import SHARED, write_result
 from numpy.typing import NDArray
 
+from benchmarks.measure import SHARED, write_result
 from tsr_gym.state_env import NO_NOISE
 from tsr_gym.wrappers import RetrievalQAScore
 from tsr_gym.wrappers.retrieval_qa_score import Kind

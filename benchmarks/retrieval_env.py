@@ -1,6 +1,6 @@
 """Steps of retrieval QA: episodes of searches that were asked before, observations included, on the generated world.
 
-Run: python benchmarks/retrieval_env.py
+Run: python -m benchmarks.retrieval_env
 """
 
 from statistics import median
@@ -8,9 +8,9 @@ from time import process_time
 from typing import Any
 
 import gymnasium as gym
-from measure import best_seconds, write_result
 
 import tsr_gym
+from benchmarks.measure import best_seconds, write_result
 
 EPISODES, REPEATS = 300, 7
 

@@ -6,7 +6,7 @@ questions next to what BM25 was measured to give on 2,439 questions of the same 
 
 Every number is a mean with the ends of its 95 % interval.
 
-Run: python benchmarks/retrieval_players.py [most questions of each set]
+Run: python -m benchmarks.retrieval_players [most questions of each set]
 """
 
 import json
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import SHARED, write_result
 
+from benchmarks.measure import SHARED, write_result
 from tsr_gym.seeds import derive_seed
 from tsr_gym_envs.retrieval_qa.answers import contains_answer
 from tsr_gym_envs.retrieval_qa.env import RetrievalQAEnv, make

@@ -3,7 +3,7 @@
 Each client has a connection of its own and asks again as soon as it is answered. Every answer is compared with that of
 the embedded retriever; one that differs, or any status but 200, is an error. Clients and server share the machine, so
 the processor time of the server stands beside the times that the clients saw.
-Run: python benchmarks/retrieval_server.py [--quick]
+Run: python -m benchmarks.retrieval_server [--quick]
 """
 
 import json
@@ -20,8 +20,8 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
-from measure import SHARED, rows_of, write_result
 
+from benchmarks.measure import SHARED, shared_rows, write_result
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.corpus import build_index
 
@@ -60,7 +60,7 @@ LOADS = (Load(1, None), Load(1, 64), Load(16, None), Load(200, None), Load(200, 
 def main() -> None:
     """Measure every load and write the result."""
     seconds = 2.0 if "--quick" in sys.argv[1:] else 15.0
-    questions = [row["question"] for row in rows_of("data/retrieval/mini_qa.jsonl")]
+    questions = [row["question"] for row in shared_rows("data/retrieval/mini_qa.jsonl")]
     with TemporaryDirectory() as folder:
         index = build_index(SHARED / "data" / "retrieval" / "mini_corpus.jsonl", Path(folder) / "index")
         retriever = BM25Retriever(index)

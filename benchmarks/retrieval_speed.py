@@ -1,6 +1,6 @@
 """Retrieval: this project's BM25 beside bm25s, tantivy and Lucene itself, on the same passages and queries.
 
-Run: python benchmarks/retrieval_speed.py [SIZE ...] [--engines ours,bm25s,tantivy,lucene] [--work FOLDER]
+Run: python -m benchmarks.retrieval_speed [SIZE ...] [--engines ours,bm25s,tantivy,lucene] [--work FOLDER]
 
 The 19,863 real passages come first, then made-up ones in each SIZE (such as 178000 1000000 4000000). Every step is a
 process of its own, so that memory is that step's. Times are processor time, children included. What an engine finds is
@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import SHARED, rows_of, write_result
-from retrieval_engines import ENGINES, Search
-from zipf_text import queries, write_corpus
+
+from benchmarks.measure import SHARED, shared_rows, write_result
+from benchmarks.retrieval_engines import ENGINES, Search
+from benchmarks.zipf_text import queries, write_corpus
 
 TOP, BATCH, NUM_QUERIES, PLAN = 3, 64, 500, 21_000_000
 LONG_WORDS, LONG_TOP = 30, 50
@@ -130,7 +131,7 @@ def start(step: str, engine: str, work: Path, **given: Any) -> subprocess.Popen[
     """Start a step in a process of its own."""
     arguments = work / f"{engine}-{step}.json"
     arguments.write_text(json.dumps(given, default=str), encoding="utf-8")
-    command = [sys.executable, __file__, "--step", step, engine, str(arguments)]
+    command = [sys.executable, "-m", "benchmarks.retrieval_speed", "--step", step, engine, str(arguments)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -173,7 +174,7 @@ def measure_corpus(corpus: Path, asked: list[str], long: list[str], engines: lis
 
 def with_golden(hits: list[Any]) -> dict[str, float]:
     """Return how often the real questions' hits are those of the golden run of Pyserini."""
-    rows = rows_of("golden/retrieval/pyserini_hits.jsonl")
+    rows = shared_rows("golden/retrieval/pyserini_hits.jsonl")
     return agreement([row["hits"][:TOP] for row in rows], hits)
 
 
@@ -224,7 +225,7 @@ def main() -> None:
     corpora: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=given.work) as folder:
         work = Path(folder)
-        questions = [row["query"] for row in rows_of("golden/retrieval/pyserini_hits.jsonl")]
+        questions = [row["query"] for row in shared_rows("golden/retrieval/pyserini_hits.jsonl")]
         real = SHARED / "data/retrieval/mini_corpus.jsonl"
         corpora["real"] = measure_corpus(real, questions, [], engines, work)
         hits = run("find", "ours", work, out=work / f"{real.stem}-ours", asked=questions)

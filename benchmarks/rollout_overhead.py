@@ -4,7 +4,7 @@ Three ways to try a candidate at a node are compared on the same beam searches o
 (tree, scorer, answer format, Gymnasium's default wrappers): restoring a snapshot, rebuilding the environment and
 replaying the episode up to the node as published code does, and deep-copying the environment. All three must give the
 same observations, rewards and ends before anything is timed. Then the same searches run with language models, for the
-share of the time that is not the model's. Run: python benchmarks/rollout_overhead.py
+share of the time that is not the model's. Run: python -m benchmarks.rollout_overhead
 """
 
 import copy
@@ -19,9 +19,9 @@ from typing import Any
 
 import gymnasium as gym
 import torch
-from measure import write_result
 
 import tsr_gym
+from benchmarks.measure import write_result
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import TaskConfig

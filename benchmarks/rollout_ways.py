@@ -3,7 +3,7 @@
 Ours keeps keys and values along the tree and restores the environment. Published rollouts (TRL's loop over
 transformers' `generate`, RAGEN's over environments) compute every turn's prompts from their first tokens, once for each
 sample, and come to a state by building the environment and replaying the episode. Here they are given the prompts of
-our trees and the candidates to try, and have to see what the trees hold. Run: python benchmarks/rollout_ways.py
+our trees and the candidates to try, and have to see what the trees hold. Run: python -m benchmarks.rollout_ways
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from time import process_time
 from typing import Any
 
 import torch
-from measure import write_result
-from rollout_overhead import PLAYER, STRATEGY, TimedPolicy, check, make_stack, random_model, replay
 
+from benchmarks.measure import write_result
+from benchmarks.rollout_overhead import PLAYER, STRATEGY, TimedPolicy, check, make_stack, random_model, replay
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.tree import Candidate, Expand, Tree

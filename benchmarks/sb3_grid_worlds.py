@@ -2,7 +2,7 @@
 
 FrozenLake is Gymnasium's 4x4 map without slip; Sokoban is generated rooms of 6x6 with one box, trained and tested on
 rooms that differ up to symmetry. Success on test instances stands beside uniformly random actions on the same ones.
-Run: pip install -e '.[bench]' && python benchmarks/sb3_grid_worlds.py [--smoke]
+Run: pip install -e '.[bench]' && python -m benchmarks.sb3_grid_worlds [--smoke]
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import tyro
-from measure import write_result
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 
 import tsr_gym
+from benchmarks.measure import write_result
 
 Act = Callable[[Any], int]
 

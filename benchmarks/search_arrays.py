@@ -5,9 +5,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from grid_peers import Work, insist
-from rounds import alternate
 
+from benchmarks.measure import Work, alternate, insist
 from tsr_gym.agents.arrays import ArrayRequest, ArrayTree, array_beam
 
 BRANCHING = 4

@@ -6,7 +6,7 @@ are uniformly random among legal turns and, for the grid worlds, the embedded ba
 alone, random play and the best that is possible: exact where the environment knows it (Sokoban, FrozenLake), otherwise
 its oracle's own play. Held-out instances, each played once per setting, the model a quarter as many; 95 % Wilson
 intervals. RetrievalQAScore's guide sees the labels, so its curves are a ceiling of guidance, not a method for a test.
-Run: python benchmarks/search_budget.py [--quick]
+Run: python -m benchmarks.search_budget [--quick]
 """
 
 import argparse
@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
-from measure import write_result
 
+from benchmarks.measure import write_result
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, evaluate, held_out, play

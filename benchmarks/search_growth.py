@@ -4,9 +4,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from grid_peers import Work
-from rounds import alternate
 
+from benchmarks.measure import Work, alternate
 from tsr_gym import Candidate, Limits, StateEnv, Step
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import beam

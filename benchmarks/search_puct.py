@@ -7,10 +7,10 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import puct_mctx
-from grid_peers import MissingPeer, Work, insist, sokoban_rooms
-from rounds import alternate
 
+from benchmarks import puct_mctx
+from benchmarks.grid_peers import sokoban_rooms
+from benchmarks.measure import MissingPeer, Work, alternate, insist
 from tsr_gym import Candidate
 from tsr_gym.agents.arrays import array_puct
 from tsr_gym.agents.episodes.search import search

@@ -4,7 +4,7 @@ Text environments in the full stack and CartPole against resetting and replaying
 against the same in arrays; what the driver costs per node as trees become many and deep; PUCT beside mctx, which
 `pip install 'tsr-gym[envs]' mctx` brings. What is not installed is said and left out.
 Sections that are measured by themselves take the place of theirs in the result and say when.
-Run: python benchmarks/search_speed.py [--quick] [text] [arrays] [growth] [puct]
+Run: python -m benchmarks.search_speed [--quick] [text] [arrays] [growth] [puct]
 """
 
 import json
@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from measure import RESULTS, stamped, write_result
-from search_arrays import array_rows
-from search_growth import growth_rows
-from search_puct import puct_rows
-from search_text import text_rows
+from benchmarks.measure import RESULTS, stamped, write_result
+from benchmarks.search_arrays import array_rows
+from benchmarks.search_growth import growth_rows
+from benchmarks.search_puct import puct_rows
+from benchmarks.search_text import text_rows
 
 SECTIONS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "text": text_rows,

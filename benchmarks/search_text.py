@@ -6,9 +6,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from grid_peers import Work, insist
-from rounds import alternate
 
+from benchmarks.measure import Work, alternate, insist
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import beam
 from tsr_gym.errors import TsrGymError

@@ -13,7 +13,7 @@ held against exact values, and against episodes played on dice of their own with
 
 Beside them the exact value of the policy and the exact optimum of the same instances, and best-of-8 by return, whose
 selected success is known in closed form: 1 - (1 - value of the policy) ** 8. Intervals are 95 % bootstraps over
-instances. Run: python benchmarks/selection_bias.py [--quick]
+instances. Run: python -m benchmarks.selection_bias [--quick]
 """
 
 import argparse
@@ -25,8 +25,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-from measure import write_result
 
+from benchmarks.measure import write_result
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import Interval, pooled_mean
 from tsr_gym.agents.episodes.play import held_out, play

@@ -2,15 +2,15 @@
 
 Positions come from random play on labelled Boxoban levels: whenever a push was made, the position is checked with all
 rules short of search; a flagged position starts the level anew. Levels that appear when frozen boxes become walls are
-set up within the timed part. Run: python benchmarks/sokoban_deadlock.py
+set up within the timed part. Run: python -m benchmarks.sokoban_deadlock
 """
 
 from collections import Counter
 from functools import partial
 
 import numpy as np
-from measure import best_seconds, rows_of, write_result
 
+from benchmarks.measure import best_seconds, shared_rows, write_result
 from tsr_gym_envs.sokoban.deadlock import find_deadlock
 from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.rules import SokobanState, push
@@ -49,7 +49,7 @@ def only_tables_of(start: SokobanState) -> None:
 def measure_levels(num_levels: int) -> tuple[list[float], list[float], Counter[str]]:
     """Return seconds of set-up and of a check by level, and how often each rule fired."""
     rng = np.random.default_rng(0)
-    starts = [parse_level("\n".join(row["rows"])) for row in rows_of("golden/sokoban/boxoban_labelled.jsonl")]
+    starts = [parse_level("\n".join(row["rows"])) for row in shared_rows("golden/sokoban/boxoban_labelled.jsonl")]
     starts = starts[:: len(starts) // num_levels][:num_levels]
     setups, checks, found = [], [], Counter[str]()
     for start in starts:

@@ -1,13 +1,12 @@
 """Room generation: rooms per second of the two reproductions and of the native generator.
 
-The golden rooms are compared before anything is timed. Run: python benchmarks/sokoban_generate.py
+The golden rooms are compared before anything is timed. Run: python -m benchmarks.sokoban_generate
 """
 
 from collections.abc import Callable
 from functools import partial
 
-from measure import best_seconds, rows_of, write_result
-
+from benchmarks.measure import best_seconds, shared_rows, write_result
 from tsr_gym_envs.sokoban.generate import generate_room
 from tsr_gym_envs.sokoban.rules import SokobanState
 
@@ -39,7 +38,7 @@ def main() -> None:
     """Measure, and write results/sokoban_generate.json."""
     parity = {}
     for file, generator, dim, num_boxes in GOLDEN:
-        rows = [row for row in rows_of(f"golden/sokoban/{file}") if not row.get("retried")]
+        rows = [row for row in shared_rows(f"golden/sokoban/{file}") if not row.get("retried")]
         room = partial(generate_room, generator=generator, dim=dim, num_boxes=num_boxes)
         equal = sum(room(row["seed"]).to_xsb() == "\n".join(row["rows"]) for row in rows)
         parity[file] = f"{equal} of {len(rows)}"

@@ -1,6 +1,6 @@
 """The solver: what it solves of the labelled levels, whether the counts are the published ones, and how fast.
 
-Run: python benchmarks/sokoban_solver.py [max_nodes]
+Run: python -m benchmarks.sokoban_solver [max_nodes]
 """
 
 import sys
@@ -8,8 +8,8 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from measure import rows_of, write_result
 
+from benchmarks.measure import shared_rows, write_result
 from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.lurd import play_lurd
 from tsr_gym_envs.sokoban.solver import Optimal, solve
@@ -26,7 +26,7 @@ SETS = (
 def solve_set(path: str, optimal: Optimal, max_nodes: int) -> dict[str, Any]:
     """Return how one set is solved."""
     seconds, undecided, statuses, labelled, equal = [], [], [], 0, 0
-    for number, row in enumerate(rows_of(path), start=1):
+    for number, row in enumerate(shared_rows(path), start=1):
         state = parse_level("\n".join(row["rows"]))
         start = process_time()
         solution = solve(state, optimal=optimal, max_nodes=max_nodes)

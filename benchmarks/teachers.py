@@ -2,16 +2,16 @@
 
 In the shop and in retrieval QA, in the compact form in which small models play, on instances of every split, beside the
 exact bars of the same instances. Words are counted over whole episodes, prompts and answers together.
-Run: python benchmarks/teachers.py
+Run: python -m benchmarks.teachers
 """
 
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from measure import write_result
 
 import tsr_gym  # noqa: F401 (registers the environments)
+from benchmarks.measure import write_result
 from tsr_gym.teaching import Player, Teaching
 
 NUM_INSTANCES = 400

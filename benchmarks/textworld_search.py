@@ -4,7 +4,7 @@ Before every turn a strategy searches from where the episode stands, guided by t
 turn of the path that it chose is then played. Players are uniformly random among admissible commands, and one that
 says TextWorld's own next command in a quarter of its turns, as a teacher of a weak policy would. 95 % Wilson intervals.
 The guide reads TextWorld's facts, so its curves are a ceiling of guidance, not a method for a test.
-Needs the extra textworld. Run: python benchmarks/textworld_search.py [--quick] [--world NAME --instances N]
+Needs the extra textworld. Run: python -m benchmarks.textworld_search [--quick] [--world NAME --instances N]
 A world that is run again replaces its rows in the file; `--plot` draws the file, and needs matplotlib.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from measure import RESULTS, write_result
 
+from benchmarks.measure import RESULTS, write_result
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.play import PlayedEpisodes, held_out, play
 from tsr_gym.agents.policies.chat_policy import sample_seeds

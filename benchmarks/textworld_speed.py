@@ -3,7 +3,7 @@
 TextWorld's environment is asked for what ours always has: admissible commands, description, inventory, score. A state
 of ours is a value, so a snapshot copies nothing; the interpreter's memory is put back by the step that follows, and
 what its way into the interpreter and out of it costs there is measured beside it. Processor time of one process, the
-least of several rounds. Needs the extra textworld. Run: python benchmarks/textworld_speed.py [--quick]
+least of several rounds. Needs the extra textworld. Run: python -m benchmarks.textworld_speed [--quick]
 """
 
 import sys
@@ -12,9 +12,9 @@ from typing import Any
 
 import gymnasium as gym
 import textworld
-from measure import best_seconds, write_result
 
 import tsr_gym
+from benchmarks.measure import best_seconds, write_result
 from tsr_gym_envs.zmachine.machine import Machine
 
 GAMES = (("simple", 1), ("coin_collector", 105), ("treasure_hunter", 21), ("cooking", 9))

@@ -6,17 +6,17 @@ the mean rank correlation (Spearman) of score and best reachable reward among th
 the best-scored one loses. All states together give a second correlation; in it a score of progress cannot do well,
 because along an episode progress grows and the best reachable reward falls. Last, episodes are played by the score: of
 four actions, each the rule's or a random one, the best-scored is taken; beside it the best reachable reward as a guide,
-ties broken by progress. Intervals are 95 % bootstraps over episodes. Run: python benchmarks/webshop_calibration.py
+ties broken by progress. Intervals are 95 % bootstraps over episodes. Run: python -m benchmarks.webshop_calibration
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from measure import write_result
 from numpy.typing import NDArray
-from webshop_players import catalogues, interval, open_env
 
+from benchmarks.measure import write_result
+from benchmarks.webshop_players import catalogues, interval, open_env
 from tsr_gym_envs.webshop.env import WebShopEnv
 from tsr_gym_envs.webshop.oracle import best_reachable
 from tsr_gym_envs.webshop.rules import follow

@@ -3,7 +3,7 @@
 The real one (../shared) is left out where it is missing. Both are read through the importer. The shoppers' success on
 both, in their order and under both rules, is what webshop_players.py measures; here goals are drawn, for more seeds.
 
-Run: python benchmarks/webshop_catalogue.py
+Run: python -m benchmarks.webshop_catalogue
 """
 
 from collections import Counter
@@ -16,9 +16,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from measure import SHARED, write_result
 
 import tsr_gym  # noqa: F401 (registers the environments)
+from benchmarks.measure import SHARED, write_result
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.product import Product
 from tsr_gym_envs.webshop.catalogue.store import Catalogue

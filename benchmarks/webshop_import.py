@@ -1,7 +1,7 @@
 """Time, memory and disk of importing a catalogue of the full WebShop's size, with its search index and goals.
 
 The full catalogue is not at hand, so a generated one of as many products takes its place.
-Run: python benchmarks/webshop_import.py [--products 1180000] [--keep DIR]
+Run: python -m benchmarks.webshop_import [--products 1180000] [--keep DIR]
 """
 
 import argparse
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from measure import write_result
+from benchmarks.measure import write_result
 
 # Run by a process of its own, whose peak memory is its own.
 CHILD = """

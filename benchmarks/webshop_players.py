@@ -2,7 +2,7 @@
 
 On the real small set (../shared, left out where it is missing) and on the embedded catalogue, under both rules, in 15
 turns, on the first 500 goals in the environment's order. Intervals are 95 % bootstraps over the products of the goals,
-because goals of one product go together. Run: python benchmarks/webshop_players.py
+because goals of one product go together. Run: python -m benchmarks.webshop_players
 """
 
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from measure import SHARED, write_result
 
 import tsr_gym  # noqa: F401 (registers the environments)
+from benchmarks.measure import SHARED, write_result
 from tsr_gym_envs.webshop.env import WebShopEnv
 from tsr_gym_envs.webshop.oracle import as_query
 from tsr_gym_envs.webshop.shoppers import FirstHitShopper, OracleShopper, RandomShopper, RuleShopper, Shopper, play

@@ -4,7 +4,7 @@ The original's figures stand in the table as they were measured on it (Python 3.
 it cannot be installed beside this package, so they are quoted and not run. The real products are needed for the first
 rows (../shared); the rows at scale use generated ones.
 
-Run: python benchmarks/webshop_speed.py [--store DIR] [--quick], with DIR from webshop_import.py --keep DIR
+Run: python -m benchmarks.webshop_speed [--store DIR] [--quick], with DIR from webshop_import.py --keep DIR
 """
 
 import argparse
@@ -19,9 +19,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from measure import SHARED, best_seconds, write_result
 
 import tsr_gym
+from benchmarks.measure import SHARED, best_seconds, write_result
 from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
 from tsr_gym_envs.webshop.search.engine import open_index
 

@@ -4,7 +4,7 @@ Each writes all products, and reads the same random ones as `Product` values and
 before anything is timed. Memory is that of a process of its own: private pages after the reads, less those after the
 imports.
 
-Run: python benchmarks/webshop_store.py [--products 100000] [--reads 20000]
+Run: python -m benchmarks.webshop_store [--products 100000] [--reads 20000]
 """
 
 import argparse
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import lmdb
 import numpy as np
 import pyarrow as pa
-from measure import write_result
 
+from benchmarks.measure import write_result
 from tsr_gym_envs.webshop.catalogue.original_files import read_products
 from tsr_gym_envs.webshop.catalogue.product import Product
 from tsr_gym_envs.webshop.catalogue.store import decode_product, encode_product
@@ -193,7 +193,7 @@ def measured(name: str, path: Path, source: Path, count: int, reads: int) -> dic
     start = perf_counter()
     STORES[name][0](path, read_products(source))
     seconds = perf_counter() - start
-    command = [sys.executable, __file__, "--read", name, "--at", str(path)]
+    command = [sys.executable, "-m", "benchmarks.webshop_store", "--read", name, "--at", str(path)]
     command += ["--products", str(count), "--reads", str(reads)]
     # This process maps the pages first, so that those of the second one are shared where the store can share them.
     first = STORES[name][1](path)

@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.papers.analysis import percent
-from benchmarks.papers.plan import Scale, Table
+from benchmarks.papers.plan import Scale
+from benchmarks.papers.report import percent
 from benchmarks.papers.tsr import ICE
-from benchmarks.pay.analysis import interval
+from benchmarks.pay.report import interval
 from tsr_gym.errors import ConfigError
 
 Row = dict[str, Any]
@@ -111,14 +111,4 @@ def asked_rows(runs: Sequence[Row]) -> list[Row]:
         }
         for world, model in dict.fromkeys((run["setting"], run["method"]) for run in runs)
         if (mine := [run for run in runs if (run["setting"], run["method"]) == (world, model)])
-    ]
-
-
-def published(table: Table) -> list[tuple[str, str, float]]:
-    """Return world, model and success of the paper."""
-    return [
-        (world, model, numbers["success"])
-        for world, by_model in table.paper.items()
-        for model, by_method in by_model.items()
-        for numbers in by_method.values()
     ]

@@ -8,9 +8,8 @@ import pytest
 
 from benchmarks.does_search_pay import analysed
 from benchmarks.measure import RESULTS
-from benchmarks.pay.analysis import difference, equal_difference, interval, law, success_at
-from benchmarks.pay.page import PAGE, write_tables
 from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
+from benchmarks.pay.report import PAGE, difference, equal_difference, interval, law, success_at, write_tables
 from tsr_gym.agents.cli.train import _configured
 
 RESULT = RESULTS / "does_search_pay.json"

@@ -1,0 +1,318 @@
+"""From the rows of the result file to paired differences, the law, the figure and the tables of the page.
+
+Everything here is computed from benchmarks/results/does_search_pay.json; nothing reads a run's folder.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isnan, nan
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib import pyplot
+
+from benchmarks.measure import difference_words, table_of, write_between_marks
+from benchmarks.pay.plan import EASIER, FILTERING, Contrast
+from tsr_gym.agents.episodes.intervals import Interval, pooled, student
+from tsr_gym.agents.probing.rankings import spearman
+
+matplotlib.use("Agg")
+
+Row = dict[str, Any]
+ENDS = ("points", "low", "high")
+# Settings below which a rank correlation says nothing.
+FEWEST = 8
+SHARES = {"at_half": 0.5, "at_three_quarters": 0.75, "at_end": 1.0}
+# What else than sampled tokens both sides of a pair can be given equally.
+PRICES = ("prompt_tokens", "seconds")
+
+
+def success_at(row: Row, share: float) -> float:
+    """Return success in per cent at the evaluation nearest to a share of a run's sampled tokens."""
+    whole = row["points"][-1]["sampled_tokens"]
+    nearest = min(row["points"], key=lambda point: abs(point["sampled_tokens"] - share * whole))
+    return 100.0 * float(nearest["success"])
+
+
+def equal_difference(ours: Row, theirs: Row, price: str) -> float:
+    """Return the difference where both have spent as much as the cheaper of two runs did in all.
+
+    Between evaluations success is taken to lie on a line.
+    """
+    spent = min(row["points"][-1][price] for row in (ours, theirs))
+    mine, other = (
+        np.interp(spent, [point[price] for point in row["points"]], [point["success"] for point in row["points"]])
+        for row in (ours, theirs)
+    )
+    return 100.0 * float(mine - other)
+
+
+def interval(values: Sequence[float]) -> Row:
+    """Return mean and 95 % interval of Student's t over pairs; fewer than three have none."""
+    found = student(values) or Interval(fmean(values), nan, nan)
+    return {name: None if isnan(end) else round(end, 2) for name, end in zip(ENDS, found, strict=True)}
+
+
+def difference(contrast: Contrast, runs: Sequence[Row], probes: Sequence[Row]) -> Row | None:
+    """Return the row of a contrast over the seeds that both sides have finished; None where there are not two."""
+    setting = contrast.setting
+    place = (setting.world, setting.name, contrast.base)
+    here = [run for run in runs if (run["world"], run["setting"], run["base"]) == place]
+    ours = {run["seed"]: run for run in here if run["method"] == contrast.method.name}
+    theirs = {run["seed"]: run for run in here if run["method"] == contrast.control.name}
+    seeds = sorted(ours.keys() & theirs.keys())[: contrast.seeds]
+    if len(seeds) < 2:
+        return None
+    found: Row = {
+        "part": contrast.part,
+        "world": setting.world,
+        "setting": setting.name,
+        "base": contrast.base,
+        "method": contrast.method.name,
+        "control": contrast.control.name,
+        "guide": contrast.method.guide,
+        "seeds": len(seeds),
+    }
+    for name, share in SHARES.items():
+        found[name] = interval([success_at(ours[seed], share) - success_at(theirs[seed], share) for seed in seeds])
+    found |= found.pop("at_end")
+    for price in PRICES:
+        found[f"at_equal_{price}"] = interval([equal_difference(ours[seed], theirs[seed], price) for seed in seeds])
+    for prefix, side in (("", ours), ("control_", theirs)):
+        rows = [side[seed] for seed in seeds]
+        ends = [success_at(row, 1.0) for row in rows]
+        found[f"{prefix}success"] = round(fmean(ends), 2)
+        found[f"{prefix}success_sd"] = round(stdev(ends), 2)
+        found[f"{prefix}success_by_seed"] = [round(end, 1) for end in ends]
+        for name in ("sampled_tokens", "prompt_tokens"):
+            found[f"{prefix}{name}"] = round(fmean(row["points"][-1][name] for row in rows))
+        for name in ("env_steps", "optimizer_steps", "seconds"):
+            found[f"{prefix}{name}"] = round(fmean(row[name] for row in rows))
+    return found | _prices(contrast, probes)
+
+
+def _prices(contrast: Contrast, probes: Sequence[Row]) -> Row:
+    """Return the probe's tokens per success of both sides, and their ratio.
+
+    Where nothing succeeded, the price is unknown; the ratio then counts half a success.
+    """
+    place = (contrast.setting.world, contrast.setting.name, contrast.base)
+    here = [probe for probe in probes if (probe["world"], probe["setting"], probe["base"]) == place]
+    other, searched = (
+        next((row for probe in here for row in probe["rows"] if (row["search"], row["score"]) == wanted), None)
+        for wanted in (contrast.control.probe or ("naive", "reward"), contrast.probe)
+    )
+    if other is None or searched is None:
+        return {"tokens_per_success": None, "control_tokens_per_success": None, "ratio": None}
+    return {
+        "tokens_per_success": searched["tokens_per_success"],
+        "control_tokens_per_success": other["tokens_per_success"],
+        "ratio": round(_price(other) / _price(searched), 3),
+    }
+
+
+def _price(row: Mapping[str, Any]) -> float:
+    return float(row["sampled_tokens"] / max(0.5, row["success"] * row["episodes"]))
+
+
+def law(differences: Sequence[Row]) -> Row | None:
+    """Return the rank correlation of the probe's ratio and the difference after training, over settings.
+
+    The interval is a bootstrap over settings. Settings that share a base model hang together, which it does not know.
+    """
+    rows = [row for row in differences if row.get("ratio") is not None]
+    found = pooled(spearman, [row["ratio"] for row in rows], [row["points"] for row in rows], range(len(rows)))
+    if len(rows) < FEWEST or found is None:
+        return None
+    return {
+        "settings": len(rows),
+        "worlds": sorted({row["world"] for row in rows}),
+        "rank_correlation": round(found.mean, 3),
+        "low": round(found.low, 3),
+        "high": round(found.high, 3),
+        "rows": [
+            {name: row[name] for name in ("world", "setting", "base", "ratio", "points", "low", "high")} for row in rows
+        ],
+    }
+
+
+COLOURS = {"tsr+": "C0", "filtering": "C1", "levin and its loss": "C3"}
+COLUMNS = 3
+
+
+def draw(result: Row, out: Path) -> None:
+    """Draw a panel per base model of the headline, a thin line per run, and a panel of the law; save a PNG."""
+    headline = [row for row in result["differences"] if row["part"] == "headline"]
+    high = -(-(len(headline) + 1) // COLUMNS)
+    figure, grid = pyplot.subplots(
+        high, COLUMNS, figsize=(4 * COLUMNS, 3.6 * high), layout="constrained", squeeze=False
+    )
+    panels = grid.flatten()
+    for panel, row in zip(panels, headline, strict=False):
+        _curves(panel, row, result["runs"])
+        panel.sharey(panels[0])
+    panels[0].set_ylabel("held-out success, %")
+    panels[0].legend(fontsize=8)
+    _law(panels[len(headline)], (result["law"] or {"rows": []})["rows"])
+    for unused in panels[len(headline) + 1 :]:
+        unused.remove()
+    figure.savefig(out, dpi=140)
+    pyplot.close(figure)
+
+
+def _curves(panel: Any, row: Row, runs: Sequence[Row]) -> None:
+    for method, colour in COLOURS.items():
+        mine = [
+            run
+            for run in runs
+            if all(run[name] == row[name] for name in ("world", "setting", "base")) and run["method"] == method
+        ]
+        curves = [
+            (
+                [point["sampled_tokens"] / 1000 for point in run["points"]],
+                [100 * point["success"] for point in run["points"]],
+            )
+            for run in mine
+        ]
+        for curve in curves:
+            panel.plot(*curve, color=colour, alpha=0.25, linewidth=1)
+        mean = [[fmean(values) for values in zip(*(curve[axis] for curve in curves), strict=False)] for axis in (0, 1)]
+        if curves:
+            panel.plot(*mean, color=colour, linewidth=2, label=method)
+    panel.set_title(f"{row['base']}: tsr+ {difference_words(row)}", fontsize=10)
+    panel.set_xlabel("sampled tokens, thousands")
+    panel.grid(alpha=0.3)
+
+
+def _law(panel: Any, rows: Sequence[Row]) -> None:
+    for number, world in enumerate(sorted({row["world"] for row in rows})):
+        mine = [row for row in rows if row["world"] == world]
+        panel.plot(
+            [row["ratio"] for row in mine], [row["points"] for row in mine], "o", color=f"C{number + 2}", label=world
+        )
+    panel.axhline(0, color="grey", linewidth=1)
+    panel.set_xscale("log")
+    panel.set_xlabel("tokens per success before training:\nby plain play / by search")
+    panel.set_ylabel("points that search gained")
+    panel.grid(alpha=0.3)
+    if rows:
+        panel.legend(fontsize=8)
+
+
+PLAIN = (FILTERING.name, EASIER.name)
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "does_search_pay.md"
+
+
+def write_tables(page: str, result: Row) -> str:
+    """Return a page whose tables are those of a result."""
+    tables = {
+        "bases": bases(result["bases"]),
+        "headline": differences(result, ("headline",)),
+        "easier": differences(result, ("easier",)),
+        "equal": equal(result, "headline"),
+        "unguided": differences(result, ("unguided",)),
+        "unguided_equal": equal(result, "unguided"),
+        "by_levin": differences(result, ("by levin",)),
+        "moments": differences(result, ("moments",)),
+        "ablation": differences(result, ("estimate", "ablation")),
+        "elsewhere": differences(result, ("hard", "lake", "words")),
+        "probes": probes(result["probes"]),
+        "law": law_sentence(result["law"]),
+        "settings": differences(result, ("law",)),
+        "commands": commands(result["bases"], result["runs"]),
+    }
+    return write_between_marks(page, tables)
+
+
+def differences(result: Row, parts: Sequence[str]) -> str:
+    """Return a row per contrast of some parts."""
+    rows = [
+        (
+            f"{row['world']}, {row['setting']}, {row['base']}",
+            row["method"] if row["control"] in PLAIN else f"{row['method']}, against {row['control']}",
+            f"{row['success']:.1f} ± {row['success_sd']:.1f}",
+            f"{row['control_success']:.1f} ± {row['control_success_sd']:.1f}",
+            f"**{difference_words(row)}**",
+            difference_words(row["at_half"]),
+            difference_words(row["at_three_quarters"]),
+            str(row["seeds"]),
+            f"{row['sampled_tokens'] / 1000:.0f}k, {row['control_sampled_tokens'] / 1000:.0f}k",
+            f"{row['prompt_tokens'] / 1e6:.2f}M, {row['control_prompt_tokens'] / 1e6:.2f}M",
+            f"{row['optimizer_steps']}, {row['control_optimizer_steps']}",
+        )
+        for row in result["differences"]
+        if row["part"] in parts
+    ]
+    return table_of(
+        (
+            *("where", "method", "success %", "control %", "difference", "at half the tokens", "at three quarters"),
+            *("pairs", "sampled", "prompt", "steps"),
+        ),
+        rows,
+    )
+
+
+def equal(result: Row, part: str) -> str:
+    """Return a part's differences at equal sampled tokens, equal prompt tokens and equal seconds."""
+    return table_of(
+        ("where", "method", "at equal sampled tokens", "at equal prompt tokens", "at equal seconds", "pairs"),
+        [
+            (
+                f"{row['world']}, {row['setting']}, {row['base']}",
+                row["method"],
+                difference_words(row),
+                *(difference_words(row[name]) for name in ("at_equal_prompt_tokens", "at_equal_seconds")),
+                str(row["seeds"]),
+            )
+            for row in result["differences"]
+            if row["part"] == part and row["control"] == FILTERING.name
+        ],
+    )
+
+
+def probes(found: Sequence[Row]) -> str:
+    """Return a row per setting and way to play, as `tsr probe` measured it before any training."""
+    rows = [
+        (
+            f"{probe['world']}, {probe['setting']}, {probe['base']}",
+            "plain play" if row["search"] == "naive" else f"`{row['search']}`",
+            "" if row["search"] == "naive" else f"`{row['score']}`",
+            f"{100 * row['success']:.2f}",
+            f"{row['episodes']:,}",
+            "none" if row["tokens_per_success"] is None else f"{row['tokens_per_success']:,.0f}",
+        )
+        for probe in sorted(found, key=lambda probe: (probe["world"], probe["setting"], probe["base"]))
+        for row in probe["rows"]
+    ]
+    # Plain play is the same whatever was searched beside it.
+    head = ("where", "search", "guide", "success %", "episodes", "sampled tokens per success")
+    return table_of(head, list(dict.fromkeys(rows)))
+
+
+def law_sentence(correlation: Row | None) -> str:
+    """Return the law as a sentence, or a sentence that says that too few settings were run."""
+    if correlation is None:
+        return "Too few settings have been run."
+    return (
+        f"Over {correlation['settings']} settings ({', '.join(correlation['worlds'])}) the rank "
+        f"correlation of the two is **{correlation['rank_correlation']:.2f}**, 95 % interval "
+        f"{correlation['low']:.2f} to {correlation['high']:.2f} (bootstrap over settings)."
+    )
+
+
+def bases(found: Sequence[Row]) -> str:
+    """Return a row per base model: its success before its skill was hidden, and after."""
+    return table_of(
+        ("base model", "success before hiding, %", "after, %"),
+        [(row["base"], f"{100 * row['success_skilled']:.1f}", f"{100 * row['success']:.1f}") for row in found],
+    )
+
+
+def commands(bases: Sequence[Row], runs: Sequence[Row]) -> str:
+    """Return the command line of each base model, and of each method in each setting, with the first seed."""
+    first: dict[tuple[str, ...], str] = {(row["base"],): f"# {row['base']}\n{row['command']}" for row in bases}
+    for run in runs:
+        first.setdefault((run["world"], run["setting"], run["method"]), f"# {run['method']}\n{run['command']}")
+    return "```text\n" + "\n".join(first.values()) + "\n```"
