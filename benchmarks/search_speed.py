@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.measure import RESULTS, stamped, write_result
+from benchmarks.measure import RESULTS, laid_out, stamped, write_result
 from benchmarks.search_arrays import array_rows
 from benchmarks.search_growth import growth_rows
 from benchmarks.search_puct import puct_rows
@@ -45,8 +45,7 @@ def main() -> None:
         again = {
             name: {"stamp": stamped({"load_average_beside": os.getloadavg()[0]}), **numbers[name]} for name in numbers
         }
-        text = json.dumps(known | again, indent=2)
-        (RESULTS / "search_speed.json").write_text(text + "\n", encoding="utf-8")
+        (RESULTS / "search_speed.json").write_text(laid_out(known | again), encoding="utf-8")
     else:
         write_result("search_speed", about | numbers)
 
