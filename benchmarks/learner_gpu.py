@@ -36,7 +36,7 @@ from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.learning.layouts import LayoutName, grow_forest, plan_rows
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.settings import LearnConfig
-from tsr_gym.agents.models.layers import compile_layers
+from tsr_gym.agents.models.sharding import compile_layers
 
 NO_GPU = 2
 # Dense bfloat16, in FLOP per second, by the vendor's datasheets of the SXM cards.

@@ -28,7 +28,8 @@ from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel, load_policy
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.models.tiny_model import tiny_model, tiny_tokenizer
+from tsr_gym.agents.models.tiny_model import tiny_model
+from tsr_gym.agents.models.tokenizer import tiny_tokenizer
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import beam
 from tsr_gym.agents.teaching.base_model import default_model

@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 
 import tsr_gym
 from tsr_gym.agents import cli
-from tsr_gym.agents.models.tiny_model import tiny_model, tiny_tokenizer
+from tsr_gym.agents.models.tiny_model import tiny_model
+from tsr_gym.agents.models.tokenizer import tiny_tokenizer
 
 SEARCH = ("--search", "beam(width=2, branching=4)", "--score", "SokobanScore")
 SMALL = ("--groups", "2", "--trajectories", "2", "--max-tokens", "24", "--minibatch", "4", "--algorithm", "grpo")

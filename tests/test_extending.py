@@ -7,7 +7,7 @@ from tests.agents.short_runs import FLAGS
 from tests.conftest import ROOT
 from tests.test_documents import blocks
 from tsr_gym.agents import cli
-from tsr_gym.agents.episodes.learned import learned_from
+from tsr_gym.agents.episodes.trajectory import learned_from
 from tsr_gym.tree import Tree
 
 PAGE = ROOT / "docs" / "extending.md"

@@ -18,7 +18,7 @@ from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.optional import require
 from tsr_gym.registration import find_env
 from tsr_gym.wrappers import AnswerFormat
-from tsr_gym.wrappers.stack_facts import stack_of
+from tsr_gym.wrappers.replay import stack_of
 
 
 def started(name):

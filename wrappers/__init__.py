@@ -10,15 +10,13 @@ from tsr_gym.wrappers.answer_format import AnswerFormat
 from tsr_gym.wrappers.dead_ends import DeadEnds
 from tsr_gym.wrappers.frozen_lake_score import FrozenLakeScore
 from tsr_gym.wrappers.minigrid_text import MiniGridText
-from tsr_gym.wrappers.potential_score import PotentialScore
 from tsr_gym.wrappers.retrieval_qa_score import RetrievalQAScore
-from tsr_gym.wrappers.reward_score import RewardScore
-from tsr_gym.wrappers.score_wrapper import ScoreWrapper
+from tsr_gym.wrappers.score_wrapper import RewardScore, ScoreWrapper
+from tsr_gym.wrappers.scorers import PotentialScore, WeightedScore
 from tsr_gym.wrappers.sokoban_score import SokobanScore
 from tsr_gym.wrappers.textworld_score import TextWorldScore
 from tsr_gym.wrappers.tree_search import TreeSearchWrapper
 from tsr_gym.wrappers.webshop_score import WebShopScore
-from tsr_gym.wrappers.weighted_score import WeightedScore
 
 __all__ = [
     "AnswerFormat",

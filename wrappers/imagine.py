@@ -1,6 +1,7 @@
 """Imagined turns: what an action would bring from a node's state, on dice that are not the episode's own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -11,8 +12,11 @@ from tsr_gym.seeds import derive_seed, numbered_seeds
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import Noise, Stack
 from tsr_gym.state_env import StateEnv
+from tsr_gym.tree import Candidate, Node, Tree
 
 Risk = Literal["mean"] | float
+# Types of values that cannot be changed.
+_FIXED = frozenset((bool, int, float, str, bytes, type(None)))
 
 
 class ImaginedTurn(NamedTuple):
@@ -144,3 +148,39 @@ def key_of(base: gym.Env[Any, Any]) -> bytes | None:
 
 def _joined(scores: Sequence[float], risk: Risk) -> float:
     return float(np.mean(scores) if isinstance(risk, str) else np.quantile(scores, risk))
+
+
+def node_of(tree: Tree, parent: int, candidate: Candidate, turn: ImaginedTurn) -> Node:
+    """Return the node of a turn from another node of a tree."""
+    observation, reward, terminated, truncated, info = turn.result
+    # The node's own copies: outer wrappers add to `info`, and users write into arrays.
+    info = own_info(info)
+    if len(turn.draws) > 1:
+        info["score_draws"] = turn.draws
+    return Node(
+        parent=parent,
+        depth=tree.nodes[parent].depth + 1,
+        candidate=candidate,
+        observation=observation if type(observation) is str else deepcopy(observation),
+        reward=float(reward),
+        score=turn.score,
+        terminated=bool(terminated),
+        truncated=bool(truncated),
+        info=info,
+        snapshot=turn.snapshot,
+        state_key=turn.state_key,
+    )
+
+
+def own_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy that shares nothing that can be changed."""
+    own = dict(info)
+    for name, value in info.items():
+        if type(value) not in _FIXED:
+            own[name] = _copied(value)
+    return own
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy, or the value itself where it is a tuple of values that cannot be changed."""
+    return value if type(value) is tuple and _FIXED.issuperset(map(type, value)) else deepcopy(value)

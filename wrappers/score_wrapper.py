@@ -125,3 +125,20 @@ def state_of(kind: type[Any], generic: type[Any]) -> type[Any] | None:
             if is_ours and isinstance(first, type) and first is not Any:
                 return first
     return None
+
+
+class RewardScore(ScoreWrapper[Any]):
+    """Score a turn by its reward, penalties included, as a tree without any scorer does.
+
+    Args:
+        env: Any environment.
+    """
+
+    score_of = "turn"
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+
+    def score(self, before: Any, action: Any, after: Any, reward: float) -> float:
+        """Return the reward."""
+        return reward

@@ -4,7 +4,7 @@ The wrapper holds no model: whoever decides is an argument. Invariant: between c
 the cursor's state.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, is_dataclass
 from functools import cached_property
@@ -21,11 +21,8 @@ from tsr_gym.stack import NOISES, Noise, Stack, env_support, replayable, restore
 from tsr_gym.state_env import StateEnv
 from tsr_gym.tree import Candidate, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.wrappers.grow import grow, play_out
-from tsr_gym.wrappers.imagine import Imagination, ImaginedTurn, Risk, key_of, score_in
-from tsr_gym.wrappers.stack_facts import stack_facts
-
-# Types of values that nobody can change.
-_FIXED = frozenset((bool, int, float, str, bytes, type(None)))
+from tsr_gym.wrappers.imagine import Imagination, ImaginedTurn, Risk, key_of, node_of, own_info, score_in
+from tsr_gym.wrappers.replay import stack_facts
 
 
 class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
@@ -164,7 +161,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         self._stack.restore(_snapshot_of(there))
         self.tree.spend(restores=1)
         self._cursor = node
-        return deepcopy(there.observation), _own(there.info)
+        return deepcopy(there.observation), own_info(there.info)
 
     def expand(self, node: int, candidates: Sequence[Candidate | Any], *, noise: Noise | None = None) -> list[int]:
         """Add one imagined turn per candidate under a node; the cursor stays where it is.
@@ -288,7 +285,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
             about |= {"pruned": self.env.get_wrapper_attr("prunes")}
         self._tree = Tree(seed=seed, score_of=self._score_of(), about=about)
         self._cursor = self._tree.add(
-            Node(None, 0, Candidate(""), deepcopy(observation), 0.0, 0.0, *done, _own(info), snap, key),
+            Node(None, 0, Candidate(""), deepcopy(observation), 0.0, 0.0, *done, own_info(info), snap, key),
             played=True,
         )
 
@@ -324,39 +321,3 @@ def _snapshot_of(node: Node) -> Snapshot:
     if node.snapshot is None:
         raise TsrGymError("the node has no snapshot: the tree was saved without them")
     return node.snapshot
-
-
-def node_of(tree: Tree, parent: int, candidate: Candidate, turn: ImaginedTurn) -> Node:
-    """Return the node of a turn from another node of a tree."""
-    observation, reward, terminated, truncated, info = turn.result
-    # The node's own copies: outer wrappers add to `info`, and users write into arrays.
-    info = _own(info)
-    if len(turn.draws) > 1:
-        info["score_draws"] = turn.draws
-    return Node(
-        parent=parent,
-        depth=tree.nodes[parent].depth + 1,
-        candidate=candidate,
-        observation=observation if type(observation) is str else deepcopy(observation),
-        reward=float(reward),
-        score=turn.score,
-        terminated=bool(terminated),
-        truncated=bool(truncated),
-        info=info,
-        snapshot=turn.snapshot,
-        state_key=turn.state_key,
-    )
-
-
-def _own(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy that shares nothing that can be changed."""
-    own = dict(info)
-    for name, value in info.items():
-        if type(value) not in _FIXED:
-            own[name] = _copied(value)
-    return own
-
-
-def _copied(value: Any) -> Any:
-    """Return a copy, or the value itself where it is a tuple of what nobody can change."""
-    return value if type(value) is tuple and _FIXED.issuperset(map(type, value)) else deepcopy(value)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tsr_gym.agents.episodes.learned import NAME, Learned, keep_learned, learned_from
+from tsr_gym.agents.episodes.trajectory import NAME, Learned, keep_learned, learned_from
 from tsr_gym.errors import InvalidTree, shown
 from tsr_gym.node import node_from_json, plain
 from tsr_gym.records import read_records

@@ -47,7 +47,7 @@ def main(args: list[str]) -> int:
         logprobs, tokenizer = witness(chosen.model, temperature=chosen.temperature)
     if chosen.tokenizer is not None:
         require("transformers", "agents")
-        load_tokenizer: Any = load("tsr_gym.agents.models.load_tokenizer:load_tokenizer")
+        load_tokenizer: Any = load("tsr_gym.agents.models.tokenizer:load_tokenizer")
         tokenizer = load_tokenizer(chosen.tokenizer)
     audit: Any = load("tsr_gym.agents.bridges.audit:audit_file")
     with progress_bar() as watch:

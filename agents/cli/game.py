@@ -37,7 +37,7 @@ class Adviser(NamedTuple):
     """Who proposes turns.
 
     Attributes:
-        ask: From the way to here to proposals, see `tsr_gym.agents.episodes.proposals.Proposer`; None for nobody.
+        ask: From the way to here to proposals, see `tsr_gym.agents.episodes.model_player.Proposer`; None for nobody.
         samples: Answers that are drawn for every position.
     """
 
@@ -190,7 +190,7 @@ class Game(Cmd):
 
     def do_save(self, file: str) -> None:
         """Save what was played as a tree, which `load`, `tsr tree`, `tsr view` and `tsr replay` read."""
-        facts: Any = load("tsr_gym.wrappers.stack_facts:stack_facts")
+        facts: Any = load("tsr_gym.wrappers.replay:stack_facts")
         spec = self._env.spec
         about = {
             "env": None if spec is None else spec.id,

@@ -55,7 +55,7 @@ def main(args: list[str]) -> int:
     # A model may be shown a position in another form than people read.
     own = {} if player is None else base.people_settings(player.policy.card.env_settings)
     _, shows = (env, base) if player is None else _made(chosen, {**own, **settings})
-    proposer: Any = None if player is None else load("tsr_gym.agents.episodes.proposals:Proposer")
+    proposer: Any = None if player is None else load("tsr_gym.agents.episodes.model_player:Proposer")
     adviser = Adviser(None if proposer is None else proposer(player, base), chosen.samples)
     game = Game(env, base, chosen.seed, numbered=chosen.levels is not None, adviser=adviser, shows=shows)
     game.do_help("")

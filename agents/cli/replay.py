@@ -50,7 +50,7 @@ def main(args: list[str]) -> int:
 
 def _replayed(file: Path, chosen: ReplayArgs) -> dict[str, Any]:
     replay: Any = load("tsr_gym.wrappers.replay:replay")
-    stack_of: Any = load("tsr_gym.wrappers.stack_facts:stack_of")
+    stack_of: Any = load("tsr_gym.wrappers.replay:stack_of")
     tree = Tree.load(file)
     result = replay(tree, stack_of(tree, chosen.env), scores=chosen.scores)
     difference = None if result.difference is None else result.difference._asdict()

@@ -9,14 +9,16 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import SearchConfig
+from tsr_gym.agents.episodes.start_states import Moment
 from tsr_gym.agents.episodes.trajectory import (
+    Edge,
     Group,
     Trajectory,
     harvest,
     harvest_all,
+    harvest_edges,
     harvest_leaves,
     num_expanded,
     trajectory_to,
@@ -74,6 +76,12 @@ def side_by_side(parts: Sequence[Collected]) -> Collected:
     """Return what several brought at the same time: clocks and rounds of the policy are those of the slowest."""
     seconds = {name: max(part.seconds[name] for part in parts) for name in parts[0].seconds}
     return replace(reduce(add, parts), model_calls=max(part.model_calls for part in parts), seconds=seconds)
+
+
+def edges_by_task(collected: Collected) -> dict[int, list[Edge]]:
+    """Return the moves that all trees of each task tried."""
+    trees = zip(collected.groups, collected.trees, strict=True)
+    return {group.task: harvest_edges(grown) for group, grown in trees}
 
 
 class Place(NamedTuple):

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
-from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
+from tsr_gym.agents.episodes.start_states import Moment
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import accepted, env_id

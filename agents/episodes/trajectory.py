@@ -3,11 +3,12 @@
 Tokens are exactly those that were sampled; rewards, never scores, are what a trajectory is worth.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
+from math import isfinite
 from statistics import pstdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from tsr_gym.tree import Node, Quantity, Tree
 
@@ -213,3 +214,92 @@ def action_of(node: Node) -> Hashable:
 def success_rate(trajectories: Sequence[Trajectory]) -> float:
     """Return the share of trajectories that solved their task; 0 for none."""
     return sum(trajectory.success for trajectory in trajectories) / max(len(trajectories), 1)
+
+
+NAME = "advantages"
+
+
+class Learned(NamedTuple):
+    """The advantages with which the turns of a tree were learned from.
+
+    Attributes:
+        estimator: What made them.
+        of: By node, one number per sampled token of the turn that led to it; 0 where it carried no policy gradient.
+            A turn that trajectories share has their mean. Nodes that were not learned from are missing.
+    """
+
+    estimator: str
+    of: Mapping[int, tuple[float, ...]]
+
+
+def keep_learned(tree: Tree, learned: Learned) -> None:
+    """Write into the facts of a tree what was learned from it."""
+    of = {str(node): [round(one, 6) for one in tokens] for node, tokens in sorted(learned.of.items())}
+    tree.about[NAME] = {"estimator": learned.estimator, "of": of}
+
+
+def learned_from(tree: Tree) -> Learned:
+    """Return what was learned from a tree; nothing where its facts do not say, or say it in another form."""
+    facts = tree.about.get(NAME)
+    of = facts.get("of") if isinstance(facts, Mapping) else None
+    if not isinstance(facts, Mapping) or not isinstance(of, Mapping):
+        return Learned("", {})
+    nodes = {str(index): index for index in range(len(tree.nodes))}
+    known = {nodes[name]: tuple(tokens) for name, tokens in of.items() if name in nodes and _are_numbers(tokens)}
+    return Learned(str(facts.get("estimator", "")), known)
+
+
+def _are_numbers(values: object) -> bool:
+    return isinstance(values, Sequence) and all(type(one) in (int, float) and isfinite(one) for one in values)
+
+
+class Edge(NamedTuple):
+    """A move from a state, as it was tried once.
+
+    Attributes:
+        state: Key of the state in which it was made (`StateEnv.state_key`).
+        action: What was carried out.
+        after: Key of the state that it led to; None where nobody knows.
+        actions: How many actions it took.
+        solved: Whether it solved the task.
+        ended: Whether nothing can follow: the task or a limit ended the episode, or the task is proven lost. A move
+            that ended nothing, and that nobody went on from, leads to a state of which nothing is known.
+    """
+
+    state: bytes
+    action: Hashable
+    after: bytes | None
+    actions: int
+    solved: bool
+    ended: bool
+
+
+def harvest_edges(trees: Iterable[Tree]) -> list[Edge]:
+    """Return every move that some trees tried, rejected candidates too, in the order in which they grew.
+
+    Moves from states that nobody knows are left out: they are in no graph.
+    """
+    return [edge for tree in trees for edge in _edges_of(tree)]
+
+
+def _edges_of(tree: Tree) -> Iterator[Edge]:
+    for index in sorted(tree.below()):
+        node = tree.nodes[index]
+        state = None if node.parent is None else tree.nodes[node.parent].state_key
+        if state is not None and index != tree.root:
+            actions = len(node.info.get("executed", ()))
+            yield Edge(state, action_of(node), node.state_key, actions, node.solved, not node.is_open)
+
+
+def edges_along(trajectories: Sequence[Trajectory]) -> list[Edge]:
+    """Return the moves of some trajectories of one task, for where there are no trees; a shared turn counts once."""
+    found: dict[tuple[int, ...], Edge] = {}
+    for number, trajectory in enumerate(trajectories):
+        for place, (turn, then) in enumerate(zip_longest(trajectory.turns, trajectory.turns[1:])):
+            if turn.state is None or turn.action is None:
+                continue
+            key = (trajectory.tree, turn.node) if turn.node >= 0 else (-1, number, place)
+            after, last = (None, True) if then is None else (then.state, False)
+            solved, ended = last and trajectory.success, last and trajectory.finished
+            found.setdefault(key, Edge(turn.state, turn.action, after, turn.num_actions, solved, ended))
+    return list(found.values())

@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.episodes.edges import Edge, edges_along
-from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
+from tsr_gym.agents.episodes.trajectory import Edge, Group, Trajectory, Turn, edges_along
 
 LayoutChoice = Literal["auto", "padded", "packed", "shared"]
 

@@ -25,10 +25,17 @@ from tsr_gym.agents.learning.losses import (
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.learning.spikes import GradientMemory, SpikeRule
 from tsr_gym.agents.models.critic import Critic
-from tsr_gym.agents.models.layers import recompute_activations
 from tsr_gym.agents.models.logprobs import Head, read_head, token_logprobs
 from tsr_gym.agents.models.lora import merged_weights
-from tsr_gym.agents.models.sharding import settle, shard, wake, whole, whole_tensor, whole_weights
+from tsr_gym.agents.models.sharding import (
+    recompute_activations,
+    settle,
+    shard,
+    wake,
+    whole,
+    whole_tensor,
+    whole_weights,
+)
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.errors import ConfigError, TrainingDiverged
 from tsr_gym.seeds import derive_seed

@@ -1,56 +1,12 @@
-"""Tiny models: a Qwen2 architecture of about 0.1 million parameters and a tokenizer in which every sign is a token."""
+"""Tiny models: a Qwen2 architecture of about 0.1 million parameters, and initial weights that can copy words."""
 
-import re
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from tokenizers import AddedToken, pre_tokenizers
-from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+from torch import Tensor
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
-END, PAD = "<|im_end|>", "<|endoftext|>"
-_TAGS = ("<user>", "<assistant>", "<answer>", "</answer>")
-# A tag, the separator of actions, a square such as b3, a word, a whole number, or any other sign alone.
-_SIGN = re.compile(r"</?[a-z]+>|\|\||[a-z]{1,2}[0-9]+|[A-Z]?[a-z]+|[0-9]+|\S")
-_TEMPLATE = (
-    "{% for message in messages %}<{{ message.role }}>{{ message.content }}"
-    "{% if message.role == 'assistant' %}" + END + "{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
-
-
-def signs(text: str) -> list[str]:
-    """Return the signs of a text: words, whole numbers, tags, separators, and every other character alone.
-
-    >>> signs("P b3 # a10 || Up</answer>")
-    ['P', 'b3', '#', 'a10', '||', 'Up', '</answer>']
-    """
-    return _SIGN.findall(text)
-
-
-def tiny_tokenizer(texts: Iterable[str]) -> Any:
-    """Return a byte-level Qwen2 tokenizer in which every sign of the texts is one token and blanks are none.
-
-    Any other text falls apart into bytes, so nothing is unknown.
-    """
-    found = sorted({sign for text in texts for sign in signs(text)} - set(_TAGS))
-    tokens = [AddedToken(sign, lstrip=True, rstrip=True, normalized=False, special=False) for sign in (*_TAGS, *found)]
-    return byte_tokenizer(tokens, _TEMPLATE)
-
-
-def byte_tokenizer(tokens: Sequence[AddedToken], template: str) -> Any:
-    """Return a Qwen2 tokenizer of single bytes and of some tokens, with a chat template."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Qwen2Tokenizer(
-        vocab={sign: number for number, sign in enumerate(alphabet)},
-        merges=[],
-        eos_token=END,
-        pad_token=PAD,
-        unk_token=PAD,
-    )
-    tokenizer.add_tokens(list(tokens))
-    tokenizer.chat_template = template
-    return tokenizer
+from tsr_gym.errors import ConfigError
 
 
 def tiny_model(
@@ -95,3 +51,69 @@ def tiny_model(
         torch.manual_seed(seed % 2**63)
         model: Any = Qwen2ForCausalLM(config)
     return model.eval()
+
+
+# What the other heads and the feed-forward layers write: at full size it drowns the few words that are told.
+_QUIET = 0.1
+# How strongly the heads write and look: of the values and outputs, 1 leaves a normed vector as long as it was.
+_TOLD, _SOUGHT, _COPIED = 0.2, 1.5, 1.0
+
+
+@torch.no_grad()
+def set_copying_heads(model: Any, *, seed: int = 0) -> None:
+    r"""Make the first heads of a model's first two layers find what followed the present word before, and say it.
+
+    With head width D, model width d, rows of orthonormal maps P, Q, V `[D, d]`, P and Q orthogonal to one another:
+
+        layer 0, head 0   looks one token back by biases alone: W_q = W_k = 0,
+                          k = (c, 0), q = 2c (cos f, -sin f), f_j = theta^(-2j/D), c = 5 sqrt(16/D),
+                          so that rotary positions make the score 2 c^2 / sqrt(D) sum_j cos((i - 1 - j') f_j);
+                          W_v = P, W_o = 0.2 Q^T: every word is told the one before it
+        layer 1, head 0   W_q = 1.5 P, W_k = 1.5 Q: looks where the word before is the present one;
+                          W_v = V, W_o = V^T: says the word that stands there, with tied embeddings
+
+    What everything else writes is a tenth of what it was.
+
+    Args:
+        model: An untrained Qwen2 of `tiny_model` with at least two layers, changed in place.
+        seed: Of the maps.
+
+    Raises:
+        ConfigError: The model has one layer, or heads wider than half of it.
+    """
+    config = model.config
+    width = config.hidden_size // config.num_attention_heads
+    if config.num_hidden_layers < 2 or 2 * width > config.hidden_size:
+        raise ConfigError(
+            f"copying takes two layers and two heads or more, got {config.num_hidden_layers} and "
+            f"{config.num_attention_heads}"
+        )
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    told = _orthonormal(config.hidden_size, generator)
+    before, here = told[:width], told[width : 2 * width]
+    value = _orthonormal(config.hidden_size, generator)[:width]
+    for layer in model.model.layers:
+        layer.mlp.down_proj.weight *= _QUIET
+        layer.self_attn.o_proj.weight[:, width:] *= _QUIET
+    first, second = (layer.self_attn for layer in model.model.layers[:2])
+    _look_one_back(first, width, config.rope_parameters["rope_theta"])
+    first.v_proj.weight[:width] = before
+    first.o_proj.weight[:, :width] = _TOLD * here.T
+    second.q_proj.weight[:width] = _SOUGHT * before
+    second.k_proj.weight[:width] = _SOUGHT * here
+    second.v_proj.weight[:width] = value
+    second.o_proj.weight[:, :width] = _COPIED * value.T
+
+
+def _look_one_back(attention: Any, width: int, theta: float) -> None:
+    angle = theta ** (-torch.arange(0, width, 2) / width)
+    strength = 5 * (16 / width) ** 0.5
+    attention.q_proj.weight[:width] = 0
+    attention.k_proj.weight[:width] = 0
+    attention.q_proj.bias[:width] = 2 * strength * torch.cat([angle.cos(), -angle.sin()])
+    attention.k_proj.bias[:width] = strength * torch.cat([torch.ones_like(angle), torch.zeros_like(angle)])
+
+
+def _orthonormal(width: int, generator: torch.Generator) -> Tensor:
+    rows: Tensor = torch.linalg.qr(torch.randn(width, width, generator=generator))[0]
+    return rows

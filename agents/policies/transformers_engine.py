@@ -13,8 +13,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
-from tsr_gym.agents.policies.prefix_cache import NOTHING, Known, PrefixCache, Tokens
-from tsr_gym.agents.policies.shared_rows import SharedRows, places_of, roomy_cache
+from tsr_gym.agents.policies.prefix_cache import NOTHING, Known, PrefixCache, SharedRows, Tokens, places_of, roomy_cache
 from tsr_gym.errors import ConfigError
 
 _GAMMA = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number

@@ -4,6 +4,7 @@ Every sample says by which version of the weights it was taken. A server that wa
 bears no version of ours; it gets the weights once more before anything that it says counts.
 """
 
+import json
 import os
 import re
 import shutil
@@ -16,22 +17,79 @@ import weakref
 from collections.abc import Iterable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from threading import Event, Lock
 from time import monotonic, sleep
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import torch
 from safetensors.torch import save_file
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion
-from tsr_gym.agents.policies.served_model import served_model
 from tsr_gym.agents.policies.vllm_engine import Asked, CacheCounts, reason_of
-from tsr_gym.agents.policies.vllm_http import OtherWeights, ServerLost, VllmHttp
-from tsr_gym.agents.policies.vllm_model import BLOCK
-from tsr_gym.errors import EngineFailed, Unsupported
+from tsr_gym.agents.policies.vllm_model import BLOCK, served_model
+from tsr_gym.errors import ConfigError, EngineFailed, Unsupported, shown
 from tsr_gym.optional import require
+
+
+class ServerLost(EngineFailed):
+    """A server is silent or has ended; it may answer after it was started again."""
+
+
+class OtherWeights(ServerLost):
+    """A server samples by other weights than it was given."""
+
+
+class VllmHttp:
+    """A server's address, and how patiently it is asked.
+
+    Args:
+        url: As in http://127.0.0.1:8000.
+        patience: Seconds to wait for an answer.
+
+    Raises:
+        ConfigError: The address is none.
+    """
+
+    def __init__(self, url: str, *, patience: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+            raise ConfigError(f"wanted the address of a server such as http://127.0.0.1:8000, got {url!r}")
+        self.url = url.rstrip("/")
+        self._patience = patience
+        self._connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._at = (parts.hostname, parts.port)
+
+    def ask(self, path: str, body: dict[str, Any] | None = None, *, patience: float | None = None) -> Any:
+        """Return what a path answers in JSON, None for an empty answer; with a body it is posted.
+
+        Raises:
+            ServerLost: Nobody answers, or only that the engine is dead.
+            EngineFailed: The server refuses.
+        """
+        return json.loads(self.text(path, body, patience=patience) or "null")
+
+    def text(self, path: str, body: dict[str, Any] | None = None, *, patience: float | None = None) -> str:
+        """Return what a path answers; see `ask`."""
+        connection = self._connect(*self._at, timeout=self._patience if patience is None else patience)
+        try:
+            sent = None if body is None else json.dumps(body)
+            headers = {"Content-Type": "application/json"}
+            connection.request("GET" if body is None else "POST", path, body=sent, headers=headers)
+            response = connection.getresponse()
+            status, text = response.status, response.read().decode()
+        except (OSError, HTTPException) as error:
+            raise ServerLost(f"{self.url}{path}: no answer ({type(error).__name__}: {error})") from error
+        finally:
+            connection.close()
+        if status == 200:
+            return text
+        kind = ServerLost if status >= 500 else EngineFailed
+        raise kind(f"{self.url}{path}: status {status}: {shown(text)}")
+
 
 LOOPBACK = "127.0.0.1"
 # What a child is told; the first offers the paths by which weights are updated.

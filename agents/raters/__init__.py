@@ -5,7 +5,13 @@ Each is a `tsr_gym.tree.Rater`; hand it to a search as ``rater``. What needs one
 """
 
 from tsr_gym.agents.raters.critic_value import CriticValue
-from tsr_gym.agents.raters.self_consistency import SelfConsistency
-from tsr_gym.agents.raters.weighted_rater import OwnScore, WeightedRater, choose_rater, goes_by, make_rater
+from tsr_gym.agents.raters.weighted_rater import (
+    OwnScore,
+    SelfConsistency,
+    WeightedRater,
+    choose_rater,
+    goes_by,
+    make_rater,
+)
 
 __all__ = ["CriticValue", "OwnScore", "SelfConsistency", "WeightedRater", "choose_rater", "goes_by", "make_rater"]

@@ -243,8 +243,7 @@ def _player_of(folder: Path, env: str | None, task: TaskConfig, model: ModelConf
     import torch
 
     from tsr_gym.agents.episodes.model_player import ModelPlayer
-    from tsr_gym.agents.models.language_model import load_policy, pick_device
-    from tsr_gym.agents.models.sampling_host import sampling_host
+    from tsr_gym.agents.models.language_model import load_policy, pick_device, sampling_host
     from tsr_gym.agents.runs.parity import hand_over
 
     torch.set_num_threads(model.threads)

@@ -4,7 +4,7 @@ from inspect import signature
 
 from tsr_gym.agents.episodes.collect import ChosenSearch, choose_search
 from tsr_gym.agents.episodes.env_pool import task_pool
-from tsr_gym.agents.episodes.starts import choose_starts
+from tsr_gym.agents.episodes.start_states import choose_starts
 from tsr_gym.agents.learning.estimators import ESTIMATORS, needs_of
 from tsr_gym.agents.lessons import credit
 from tsr_gym.agents.lessons.groups import choose_groups

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.episodes.collect import ChosenSearch, Collected
-from tsr_gym.agents.episodes.learned import Learned, keep_learned
-from tsr_gym.agents.episodes.trajectory import Group, Trajectory
+from tsr_gym.agents.episodes.trajectory import Group, Learned, Trajectory, keep_learned
 from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.strategies.harvest import Harvest

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from tsr_gym.agents.episodes.collect import Collected
-from tsr_gym.agents.episodes.moments import Moment, MomentBank
-from tsr_gym.agents.episodes.starts import Begun, choose_starts
+from tsr_gym.agents.episodes.start_states import Begun, Moment, MomentBank, choose_starts
 from tsr_gym.errors import InvalidTree
 from tsr_gym.files import write_atomically
 from tsr_gym.seeds import derive_seed

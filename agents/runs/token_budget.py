@@ -6,7 +6,7 @@ from operator import add
 from typing import NamedTuple, Protocol
 
 from tsr_gym.agents.episodes.collect import Collected
-from tsr_gym.agents.episodes.moments import Moment
+from tsr_gym.agents.episodes.start_states import Moment
 from tsr_gym.agents.runs.config import RunConfig
 
 

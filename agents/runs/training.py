@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 
-from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
-from tsr_gym.agents.episodes.edges import edges_by_task
+from tsr_gym.agents.episodes.collect import Collected, Collector, edges_by_task, side_by_side
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
-from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.play import Examined, examine
+from tsr_gym.agents.episodes.start_states import Moment
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner
@@ -23,13 +22,14 @@ from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.language_model import (
     frozen_reference,
+    hand_over_adapter,
     load_critic,
     load_policy,
     pick_autocast,
     pick_device,
+    policy_host,
     restore_adapter,
 )
-from tsr_gym.agents.models.sampling_host import hand_over_adapter, policy_host
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.vllm_engine import Host
 from tsr_gym.agents.processes import ALONE, Processes

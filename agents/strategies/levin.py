@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import exp, fsum, log
 from typing import Literal
 
-from tsr_gym.agents.strategies.frontier import Frontier
+from tsr_gym.agents.strategies.best_first import Frontier
 from tsr_gym.agents.strategies.order import Merge, best_ends
 from tsr_gym.tree import Expand, Tree, Wishes
 

@@ -1,11 +1,210 @@
 """PUCT: Monte Carlo tree search with the policy's own probabilities as priors, over candidates that are sampled."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import dataclass, field
+from math import exp, fsum, inf, log, sqrt
+from typing import Literal, NamedTuple
 
-from tsr_gym.agents.strategies.order import Merge
+from tsr_gym.agents.strategies.order import Merge, identity, is_dead, ranked
 from tsr_gym.agents.strategies.play_on import play_on
-from tsr_gym.agents.strategies.visits import Backup, Prior, Rules, Visits
-from tsr_gym.tree import Expand, Tree, Wishes
+from tsr_gym.tree import Candidate, Expand, Tree, Wishes
+
+Prior = Literal["sum", "mean", "uniform"]
+Backup = Literal["mean", "max"]
+C_BASE = 19652
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The numbers of `puct`, under the same names."""
+
+    c: float
+    k: float
+    alpha: float
+    prior: Prior
+    temperature: float
+    value: Callable[[Tree, int], float] | None
+    backup: Backup
+    merge: Merge
+
+    def __post_init__(self) -> None:
+        if self.c < 0 or self.k <= 0 or not 0 <= self.alpha <= 1 or self.temperature <= 0:
+            got = f"c={self.c}, k={self.k}, alpha={self.alpha} and temperature={self.temperature}"
+            raise ValueError(f"wanted c >= 0, k > 0, alpha from 0 to 1 and temperature > 0, got {got}")
+        if self.prior not in ("sum", "mean", "uniform") or self.backup not in ("mean", "max"):
+            raise ValueError(
+                f"wanted prior of 'sum', 'mean' or 'uniform' and backup of 'mean' or 'max', got {self.prior!r} and "
+                f"{self.backup!r}"
+            )
+
+
+class Walk(NamedTuple):
+    """The nodes that a simulation passes, and whether it samples a candidate at the last."""
+
+    path: list[int]
+    grows: bool
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of a node.
+
+    Attributes:
+        candidates: Those of its children that the search asked for; rollouts leave others.
+        priors: Their probabilities.
+        sampling: Candidates that are under way.
+        visits: Simulations that came from its parent.
+        tries: Simulations that stood in its state, by way of a twin too.
+        under_way: Simulations that passed and have no return yet.
+        returns: Sum of their returns.
+        quality: Q, what they say that the path to the node is worth.
+        is_dead: It is a dead end.
+    """
+
+    candidates: list[int] = field(default_factory=list)
+    priors: list[float] = field(default_factory=list)
+    sampling: int = 0
+    visits: int = 0
+    tries: int = 0
+    under_way: int = 0
+    returns: float = 0.0
+    quality: float = 0.0
+    is_dead: bool = False
+
+
+class Visits:
+    """Statistics of all nodes that simulations have seen."""
+
+    def __init__(self, tree: Tree, rules: Rules) -> None:
+        self.tree = tree
+        self.rules = rules
+        self._seen: dict[int, _Seen] = {}
+        self._first: dict[Hashable, int] = {}
+        self._rated: dict[int, float] = {}
+        self._low, self._high = inf, -inf
+
+    def enter(self, node: int) -> None:
+        """Begin a move at a node, which becomes the first of its state."""
+        self._seen.setdefault(node, _Seen())
+        self._first[identity(self.tree, node, self.rules.merge)] = node
+
+    def first(self, node: int) -> int:
+        """Return the node that has the candidates for a node's state."""
+        return self._first.get(identity(self.tree, node, self.rules.merge), node) if self.rules.merge else node
+
+    def walk(self, root: int) -> Walk | None:
+        """Return the way of the next simulation; None where it has to wait for one under way."""
+        path = [root]
+        while self.tree.nodes[path[-1]].is_open:
+            here = self.first(path[-1])
+            if here != path[-1]:
+                if here in path:
+                    break
+                path.append(here)
+            seen = self._seen[here]
+            if len(seen.candidates) + seen.sampling < self._allowed(seen):
+                return Walk(path, True)
+            if not seen.candidates:
+                return None
+            path.append(self._select(seen))
+        return Walk(path, False)
+
+    def await_candidate(self, path: Sequence[int]) -> None:
+        """Count a simulation that will grow at the end of its path as under way."""
+        self._seen[path[-1]].sampling += 1
+        for node in path:
+            self._seen[node].under_way += 1
+
+    def add_candidate(self, path: Sequence[int], leaf: int) -> None:
+        """Take in the candidate that was awaited."""
+        parent = self._seen[path[-1]]
+        parent.sampling -= 1
+        for node in path:
+            self._seen[node].under_way -= 1
+        parent.candidates.append(leaf)
+        parent.priors = self._priors(parent.candidates)
+        self._seen[leaf] = _Seen(is_dead=is_dead(self.tree, leaf))
+        self._first.setdefault(identity(self.tree, leaf, self.rules.merge), leaf)
+
+    def back_up(self, path: Sequence[int], end: int) -> None:
+        """Add the return of a simulation, which is the value of where it ended, to all nodes that it passed.
+
+        A dead end is worth the least return seen so far: what it has gathered is not to be had by way of a success.
+        """
+        worth = self._shared(end) if end == path[-1] else self._rate(end)
+        if is_dead(self.tree, end):
+            worth = min(worth, self._low)
+        self._low, self._high = min(self._low, worth), max(self._high, worth)
+        for place in reversed(range(len(path))):
+            node, seen = path[place], self._seen[path[place]]
+            if self.rules.backup == "max" and seen.candidates:
+                worth = max(map(self.quality, self._living(seen)))
+            seen.tries += 1
+            seen.returns += worth
+            seen.quality = worth if self.rules.backup == "max" else seen.returns / seen.tries
+            if place and self.tree.nodes[node].parent != path[place - 1]:
+                # Reached by its twin: from here on up, the return is that of the twin's path.
+                worth += self._rate(path[place - 1]) - self._rate(node)
+                self._low, self._high = min(self._low, worth), max(self._high, worth)
+            else:
+                seen.visits += 1
+
+    def most_visited(self, node: int) -> int:
+        """Return the candidate at a node that the simulations took most often."""
+        living = self._living(self._seen[node])
+        most = max(self._seen[child].visits for child in living)
+        return ranked(self.tree, [child for child in living if self._seen[child].visits == most], self.quality)[0]
+
+    def end_of_most_visited(self, node: int) -> int:
+        """Return where the most visited path below a node ends."""
+        while self._seen[node].candidates:
+            node = self.most_visited(node)
+        return node
+
+    def quality(self, node: int) -> float:
+        """Return Q: what the simulations say that the path to a node is worth."""
+        return self._seen[node].quality
+
+    def _allowed(self, seen: _Seen) -> int:
+        return max(1, int(self.rules.k * (seen.tries + seen.under_way) ** self.rules.alpha))
+
+    def _select(self, seen: _Seen) -> int:
+        passed = seen.tries + seen.under_way
+        explore = (self.rules.c + log((1 + passed + C_BASE) / C_BASE)) * sqrt(passed)
+        low, span = self._low, (self._high - self._low) or 1.0
+        chosen, largest = seen.candidates[0], -inf
+        for child, prior in zip(seen.candidates, seen.priors, strict=True):
+            below = self._seen[child]
+            bound = (below.quality - low) / span + explore * prior / (1 + below.visits + below.under_way)
+            if bound > largest and not below.is_dead:
+                chosen, largest = child, bound
+        return chosen
+
+    def _living(self, seen: _Seen) -> list[int]:
+        return [child for child in seen.candidates if not self._seen[child].is_dead] or seen.candidates
+
+    def _shared(self, node: int) -> float:
+        """Return the value of a node; that of a twin with what is known below the first of its state."""
+        first = self.first(node)
+        if first == node or not self._seen[first].tries:
+            return self._rate(node)
+        return self._rate(node) + self.quality(first) - self._rate(first)
+
+    def _rate(self, node: int) -> float:
+        if node not in self._rated:
+            value = self.rules.value
+            self._rated[node] = self.tree.merit(node) if value is None else value(self.tree, node)
+        return self._rated[node]
+
+    def _priors(self, candidates: Sequence[int]) -> list[float]:
+        logits = [self._logit(self.tree.nodes[child].candidate) / self.rules.temperature for child in candidates]
+        weights = [exp(logit - max(logits)) for logit in logits]
+        return [weight / fsum(weights) for weight in weights]
+
+    def _logit(self, candidate: Candidate) -> float:
+        if self.rules.prior == "uniform" or not candidate.logprobs:
+            return 0.0
+        return fsum(candidate.logprobs) / (len(candidate.logprobs) if self.rules.prior == "mean" else 1)
 
 
 def puct(

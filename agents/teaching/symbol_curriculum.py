@@ -19,7 +19,8 @@ from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.models.tiny_model import END, tiny_model, tiny_tokenizer
+from tsr_gym.agents.models.tiny_model import tiny_model
+from tsr_gym.agents.models.tokenizer import END, tiny_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.teaching.base_recipe import BaseRecipe, TaughtWorld
 from tsr_gym.registration import env_id

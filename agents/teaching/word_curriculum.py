@@ -16,11 +16,10 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.card import ModelCard
-from tsr_gym.agents.models.copying import set_copying_heads
 from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.models.tiny_model import tiny_model
-from tsr_gym.agents.models.word_tokenizer import word_tokenizer
+from tsr_gym.agents.models.tiny_model import set_copying_heads, tiny_model
+from tsr_gym.agents.models.tokenizer import word_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.strategies import naive
 from tsr_gym.agents.teaching.base_recipe import TaughtWorld, WordRecipe

@@ -10,8 +10,8 @@ from tsr_gym import ConfigError, Limits
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import naive
 from tsr_gym.wrappers import ScoreWrapper, TreeSearchWrapper
-from tsr_gym.wrappers.potential_score import PotentialScore
 from tsr_gym.wrappers.score_wrapper import RatedTurn
+from tsr_gym.wrappers.scorers import PotentialScore
 from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState
 
 LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")
@@ -185,7 +185,7 @@ def test_the_scores_of_the_worlds_are_potentials():
     ("arguments", "message"),
     [
         ({"potential": "SokobanScore"}, "of the reward alone"),
-        ({"potential": "tsr_gym.wrappers.reward_score:RewardScore"}, "rates turns"),
+        ({"potential": "tsr_gym.wrappers.score_wrapper:RewardScore"}, "rates turns"),
         ({"potential": len, "gamma": 1.5}, "gamma <= 1"),
         ({"potential": len, "end": "never"}, "'never'"),
     ],

@@ -10,8 +10,7 @@ from tsr_gym import ConfigError, InvalidTree, Tree
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import beam
 from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, RewardScore, SokobanScore, TreeSearchWrapper
-from tsr_gym.wrappers.replay import Replayed, replay
-from tsr_gym.wrappers.stack_facts import stack_of
+from tsr_gym.wrappers.replay import Replayed, replay, stack_of
 
 SCORES = {"tsr/Sokoban-v0": SokobanScore, "tsr/FrozenLake-v0": FrozenLakeScore}
 

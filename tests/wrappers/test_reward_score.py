@@ -2,7 +2,7 @@
 
 from tests.tsr_gym.testing.worlds import Walk
 from tsr_gym.wrappers import AnswerFormat
-from tsr_gym.wrappers.reward_score import RewardScore
+from tsr_gym.wrappers.score_wrapper import RewardScore
 
 
 def test_the_score_is_the_reward_with_its_penalties():

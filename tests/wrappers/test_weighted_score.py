@@ -20,9 +20,8 @@ from tsr_gym.wrappers import (
     TreeSearchWrapper,
     WebShopScore,
 )
-from tsr_gym.wrappers.potential_score import PotentialScore
-from tsr_gym.wrappers.reward_score import RewardScore
-from tsr_gym.wrappers.weighted_score import WeightedScore
+from tsr_gym.wrappers.score_wrapper import RewardScore
+from tsr_gym.wrappers.scorers import PotentialScore, WeightedScore
 
 
 class Step(ScoreWrapper):
@@ -157,8 +156,8 @@ def test_snapshots_clones_and_specs_carry_it():
 
 def test_a_configuration_names_it_as_text():
     text = (
-        "tsr_gym.wrappers.weighted_score:WeightedScore(parts={'reward': ('FrozenLakeScore(hole_penalty=2)', 2), "
-        "'gain': ('tsr_gym.wrappers.potential_score:PotentialScore(potential=\"FrozenLakeScore\", reward=False)', 1)})"
+        "tsr_gym.wrappers.scorers:WeightedScore(parts={'reward': ('FrozenLakeScore(hole_penalty=2)', 2), "
+        "'gain': ('tsr_gym.wrappers.scorers:PotentialScore(potential=\"FrozenLakeScore\", reward=False)', 1)})"
     )
     settings = {"desc": ["SFF", "FFG"], "is_slippery": False}
     (env,) = EnvPool("frozen_lake", settings, score=text).set([1])

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from tsr_gym.agents.episodes.learned import NAME, learned_from
+from tsr_gym.agents.episodes.trajectory import NAME, learned_from
 from tsr_gym.agents.reports.view.read_files import DAMAGE, SeenTree, tree_header
 from tsr_gym.agents.reports.view.snapshot_views import Reading
 from tsr_gym.node import Node

@@ -14,11 +14,17 @@ import torch
 
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
-from tsr_gym.agents.episodes.moments import Moment
 from tsr_gym.agents.episodes.play import Examined, examine
-from tsr_gym.agents.models.language_model import LORA, load_policy, pick_device, restore_adapter
+from tsr_gym.agents.episodes.start_states import Moment
+from tsr_gym.agents.models.language_model import (
+    LORA,
+    hand_over_adapter,
+    load_policy,
+    pick_device,
+    policy_host,
+    restore_adapter,
+)
 from tsr_gym.agents.models.lora import merged_weights
-from tsr_gym.agents.models.sampling_host import hand_over_adapter, policy_host
 from tsr_gym.agents.policies.engine import Completion
 from tsr_gym.agents.policies.transformers_engine import replace_parameters
 from tsr_gym.agents.raters import make_rater

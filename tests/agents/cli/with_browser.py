@@ -11,7 +11,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, node, shelf_tree, small_tree, sokoban_tree
 from tests.chromium import CONTRASTS, chromium, find, show_as  # noqa: F401
-from tsr_gym.agents.episodes.learned import Learned, keep_learned
+from tsr_gym.agents.episodes.trajectory import Learned, keep_learned
 from tsr_gym.agents.reports.view.pages import export_page
 from tsr_gym.agents.reports.view.server import viewing
 from tsr_gym.agents.reports.view.site import Site

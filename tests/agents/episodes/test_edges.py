@@ -5,10 +5,10 @@ import numpy as np
 from tests.agents.episodes.test_collect import collector
 from tests.agents.worlds import cycle, letters
 from tsr_gym import Candidate, Node, Tree
-from tsr_gym.agents.episodes.edges import Edge, edges_along, edges_by_task, harvest_edges
+from tsr_gym.agents.episodes.collect import edges_by_task
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import SearchConfig
-from tsr_gym.agents.episodes.trajectory import harvest_all
+from tsr_gym.agents.episodes.trajectory import Edge, edges_along, harvest_all, harvest_edges
 from tsr_gym.agents.strategies import best_of_n
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.agents.reports.view.trees import small_tree
-from tsr_gym.agents.episodes.learned import Learned, keep_learned, learned_from
+from tsr_gym.agents.episodes.trajectory import Learned, keep_learned, learned_from
 from tsr_gym.tree import Tree
 
 

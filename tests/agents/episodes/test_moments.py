@@ -11,8 +11,8 @@ from tests.agents.worlds import WALKER, lake, letters, rooms
 from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym.testing.worlds import Board
 from tsr_gym import Candidate, InvalidTree, Node, SnapshotError, Tree, TsrGymError
-from tsr_gym.agents.episodes.moments import Moment, MomentBank, Outcomes, harvest_moments, outcomes
 from tsr_gym.agents.episodes.search import search
+from tsr_gym.agents.episodes.start_states import Moment, MomentBank, Outcomes, harvest_moments, outcomes
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import naive
 from tsr_gym.wrappers import TreeSearchWrapper

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.agents.reports.view.trees import node
-from tsr_gym.agents.episodes.proposals import Proposal, Proposer
+from tsr_gym.agents.episodes.model_player import Proposal, Proposer
 from tsr_gym.tree import Candidate
 
 

@@ -5,8 +5,7 @@ import pytest
 
 from tests.agents.worlds import letters
 from tsr_gym import Candidate, ConfigError
-from tsr_gym.agents.episodes.moments import MomentBank, moments_at
-from tsr_gym.agents.episodes.starts import Begun, Starts, States, choose_starts
+from tsr_gym.agents.episodes.start_states import Begun, MomentBank, Starts, States, choose_starts, moments_at
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory
 
 
@@ -40,7 +39,7 @@ def words(*turns, turns_at_most=4, dead=()):
 
 def test_starts_are_chosen_by_name_with_their_numbers():
     assert isinstance(choose_starts("states"), States)
-    own = choose_starts("tests.agents.episodes.test_starts:Deepest(most=5)")
+    own = choose_starts("tests.agents.episodes.test_start_states:Deepest(most=5)")
     assert isinstance(own, Starts)
     assert own.most == 5
 
@@ -51,7 +50,7 @@ def test_starts_are_chosen_by_name_with_their_numbers():
         ("state", "did you mean states"),
         ("Begun", "there is no kind of moments 'Begun'"),
         ("states(level=0.5)", "has no"),
-        ("tests.agents.episodes.test_starts:Deepest(least=5)", "has no"),
+        ("tests.agents.episodes.test_start_states:Deepest(least=5)", "has no"),
         ("collections:Counter", "makes a Counter"),
     ],
 )

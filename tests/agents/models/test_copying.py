@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from tsr_gym import ConfigError
-from tsr_gym.agents.models.copying import set_copying_heads
-from tsr_gym.agents.models.tiny_model import tiny_model
-from tsr_gym.agents.models.word_tokenizer import word_tokenizer
+from tsr_gym.agents.models.tiny_model import set_copying_heads, tiny_model
+from tsr_gym.agents.models.tokenizer import word_tokenizer
 
 NAMES = [f"w{number}" for number in range(200)]
 

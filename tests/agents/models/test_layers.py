@@ -12,8 +12,8 @@ from tests.agents.learning.layouts.test_layout import gradient_of, off_by, polic
 from tsr_gym import ConfigError
 from tsr_gym.agents.learning.layouts import attending, lay_out
 from tsr_gym.agents.models import logprobs
-from tsr_gym.agents.models.layers import compile_layers, recompute_activations
 from tsr_gym.agents.models.logprobs import Head, chunked_logprobs, read_head
+from tsr_gym.agents.models.sharding import compile_layers, recompute_activations
 
 
 @pytest.fixture(autouse=True)

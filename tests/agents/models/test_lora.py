@@ -26,7 +26,6 @@ from tsr_gym.agents.models.language_model import (
     restore_adapter,
     save_policy,
 )
-from tsr_gym.agents.models.layers import recompute_activations
 from tsr_gym.agents.models.logprobs import read_head
 from tsr_gym.agents.models.lora import (
     adapted_layers,
@@ -37,6 +36,7 @@ from tsr_gym.agents.models.lora import (
     without_lora,
 )
 from tsr_gym.agents.models.settings import LoraSettings
+from tsr_gym.agents.models.sharding import recompute_activations
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 
 CPU = torch.device("cpu")

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tsr_gym.agents.models.tiny_model import signs, tiny_model, tiny_tokenizer
+from tsr_gym.agents.models.tiny_model import tiny_model
+from tsr_gym.agents.models.tokenizer import symbols, tiny_tokenizer
 
 TEXTS = ["P b3 X c2 O d4 # a1 a2\nturn 1 left 10", "Up || Down</answer>", "√"]
 
@@ -71,7 +72,7 @@ def test_the_template_writes_roles_as_tags_and_ends_answers(tokenizer):
     ],
 )
 def test_signs_are_words_numbers_squares_tags_and_single_characters(text, expected):
-    assert signs(text) == expected
+    assert symbols(text) == expected
 
 
 def test_the_model_is_small_and_knows_its_tokenizer(tokenizer):

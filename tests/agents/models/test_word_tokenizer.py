@@ -3,7 +3,7 @@
 import pytest
 from transformers import AutoTokenizer
 
-from tsr_gym.agents.models.word_tokenizer import word_tokenizer
+from tsr_gym.agents.models.tokenizer import word_tokenizer
 
 WORDS = ("red", "shoes", "redshoes", "search", "click", "[", "]", "<answer>", "</answer>", "women's", "4.50", ",")
 

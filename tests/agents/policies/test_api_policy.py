@@ -9,8 +9,7 @@ from tests.agents.policies.stub_server import completion, error, serving
 from tests.agents.worlds import rooms
 from tsr_gym import Candidate, EngineFailed, Expand
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.policies.api_policy import ApiPolicy
-from tsr_gym.agents.policies.chat_api import ChatApi
+from tsr_gym.agents.policies.chat_api import ApiPolicy, ChatApi
 from tsr_gym.agents.policies.chat_policy import sample_seeds
 from tsr_gym.agents.policies.prompts import History, paper_prompt
 from tsr_gym.agents.policies.settings import ApiConfig

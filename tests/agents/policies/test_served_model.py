@@ -5,7 +5,7 @@ import torch
 
 from tests.agents.tiny import random_qwen2
 from tsr_gym import CheckpointError, ConfigError
-from tsr_gym.agents.policies.served_model import served_model
+from tsr_gym.agents.policies.vllm_model import served_model
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from transformers.cache_utils import DynamicLayer
 
 from tests.agents.policies.test_transformers_engine import check, engine_of
 from tests.agents.tiny import random_qwen2
-from tsr_gym.agents.policies.shared_rows import RoomyLayer, SharedRows, places_of, roomy_cache
+from tsr_gym.agents.policies.prefix_cache import RoomyLayer, SharedRows, places_of, roomy_cache
 
 
 @pytest.fixture(scope="module")

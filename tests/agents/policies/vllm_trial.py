@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from tests.agents.policies.test_engines_conform import STOPS, TEMPERATURE, learners_logprobs
+from tests.agents.policies.test_engine import STOPS, TEMPERATURE, learners_logprobs
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
 from tsr_gym.agents.policies.vllm_engine import VllmEngine
 

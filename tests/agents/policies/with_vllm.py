@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from tests.agents.policies.test_engines_conform import STOPS, TEMPERATURE
+from tests.agents.policies.test_engine import STOPS, TEMPERATURE
 from tests.agents.policies.vllm_trial import (
     CONTEXT,
     LONG,

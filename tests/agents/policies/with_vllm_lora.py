@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tests.agents.policies.test_engines_conform import TEMPERATURE
+from tests.agents.policies.test_engine import TEMPERATURE
 from tests.agents.policies.vllm_trial import LONG, engine_of, logprobs_of, saved_model, soft_model
 from tsr_gym import EngineFailed, Unsupported
+from tsr_gym.agents.models.language_model import hand_over_adapter
 from tsr_gym.agents.models.lora import ADAPTER, adapted_layers, add_lora
-from tsr_gym.agents.models.sampling_host import hand_over_adapter
 from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.agents.policies.vllm_model import VllmModel
 from tsr_gym.agents.runs.parity import probe

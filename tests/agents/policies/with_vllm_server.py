@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from tests.agents.policies.test_engines_conform import TEMPERATURE
+from tests.agents.policies.test_engine import TEMPERATURE
 from tests.agents.policies.vllm_trial import (
     LONG,
     check_whole_contract,

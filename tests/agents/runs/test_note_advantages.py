@@ -6,9 +6,8 @@ import torch
 from tests.agents.reports.view.trees import node
 from tests.agents.short_runs import short_run, trained
 from tsr_gym.agents.episodes.collect import Collected, choose_search
-from tsr_gym.agents.episodes.learned import learned_from
 from tsr_gym.agents.episodes.settings import SearchConfig
-from tsr_gym.agents.episodes.trajectory import Group, trajectory_to
+from tsr_gym.agents.episodes.trajectory import Group, learned_from, trajectory_to
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.runs.note_advantages import note_advantages
 from tsr_gym.budget import Budget

@@ -5,9 +5,8 @@ import pytest
 from tests.agents.episodes.test_collect import collector
 from tests.agents.short_runs import records, result, short_run, trained
 from tsr_gym import ConfigError, InvalidTree
-from tsr_gym.agents.episodes.moments import MomentBank
 from tsr_gym.agents.episodes.settings import SearchConfig
-from tsr_gym.agents.episodes.starts import States
+from tsr_gym.agents.episodes.start_states import MomentBank, States
 from tsr_gym.agents.runs.check import check_config
 from tsr_gym.agents.runs.practice import FILE, NUMBERS, Practice
 

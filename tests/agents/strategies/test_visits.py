@@ -6,7 +6,7 @@ import pytest
 
 from tests.agents.worlds import grow_bare
 from tsr_gym import Candidate
-from tsr_gym.agents.strategies.visits import Rules, Visits
+from tsr_gym.agents.strategies.puct import Rules, Visits
 
 RULES = {"c": 1.25, "k": 2.0, "alpha": 0.5, "prior": "mean", "temperature": 1.0}
 RULES |= {"value": None, "backup": "mean", "merge": None}

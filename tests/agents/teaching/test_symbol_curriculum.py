@@ -1,7 +1,7 @@
 """The curriculum of worlds of symbols: the players of its demonstrations, and the learned tokens."""
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.models.tiny_model import END
+from tsr_gym.agents.models.tokenizer import END
 from tsr_gym.agents.teaching import symbol_curriculum as module
 
 

@@ -14,9 +14,8 @@ import torch
 from tests.agents.learning.advantages.forests import Sampled, batch_of, by_turn, path
 from tests.agents.worlds import Script, letters
 from tsr_gym import Candidate
-from tsr_gym.agents.episodes.edges import Edge, edges_along, harvest_edges
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.episodes.trajectory import Group, harvest, harvest_all
+from tsr_gym.agents.episodes.trajectory import Edge, Group, edges_along, harvest, harvest_all, harvest_edges
 from tsr_gym.agents.learning.advantages import graph, grpo, tree_backup
 from tsr_gym.agents.learning.advantages.turns import edge_values
 from tsr_gym.agents.learning.batch import collate

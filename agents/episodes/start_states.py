@@ -8,16 +8,18 @@ import base64
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
+from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.codec import decode, digest, encode
-from tsr_gym.errors import InvalidTree, SnapshotError, TsrGymError
+from tsr_gym.errors import ConfigError, InvalidTree, SnapshotError, TsrGymError
 from tsr_gym.files import write_atomically
+from tsr_gym.keywords import choose, no_such, parse_call
 from tsr_gym.node import plain
 from tsr_gym.snapshots import EnvState, Snapshot
 from tsr_gym.tree import Node, Tree
@@ -342,3 +344,96 @@ def _text(data: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
+
+
+class Begun(NamedTuple):
+    """How a group went that began at a moment.
+
+    Attributes:
+        moment: Where it began.
+        tries: Its episodes of plain play; all of its episodes where there is no plain play.
+        successes: Those of them that solved the task.
+    """
+
+    moment: Moment
+    tries: int
+    successes: int
+
+    @classmethod
+    def of(cls, moment: Moment, group: Group) -> "Begun":
+        """Return how a group went."""
+        ended = [trajectory for trajectory in group.trajectories if trajectory.finished]
+        counted = [trajectory for trajectory in ended if trajectory.selected_by == "naive"] or ended
+        return cls(moment, len(counted), sum(trajectory.success for trajectory in counted))
+
+
+@runtime_checkable
+class Starts(Protocol):
+    """Where groups begin; a class of yours with these methods is chosen by ``package.module:Name``.
+
+    Attributes:
+        bank: The moments to draw from.
+    """
+
+    bank: MomentBank
+
+    def keep(self, trees: Sequence[Tree], begun: Sequence[Begun]) -> None:
+        """Learn from how groups went that began at moments, and keep the moments of an update's trees."""
+
+    def draw(self, rng: np.random.Generator) -> Moment:
+        """Return the moment at which a group is to begin, from a bank that is not empty."""
+
+    def numbers(self) -> dict[str, Any]:
+        """Return everything that is remembered in addition to the bank, as JSON's own types."""
+
+    def recall(self, numbers: Mapping[str, Any]) -> None:
+        """Restore what `numbers` returned; the bank is restored already."""
+
+
+class States:
+    """States from which some paths of a tree succeeded and others failed, drawn by the variance of their outcome."""
+
+    def __init__(self) -> None:
+        self.bank = MomentBank()
+
+    def keep(self, trees: Sequence[Tree], begun: Sequence[Begun]) -> None:
+        """Keep the moments of some trees; those of a group that began at a moment count into it by themselves."""
+        for tree in trees:
+            self.bank.add(harvest_moments(tree))
+
+    def draw(self, rng: np.random.Generator) -> Moment:
+        """Return a moment by ``p (1 - p)``, see `MomentBank.sample`."""
+        return self.bank.sample(rng)[0]
+
+    def numbers(self) -> dict[str, Any]:
+        """Return an empty dictionary, because the bank is all."""
+        return {}
+
+    def recall(self, numbers: Mapping[str, Any]) -> None:
+        """Do nothing, because the bank is all."""
+
+
+# Classes by the words that configurations have for them.
+NAMES = {"states": f"{__name__}:States"}
+
+
+def choose_starts(text: str) -> Starts:
+    """Return the starts that a text such as ``"package.module:Name(number=3)"`` names, with an empty bank.
+
+    Args:
+        text: One of `NAMES`, or ``package.module:Name``, with its numbers.
+
+    Raises:
+        ConfigError: There are no such starts, or they cannot have these numbers.
+    """
+    call = parse_call(text, what="kind of moments")
+    if ":" not in call.name and call.name not in NAMES:
+        raise no_such("kind of moments", call.name, list(NAMES))
+    written = str(call._replace(name=NAMES.get(call.name, call.name)))
+    make: Callable[[], Any] = choose(written, home=__name__, what="kind of moments", takes=0, trial=lambda made: made())
+    starts = make()
+    if not isinstance(starts, Starts):
+        raise ConfigError(
+            f"{text} makes a {type(starts).__name__}: wanted a class with the methods of {__name__}:Starts"
+        )
+    return starts
