@@ -52,7 +52,7 @@ def test_a_model_of_ours_is_refused_where_its_tokenizer_spells_otherwise_than_at
     save_policy(LanguageModel(tiny_model(tokenizer), tokenizer, ModelCard()), tmp_path)
     assert load_tokenizer(tmp_path)(" red shoes")["input_ids"] == tokenizer(" red shoes")["input_ids"]
     word_tokenizer(["red", "ties"]).save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="spells otherwise: wanted ids"):
+    with pytest.raises(CheckpointError, match="wanted ids"):
         load_policy(tmp_path, device=torch.device("cpu"))
 
 
