@@ -60,7 +60,7 @@ test-vllm: .venv-vllm/.ready
 	for file in $(WITH_VLLM); do .venv-vllm/bin/python -m pytest -n 0 $$file || exit 1; done
 
 WITH_VLLM := tests/agents/policies/with_vllm.py tests/agents/policies/with_vllm_server.py \
-  tests/agents/policies/with_vllm_lora.py tests/agents/cli/with_vllm.py tests/agents/runs/workers/with_vllm_in_ray.py
+  tests/agents/cli/with_vllm.py tests/agents/runs/workers/with_vllm_in_ray.py
 
 ## make test-sb3: PPO of Stable-Baselines3, and in CleanRL's style, plays the grid worlds, in an environment with it
 test-sb3: .venv-sb3/.ready
@@ -78,7 +78,7 @@ test-openenv: .venv-openenv/.ready
 ## make test-textworld: TextWorld's games and a story of Jericho's under our contract, beside their own environments
 test-textworld: .venv-textworld/.ready
 	.venv-textworld/bin/python -m pytest -n 2 tests/tsr_gym_envs/zmachine tests/tsr_gym_envs/textworld tests/tsr_gym_envs/jericho \
-	  tests/tsr_gym_envs/textworld/with_textworld.py tests/tsr_gym_envs/textarena/with_textarena.py tests/wrappers/test_textworld_score.py
+	  tests/tsr_gym_envs/textworld/with_textworld.py tests/tsr_gym_envs/textarena/with_textarena.py tests/wrappers/test_world_scores.py
 
 ## make test-lucene: BM25 against Lucene itself, through Pyserini's jar; needs Java 17 or later
 test-lucene: .venv-lucene/.ready

@@ -1,4 +1,4 @@
-"""ScoreWrapper: scores go into info, rewards stay as they are."""
+"""ScoreWrapper and RewardScore: scores in info, never in rewards."""
 
 import gymnasium as gym
 import numpy as np
@@ -8,6 +8,7 @@ import tsr_gym.wrappers
 from tests.tsr_gym.testing.worlds import Walk
 from tsr_gym import ConfigError, Limits, restore, snapshot
 from tsr_gym.wrappers import AnswerFormat, ScoreWrapper
+from tsr_gym.wrappers.score_wrapper import RewardScore
 
 
 class Progress(ScoreWrapper):
@@ -163,3 +164,12 @@ def test_a_scorer_that_names_no_state_takes_every_environment():
 
     assert Anything(gym.make("tsr/Sokoban-v0"))
     assert Boards(gym.make("CartPole-v1"))
+
+
+def test_the_score_is_the_reward_with_its_penalties():
+    env = RewardScore(AnswerFormat(Walk(), penalty=0.5))
+    env.reset(seed=1)
+    for text in ("<answer>Right</answer>", "<think></think><answer>Right || Right</answer>"):
+        _, reward, *_, info = env.step(text)
+        assert info["score"] == reward
+    assert env.score_of == "turn"

@@ -1,16 +1,19 @@
-"""ModelPlayer: settings, model card and environment put together, and what wins where they disagree."""
+"""ModelPlayer and Proposer: the policy that a configuration names, and the turns that it proposes."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 import torch
 
+from tests.agents.reports.view.trees import node
 from tsr_gym import ConfigError
-from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.model_player import ModelPlayer, Proposal, Proposer
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.tree import Candidate
 
 CPU = torch.device("cpu")
 
@@ -113,3 +116,44 @@ def test_an_environment_with_a_protocol_of_its_own_is_played_in_its_own_words(la
     assert info["searches"] == 1
     chosen = ModelPlayer("retrieval_qa", TaskConfig(), ModelConfig(prompt="paper"), large)
     assert chosen.chat_about(pool.base, temperature=1.0).prompt.forced == "<think>"
+
+
+class Answers(NamedTuple):
+    """A player whose chat policy gives these answers and keeps what it was asked about."""
+
+    answers: list[Candidate]
+    asked: list[object]
+    think: bool = True
+
+    def chat_about(self, base, *, temperature):
+        def chat(requests):
+            self.asked.extend((tree.nodes[1].candidate.text, wish) for tree, wish in requests)
+            return [self.answers]
+
+        return chat
+
+
+class World(NamedTuple):
+    reads_tags: bool = False
+
+
+PATH = [node(None, 0), node(0, 1, "Up")]
+
+
+def test_equal_actions_are_one_proposal_and_the_frequent_come_first():
+    said = ["<think>a</think><answer>Left</answer>", "<think>b</think><answer>Left</answer>", "what?", "<answer>x"]
+    player = Answers([Candidate(text, (), (1, 2), (-0.5 * k, -0.5)) for k, text in enumerate(said)], [])
+    found = Proposer(player, World())(PATH, seed=1, samples=4)
+    assert [(one.action, one.times) for one in found] == [("", 2), ("Left", 2)][::-1]
+    # exp(0 - 0.5) of the first; exp(-1 - 0.5) of the third.
+    assert [one.probability for one in found] == pytest.approx([0.60653, 0.22313], abs=1e-5)
+    assert player.asked == [("<think></think><answer>Up</answer>", (1, 4))]
+
+
+def test_answers_without_thinking_and_protocols_with_tags_of_their_own_are_known():
+    player = Answers([Candidate("<answer>Left</answer>")], [], think=False)
+    assert Proposer(player, World())(PATH, seed=1, samples=1) == [Proposal("Left", 1, 1.0)]
+    assert player.asked[0][0] == "<answer>Up</answer>"
+    player = Answers([Candidate("<search>a</search>")], [])
+    assert Proposer(player, World(reads_tags=True))(PATH, seed=1, samples=1)[0].action == "<search>a</search>"
+    assert player.asked[0][0] == "Up"

@@ -1,4 +1,4 @@
-"""LoRA: the low-rank matrices learn and nothing else, merged they say the same, and a run goes on bit for bit."""
+"""LoRA: what trains, what is merged, saved and restored, against PEFT and by hand."""
 
 import copy
 import json
@@ -13,6 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.agents.learning.layouts.rows import FAMILIES, batch_of, random_groups, random_model, row_by_row
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
+from tests.tsr_gym.own_process import run_python
 from tsr_gym import CheckpointError, ConfigError, MissingExtra, TrainingDiverged
 from tsr_gym.agents.learning.layouts import attending, lay_out
 from tsr_gym.agents.learning.learner import Learner
@@ -500,3 +501,22 @@ def test_an_adapter_has_the_matrices_and_nothing_else(both, tmp_path):
     assert len(saved) == 2 * len(adapted_layers(model))
     for name, layer in adapted_layers(model).items():
         assert torch.equal(saved[f"base_model.model.{name}.lora_B.weight"], layer.lora_B["default"].weight)
+
+
+@pytest.mark.parametrize("wrong", [{"rank": 0}, {"alpha": 0.0}, {"alpha": float("inf")}, {"alpha": float("nan")}])
+def test_numbers_that_are_impossible_are_refused(wrong):
+    with pytest.raises(ConfigError, match=r"wanted (rank >= 1|alpha > 0), got"):
+        LoraSettings(**wrong)
+
+
+@pytest.mark.parametrize("targets", [(), "", "q_proj"])
+def test_targets_are_names_or_all_linear_layers(targets):
+    with pytest.raises(ConfigError, match="wanted LoRA targets as a tuple of names, or all-linear, got"):
+        LoraSettings(targets=targets)
+
+
+def test_settings_need_no_torch():
+    code = (
+        "import sys; sys.modules['torch'] = None; import tsr_gym.agents.models.settings as it; print(it.LoraSettings())"
+    )
+    assert run_python(code).strip() == "LoraSettings(rank=16, alpha=32.0, targets='all-linear', seed=0)"

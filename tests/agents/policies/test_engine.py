@@ -1,8 +1,17 @@
-"""Engine: the scripted one says what it is told, so that everything else can be tested without a model."""
+"""The contract of engines: its helper functions, and the engines that keep it."""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
 
 from tests.agents.scripted_engine import ScriptedEngine
+from tests.agents.tiny import random_qwen2
+from tsr_gym import CheckFailed
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.testing.check_engine import HELD
 
 
 def test_a_script_answers_every_seed_of_every_prompt_in_order():
@@ -25,3 +34,77 @@ def test_both_engines_offer_what_the_protocol_names():
     names = {name for name, value in vars(Engine).items() if callable(value) and not name.startswith("_")}
     assert names == {"generate", "load_weights", "abort"}
     assert all(names <= set(dir(kind)) for kind in (ScriptedEngine, TransformersEngine))
+
+
+# Many, so that some answers end with one.
+STOPS = range(5, 30)
+TEMPERATURE = 0.8
+
+
+def learners_logprobs(model, prompt, answer):
+    """Return the log-probabilities of an answer by one full forward pass in float64, without any cache."""
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[*prompt, *answer]]), use_cache=False).logits[0].double()
+    rows = (logits / TEMPERATURE).log_softmax(dim=-1)[len(prompt) - 1 : -1]
+    return rows.gather(1, torch.tensor(answer)[:, None])[:, 0].tolist()
+
+
+def soft_model(tokenizer, seed):
+    """Return a model whose logits are small enough for float32 to agree with itself to 1e-6."""
+    model = random_qwen2(tokenizer, context=256, seed=seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+    return model
+
+
+@pytest.fixture
+def learner(tokenizer):
+    return soft_model(tokenizer, 0)
+
+
+def engine_of(model, **settings):
+    settings = {"stop_ids": STOPS, "max_tokens": 12, "temperature": TEMPERATURE, **settings}
+    return TransformersEngine(copy.deepcopy(model), **settings)
+
+
+def new_weights(model, tokenizer):
+    model.load_state_dict(soft_model(tokenizer, 9).state_dict())
+    return model.state_dict().items()
+
+
+@pytest.mark.parametrize("settings", [{}, {"reuse": False, "max_batch": 100}], ids=str)
+def test_the_transformers_engine_keeps_the_whole_contract(check_engine, learner, tokenizer, settings):
+    update = partial(new_weights, learner, tokenizer)
+    reference = partial(learners_logprobs, learner)
+    found = check_engine(engine_of(learner, **settings), reference=reference, update=update, stop_ids=STOPS)
+    assert found.pop("unsupported") == "the engine offers everything"
+    assert set(found.values()) == {HELD}
+
+
+def test_a_model_that_is_trained_in_place_needs_no_weights(check_engine, learner):
+    engine = TransformersEngine(learner, stop_ids=STOPS, max_tokens=12, temperature=TEMPERATURE)
+
+    def update():
+        with torch.no_grad():
+            for parameter in learner.parameters():
+                parameter.mul_(0.9)
+        return ()
+
+    found = check_engine(engine, reference=partial(learners_logprobs, learner), update=update, stop_ids=STOPS)
+    assert found["weight update"] == HELD
+
+
+def test_an_engine_that_forgets_to_forget_is_found(check_engine, learner, tokenizer):
+    engine = engine_of(learner)
+    engine._cache.clear = lambda: None
+    update = partial(new_weights, learner, tokenizer)
+    with pytest.raises(CheckFailed, match="weight update"):
+        check_engine(engine, reference=partial(learners_logprobs, learner), update=update)
+
+
+def test_in_lower_precision_company_is_not_promised(check_engine, learner):
+    engine = engine_of(learner, autocast=torch.bfloat16)
+    found = check_engine(engine, reference=partial(learners_logprobs, learner), tolerance=0.5, stop_ids=STOPS)
+    assert found["company"] == "the engine does not promise it"
+    assert found["seeds"] == HELD

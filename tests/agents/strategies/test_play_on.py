@@ -1,12 +1,12 @@
-"""Playing on: every start is continued once, in order, and no turn looks at the whole tree."""
+"""Whole episodes: plain play, best-of-N, and playing chosen paths to their ends."""
 
 from functools import partial
 
 import pytest
 
-from tests.agents.worlds import cycle, grow_bare, letters, words_of
+from tests.agents.worlds import WALKER, cycle, grow_bare, lake, letters, words_of
 from tsr_gym import Tree
-from tsr_gym.agents.strategies import naive
+from tsr_gym.agents.strategies import best_of_n, naive
 from tsr_gym.agents.strategies.play_on import play_on
 
 PAYS = {"a": 1.0, "b": 2.0, "x": 0.0}
@@ -78,3 +78,17 @@ def test_a_round_costs_the_same_however_deep_the_tree_is(monkeypatch, turns):
     # The driver asks once per child; the strategy once per end and round, and about nothing else.
     assert set(asked) == {"children"}
     assert len(asked) <= 2 * 3 * turns
+
+
+@pytest.mark.parametrize("keep", [1, 3, 50])
+def test_the_best_by_reward_are_kept_best_first(keep):
+    tree = lake(4).search(WALKER, partial(best_of_n, n=12, keep=keep))
+    returns = sorted((tree.total(leaf, "reward") for leaf in tree.leaves()), reverse=True)
+    assert len(set(returns)) > 1
+    assert [tree.total(end, "reward") for end in tree.chosen] == returns[:keep]
+
+
+def test_paths_that_a_dead_end_stopped_are_not_chosen():
+    env = letters({"a": 5.0, "b": 1.0}, turns=2, dead=["a"])
+    tree = env.search(cycle("ab"), partial(best_of_n, n=2, keep=2))
+    assert [words_of(tree)[end] for end in tree.chosen] == ["ba"]

@@ -1,4 +1,4 @@
-"""Moments: outcomes counted by hand, a bank that survives the disk, and episodes that begin in the middle."""
+"""Start states: harvested from trees, kept in a bank, and chosen for groups."""
 
 import json
 from collections import Counter
@@ -10,9 +10,21 @@ import pytest
 from tests.agents.worlds import WALKER, lake, letters, rooms
 from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym.testing.worlds import Board
-from tsr_gym import Candidate, InvalidTree, Node, SnapshotError, Tree, TsrGymError
+from tsr_gym import Candidate, ConfigError, InvalidTree, Node, SnapshotError, Tree, TsrGymError
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.episodes.start_states import Moment, MomentBank, Outcomes, harvest_moments, outcomes
+from tsr_gym.agents.episodes.start_states import (
+    Begun,
+    Moment,
+    MomentBank,
+    Outcomes,
+    Starts,
+    States,
+    choose_starts,
+    harvest_moments,
+    moments_at,
+    outcomes,
+)
+from tsr_gym.agents.episodes.trajectory import Group, Trajectory
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import naive
 from tsr_gym.wrappers import TreeSearchWrapper
@@ -327,6 +339,78 @@ def from_file(path):
 
 def test_a_bank_is_read_in_another_process(tmp_path):
     harvested(range(2)).save(tmp_path / "bank.jsonl")
-    code = "import sys; sys.path.insert(0, '.'); from tests.agents.episodes.test_moments import from_file; "
+    code = "import sys; sys.path.insert(0, '.'); from tests.agents.episodes.test_start_states import from_file; "
     out = run_python(code + f"print(from_file({str(tmp_path / 'bank.jsonl')!r}))")
     assert out.strip() == repr(from_file(tmp_path / "bank.jsonl"))
+
+
+class Deepest:
+    """Starts of a user's own: the last states of an update's trees."""
+
+    def __init__(self, *, most=3):
+        self.bank = MomentBank()
+        self.most = most
+
+    def keep(self, trees, begun):
+        self.bank.keep_last(self.most)
+
+    def draw(self, rng):
+        return next(iter(self.bank))
+
+    def numbers(self):
+        return {}
+
+    def recall(self, numbers):
+        assert not numbers
+
+
+def letter_tree(*turns, turns_at_most=4, dead=()):
+    """Return a tree that holds some words, node by node: parent's index and letters. A word that ends in x succeeds."""
+    env = letters({"a": 0.0, "b": 0.0, "x": 1.0}, ends="x", turns=turns_at_most, dead=dead)
+    for parent, letters_tried in turns:
+        env.expand(parent, [Candidate(letter) for letter in letters_tried])
+    return env.tree
+
+
+def test_starts_are_chosen_by_name_with_their_numbers():
+    assert isinstance(choose_starts("states"), States)
+    own = choose_starts("tests.agents.episodes.test_start_states:Deepest(most=5)")
+    assert isinstance(own, Starts)
+    assert own.most == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("state", "did you mean states"),
+        ("Begun", "there is no kind of moments 'Begun'"),
+        ("states(level=0.5)", "has no"),
+        ("tests.agents.episodes.test_start_states:Deepest(least=5)", "has no"),
+        ("collections:Counter", "makes a Counter"),
+    ],
+)
+def test_starts_that_do_not_exist_are_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        choose_starts(text)
+
+
+def test_plain_play_counts_where_there_is_some_and_search_otherwise():
+    tree = letter_tree((0, "a"), (1, "x"))
+    moment = moments_at(tree, [1])[1]
+
+    def episode(success, selected_by, finished=True):
+        return Trajectory((), success, 0.0, selected_by, finished=finished)
+
+    searched = [episode(True, "beam"), episode(True, "beam"), episode(False, "beam", finished=False)]
+    plain = [episode(False, "naive"), episode(True, "naive"), episode(False, "naive")]
+    assert Begun.of(moment, Group(0, (*searched, *plain))) == Begun(moment, 3, 1)
+    assert Begun.of(moment, Group(0, tuple(searched))) == Begun(moment, 2, 2)
+
+
+def test_what_is_drawn_derives_from_the_generator_alone():
+    tree = letter_tree((0, "ab"), (1, "ab"), (3, "bx"), (4, "x"), (2, "ab"), dead=("bb",), turns_at_most=3)
+    starts = choose_starts("states")
+    starts.keep([tree], [])
+    assert len(starts.bank) > 0
+    drawn = [[starts.draw(np.random.default_rng(seed)).key for seed in range(9)] for _ in range(2)]
+    assert drawn[0] == drawn[1]

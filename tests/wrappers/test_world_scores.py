@@ -1,0 +1,242 @@
+"""The scores of single worlds, against formulas worked out by hand."""
+
+import gymnasium as gym
+import pytest
+
+from tests.tsr_gym_envs.retrieval_qa.fakes import qa
+from tsr_gym import ConfigError
+from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, RetrievalQAScore, SokobanScore, TextWorldScore, WebShopScore
+from tsr_gym_envs.textworld.state import Scene, TextWorldState
+from tsr_gym_envs.webshop.score import fit, overlap, progress
+from tsr_gym_envs.webshop.shoppers import RuleShopper
+from tsr_gym_envs.zmachine.memory import Memory
+
+LAKE = ["SFF", "FHF", "FFG"]
+
+
+@pytest.mark.parametrize(
+    ("turn", "score"),
+    [
+        ("", -4.0),
+        ("Right", -3.0),
+        ("Down", -3.0),
+        ("Right || Right", -2.0),
+        ("Right || Down", -2.0 - 10.0),
+        ("Right || Right || Down || Down", 0.0),
+        ("Left", -4.0),
+    ],
+)
+def test_a_turn_is_rated_by_the_state_that_it_reached(turn, score):
+    env = FrozenLakeScore(gym.make("tsr/FrozenLake-v0", desc=LAKE, is_slippery=False))
+    env.reset(seed=1)
+    assert env.step(turn)[4]["score"] == score
+
+
+def test_the_penalty_of_a_hole_is_a_keyword():
+    env = FrozenLakeScore(gym.make("tsr/FrozenLake-v0", desc=LAKE, is_slippery=False), hole_penalty=0.5)
+    env.reset(seed=1)
+    assert env.step("Right || Down")[4]["score"] == -2.5
+
+
+def test_scores_rate_states_so_that_a_tree_takes_the_last_one():
+    env = FrozenLakeScore(AnswerFormat(gym.make("tsr/FrozenLake-v0")))
+    assert env.score_of == "state"
+    assert gym.make(env.spec).hole_penalty == 10.0
+
+
+#        columns 0123456
+LEVEL = "#######\n#@ $ .#\n#######"
+ROOM = "#####\n#@  #\n# $ #\n#  .#\n#####"
+
+
+def scores(level, turns, **arguments):
+    env = SokobanScore(gym.make("tsr/Sokoban-v0", level=level, max_turns=None, max_actions=None), **arguments)
+    env.reset(seed=1)
+    results = [env.step(turn) for turn in turns]
+    return [(round(result[1], 9), round(result[4]["score"], 9)) for result in results]
+
+
+def test_without_a_potential_the_score_is_the_reward():
+    # Two steps, a push, and the push that solves: -0.1, -0.1, and -0.1 + 1 + 10.
+    assert scores(LEVEL, ["Right", "Right", "Right"]) == [(-0.1, -0.1), (-0.1, -0.1), (10.9, 10.9)]
+    assert scores(LEVEL, ["Up"]) == [(-0.1, -0.1)]
+
+
+def test_the_oracle_adds_the_moves_that_a_turn_gained():
+    # Three moves from solved: every Right gains one, Left gains nothing at the wall and loses one elsewhere.
+    assert scores(LEVEL, ["Right", "Left", "Left"], potential="oracle") == [(-0.1, 0.9), (-0.1, -1.1), (-0.1, -0.1)]
+    assert scores(LEVEL, ["Right || Right || Right"], potential="oracle") == [(10.7, 13.7)]
+
+
+def test_the_weight_scales_the_potential_alone():
+    assert scores(LEVEL, ["Right"], potential="oracle", weight=0.25) == [(-0.1, 0.15)]
+    assert scores(LEVEL, ["Right"], potential="oracle", weight=0.0) == [(-0.1, -0.1)]
+
+
+def test_the_estimate_adds_pushes_and_the_walk_to_the_nearest_box():
+    # Two pushes, and one field between player and box: 2 + (2 - 1) = 3; then 2 + (1 - 1) = 2.
+    assert scores(LEVEL, ["Right"], potential="estimate") == [(-0.1, 0.9)]
+
+
+@pytest.mark.parametrize("potential", ["estimate", "oracle"])
+def test_a_push_into_a_corner_loses_as_much_as_a_lost_game(potential):
+    # Shortest: Down, Right (push), Up, Right, Down (push), five moves; from below the box it takes Left and Up first
+    # and no Down, six. The estimate sees two pushes and the walk to the box. Up pushes the box against the wall for
+    # good, which counts as 40 moves.
+    start, below = {"estimate": (-3.0, -2.0), "oracle": (-5.0, -6.0)}[potential]
+    came = scores(ROOM, ["Down || Down || Right", "Up"], potential=potential)
+    assert came[0] == (-0.3, round(-0.3 + below - start, 9))
+    assert came[1] == (-0.1, round(-0.1 - 40.0 - below, 9))
+
+
+def test_an_unknown_potential_is_refused():
+    with pytest.raises(ConfigError, match=r"None or of \['estimate', 'next_push', 'oracle'\], got 'magic'"):
+        SokobanScore(gym.make("tsr/Sokoban-v0"), potential="magic")
+
+
+def test_scores_rate_turns_so_that_a_tree_adds_them_up():
+    env = SokobanScore(AnswerFormat(gym.make("tsr/Sokoban-v0")), potential="estimate", weight=2.0)
+    assert env.score_of == "turn"
+    again = gym.make(env.spec)
+    assert (again.potential, again.weight) == ("estimate", 2.0)
+
+
+def state(points, progress, ended=""):
+    memory = Memory(b"", b"", (), b"")
+    return TextWorldState(0, Scene(memory, (), "", "", "", points, (), progress, ended, ()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "after", "score"),
+    [
+        ("quests", state(2, 0.4), 0.4),
+        ("points", state(2, 0.4), 2.0),
+        ("quests", state(2, 0.4, "lost"), -1.0),
+        ("points", state(2, 0.4, "lost"), -1.0),
+        ("quests", state(3, 1.0, "won"), 1.0),
+    ],
+)
+def test_the_score_is_that_of_the_state_that_was_reached(kind, after, score):
+    # Any environment serves: the score looks at states alone.
+    assert TextWorldScore(gym.make("CartPole-v1"), kind=kind).score(state(0, 0.0), "look", after, 0.0) == score
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ConfigError, match=r"wanted kind of \['points', 'quests'\], got 'wins'"):
+        TextWorldScore(gym.make("CartPole-v1"), kind="wins")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TSR_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield gym.make("tsr/WebShop-v0", num_products=20)
+
+
+def shop_scores(env):
+    """Return what the rule shopper's episode is scored, turn by turn, and the states it reached."""
+    env.reset(seed=3)
+    found, states, ended = [], [], False
+    while not ended:
+        *_, terminated, truncated, info = env.step(RuleShopper().act(env.unwrapped))
+        found.append(info["score"])
+        states.append(env.unwrapped.state)
+        ended = terminated or truncated
+    return found, states
+
+
+@pytest.mark.parametrize(("variant", "similarity"), [("paper", overlap), ("attributes", fit)])
+def test_the_score_weighs_progress_and_similarity_of_the_state_reached(bare, variant, similarity):
+    found, states = shop_scores(WebShopScore(bare, alpha=2.0, beta=0.5, variant=variant))
+    shop = bare.unwrapped.shop
+    assert found == [2.0 * progress(shop, state) + 0.5 * similarity(shop, state) for state in states]
+    assert found[0] < found[1] < found[-1]
+
+
+def test_a_weight_of_nothing_leaves_the_other_part(bare):
+    found, states = shop_scores(WebShopScore(bare, alpha=1.0, beta=0.0))
+    assert found == [progress(bare.unwrapped.shop, state) for state in states]
+    found, states = shop_scores(WebShopScore(bare, alpha=0.0))
+    assert found == [overlap(bare.unwrapped.shop, state) for state in states]
+
+
+@pytest.mark.parametrize(("variant", "alpha"), [("paper", 0.5), ("attributes", 0.1)])
+def test_each_variant_has_a_weight_of_its_own(bare, variant, alpha):
+    assert shop_scores(WebShopScore(bare, variant=variant)) == shop_scores(
+        WebShopScore(bare, variant=variant, alpha=alpha)
+    )
+    assert shop_scores(WebShopScore(bare, variant=variant)) != shop_scores(
+        WebShopScore(bare, variant=variant, alpha=2 * alpha)
+    )
+
+
+def test_an_unknown_variant_is_refused(bare):
+    with pytest.raises(ConfigError, match=r"variant of \['attributes', 'paper'\], got 'magic'"):
+        WebShopScore(bare, variant="magic")
+
+
+def test_scores_rate_states_and_survive_a_wrapper_and_a_spec(bare):
+    env = WebShopScore(AnswerFormat(bare), alpha=0.25, variant="attributes")
+    assert env.score_of == "state"
+    again = gym.make(env.spec)
+    assert (again.alpha, again.beta, again.variant) == (0.25, 1.0, "attributes")
+    again.reset(seed=1)
+    *_, info = again.step("<answer>search[cup]</answer>")
+    assert info["score"] == fit(again.unwrapped.shop, again.unwrapped.state)
+
+
+CHOICE = {"question_id": "q0", "data_source": "handmade"}
+BORN, TOWN = "<search>Ada Moor born</search>", "<search>Velden town</search>"
+
+
+def question_scores(kind, *texts, **settings):
+    env = RetrievalQAScore(qa(**settings), kind=kind)
+    env.reset(options=CHOICE)
+    return [env.step(text)[4]["score"] for text in texts]
+
+
+def test_first_occurrence_rises_with_the_passage_that_holds_the_answer():
+    assert question_scores("first_occurrence", BORN, "hm", TOWN, BORN) == [0.0, 0.0, 0.5, 0.5]
+    assert question_scores("first_occurrence", TOWN, "<answer>Otto Brand</answer>") == [0.5, 1.0]
+    assert question_scores("first_occurrence", TOWN, "<answer>Ada Moor</answer>") == [0.5, 0.0]
+
+
+def test_supporting_counts_the_passages_that_were_named():
+    assert question_scores("supporting", BORN, BORN, TOWN) == [0.5, 0.5, 1.0]
+    assert question_scores("supporting", BORN, "<answer>Mayor Brand</answer>") == [0.5, 1.0]
+
+
+def test_an_episode_that_ends_without_an_answer_is_worth_nothing():
+    assert question_scores("supporting", TOWN, BORN, TOWN, max_turns=2) == [0.5, 1.0, 0.0]
+    assert question_scores("first_occurrence", TOWN, "hm", max_turns=1) == [0.5, 0.0]
+
+
+def test_novelty_uses_no_label_and_pays_a_passage_once():
+    first, again, bridge, junk = question_scores("novelty", BORN, BORN, TOWN, "hm")
+    # Of the question's 7 words the first passage holds Ada, Moor and born; the second mayor and town.
+    assert (first, again, bridge, junk) == pytest.approx((3 / 7, 0.0, 2 / 7, 0.0))
+    # All of Otto Brand was read, and five words of the question.
+    assert question_scores("novelty", BORN, TOWN, "<answer>Otto Brand</answer>")[-1] == pytest.approx(5 / 7)
+    assert question_scores("novelty", "<answer>Otto Brand</answer>") == [0.0]
+    blind = question_scores(
+        "novelty", BORN, TOWN, questions=[qa().questions.questions[0]._replace(golden_answers=("x",))]
+    )
+    assert blind == pytest.approx([3 / 7, 2 / 7])
+
+
+def test_states_are_rated_by_labels_and_turns_without():
+    rated = {kind: RetrievalQAScore(qa(), kind=kind).score_of for kind in ("first_occurrence", "supporting", "novelty")}
+    assert rated == {"first_occurrence": "state", "supporting": "state", "novelty": "turn"}
+
+
+def test_alpha_is_a_keyword():
+    env = RetrievalQAScore(qa(), alpha=0.2)
+    env.reset(options=CHOICE)
+    assert env.step(TOWN)[4]["score"] == 0.2
+
+
+def test_other_kinds_and_environments_are_refused():
+    with pytest.raises(ConfigError, match="wanted kind of"):
+        RetrievalQAScore(qa(), kind="recall")
+    with pytest.raises(ConfigError, match="wanted a RetrievalQAEnv under the wrappers, got a FrozenLakeEnv"):
+        RetrievalQAScore(gym.make("tsr/FrozenLake-v0"))
