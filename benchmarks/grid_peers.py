@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.measure import Work, insist, require_peer
 from tsr_gym_envs.frozen_lake.rules import MAPS, transition_table
-from tsr_gym_envs.sokoban.arrays import BOX, BOX_ON_GOAL, GOAL, PLAYER, PLAYER_ON_GOAL, WALL
-from tsr_gym_envs.sokoban.generate import generate_room
+from tsr_gym_envs.sokoban.discrete_env import BOX, BOX_ON_GOAL, GOAL, PLAYER, PLAYER_ON_GOAL, WALL
+from tsr_gym_envs.sokoban.rooms import generate_room
 
 CHECKED_STEPS = 100
 # Jumanji's numbers of up, down, left and right; its documentation has them in another order.

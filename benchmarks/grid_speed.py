@@ -30,13 +30,13 @@ from benchmarks.grid_peers import (
     sokoban_rooms,
 )
 from benchmarks.measure import SHARED, MissingPeer, Work, insist, write_result
-from tsr_gym_envs.frozen_lake.arrays import tile_codes as lake_codes
-from tsr_gym_envs.frozen_lake.batch import neighbours, slide_all
+from tsr_gym_envs.frozen_lake.discrete_env import tile_codes as lake_codes
+from tsr_gym_envs.frozen_lake.vector_env import neighbours, slide_all
 from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState
-from tsr_gym_envs.pcg64 import words_of
-from tsr_gym_envs.sokoban.arrays import tile_codes
-from tsr_gym_envs.sokoban.batch import push_all
-from tsr_gym_envs.sokoban.generate import generate_room
+from tsr_gym_envs.compiled import words_of
+from tsr_gym_envs.sokoban.discrete_env import tile_codes
+from tsr_gym_envs.sokoban.vector_env import push_all
+from tsr_gym_envs.sokoban.rooms import generate_room
 from tsr_gym_envs.sokoban.levels import TitledLevel, to_collection
 
 NUM_ENVS = 1024

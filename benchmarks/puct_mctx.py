@@ -16,8 +16,8 @@ import gymnasium as gym
 import numpy as np
 
 from benchmarks.measure import MissingPeer, insist, require_peer
-from tsr_gym_envs.sokoban.arrays import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER
-from tsr_gym_envs.sokoban.generate import generate_room
+from tsr_gym_envs.sokoban.discrete_env import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER
+from tsr_gym_envs.sokoban.rooms import generate_room
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "agents" / "golden" / "mctx_visits.json"
 

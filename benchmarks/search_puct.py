@@ -17,7 +17,7 @@ from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import puct
 from tsr_gym.tree import Tree
 from tsr_gym.wrappers import TreeSearchWrapper
-from tsr_gym_envs.sokoban.arrays import BOX
+from tsr_gym_envs.sokoban.discrete_env import BOX
 from tsr_gym_envs.sokoban.levels import TitledLevel, to_collection
 
 BATCHES = (1, 16, 256)

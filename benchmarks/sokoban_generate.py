@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.measure import best_seconds, shared_rows, write_result
-from tsr_gym_envs.sokoban.generate import generate_room
+from tsr_gym_envs.sokoban.rooms import generate_room
 from tsr_gym_envs.sokoban.rules import SokobanState
 
 # File of golden rooms, generator, rows and columns, boxes.

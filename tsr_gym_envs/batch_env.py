@@ -1,4 +1,4 @@
-"""BatchEnv: many environments of one game in arrays, each of them exactly what it would be alone.
+"""BatchEnv: many environments of one game in arrays, each equal to a single environment with its seed.
 
 Invariant: environment k depends on its own row of every column only, so results do not depend on how many there are.
 """
@@ -17,10 +17,24 @@ from numpy.typing import NDArray
 
 from tsr_gym import ConfigError, EpisodeOver, Limits, Snapshot, SnapshotError
 from tsr_gym.snapshots import Layer
-from tsr_gym_envs import batch_arguments as read
-from tsr_gym_envs.batch_arguments import NUM_ACTIONS, Indices, Seeds
-from tsr_gym_envs.columns import NO_LIMIT, BatchStep, Column, Columns, Field, Fields, count_all
-from tsr_gym_envs.pcg64 import WORDS, seed_all, set_words, words_of
+from tsr_gym_envs.columns import (
+    NO_LIMIT,
+    NUM_ACTIONS,
+    BatchStep,
+    Column,
+    Columns,
+    Field,
+    Fields,
+    Indices,
+    Seeds,
+    as_actions,
+    as_mask,
+    as_numbers,
+    as_seeds,
+    as_targets,
+    count_all,
+)
+from tsr_gym_envs.compiled import WORDS, seed_all, set_words, words_of
 
 # The index of all environments.
 ALL = slice(None)
@@ -29,11 +43,11 @@ SHARED: Fields = (Field("streams", np.uint64, WORDS), Field("taken", np.int64), 
 
 
 class BatchState(NamedTuple):
-    """What a snapshot of a batch holds.
+    """The state in a snapshot of a batch.
 
     Attributes:
         rules: The settings.
-        num_envs: Of how many environments it is.
+        num_envs: Number of environments.
         buffer: The bytes of their columns.
     """
 
@@ -46,18 +60,18 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
     """A vector environment that is exactly as many environments of the discrete form, seed by seed and draw by draw.
 
     Infos hold an array for every key, and under ``_key`` a mask of the environments that have it, as Gymnasium's own
-    vector environments do; nothing is built for each environment alone, so that infos cost little. A key stays where no
-    environment has it. Turns mean nothing here, so there is no ``turns_left``, and ``actions_left`` is only there where
+    vector environments do; no dictionary is built per environment, so that infos are cheap. A key stays present
+    even if no environment has it. Batches have no turns and so no ``turns_left``; they have ``actions_left`` only if
     actions are limited. Observations and infos are new arrays at every call.
 
     A subclass holds the board, its columns, and the rules.
 
-    A search plays in a copy of its own (`take`), in which `select` moves environments about and `advance` steps them
-    without automatic resets, observations and infos.
+    A search plays in a separate copy (`take`), in which `select` copies environments over others and `advance` steps
+    them without automatic resets, observations and infos.
 
     Args:
         num_envs: How many environments.
-        settings: What decides the game.
+        settings: Settings of the game.
         layout: The game's own columns.
         single_observation_space: The space of one observation.
         autoreset_mode: What happens after the end of an episode: ``"NextStep"``, ``"SameStep"`` or ``"Disabled"``.
@@ -96,7 +110,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         self._make_columns(num_envs)
 
     def _make_columns(self, num_envs: int) -> None:
-        """Make all that depends on how many environments there are."""
+        """Make everything that depends on the number of environments."""
         if num_envs < 1:
             raise ConfigError(f"wanted num_envs >= 1, got {num_envs}")
         self.num_envs = num_envs
@@ -109,7 +123,8 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         self._bind(self._columns.by_name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Columns that were copied one by one would no longer lie in one buffer.
+        # The columns are views of one buffer. A generic copy would copy each of them, and they would no longer share
+        # it.
         parts = (type(self), self.num_envs, self.settings, self.autoreset_mode, self.render_mode, self.spec)
         return _rebuilt, (*parts, self._columns.buffer.copy())
 
@@ -123,11 +138,11 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         """The space of all actions together."""
         return batch_space(self.single_action_space, self.num_envs)
 
-    # What a game writes.
+    # Methods of a game.
 
     @property
     def draws_noise(self) -> bool:
-        """Whether actions have outcomes that are left to chance."""
+        """Whether actions have random outcomes."""
         raise NotImplementedError
 
     def _bind(self, columns: Mapping[str, Column]) -> None:
@@ -139,7 +154,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         raise NotImplementedError
 
     def _draw(self, envs: Column) -> None:
-        """Start episodes in compiled code; only asked for where all that they can begin with is ready."""
+        """Start episodes in compiled code; called only if the starting positions are a fixed pool."""
         raise NotImplementedError
 
     def _start(self, env: int, rng: np.random.Generator, seed: int | None, options: dict[str, Any]) -> None:
@@ -158,29 +173,29 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         """Return the frame of one environment for `render_mode`."""
         raise NotImplementedError
 
-    # What all games share.
+    # Methods shared by all games.
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start episodes.
 
         Args:
-            seed: A number s for seeds s, s + 1, ..., a list with a seed or None for each environment, or None to go on
-                drawing from the streams.
-            options: ``"reset_mask"``, booleans `[N]`, says which environments are meant; the rest is what the single
-                environment takes, for all of them.
+            seed: A number s for seeds s, s + 1, ..., a list with a seed or None for each environment, or None to
+                continue the streams.
+            options: ``"reset_mask"``, booleans `[N]`, selects environments; all other options are those of the single
+                environment and apply to every selected one.
         """
-        given = dict(options or {})
-        mask = given.pop("reset_mask", None)
-        envs = self._all_numbers if mask is None else read.as_mask(mask, self.num_envs)
-        seeds = read.as_seeds(seed, self.num_envs)
+        remaining = dict(options or {})
+        mask = remaining.pop("reset_mask", None)
+        envs = self._all_numbers if mask is None else as_mask(mask, self.num_envs)
+        seeds = as_seeds(seed, self.num_envs)
         for env in envs.tolist():
             if seeds[env] is not None or not self._streams[env].any():
                 self._streams[env] = words_of(seeding.np_random(seeds[env])[0])
-        self._begin(envs, seeds, given)
+        self._begin(envs, seeds, remaining)
         self._is_ready = bool(self._streams.any(axis=1).all())
-        told = np.zeros(self.num_envs, np.bool_)
-        told[envs] = True
-        return self.observe(), self._infos(told, {}, told)
+        selected = np.zeros(self.num_envs, np.bool_)
+        selected[envs] = True
+        return self.observe(), self._infos(selected, {}, selected)
 
     def step(self, actions: Any) -> tuple[Any, Column, Column, Column, dict[str, Any]]:
         """Take an action in every environment; what happens where an episode has ended is up to `autoreset_mode`.
@@ -207,7 +222,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         if indices is None:
             buffer = taken.buffer.copy()
         else:
-            envs = read.as_numbers(indices, self.num_envs)
+            envs = as_numbers(indices, self.num_envs)
             num, taken = len(envs), Columns(self._layout, len(envs))
             for name, column in taken.by_name.items():
                 column[:] = self._columns.by_name[name][envs]
@@ -226,11 +241,11 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         Raises:
             SnapshotError: The snapshot belongs to something else or is of another size; nothing was changed.
         """
-        envs = self._all_numbers if indices is None else read.as_numbers(indices, self.num_envs)
-        seeds = read.as_seeds(seed, self.num_envs)
-        kind, state = snapshot.layers[0].kind, snapshot.layers[0].state
-        if kind != self._kind or not isinstance(state, BatchState):
-            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {kind}")
+        envs = self._all_numbers if indices is None else as_numbers(indices, self.num_envs)
+        seeds = as_seeds(seed, self.num_envs)
+        owner, state = snapshot.layers[0].kind, snapshot.layers[0].state
+        if owner != self._kind or not isinstance(state, BatchState):
+            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {owner}")
         if state.rules is not self.settings and state.rules != self.settings:
             raise SnapshotError(f"the snapshot was taken under other rules: wanted {self.settings}")
         if state.num_envs not in (1, len(envs)):
@@ -250,19 +265,19 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
 
         Args:
             index: The environment to copy.
-            targets: Into which; a number n stands for the next n, going on at 0 after the last.
+            targets: Into which; a number n stands for the next n, continuing at 0 after the last.
         """
-        envs = read.as_targets(index, targets, self.num_envs)
+        envs = as_targets(index, targets, self.num_envs)
         self.select(np.full(envs.size, index), into=envs)
         return envs
 
     def take(self, rows: Indices) -> Self:
         """Return a batch of copies of some environments, random streams included: its environment j is `rows[j]`."""
-        numbers = read.as_numbers(rows, self.num_envs)
+        numbers = as_numbers(rows, self.num_envs)
         batch = object.__new__(type(self))
         vars(batch).update(vars(self))
         batch._source = np.random.Generator(np.random.PCG64(0))
-        # The spaces are made when somebody asks, because that takes longer than the copies.
+        # Spaces are made on first use, because making them takes longer than copying the environments.
         vars(batch).pop("observation_space", None)
         vars(batch).pop("action_space", None)
         batch._make_columns(len(numbers))
@@ -289,8 +304,8 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
             ConfigError: There are not as many rows as environments to fill, or the settings differ.
         """
         origin = self if source is None else source
-        numbers = read.as_numbers(rows, origin.num_envs)
-        filled = self._all_numbers if into is None else read.as_numbers(into, self.num_envs)
+        numbers = as_numbers(rows, origin.num_envs)
+        filled = self._all_numbers if into is None else as_numbers(into, self.num_envs)
         if len(numbers) != len(filled) or (seeds is not None and len(seeds) != len(filled)):
             raise ConfigError(f"wanted a row, and a seed if any, for each of {len(filled)} environments")
         if origin.settings is not self.settings and (origin._kind, origin.settings) != (self._kind, self.settings):
@@ -298,7 +313,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         self._columns.copy_rows(numbers, origin._columns, filled)
         if seeds is not None:
             seed_all(self._streams, filled, np.asarray(seeds, np.uint64))
-        # Looked at only where it is in doubt, because that takes as long as copying.
+        # Checked only if it can have changed, because the check takes as long as the copy.
         self._is_ready = (self._is_ready and origin._is_ready) or bool(self._streams.any(axis=1).all())
 
     @property
@@ -307,7 +322,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         return self._over.copy()
 
     def advance(self, actions: Any) -> tuple[Column, Column, Column]:
-        """Take an action wherever the episode goes on, and rest where it has ended; nothing is reset or observed.
+        """Step the environments whose episode continues; rest the others, without resets and observations.
 
         Returns:
             Rewards, terminated and truncated, `[N]` each; 0 and False where an environment rested.
@@ -340,7 +355,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         self._over[envs] = False
 
     def _turn(self, actions: Column, resting: Column) -> tuple[BatchStep, Column]:
-        """Take an action wherever nothing rests; return what it did, and which episodes the limit ended."""
+        """Step the environments that do not rest; return the outcome, and which episodes the limit ended."""
         outcome = self._play(actions, resting)
         truncated = np.zeros(self.num_envs, np.bool_)
         limit = NO_LIMIT if self._limit is None else self._limit
@@ -357,7 +372,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         self._begin(np.flatnonzero(ended), self._no_seeds, {})
 
     def _reset_at_once(self, facts: dict[str, Column]) -> dict[str, Any]:
-        """Start new episodes where they have ended, and return infos with what was last seen of the old ones."""
+        """Start new episodes where they have ended; return infos with the old episodes' final ones."""
         over, played = self._over.copy(), ~self._over
         ended = np.flatnonzero(over)
         last = np.full(self.num_envs, None, object)
@@ -368,11 +383,11 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         infos = self._infos(self._everyone, {name: fact * played for name, fact in facts.items()}, played)
         return {**infos, "final_obs": last, "_final_obs": over, "final_info": final, "_final_info": over.copy()}
 
-    def _infos(self, told: Column, facts: dict[str, Column], played: Column) -> dict[str, Any]:
-        """Return what is said of some environments, and the facts of those that played; 0 and False for all others."""
-        columns = {"success": (self._success(), told)}
+    def _infos(self, selected: Column, facts: dict[str, Column], played: Column) -> dict[str, Any]:
+        """Return infos of selected environments, with facts of those that played; 0 and False for all others."""
+        columns = {"success": (self._success(), selected)}
         if self._limit is not None:
-            columns["actions_left"] = (self._limit - self._taken, told)
+            columns["actions_left"] = (self._limit - self._taken, selected)
         infos: dict[str, Any] = {}
         for name, (column, mask) in columns.items():
             infos[name], infos[f"_{name}"] = column if mask is self._everyone else column * mask, mask.copy()
@@ -383,13 +398,13 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
     def _checked(self, actions: Any) -> Column:
         if not self._is_ready:
             raise ResetNeeded(f"{type(self).__name__} has environments without an episode: call reset() first")
-        return read.as_actions(actions, self.num_envs)
+        return as_actions(actions, self.num_envs)
 
 
 def _rebuilt(
     cls: Any, num_envs: int, settings: Any, autoreset_mode: Any, render_mode: Any, spec: Any, buffer: Column
 ) -> BatchEnv:
-    """Return the copy of a batch that copies and pickles stand for."""
+    """Return the batch that a copy or a pickle describes."""
     env: BatchEnv = cls(num_envs, settings, autoreset_mode=autoreset_mode, render_mode=render_mode)
     env.spec = spec
     env.restore(Snapshot((Layer(env._kind, BatchState(settings, num_envs, buffer)),)))

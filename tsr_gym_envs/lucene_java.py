@@ -1,4 +1,4 @@
-"""Lucene in this process: the Java machine, and Anserini called directly through the jar that Pyserini brings.
+"""Lucene in this process: the Java machine, and Anserini called directly through the jar within Pyserini.
 
 Pyserini's own modules, and torch with them, are not imported. Pyserini 0.25.0 runs on Java 17; from 0.35 on Java 21 is
 needed.
@@ -19,8 +19,7 @@ class Java:
     """The running Java machine.
 
     Attributes:
-        jnius: The module that speaks with it.
-        exceptions: What it raises.
+        exceptions: The exception type that Java calls raise.
     """
 
     def __init__(self) -> None:
@@ -33,7 +32,7 @@ class Java:
         try:
             import jnius
         except Exception as error:
-            # pyjnius raises plain exceptions of many kinds where it finds no Java.
+            # pyjnius raises plain exceptions of several types if it finds no Java.
             raise ConfigError(f"wanted Java 17 or later, found none that starts: {error}; set JAVA_HOME") from error
         self.exceptions: type[Exception] = jnius.JavaException
         self._autoclass: Any = jnius.autoclass
@@ -54,7 +53,7 @@ def java() -> Java:
     started = Java()
     level = started.named("org.apache.logging.log4j.Level")
     started.named("org.apache.logging.log4j.core.config.Configurator").setAllLevels("", level.WARN)
-    # Lucene refuses queries of more than 1024 terms, but a long one of an agent is no error.
+    # Lucene refuses queries of more than 1024 terms by default, but a long query of an agent is not an error.
     started.named("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_TERMS)
     return started
 
@@ -63,14 +62,14 @@ def anserini_jar() -> Path:
     """Return the jar within the installed Pyserini.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: Pyserini has no such jar.
     """
     spec = find_spec("pyserini")
     folders = spec.submodule_search_locations if spec else None
-    found = [jar for folder in folders or () for jar in Path(folder).glob("resources/jars/anserini-*-fatjar.jar")]
-    if not found:
+    jars = [jar for folder in folders or () for jar in Path(folder).glob("resources/jars/anserini-*-fatjar.jar")]
+    if not jars:
         raise ConfigError(f"wanted anserini-*-fatjar.jar within Pyserini, found none in {folders}; install it again")
-    return found[0]
+    return jars[0]
 
 
 def lucene_searcher(index: Path, k1: float, b: float) -> Any:
@@ -79,9 +78,9 @@ def lucene_searcher(index: Path, k1: float, b: float) -> Any:
     Raises:
         InvalidCorpus: The folder is no index that it reads.
     """
-    kind = java().named("io.anserini.search.SimpleSearcher")
+    searcher_class = java().named("io.anserini.search.SimpleSearcher")
     try:
-        searcher = kind(str(index))
+        searcher = searcher_class(str(index))
     except java().exceptions as error:
         raise InvalidCorpus(f"{index}: wanted a Lucene index that this Anserini reads: {error}") from error
     searcher.set_bm25(k1, b)

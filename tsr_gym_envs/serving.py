@@ -1,6 +1,6 @@
-"""What the project's web servers share: an ASGI application on loopback, bounded requests, a graceful stop.
+"""Shared code of the web servers: an ASGI application on loopback, bounded requests, a graceful stop.
 
-Requests are bounded in size and in the time that a client may take to send them, connections in number.
+Requests are bounded in size and in the time of sending them, connections in number.
 
 Importing this needs the extra `serve`.
 """
@@ -23,17 +23,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LOOPBACK = "127.0.0.1"
 MAX_BODY = 4 * 2**20
-# The status of a request whose client has left, as others log it; nobody receives it.
+# The status of a request whose client has disconnected, as nginx logs it; no client receives it.
 CLIENT_LEFT = 499
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What clients may take of a server.
+    """Limits of a server on its clients.
 
     Attributes:
-        max_connections: Requests beyond so many connections are answered 503.
-        max_per_client: Connections beyond so many of one address are answered 503 and closed.
+        max_connections: Requests on connections beyond this number are answered 503.
+        max_per_client: Connections of one address beyond this number are answered 503 and closed.
         read_timeout_s: Seconds in which a client must have sent a whole request, counted from the opening of the
             connection or from the request's first byte; else it is answered 408 and closed. An answer may take longer.
     """
@@ -44,7 +44,7 @@ class ConnectionLimits:
 
 
 class BodyLimit:
-    """Middleware for a Starlette application: who reads a longer request body than allowed answers 413.
+    """Middleware for a Starlette application: reading a longer request body than allowed answers 413.
 
     Args:
         app: The application.
@@ -62,7 +62,7 @@ class BodyLimit:
             return
         refusal = HTTPException(413, f"wanted a request of at most {self._max_bytes} bytes; send it in parts")
         declared = dict(scope["headers"]).get(b"content-length", b"")
-        # A body that says it is too long is not read at all.
+        # A body whose declared length is too long is not read at all.
         refused = declared.isdigit() and int(declared) > self._max_bytes
         read = 0
 
@@ -80,7 +80,7 @@ class BodyLimit:
 
 
 async def client_left(_: Request, error: Exception) -> Response:
-    """Answer nobody: the handler of `starlette.requests.ClientDisconnect`, which is no failure of the server."""
+    """Return an empty response: a `starlette.requests.ClientDisconnect` is not a failure of the server."""
     return Response(status_code=CLIENT_LEFT)
 
 
@@ -93,14 +93,14 @@ def serve(
     grace_s: int = 10,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Run an application until the process is asked to stop, then finish what has begun.
+    """Run an application until the process receives a stop signal, then finish running requests.
 
     Args:
         app: The application.
-        host: Address to listen at; whoever can reach it can use the server, so it is loopback by default.
+        host: Address to listen at. Every client that reaches it can use the server, so it is loopback by default.
         port: Port, 0 for any free one.
-        limits: What clients may take.
-        grace_s: Most seconds for requests that have begun when the stop is asked for.
+        limits: Limits on clients.
+        grace_s: Most seconds that running requests may take after the stop signal.
         ready: Called with the server's address once it accepts connections.
 
     Raises:
@@ -151,7 +151,7 @@ def _server(app: ASGIApp, limits: ConnectionLimits, grace_s: int) -> uvicorn.Ser
 class _Bounded(H11Protocol):
     """uvicorn's own protocol with a time limit on requests and a number of connections for each client.
 
-    uvicorn bounds neither: its timeout begins after an answer, its limit counts the connections of everybody.
+    uvicorn bounds neither: its timeout begins after an answer, and its limit counts the connections of all clients.
     """
 
     limits: ClassVar[ConnectionLimits]
@@ -173,14 +173,14 @@ class _Bounded(H11Protocol):
     def on_response_complete(self) -> None:
         answered = self.cycle
         super().on_response_complete()
-        # A request that came together with the one that was answered brings no further data.
+        # A pipelined request that arrived with the answered one triggers no further `data_received`.
         if self.cycle is not answered:
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
         self.num_open[self._host()] -= 1
-        # Nothing stays of clients that are gone.
+        # Entries of disconnected clients are deleted, so that the counter does not grow forever.
         if not self.num_open[self._host()]:
             del self.num_open[self._host()]
         super().connection_lost(exc)
@@ -204,7 +204,7 @@ class _Bounded(H11Protocol):
     def _refuse(self, status: bytes) -> None:
         self._forget()
         cycle = self.cycle
-        # An application may have answered before it has read everything.
+        # An application may answer before it has read the whole request; then no second answer is written.
         if cycle is None or cycle.response_complete or not cycle.response_started:
             self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
         self.transport.close()

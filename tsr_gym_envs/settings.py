@@ -1,8 +1,13 @@
-"""Settings of an environment from keywords and a named preset, and how many actions its limits leave."""
+"""Settings of an environment: keywords, presets, and splits into train, validation and test instances.
+
+The split of an instance is decided by the instance, not by its seed. Instances that are equal up to symmetry count as
+one instance: their key is that of a form that all symmetries share.
+"""
 
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
+from hashlib import blake2b
 from types import NoneType, UnionType
 from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
@@ -12,8 +17,8 @@ from tsr_gym import ConfigError
 
 SettingsT = TypeVar("SettingsT")
 ACTION_TYPES = ("discrete", "text")
-# What is taken as a value of a type, and how errors call it.
-_KINDS: dict[Any, tuple[tuple[type[Any], ...], str]] = {
+# By annotation: the accepted types of a value, and its name in errors.
+_TYPES: dict[Any, tuple[tuple[type[Any], ...], str]] = {
     int: ((int, np.integer), "a whole number"),
     float: ((int, float, np.integer, np.floating), "a number"),
     bool: ((bool, np.bool_), "True or False"),
@@ -51,13 +56,13 @@ def settings_from(
     discrete: Mapping[str, Any],
     arrays: Collection[str],
 ) -> SettingsT:
-    """Return a settings dataclass: its defaults, changed by the preset, changed by what was given.
+    """Return a settings dataclass: its defaults, overridden by the preset, overridden by the keywords.
 
     Args:
         cls: The dataclass.
         presets: Settings by the name of the preset.
         preset: Name of the preset.
-        given: What was given.
+        given: The keywords.
         discrete: Further defaults where actions are discrete; they win over the preset.
         arrays: Values of `obs_type` that are not text; they imply discrete actions.
 
@@ -66,9 +71,9 @@ def settings_from(
     """
     if not isinstance(preset, str) or preset not in presets:
         raise ConfigError(f"wanted preset of {sorted(presets)}, got {preset!r}")
-    known = [field.name for field in fields(cls) if field.name != "preset"]  # type: ignore[arg-type]
-    if unknown := sorted(set(given) - set(known)):
-        raise ConfigError(f"unknown settings {unknown}; known: {known}")
+    names = [field.name for field in fields(cls) if field.name != "preset"]  # type: ignore[arg-type]
+    if unknown := sorted(set(given) - set(names)):
+        raise ConfigError(f"unknown settings {unknown}; known: {names}")
     # Lists come from JSON, as in a saved environment spec.
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     check_kinds(cls, values)
@@ -78,59 +83,59 @@ def settings_from(
 
 
 def check_kinds(cls: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Raise ConfigError where a value is not of its field's type: of numbers, texts, None and tuples of them."""
-    kinds = get_type_hints(cls)
+    """Raise ConfigError if a value is not of its field's type: numbers, texts, None and tuples of them."""
+    types = get_type_hints(cls)
     for name, value in given.items():
-        if not _fits(value, kinds[name]):
-            raise ConfigError(f"wanted {name} as {_named(kinds[name])}, got {value!r:.200}")
+        if not _fits(value, types[name]):
+            raise ConfigError(f"wanted {name} as {_named(types[name])}, got {value!r:.200}")
 
 
-def _fits(value: object, kind: Any) -> bool:
-    if isinstance(kind, UnionType):
-        return any(_fits(value, choice) for choice in get_args(kind))
-    if get_origin(kind) is Literal:
-        # Which of the names it is, the settings look themselves.
+def _fits(value: object, annotation: Any) -> bool:
+    if isinstance(annotation, UnionType):
+        return any(_fits(value, choice) for choice in get_args(annotation))
+    if get_origin(annotation) is Literal:
+        # The settings check themselves which of the names are allowed, with an error that lists them.
         return isinstance(value, str)
-    if get_origin(kind) is tuple:
-        parts = get_args(kind)
-        wanted = parts[:1] * len(value) if isinstance(value, tuple) and ... in parts else parts
-        return isinstance(value, tuple) and len(value) == len(wanted) and all(map(_fits, value, wanted))
-    # True is a number to Python.
-    return isinstance(value, _KINDS[kind][0]) and (kind is bool or not isinstance(value, bool))
+    if get_origin(annotation) is tuple:
+        parts = get_args(annotation)
+        types = parts[:1] * len(value) if isinstance(value, tuple) and ... in parts else parts
+        return isinstance(value, tuple) and len(value) == len(types) and all(map(_fits, value, types))
+    # Python counts True as a number.
+    return isinstance(value, _TYPES[annotation][0]) and (annotation is bool or not isinstance(value, bool))
 
 
-def _named(kind: Any) -> str:
-    if isinstance(kind, UnionType):
-        return " or ".join(map(_named, get_args(kind)))
-    if get_origin(kind) is tuple:
-        first, *_ = parts = get_args(kind)
+def _named(annotation: Any) -> str:
+    if isinstance(annotation, UnionType):
+        return " or ".join(map(_named, get_args(annotation)))
+    if get_origin(annotation) is tuple:
+        first, *_ = parts = get_args(annotation)
         several = _named(first).removeprefix("a ") + "s"
         return several if ... in parts else f"{len(parts)} {several}"
-    return _KINDS[str if get_origin(kind) is Literal else kind][1]
+    return _TYPES[str if get_origin(annotation) is Literal else annotation][1]
 
 
 def check_form(settings: FormSettings, texts: Collection[str], arrays: Collection[str]) -> None:
-    """Raise ConfigError where observations and actions do not go together, or are unknown."""
-    known = sorted([*texts, *arrays])
-    if settings.obs_type not in known:
-        raise ConfigError(f"wanted obs_type of {known}, got {settings.obs_type!r}")
+    """Raise ConfigError if observations or actions are unknown or do not match."""
+    forms = sorted([*texts, *arrays])
+    if settings.obs_type not in forms:
+        raise ConfigError(f"wanted obs_type of {forms}, got {settings.obs_type!r}")
     if settings.action_type not in ACTION_TYPES:
         raise ConfigError(f"wanted action_type of {list(ACTION_TYPES)}, got {settings.action_type!r}")
     if settings.action_type == "text" and settings.obs_type in arrays:
         raise ConfigError(
-            f"text actions come with text observations: wanted obs_type of {sorted(texts)}, got {settings.obs_type!r}; "
+            f"text actions need text observations: wanted obs_type of {sorted(texts)}, got {settings.obs_type!r}; "
             "or take action_type='discrete'"
         )
     turns = (settings.max_turns, settings.max_actions_per_turn)
     if settings.action_type == "discrete" and turns != (None, None):
         raise ConfigError(
-            f"a discrete action is a turn of its own: wanted max_actions alone, got max_turns={turns[0]} and "
+            f"each discrete action is a turn: wanted max_actions alone, got max_turns={turns[0]} and "
             f"max_actions_per_turn={turns[1]}"
         )
 
 
 def actions_within(turns_left: int | None, actions_left: int | None, max_actions_per_turn: int | None) -> int | None:
-    """Return how many more actions an episode can hold; None for any number.
+    """Return the number of actions that an episode has left, None for any number.
 
     Args:
         turns_left: Turns that are left, None for any number.
@@ -144,3 +149,17 @@ def actions_within(turns_left: int | None, actions_left: int | None, max_actions
     if turns_left is not None and (max_actions_per_turn is not None or turns_left == 0):
         bounds.append(turns_left * (max_actions_per_turn or 0))
     return min(bounds, default=None)
+
+
+# Tenths of all instances by split. Generators of a split draw until an instance falls into it.
+SPLITS = {"all": range(10), "train": range(8), "valid": range(8, 9), "test": range(9, 10)}
+
+
+def in_split(canonical_key: bytes, split: str) -> bool:
+    """Return whether an instance belongs to a split.
+
+    Args:
+        canonical_key: Bytes that all symmetric forms of the instance share.
+        split: A key of `SPLITS`.
+    """
+    return blake2b(canonical_key, digest_size=8).digest()[0] % 10 in SPLITS[split]

@@ -1,4 +1,4 @@
-"""Boards of tile codes as arrays and pictures, and the names of their squares; nothing is read from disk."""
+"""Boards of tile codes as arrays and pictures, names of squares, and symmetric views; without files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from tsr_gym.text_env import MAX_TEXT
 Codes = NDArray[np.uint8]
 # Forms of a board that are arrays.
 ARRAYS = ("array", "onehot", "rgb")
-# A window is Gymnasium's wrapper around ``rgb_array``; see `with_window`.
+# The mode ``human`` is Gymnasium's wrapper around ``rgb_array``; see `with_window`.
 RENDERING: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
 # Pixels of a tile's side, and how much larger a rendered picture is than the observation.
 TILE_SIDE = 8
@@ -67,7 +67,7 @@ def space_of(obs_type: str, shape: Sequence[int], num_codes: int) -> gym.Space[s
 
 
 def with_window(make: Callable[[str | None], gym.Env[Any, Any]], render_mode: str | None) -> gym.Env[Any, Any]:
-    """Return the environment that `make` makes for a render mode, in a window where that is ``"human"``.
+    """Return the environment that `make` makes for a render mode, in a window for ``"human"``.
 
     Raises:
         MissingExtra: A window needs pygame.
@@ -90,3 +90,17 @@ def square(row: int, column: int) -> str:
         column, letter = divmod(column - 1, 26)
         letters = chr(ord("a") + letter) + letters
     return f"{letters}{row + 1}"
+
+
+def symmetries(rows: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the eight rotations and reflections of a rectangle of characters.
+
+    >>> len(set(symmetries(("ab", "cd"))))
+    8
+    """
+    turned = tuple("".join(column) for column in zip(*rows, strict=True))
+    views = []
+    for view in (rows, turned):
+        mirrored = tuple(row[::-1] for row in view)
+        views += [view, mirrored, view[::-1], mirrored[::-1]]
+    return views

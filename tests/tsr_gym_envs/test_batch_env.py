@@ -1,4 +1,4 @@
-"""Batches against Gymnasium's vector environment over as many single environments: seed by seed, number by number."""
+"""Batches against Gymnasium's vector environment over single environments, and Gymnasium's vector wrappers."""
 
 import copy
 import pickle
@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import vector
 
+import tsr_gym  # noqa: F401
 from tsr_gym import ConfigError, EpisodeOver, Snapshot, SnapshotError
 
 SOKOBAN, LAKE = "tsr/Sokoban-v0", "tsr/FrozenLake-v0"
@@ -41,25 +43,25 @@ def one_by_one(name, num_envs, autoreset_mode, settings):
     return SyncVectorEnv(envs, autoreset_mode=autoreset_mode)
 
 
-def same(one, other, where=""):
+def same(mine, other, where=""):
     """Compare observations, arrays and infos, deeply."""
-    if isinstance(one, dict):
+    if isinstance(mine, dict):
         dropped = {"turns_left", "_turns_left"}
-        # Without a limit, single environments say None, and batches nothing.
+        # Without a limit, infos of single environments have None, and those of batches have no key.
         dropped |= {"actions_left", "_actions_left"} if "actions_left" not in other else set()
-        # Where no environment has a key, single environments leave it out, and batches say so in its mask.
-        for key in set(other) - set(one):
+        # Where no environment has a key, single environments leave it out, and batches clear its mask.
+        for key in set(other) - set(mine):
             assert not other[f"_{key.removeprefix('_')}"].any(), f"{where}[{key!r}]"
-        assert set(one) - dropped <= set(other), where
-        for key in set(one) - dropped:
-            same(one[key], other[key], f"{where}[{key!r}]")
-    elif isinstance(one, tuple) or (isinstance(one, np.ndarray) and one.dtype == object):
-        assert len(one) == len(other), where
-        for index, (mine, theirs) in enumerate(zip(one, other, strict=True)):
-            same(mine, theirs, f"{where}[{index}]")
+        assert set(mine) - dropped <= set(other), where
+        for key in set(mine) - dropped:
+            same(mine[key], other[key], f"{where}[{key!r}]")
+    elif isinstance(mine, tuple) or (isinstance(mine, np.ndarray) and mine.dtype == object):
+        assert len(mine) == len(other), where
+        for index, (left, right) in enumerate(zip(mine, other, strict=True)):
+            same(left, right, f"{where}[{index}]")
     else:
-        assert np.asarray(one).dtype == np.asarray(other).dtype, where
-        assert np.array_equal(one, other), where
+        assert np.asarray(mine).dtype == np.asarray(other).dtype, where
+        assert np.array_equal(mine, other), where
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
@@ -89,22 +91,22 @@ def test_results_do_not_depend_on_how_many_there_are(name, settings):
     few.reset(seed=[107, 133])
     actions = np.random.default_rng(0).integers(4, size=(80, 40))
     for row in actions:
-        one, other = many.step(row), few.step(row[[7, 33]])
-        for mine, theirs in zip(one[:4], other[:4], strict=True):
+        left, right = many.step(row), few.step(row[[7, 33]])
+        for mine, theirs in zip(left[:4], right[:4], strict=True):
             assert np.array_equal(mine[[7, 33]], theirs)
 
 
 @pytest.mark.parametrize("name", [SOKOBAN, LAKE])
 def test_the_options_of_a_reset_are_those_of_the_single_environment(name):
-    one = {"level": SHORT} if name == SOKOBAN else {"desc": ["SFFF", "FHFH", "FFFH", "HFFG"]}
+    options = {"level": SHORT} if name == SOKOBAN else {"desc": ["SFFF", "FHFH", "FFFH", "HFFG"]}
     env = batch(name, autoreset_mode="Disabled", **({"shape": (6, 6)} if name == SOKOBAN else {}))
     first, _ = env.reset(seed=3)
     mask = np.array([False, True, False])
-    given, infos = env.reset(options={**one, "reset_mask": mask})
+    given, infos = env.reset(options={**options, "reset_mask": mask})
     assert infos["_success"].tolist() == mask.tolist()
     assert np.array_equal(given[[0, 2]], first[[0, 2]])
     single = gym.make(name, obs_type="array", **({"shape": (6, 6)} if name == SOKOBAN else {}))
-    assert np.array_equal(single.reset(seed=1, options=one)[0], given[1])
+    assert np.array_equal(single.reset(seed=1, options=options)[0], given[1])
     numbered, _ = env.reset(options={"number": 5})
     assert np.array_equal(numbered[0] % 3, single.reset(seed=1, options={"number": 5})[0] % 3)
     with pytest.raises(ConfigError, match="wanted reset options among"):
@@ -115,9 +117,11 @@ def play(env, actions):
     return [env.step(row)[:4] for row in actions]
 
 
-def alike(one, other):
+def equal_steps(first, other):
     return all(
-        np.array_equal(mine, theirs) for a, b in zip(one, other, strict=True) for mine, theirs in zip(a, b, strict=True)
+        np.array_equal(mine, theirs)
+        for a, b in zip(first, other, strict=True)
+        for mine, theirs in zip(a, b, strict=True)
     )
 
 
@@ -133,12 +137,12 @@ def test_a_restored_batch_goes_on_as_it_did(name, settings, mode):
     wanted = play(env, actions[15:])
     env.restore(before)
     assert all(map(np.array_equal, env.observe(), seen))
-    assert alike(play(env, actions[15:]), wanted)
+    assert equal_steps(play(env, actions[15:]), wanted)
     # Bytes, in another batch, that was never reset.
     other = batch(name, 5, autoreset_mode=mode, **settings)
     other.restore(Snapshot.from_bytes(before.to_bytes()))
     assert other.snapshot() == before
-    assert alike(play(other, actions[15:]), wanted)
+    assert equal_steps(play(other, actions[15:]), wanted)
     # Some environments into others.
     other.restore(env.snapshot([4, 0]), [1, 3])
     assert other.snapshot([1, 3]) == env.snapshot([4, 0])
@@ -155,7 +159,7 @@ def test_copies_are_independent(name, settings, copied):
     before = twin.snapshot()
     wanted = play(env, actions[5:])
     assert twin.snapshot() == before
-    assert alike(play(twin, actions[5:]), wanted)
+    assert equal_steps(play(twin, actions[5:]), wanted)
     assert twin.snapshot() == env.snapshot()
     # A batch that was never reset can be copied, too.
     with pytest.raises(ResetNeeded):
@@ -183,8 +187,8 @@ def test_fresh_noise_is_chosen_by_its_seed():
     env.restore(start, seed=9)
     fresh = play(env, actions)
     env.restore(start, seed=9)
-    assert alike(play(env, actions), fresh)
-    assert not alike(same_noise, fresh)
+    assert equal_steps(play(env, actions), fresh)
+    assert not equal_steps(same_noise, fresh)
     assert len(set(same_noise[-1][0])) == 1
     env.restore(start, seed=[9, None, None, None])
     mixed = play(env, actions)[-1][0]
@@ -283,7 +287,7 @@ def test_every_environment_has_a_frame(name, mode):
 def test_gymnasiums_wrappers_and_specs_work(name):
     env = gym.wrappers.vector.RecordEpisodeStatistics(batch(name, max_actions=4))
     env.reset(seed=1)
-    # With these actions, somebody is still on the ice when the limit comes.
+    # With these actions, an environment is still on the ice at the limit.
     env.action_space.seed(1)
     for _ in range(4):
         *_, infos = env.step(env.action_space.sample())
@@ -291,3 +295,84 @@ def test_gymnasiums_wrappers_and_specs_work(name):
     again = gym.make_vec(env.unwrapped.spec)
     assert (again.num_envs, again.settings) == (3, env.unwrapped.settings)
     again.close()
+
+
+DRY_LAKE = {"obs_type": "discrete", "is_slippery": False, "max_actions": 12}
+FLAT_ROOM = {"obs_type": "onehot", "max_actions": 12}
+WRAPPED = [("tsr/FrozenLake-v0", DRY_LAKE), ("tsr/Sokoban-v0", FLAT_ROOM)]
+NUM_WRAPPED = 3
+
+
+def three(name, settings, mode=None):
+    return gym.make_vec(name, num_envs=NUM_WRAPPED, vectorization_mode=mode, **settings)
+
+
+def drawn(envs, steps=40):
+    rng = np.random.default_rng(5)
+    return [rng.integers(envs.single_action_space.n, size=NUM_WRAPPED) for _ in range(steps)]
+
+
+@pytest.mark.parametrize(("name", "settings"), WRAPPED, ids=lambda value: str(value)[:20])
+def test_statistics_of_episodes_are_sums_over_steps(name, settings):
+    envs = vector.RecordEpisodeStatistics(three(name, settings))
+    envs.reset(seed=1)
+    returns, lengths, num_ended = np.zeros(NUM_WRAPPED), np.zeros(NUM_WRAPPED, int), 0
+    for actions in drawn(envs):
+        _, rewards, terminated, truncated, infos = envs.step(actions)
+        returns, lengths = returns + rewards, lengths + 1
+        over = terminated | truncated
+        for number in np.flatnonzero(over):
+            assert infos["episode"]["r"][number] == pytest.approx(returns[number])
+            assert infos["episode"]["l"][number] in (lengths[number], lengths[number] - 1)
+            num_ended += 1
+        returns[over], lengths[over] = 0, 0
+    assert num_ended >= NUM_WRAPPED
+
+
+@pytest.mark.parametrize(("name", "settings"), WRAPPED, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_wrappers_see_the_same_in_gymnasiums_own_vector_environments(name, settings, mode):
+    ours = vector.DictInfoToList(three(name, settings))
+    theirs = vector.DictInfoToList(three(name, settings, mode))
+    try:
+        assert np.array_equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
+        for actions in drawn(ours, 20):
+            seen, paid, *ends, _ = ours.step(actions)
+            also, also_paid, *also_ends, _ = theirs.step(actions)
+            assert np.array_equal(seen, also)
+            assert np.allclose(paid, also_paid)
+            assert all(np.array_equal(end, also) for end, also in zip(ends, also_ends, strict=True))
+    finally:
+        theirs.close()
+
+
+@pytest.mark.parametrize(("name", "settings"), WRAPPED, ids=lambda value: str(value)[:20])
+def test_transforms_are_those_of_plain_functions(name, settings):
+    plain, clipped = three(name, settings), vector.ClipReward(three(name, settings), -0.05, 0.05)
+    scaled = vector.TransformObservation(three(name, settings), lambda seen: seen + 1, plain.observation_space)
+    first = plain.reset(seed=2)[0]
+    clipped.reset(seed=2)
+    assert np.array_equal(scaled.reset(seed=2)[0], first + 1)
+    for actions in drawn(plain, 15):
+        seen, paid, *_ = plain.step(actions)
+        assert np.allclose(clipped.step(actions)[1], np.clip(paid, -0.05, 0.05))
+        assert np.array_equal(scaled.step(actions)[0], seen + 1)
+
+
+def test_flattened_rooms_are_the_rooms_in_a_row():
+    plain, flat = three("tsr/Sokoban-v0", FLAT_ROOM), vector.FlattenObservation(three("tsr/Sokoban-v0", FLAT_ROOM))
+    first, row = plain.reset(seed=6)[0], flat.reset(seed=6)[0]
+    assert np.array_equal(row, first.reshape(NUM_WRAPPED, -1))
+
+
+def test_running_means_of_observations_are_those_of_all_that_was_seen():
+    envs = vector.NormalizeObservation(three("tsr/Sokoban-v0", FLAT_ROOM))
+    plain = three("tsr/Sokoban-v0", FLAT_ROOM)
+    seen = [plain.reset(seed=4)[0]]
+    envs.reset(seed=4)
+    for actions in drawn(plain, 10):
+        seen.append(plain.step(actions)[0])
+        envs.step(actions)
+    mean = np.concatenate(seen).mean(axis=0)
+    # Gymnasium begins with a count of 1e-4 at mean 0.
+    assert np.allclose(envs.obs_rms.mean, mean, atol=1e-4)

@@ -19,11 +19,11 @@ CASES = [
     (LAKE, {"num_levels": 7, "success_rate": 0.8, "max_actions": 15}),
     (LAKE, {"map_name": "4x4", "is_slippery": False, "max_actions": None}),
 ]
-each_case = pytest.mark.parametrize(("name", "chosen"), CASES, ids=str)
+each_case = pytest.mark.parametrize(("name", "config"), CASES, ids=str)
 
 
-def batch(name, num_envs=5, **chosen):
-    env = gym.make_vec(name, num_envs=num_envs, **chosen)
+def batch(name, num_envs=5, **config):
+    env = gym.make_vec(name, num_envs=num_envs, **config)
     env.reset(seed=3)
     return env
 
@@ -41,8 +41,8 @@ def position(env, index):
 
 
 @each_case
-def test_what_is_taken_is_a_batch_of_its_own(name, chosen):
-    env = played(batch(name, **chosen))
+def test_a_taken_batch_is_independent(name, config):
+    env = played(batch(name, **config))
     before, rows = env.snapshot(), np.array([4, 0, 4, 2, 1, 1, 3])
     taken = env.take(rows)
     assert (taken.num_envs, type(taken)) == (7, type(env))
@@ -57,8 +57,8 @@ def test_what_is_taken_is_a_batch_of_its_own(name, chosen):
 
 
 @each_case
-def test_what_is_taken_goes_on_as_the_original_does(name, chosen):
-    env = played(batch(name, **chosen))
+def test_a_taken_batch_continues_as_the_original_does(name, config):
+    env = played(batch(name, **config))
     taken = env.take([2, 3])
     for actions in np.random.default_rng(5).integers(4, size=(40, 5)):
         wanted, came = env.step(actions), taken.step(actions[[2, 3]])
@@ -67,7 +67,7 @@ def test_what_is_taken_goes_on_as_the_original_does(name, chosen):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda env: pickle.loads(pickle.dumps(env))])
-def test_what_is_taken_can_be_copied(copied):
+def test_a_taken_batch_can_be_copied(copied):
     taken = played(batch(LAKE, num_levels=3)).take([1, 1, 4])
     twin = copied(taken)
     assert (twin.num_envs, twin.snapshot()) == (3, taken.snapshot())
@@ -76,9 +76,9 @@ def test_what_is_taken_can_be_copied(copied):
 @each_case
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_select_copies_rows_all_at_once(name, chosen, data):
-    # One by one, an environment that was already overwritten would be copied.
-    env = played(batch(name, **chosen))
+def test_select_copies_rows_all_at_once(name, config, data):
+    # Copied row by row, a row could be overwritten before it is read.
+    env = played(batch(name, **config))
     numbers = st.integers(0, 4)
     into = data.draw(st.none() | st.lists(numbers, unique=True))
     size = 5 if into is None else len(into)
@@ -92,8 +92,8 @@ def test_select_copies_rows_all_at_once(name, chosen, data):
 
 
 @each_case
-def test_select_copies_from_another_batch(name, chosen):
-    env = batch(name, **chosen)
+def test_select_copies_from_another_batch(name, config):
+    env = batch(name, **config)
     other = played(env.take(np.arange(5).repeat(3)), 6, seed=4)
     before = [position(env, index) for index in range(5)]
     env.select([14, 0], source=other, into=[1, 2])
@@ -105,9 +105,9 @@ def test_fresh_random_numbers_are_those_of_a_restore():
     env = played(batch(LAKE, map_name="8x8", success_rate=0.5))
     start, seeds = env.snapshot(), [2**64 - 1, 0, 7, 7, 123456789]
     env.select(np.arange(5), seeds=np.array(seeds, np.uint64))
-    chosen = env.snapshot()
+    config = env.snapshot()
     env.restore(start, seed=seeds)
-    assert env.snapshot() == chosen
+    assert env.snapshot() == config
     env.restore(start)
     env.select([0, 0], into=[3, 1], seeds=np.array([9, 8], np.uint64))
     other = batch(LAKE, map_name="8x8", success_rate=0.5)
@@ -118,8 +118,8 @@ def test_fresh_random_numbers_are_those_of_a_restore():
 
 
 @each_case
-def test_to_advance_is_to_step_until_the_episode_ends(name, chosen):
-    env = batch(name, autoreset_mode="Disabled", **chosen)
+def test_to_advance_is_to_step_until_the_episode_ends(name, config):
+    env = batch(name, autoreset_mode="Disabled", **config)
     twin, over = env.take(np.arange(5)), np.zeros(5, bool)
     for actions in np.random.default_rng(6).integers(4, size=(30, 5)):
         rewards, terminated, truncated = twin.advance(actions)
@@ -134,7 +134,7 @@ def test_to_advance_is_to_step_until_the_episode_ends(name, chosen):
         assert np.array_equal(twin.over, over)
         # Where an episode has ended nothing moves, not even its random numbers.
         assert all(position(twin, index) == position(env, index) for index in np.flatnonzero(over))
-    assert over.any() or chosen["max_actions"] is None
+    assert over.any() or config["max_actions"] is None
 
 
 def test_whether_anything_is_left_to_chance_is_known():
@@ -165,9 +165,9 @@ def test_mistakes_are_refused_and_change_nothing(name):
     for rows in ([0, 5, 1, 1, 1], [-1, 0, 0, 0, 0], [0.5] * 5, 3):
         with pytest.raises(ConfigError, match="wanted"):
             env.select(rows)
-    for chosen in ({"into": [1, 2]}, {"seeds": np.zeros(4, np.uint64)}, {"into": [0, 1, 2, 3, 9]}):
+    for config in ({"into": [1, 2]}, {"seeds": np.zeros(4, np.uint64)}, {"into": [0, 1, 2, 3, 9]}):
         with pytest.raises(ConfigError, match="wanted"):
-            env.select([0] * 5, **chosen)
+            env.select([0] * 5, **config)
     for source in (wider, other):
         with pytest.raises(ConfigError, match="same settings"):
             env.select([0] * 5, source=source)

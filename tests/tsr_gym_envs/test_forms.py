@@ -1,7 +1,9 @@
-"""Every combination of observations, actions and ways to draw keeps Gymnasium's contract and that of snapshots."""
+"""Contracts of all worlds: imports between folders, reasons for invalid actions, every form of observation."""
 
+import ast
 import sys
 import warnings
+from graphlib import TopologicalSorter
 
 import gymnasium as gym
 import numpy as np
@@ -10,17 +12,138 @@ from gymnasium.error import InvalidAction
 from gymnasium.utils.env_checker import check_env
 
 import tsr_gym
+from tests.conftest import ROOT
 from tests.tsr_gym.own_process import run_python
 from tsr_gym import ConfigError, MissingExtra
+from tsr_gym.registration import ENTRY_POINTS
 from tsr_gym.testing import check_snapshot, check_text_env
+from tsr_gym.wrappers import AnswerFormat
+
+ENVS = ROOT / "tsr_gym_envs"
+WORLDS = sorted(path.parent.name for path in ENVS.glob("*/env.py"))
+
+
+def arrows(world):
+    """Return which folders and files at the top of a world each of them imports, also inside of functions."""
+    package = f"tsr_gym_envs.{world}."
+    targets = {}
+    for path in (ENVS / world).rglob("*.py"):
+        here = path.relative_to(ENVS / world).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(package):
+                targets.setdefault(here, set()).add(node.module.removeprefix(package).partition(".")[0])
+    return {here: there - {here} for here, there in targets.items()}
+
+
+def test_every_world_is_looked_at():
+    assert WORLDS == ["frozen_lake", "jericho", "retrieval_qa", "sokoban", "textarena", "textworld", "webshop"]
+    assert arrows("webshop")["site"] >= {"env", "html"}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_drawers_of_a_world_import_one_way_only(world):
+    # Raises CycleError, which names the circle.
+    assert tuple(TopologicalSorter(arrows(world)).static_order())
+
+
+SHOWN = "<search>who</search>"
+REASONS = [
+    ("Sokoban", {}, "please", "'please' is no action: write Up, Down, Left or Right"),
+    ("Sokoban", {}, "Up || oops || what", "'oops' is no action: write Up, Down, Left or Right"),
+    ("Sokoban", {}, " || ", "the turn holds no action"),
+    ("FrozenLake", {}, "please", "'please' is no action: write Left, Down, Right or Up"),
+    ("FrozenLake", {}, "", "the turn holds no action"),
+    ("WebShop", {}, "red shoes", "'red shoes' is no action: write search[words] or click[name]"),
+    ("WebShop", {}, "buy[now]", "'buy[now]' is no action: write search[words] or click[name]"),
+    ("WebShop", {}, "click[buy now]", "the page shows no 'buy now' to click"),
+    ("WebShop", {}, "click[Search]", "'search' is no click: write search[words]"),
+    ("WebShop", {"rules": "original"}, "Click[x]", "'Click[x]' is no action: write search[words] or click[name]"),
+    ("WebShop", {}, "\n", "the turn holds no action"),
+    ("RetrievalQA", {}, "who", "the turn holds neither <search> nor <answer>"),
+    ("RetrievalQA", {}, "<search>who", "the turn holds neither <search> nor <answer>"),
+    ("RetrievalQA", {}, "", "the turn holds neither <search> nor <answer>"),
+    (
+        "RetrievalQA",
+        {"protocol": {"preset": "search-r1", "both": "invalid", "cut": "never"}},
+        "<search>a</search><answer>b</answer>",
+        "wanted one search or one answer, got 2",
+    ),
+    (
+        "RetrievalQA",
+        {"protocol": "verl"},
+        "<tool_call>{</tool_call>",
+        "the search is no call of 'search' with a list of texts as \"query_list\"",
+    ),
+]
+
+
+def step(name, settings, action):
+    env = gym.make(f"tsr/{name}-v0", disable_env_checker=True, **settings)
+    env.reset(seed=0)
+    return env.step(action)[4]
+
+
+@pytest.mark.parametrize(("name", "settings", "action", "reason"), REASONS, ids=range(len(REASONS)))
+def test_an_invalid_answer_has_its_reason(name, settings, action, reason):
+    info = step(name, settings, action)
+    assert (info["action_is_valid"], info["invalid_reason"]) == (False, reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [("Sokoban", "Up || Left"), ("FrozenLake", "up"), ("WebShop", "search[mug]"), ("RetrievalQA", SHOWN)],
+)
+def test_a_valid_answer_has_no_reason(name, action):
+    info = step(name, {}, action)
+    assert info["action_is_valid"]
+    assert "invalid_reason" not in info
+
+
+def test_a_long_word_is_cut_in_its_reason():
+    assert len(step("Sokoban", {}, "x" * 90_000)["invalid_reason"]) < 200
+
+
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+@pytest.mark.parametrize("action", [3, None, b"Up", ["Up"], 1.5])
+def test_what_is_no_text_is_a_mistake_of_the_programmer_and_named(name, action):
+    env = gym.make(name, disable_env_checker=True)
+    env.reset(seed=0)
+    before = env.unwrapped.episode
+    with pytest.raises(InvalidAction, match="wanted an action as text, got"):
+        env.step(action)
+    assert env.unwrapped.episode == before
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Up", "wanted <think>...</think><answer>...</answer>, with the action in the answer"),
+        ("<answer>Up</answer>", "wanted <think>...</think><answer>...</answer>, with the action in the answer"),
+        ("<think></think><answer></answer>", "the turn holds no action"),
+        ("<think></think><answer>go</answer>", "'go' is no action: write Up, Down, Left or Right"),
+    ],
+)
+def test_the_format_of_answers_has_reasons_of_its_own(text, reason):
+    env = AnswerFormat(gym.make("tsr/Sokoban-v0"))
+    env.reset(seed=0)
+    info = env.step(text)[4]
+    assert (info["action_is_valid"], info["invalid_reason"]) == (False, reason)
+    assert "invalid_reason" not in env.step(env.format("Up"))[4]
+
+
+def test_without_thoughts_the_format_asks_for_none():
+    env = AnswerFormat(gym.make("tsr/Sokoban-v0"), think=False)
+    env.reset(seed=0)
+    assert env.step("Up")[4]["invalid_reason"] == "wanted <answer>...</answer>, with the action in the answer"
+
 
 IDS = ["tsr/Sokoban-v0", "tsr/FrozenLake-v0"]
 TEXTS = ["grid", "coord", "grid_coord", "compact"]
 BOARDS = ["array", "onehot", "rgb"]
 LEVEL = "#######\n#@ $ .#\n#  $ .#\n#######"
 CASES = [
-    *[(name, {"obs_type": kind}) for name in IDS for kind in BOARDS],
-    *[(name, {"obs_type": kind, "action_type": "discrete"}) for name in IDS for kind in TEXTS],
+    *[(name, {"obs_type": form}) for name in IDS for form in BOARDS],
+    *[(name, {"obs_type": form, "action_type": "discrete"}) for name in IDS for form in TEXTS],
     *[(name, {"action_type": "discrete", "num_levels": 4, "max_actions": None}) for name in IDS],
     *[(name, {"action_type": "discrete", "preset": "tsr-code", "split": "train"}) for name in IDS],
     ("tsr/Sokoban-v0", {"obs_type": "array", "level": LEVEL, "shape": (6, 9), "reward_step": 0.5}),
@@ -66,13 +189,13 @@ def test_single_environments_need_no_numba_and_batches_say_so():
         "    try: gym.make_vec(name)\n"
         "    except tsr_gym.MissingExtra as error: print(error)\n"
     )
-    said = run_python(code).splitlines()
-    assert len(said) == 2
-    assert all(line.endswith("pip install 'tsr-gym[envs]'") for line in said)
+    lines = run_python(code).splitlines()
+    assert len(lines) == 2
+    assert all(line.endswith("pip install 'tsr-gym[envs]'") for line in lines)
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_a_form_plays_alike_in_other_processes(name):
+def test_a_form_plays_equally_in_other_processes(name):
     check_snapshot(gym.make(name, obs_type="array"), seeds=(3,))
 
 
@@ -80,10 +203,10 @@ def test_a_form_plays_alike_in_other_processes(name):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"obs_type": "array", "action_type": "text"}, "text actions come with text observations"),
+        ({"obs_type": "array", "action_type": "text"}, "text actions need text observations"),
         ({"action_type": "continuous"}, r"wanted action_type of \['discrete', 'text'\]"),
-        ({"action_type": "discrete", "max_turns": 5}, "a discrete action is a turn of its own"),
-        ({"obs_type": "rgb", "max_actions_per_turn": 2}, "a discrete action is a turn of its own"),
+        ({"action_type": "discrete", "max_turns": 5}, "each discrete action is a turn"),
+        ({"obs_type": "rgb", "max_actions_per_turn": 2}, "each discrete action is a turn"),
         ({"obs_type": "rgba"}, r"wanted obs_type of \['array', 'compact', .*'rgb'\], got 'rgba'"),
     ],
     ids=str,

@@ -104,7 +104,7 @@ def test_a_stop_lets_requests_that_have_begun_come_to_their_end(number):
         assert server.stdout.readline() == "begun\n"
         os.kill(server.pid, number)
         client.join()
-        # Whoever runs the tests in the background may have the one signal ignored, also in their children.
+        # A shell that runs the tests in the background may ignore one of the signals, in child processes too.
         ignored = signal.getsignal(number) is signal.SIG_IGN
         assert (server.wait(timeout=30) == 0) == ignored
     assert answers == ["done"]
@@ -222,8 +222,8 @@ def test_an_answer_may_take_longer_than_a_request(hasty):
 def test_a_client_has_so_many_connections_and_others_have_theirs():
     with serving(APP, limits=ConnectionLimits(max_per_client=2)) as url:
         port = int(url.rpartition(":")[2])
-        with connect(port) as one, connect(port) as two:
-            for connection in (one, two):
+        with connect(port) as first, connect(port) as second:
+            for connection in (first, second):
                 connection.sendall(POST + b"x" * 100)
                 assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
             with connect(port) as third, connect(port, source="127.0.0.2") as other:

@@ -89,7 +89,7 @@ def test_options_of_the_wrong_kind_are_refused(name, options, message):
         (3, None, 2, 6),
         (3, None, None, None),
         (None, None, 2, None),
-        # Without a turn there is no action, whatever a turn may hold.
+        # Without turns there are no actions, for any length of a turn.
         (0, 5, None, 0),
         (0, None, None, 0),
         (0, 5, 5, 0),

@@ -9,7 +9,7 @@ from tsr_gym_envs.verified import SUFFIX, check_once
 
 @pytest.fixture
 def checked(tmp_path, monkeypatch):
-    """Return a folder with two files, and a function that says whether they were checked this time."""
+    """Return a folder with two files, and a function that runs the check and returns whether it read the files."""
     monkeypatch.setenv("TSR_GYM_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -55,7 +55,7 @@ def test_what_failed_is_checked_every_time(tmp_path, monkeypatch):
 
 def test_where_the_folder_cannot_be_written_the_cache_remembers(checked, tmp_path, monkeypatch):
     folder, is_checked = checked
-    # A folder in the record's place cannot be written, whoever runs the tests.
+    # A folder in the record's place cannot be written, even by root.
     (folder / f"about{SUFFIX}").mkdir()
     assert [is_checked(), is_checked()] == [True, False]
     assert list((tmp_path / "cache" / "verified").iterdir())

@@ -1,16 +1,16 @@
-"""Trips: what somebody says in an environment of text until the episode ends."""
+"""Play a policy in a text environment until the episode ends."""
 
 
 def trip(env, turn, rng=None):
-    """Return what somebody says, turn by turn, from where an episode stands; every turn has to be valid.
+    """Return the turns played from the current state to the end of the episode; every turn must be valid.
 
     Args:
         env: The unwrapped environment.
-        turn: From it and random numbers to what is said.
-        rng: None for somebody who draws none.
+        turn: The policy, from environment and random numbers to the text of a turn.
+        rng: Random numbers of the policy; None for a policy that draws none.
     """
-    said = []
+    turns = []
     while not (env.episode.terminated or env.episode.truncated):
-        said.append(turn(env, rng))
-        assert env.step(said[-1])[-1]["action_is_valid"]
-    return said
+        turns.append(turn(env, rng))
+        assert env.step(turns[-1])[-1]["action_is_valid"]
+    return turns

@@ -1,4 +1,4 @@
-"""FrozenLake for ordinary reinforcement learning: numbered actions, observations that are arrays (or text)."""
+"""FrozenLake for ordinary reinforcement learning: numbered actions, and observations as numbers, arrays or text."""
 
 from typing import Any
 
@@ -8,17 +8,52 @@ from gymnasium.error import InvalidAction
 from gymnasium.spaces import Discrete
 
 from tsr_gym import ConfigError, Limits, StateEnv, Step
-from tsr_gym_envs.frozen_lake.arrays import TILES, tile_codes
-from tsr_gym_envs.frozen_lake.fewest_steps import fewest_steps
 from tsr_gym_envs.frozen_lake.lakes import Lakes
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS, grid
 from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState, moves, state_key
+from tsr_gym_envs.frozen_lake.score import fewest_steps
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings
-from tsr_gym_envs.tiles import RENDERING, ZOOM, as_array, picture, space_of
+from tsr_gym_envs.tiles import RENDERING, ZOOM, Codes, as_array, draw_tiles, picture, space_of
+
+# Tile codes.
+ICE, HOLE, GOAL, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL = range(6)
+# The player's tile is the code of the cell beneath plus this.
+STANDING = 3
+# The code of every letter of a map.
+LETTER_CODES = np.zeros(128, np.uint8)
+LETTER_CODES[[ord(letter) for letter in "SFHG"]] = ICE, ICE, HOLE, GOAL
+LETTER_CODES.setflags(write=False)
+_PALETTE = {
+    ".": (216, 236, 248),
+    ",": (180, 212, 236),
+    "d": (34, 74, 122),
+    "D": (20, 44, 80),
+    "g": (222, 176, 52),
+    "G": (156, 112, 24),
+    "s": (240, 196, 160),
+    "j": (196, 64, 64),
+    "e": (30, 30, 46),
+}
+TILES = draw_tiles(
+    _PALETTE,
+    "........ ..,..... .,....,. .....,.. ........ ..,..... .,....,. ........",
+    "........ ..dddd.. .dDDDDd. dDDDDDDd dDDDDDDd .dDDDDd. ..dddd.. ........",
+    "........ .GGGGGG. .GggggG. .GGGGGG. .GggggG. .GggggG. .GGGGGG. ........",
+    "........ ..ssss.. ..eses.. ..ssss.. .jjjjjj. .sjjjjs. ..jjjj.. ..e..e..",
+    "........ ..dddd.. .dssssd. dDesesDd dDssssDd .djjjjd. ..dddd.. ........",
+    "........ ..ssss.. ..eses.. .Gssss.. .jjjjjj. .sjjjjs. .GjjjjG. .Ge..eG.",
+)
+
+
+def tile_codes(state: FrozenLakeState) -> Codes:
+    """Return the board `[H, W]`."""
+    codes = LETTER_CODES[np.frombuffer("".join(state.desc).encode(), np.uint8)]
+    codes[state.position] += STANDING
+    return codes.reshape(len(state.desc), -1)
 
 
 class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
-    """`FrozenLakeEnv` with one numbered action a step; see there."""
+    """`FrozenLakeEnv` with one numbered action a step; `FrozenLakeEnv` documents it."""
 
     metadata = RENDERING
 
@@ -33,13 +68,13 @@ class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
         self.action_space: Any = Discrete(len(ACTIONS))
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> FrozenLakeState:
-        """Return a start, on the map that the options give or number, or else one that is drawn."""
+        """Return a start, on the map that the options give or number, or on a random one."""
         state = self._lakes.start(rng, options)
         check_fits(state, self._lakes.shape)
         return state
 
     def transition(self, state: FrozenLakeState, action: int, rng: np.random.Generator) -> Step:
-        """Return where one numbered action leads on this ice."""
+        """Return the position after one numbered action, its reward, and whether the episode ends."""
         if not 0 <= action < len(ACTIONS):
             raise InvalidAction(f"wanted an action from 0 to 3 for {ACTIONS}, got {action}")
         move = moves(state.desc, self._ice, self.settings.is_slippery)[state.position][action]
@@ -64,7 +99,7 @@ class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
         return state.cell == "G"
 
     def dead_end(self, state: FrozenLakeState) -> str | None:
-        """Return what keeps the player from every goal for good: a hole, or holes all around."""
+        """Return ``"hole"`` or ``"no way"`` if no goal can be reached any more, None otherwise."""
         return None if fewest_steps(state) is not None else "hole" if state.cell == "H" else "no way"
 
     def fewest_actions(self, state: FrozenLakeState) -> int | None:
@@ -89,7 +124,7 @@ def observation_space(settings: FrozenLakeSettings, shape: tuple[int, int]) -> A
 
 
 def check_fits(state: FrozenLakeState, shape: tuple[int, int]) -> None:
-    """Raise ConfigError where a map is not of the size that observations have."""
+    """Raise ConfigError if a map has another size than the observations."""
     came = (len(state.desc), len(state.desc[0]))
     if came != shape:
         raise ConfigError(f"wanted a map of {shape[0]}x{shape[1]}, got {came[0]}x{came[1]}: set desc or size to match")

@@ -1,4 +1,4 @@
-"""The FrozenLake environment in words: rules, maps and text put together."""
+"""The FrozenLake text environment: rules, maps and observations put together."""
 
 from typing import Any
 
@@ -9,13 +9,12 @@ from gymnasium.core import RenderFrame
 from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.teaching import Teaching, taught_by_oracle
 from tsr_gym.text_env import Guide
-from tsr_gym_envs.frozen_lake import optimal
-from tsr_gym_envs.frozen_lake.arrays import TILES, tile_codes
-from tsr_gym_envs.frozen_lake.discrete_env import FrozenLakeDiscreteEnv
-from tsr_gym_envs.frozen_lake.fewest_steps import fewest_steps
+from tsr_gym_envs.frozen_lake import values
+from tsr_gym_envs.frozen_lake.discrete_env import TILES, FrozenLakeDiscreteEnv, tile_codes
 from tsr_gym_envs.frozen_lake.lakes import Lakes
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS
 from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState, Ice, moves, state_key
+from tsr_gym_envs.frozen_lake.score import fewest_steps
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, make_settings
 from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
@@ -75,11 +74,11 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
     | `render_mode` | None, ``ansi``, ``rgb_array`` (32 pixels a cell) or ``human`` (needs pygame) | same |
 
     ``gym.make_vec("tsr/FrozenLake-v0", num_envs=N)`` gives arrays and not text, because it plays N of them in compiled
-    code; it takes the same keywords and has snapshots of its own, see `tsr_gym_envs.frozen_lake.vector_env`. With
+    code; it takes the same keywords and has its own snapshots, see `tsr_gym_envs.frozen_lake.vector_env`. With
     ``vectorization_mode="sync"`` or ``"async"`` it gives text.
 
     TSR's reported success of 60.7 % lies above the best possible 47.7 % of the setting that its paper states; see
-    `tsr_gym_envs.frozen_lake.optimal`.
+    `tsr_gym_envs.frozen_lake.values`.
 
     ## Version History
     v0: first version.
@@ -105,14 +104,14 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         self._describe = OBSERVATIONS[settings.obs_type]
         self._ice = settings.ice
         self._lakes = Lakes(settings)
-        self._has_optimum = optimal.is_feasible(limits.max_actions, limits.max_turns, limits.max_actions_per_turn)
+        self._has_optimum = values.is_feasible(limits.max_actions, limits.max_turns, limits.max_actions_per_turn)
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> FrozenLakeState:
-        """Return a start, on the map that the options give or number, or else one that is drawn."""
+        """Return a start, on the map that the options give or number, or on a random one."""
         return self._lakes.start(rng, options)
 
     def transition(self, state: FrozenLakeState, action: str, rng: np.random.Generator) -> Step:
-        """Return where one named action leads on this ice."""
+        """Return the position after one named action, its reward, and whether the episode ends."""
         number = _NUMBERS.get(action.lower())
         if number is None:
             return Step(state, 0.0, False, unknown_action(action, ACTIONS))
@@ -133,7 +132,7 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         return state.cell == "G"
 
     def dead_end(self, state: FrozenLakeState) -> str | None:
-        """Return what keeps the player from every goal for good: a hole, or holes all around."""
+        """Return ``"hole"`` or ``"no way"`` if no goal can be reached any more, None otherwise."""
         return None if fewest_steps(state) is not None else "hole" if state.cell == "H" else "no way"
 
     def fewest_actions(self, state: FrozenLakeState) -> int | None:
@@ -145,13 +144,13 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         return picture(tile_codes(self.state), TILES, ZOOM) if self.render_mode == "rgb_array" else super().render()
 
     def optimal_turn(self, state: FrozenLakeState, turns_left: int | None, actions_left: int | None) -> str | None:
-        """Return the turn with the best chance of success within the limits; None where that is not worked out.
+        """Return the turn with the best chance of success within the limits; None if it is not computed.
 
-        That is without a limit of actions, and for turns so long that their sequences are too many.
+        It is not computed without a limit of actions, or if a turn has too many sequences of actions.
         """
         if actions_left is None or not self._has_optimum:
             return None
-        names = optimal.optimal_turn(
+        names = values.optimal_turn(
             state.desc,
             state.position,
             ice=Ice(self._ice.success_rate),
@@ -164,13 +163,14 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
     def best_value(self, state: FrozenLakeState, turns_left: int | None, actions_left: int | None) -> float | None:
         """Return the exact chance of success of the best play within the limits; None where `optimal_turn` is.
 
-        By dynamic programming over cells, turns and actions, each turn a sequence of actions chosen without looking.
+        It is computed by dynamic programming over cells, turns and actions; a turn is a sequence of actions without
+        feedback.
         """
         if actions_left is None or not self._has_optimum:
             return None
         if state.cell in "GH":
             return float(state.cell == "G")
-        return optimal.best_value(
+        return values.best_value(
             state.desc,
             state.position,
             ice=Ice(self._ice.success_rate),
@@ -180,7 +180,7 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         )
 
     def teaching(self) -> Teaching:
-        """Return the teaching of the oracle, in the shortest observations."""
+        """Return the demonstrations of the oracle, with compact observations."""
         return taught_by_oracle(obs_type="compact")
 
     def success_bars(self, state: FrozenLakeState) -> tuple[float, float] | None:
@@ -193,8 +193,8 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         if limits.max_turns is not None and limits.max_actions_per_turn is not None:
             budget = min(budget, limits.max_turns * limits.max_actions_per_turn)
         return (
-            optimal.random_success(state.desc, success_rate=rate, max_actions=budget),
-            optimal.success_ceiling(
+            values.random_success(state.desc, success_rate=rate, max_actions=budget),
+            values.success_ceiling(
                 state.desc,
                 success_rate=rate,
                 max_actions=limits.max_actions,
@@ -217,6 +217,6 @@ def make(preset: str = "paper", render_mode: str | None = None, **settings: Any)
         InvalidLevel: The map is malformed.
         MissingExtra: A window needs pygame.
     """
-    chosen = make_settings(preset, settings)
-    make_env = FrozenLakeDiscreteEnv if chosen.action_type == "discrete" else FrozenLakeEnv
-    return with_window(lambda mode: make_env(chosen, render_mode=mode), render_mode)
+    config = make_settings(preset, settings)
+    make_env = FrozenLakeDiscreteEnv if config.action_type == "discrete" else FrozenLakeEnv
+    return with_window(lambda mode: make_env(config, render_mode=mode), render_mode)

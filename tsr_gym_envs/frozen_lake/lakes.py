@@ -1,15 +1,66 @@
-"""Where episodes begin: on a given map, on generated maps, or on a fixed number of those."""
+"""Starting positions: on a given map, on generated maps (Gymnasium's or RAGEN's), or on a fixed number of those."""
 
 from typing import Any
 
 import numpy as np
+from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from gymnasium.utils import seeding
 
 from tsr_gym import ConfigError, GenerationFailed
-from tsr_gym_envs.frozen_lake.maps import draw_ragen_map, gymnasium_map
-from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState, check_map
-from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings
-from tsr_gym_envs.split import in_split, symmetries
+from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState, check_map, start_cells
+from tsr_gym_envs.frozen_lake.score import distances
+from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, check_map_settings
+from tsr_gym_envs.settings import in_split
+from tsr_gym_envs.tiles import symmetries
+
+MAX_ATTEMPTS = 10_000
+
+
+def ragen_map(seed: int, size: int = 4, p: float = 0.8) -> list[str]:
+    """Return the map that RAGEN draws for a seed: random start and goal, joined by a path.
+
+    Raises:
+        ConfigError: Size or probability is impossible.
+        GenerationFailed: No map had a path within `MAX_ATTEMPTS` attempts.
+    """
+    check_map_settings(size, p)
+    return draw_ragen_map(seeding.np_random(seed)[0], size, p)
+
+
+def draw_ragen_map(rng: np.random.Generator, size: int, p: float) -> list[str]:
+    """Return RAGEN's map as drawn from a generator, with RAGEN's calls in RAGEN's order."""
+    for _ in range(MAX_ATTEMPTS):
+        board = rng.choice(["F", "H"], (size, size), p=[p, 1 - p])
+        start = tuple(rng.integers(size, size=2))
+        goal = tuple(rng.integers(size, size=2))
+        if start == goal:
+            continue
+        board[start], board[goal] = "S", "G"
+        if path_length(["".join(row) for row in board]) is not None:
+            return ["".join(row) for row in board]
+    raise GenerationFailed(f"no {size}x{size} map with p={p} has a path in {MAX_ATTEMPTS} attempts: raise p")
+
+
+def path_length(desc: list[str] | tuple[str, ...]) -> int | None:
+    """Return the fewest steps from any start to any goal around the holes, None where no path exists.
+
+    >>> path_length(["SFH", "HFG"])
+    3
+    """
+    rows = tuple(desc)
+    steps = distances(rows)
+    return min((length for cell in start_cells(rows) if (length := steps[cell]) is not None), default=None)
+
+
+def gymnasium_map(seed: int, size: int = 4, p: float = 0.8) -> list[str]:
+    """Return the map of Gymnasium's `generate_random_map`: start in the first corner, goal in the last.
+
+    Raises:
+        ConfigError: Size or probability is impossible.
+    """
+    check_map_settings(size, p)
+    return generate_random_map(size=size, p=p, seed=seed)
+
 
 MAX_DRAWS = 10_000
 
@@ -18,7 +69,7 @@ class Lakes:
     """The maps that some settings allow.
 
     Attributes:
-        size: How many there are, None where they have no end.
+        size: Number of maps, None for an unlimited number.
         shape: Rows and columns of all of them.
 
     Raises:
@@ -33,7 +84,7 @@ class Lakes:
         self.shape = (settings.size, settings.size) if desc is None else (len(desc), len(desc[0]))
 
     def start(self, rng: np.random.Generator, options: dict[str, Any]) -> FrozenLakeState:
-        """Return the start of an episode, on the map that the options give or number, or else one that is drawn."""
+        """Return the start of an episode, on the map that the options give or number, or on a random one."""
         if unknown := sorted(set(options) - {"desc", "number"}):
             raise ConfigError(f"wanted reset options among ['desc', 'number'], got {unknown}")
         if "desc" in options:
@@ -44,7 +95,7 @@ class Lakes:
             desc = self.map(options["number"])
         else:
             desc = self._draw(rng) if self.size is None else self.map(int(rng.integers(self.size)))
-        # Gymnasium draws one number for the start, also where there is only one.
+        # Gymnasium draws a number for the start cell even if the map has only one.
         starts = start_cells(desc)
         return FrozenLakeState(desc, starts[int(rng.random() * len(starts))])
 
@@ -66,7 +117,8 @@ class Lakes:
 
     def _draw(self, rng: np.random.Generator) -> tuple[str, ...]:
         if self._settings.noise == "shared":
-            # RAGEN seeds the map and the ice alike: draw the map from a twin and leave the stream where it is.
+            # RAGEN seeds the map and the ice with the same number: the map is drawn from a copy of the stream, which
+            # stays.
             source = np.random.Generator(np.random.PCG64())
             source.bit_generator.state = rng.bit_generator.state
         else:
@@ -87,8 +139,3 @@ class Lakes:
         raise GenerationFailed(
             f"no map of split {settings.split!r} in {MAX_DRAWS} draws: widen the settings {settings}"
         )
-
-
-def start_cells(desc: tuple[str, ...]) -> list[int]:
-    """Return the numbers of the cells where an episode may begin."""
-    return [cell for cell, letter in enumerate("".join(desc)) if letter == "S"]

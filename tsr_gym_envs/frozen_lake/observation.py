@@ -1,4 +1,4 @@
-"""What an agent reads of a position on the lake, by `obs_type`."""
+"""Text observations of a position on the lake, by `obs_type`."""
 
 from collections.abc import Callable
 
@@ -41,14 +41,16 @@ def grid_coord(state: FrozenLakeState) -> str:
 def compact(state: FrozenLakeState) -> str:
     """Return a short form for very small models: player, goals and holes by the names of their squares, as in chess.
 
-    Such as ``P b3 G d4 O a1 c2``; every sign and every square is meant to be one token.
+    An example is ``P b3 G d4 O a1 c2``; every sign and every square is meant to be one token.
     """
     columns = len(state.desc[0])
     letters = "".join(state.desc)
-    kinds = [("P", [state.position])]
-    kinds += [(sign, [cell for cell, found in enumerate(letters) if found == letter]) for sign, letter in ("GG", "OH")]
+    pieces = [("P", [state.position])]
+    pieces += [(sign, [cell for cell, tile in enumerate(letters) if tile == letter]) for sign, letter in ("GG", "OH")]
     return " ".join(
-        " ".join([sign, *[square(cell // columns, cell % columns) for cell in cells]]) for sign, cells in kinds if cells
+        " ".join([sign, *[square(cell // columns, cell % columns) for cell in cells]])
+        for sign, cells in pieces
+        if cells
     )
 
 
@@ -56,8 +58,8 @@ def _places(state: FrozenLakeState, letter: str) -> str:
     return ", ".join(
         f"({row}, {column})"
         for row, line in enumerate(state.desc)
-        for column, found in enumerate(line)
-        if found == letter
+        for column, tile in enumerate(line)
+        if tile == letter
     )
 
 

@@ -21,7 +21,7 @@ MAX_SIDE = 64
 
 @dataclass(frozen=True, slots=True)
 class Ice:
-    """How slippery the lake is and what it pays.
+    """How slippery the lake is, and its rewards.
 
     Attributes:
         success_rate: Probability of the intended direction; the two perpendicular ones share the rest. 1 where the
@@ -89,6 +89,11 @@ def check_map(desc: tuple[str, ...]) -> tuple[str, ...]:
     return desc
 
 
+def start_cells(desc: tuple[str, ...]) -> list[int]:
+    """Return the numbers of the cells where an episode may begin."""
+    return [cell for cell, letter in enumerate("".join(desc)) if letter == "S"]
+
+
 def transition_table(
     desc: list[str] | tuple[str, ...],
     *,
@@ -135,7 +140,7 @@ def _outcomes(
 
 
 class Move(NamedTuple):
-    """What one action can lead to: cumulative probabilities and, for each, next cell, reward and end."""
+    """The outcomes of an action: cumulative probabilities and, for each, next cell, reward and end."""
 
     cumulative: tuple[float, ...]
     outcomes: tuple[tuple[float, int, float, bool], ...]

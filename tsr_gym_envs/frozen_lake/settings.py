@@ -1,17 +1,16 @@
-"""What decides the maps, the ice, the limits and the form of FrozenLake."""
+"""Settings of FrozenLake: maps, ice, limits, and the form of actions and observations."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.frozen_lake.maps import GENERATORS, check_map_settings
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS
-from tsr_gym_envs.frozen_lake.rules import DEFAULT_SUCCESS_RATE, MAPS, Ice
-from tsr_gym_envs.settings import check_form, settings_from
-from tsr_gym_envs.split import SPLITS
+from tsr_gym_envs.frozen_lake.rules import DEFAULT_SUCCESS_RATE, MAPS, MAX_SIDE, Ice
+from tsr_gym_envs.settings import SPLITS, check_form, settings_from
 from tsr_gym_envs.tiles import ARRAYS as BOARDS
 
-# What TSR's paper states, and what the code that its authors released does.
+GENERATORS = ("ragen", "gymnasium")
+# The settings of TSR's paper, and those of the authors' released code.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "tsr-code": {"obs_type": "grid_coord", "p": 0.9, "success_rate": 0.8, "max_actions_per_turn": 2},
@@ -24,7 +23,7 @@ ARRAYS = (*BOARDS, "discrete")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenLakeSettings:
-    """What decides the maps, the ice, the limits and the form of FrozenLake; `FrozenLakeEnv` documents it."""
+    """Settings of FrozenLake; `FrozenLakeEnv` documents each of them."""
 
     preset: str = "paper"
     obs_type: str = "grid"
@@ -46,13 +45,13 @@ class FrozenLakeSettings:
 
     def __post_init__(self) -> None:
         check_form(self, OBSERVATIONS, ARRAYS)
-        for name, value, known in (
+        for name, value, allowed in (
             ("generator", self.generator, GENERATORS),
             ("noise", self.noise, ("separate", "shared")),
             ("split", self.split, SPLITS),
         ):
-            if value not in known:
-                raise ConfigError(f"wanted {name} of {sorted(known)}, got {value!r}")
+            if value not in allowed:
+                raise ConfigError(f"wanted {name} of {sorted(allowed)}, got {value!r}")
         if self.map_name is not None and self.map_name not in MAPS:
             raise ConfigError(f"wanted map_name of {sorted(MAPS)}, got {self.map_name!r}")
         if self.desc is not None and self.map_name is not None:
@@ -76,9 +75,17 @@ class FrozenLakeSettings:
 
 
 def make_settings(preset: str, given: dict[str, Any]) -> FrozenLakeSettings:
-    """Return the settings that keywords stand for.
+    """Return the settings that preset and keywords describe.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
     """
     return settings_from(FrozenLakeSettings, PRESETS, preset, given, discrete=DISCRETE, arrays=ARRAYS)
+
+
+def check_map_settings(size: int, p: float) -> None:
+    """Raise ConfigError if no map can have these properties."""
+    if not 2 <= size <= MAX_SIDE:
+        raise ConfigError(f"wanted a map size between 2 and {MAX_SIDE}, got {size}")
+    if not 0 < p <= 1:
+        raise ConfigError(f"wanted a probability of frozen cells 0 < p <= 1, got {p}")

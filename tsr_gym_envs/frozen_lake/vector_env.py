@@ -1,6 +1,6 @@
-"""FrozenLake in batches: `gym.make_vec("tsr/FrozenLake-v0")`, arrays and not text, as compiled code plays it.
+"""FrozenLake in batches, ``gym.make_vec("tsr/FrozenLake-v0")``: array observations, stepped in compiled code.
 
-``vectorization_mode="sync"`` or ``"async"`` gives the text that `gym.make` gives.
+``vectorization_mode="sync"`` or ``"async"`` gives the text observations of ``gym.make``.
 """
 
 from collections.abc import Mapping
@@ -13,21 +13,136 @@ from gymnasium.vector import AutoresetMode
 from tsr_gym import ConfigError
 from tsr_gym_envs.batch_env import ALL, BatchEnv
 from tsr_gym_envs.columns import BatchStep, Column, Field
-from tsr_gym_envs.frozen_lake.arrays import LETTER_CODES, TILES, tile_codes
-from tsr_gym_envs.frozen_lake.batch import neighbours, on_goal, slide_all, start_all
-from tsr_gym_envs.frozen_lake.discrete_env import check_fits, observation_space
+from tsr_gym_envs.compiled import Bytes, Flags, Floats, Longs, Streams, below, njit, uniform
+from tsr_gym_envs.frozen_lake.discrete_env import (
+    GOAL,
+    ICE,
+    LETTER_CODES,
+    STANDING,
+    TILES,
+    check_fits,
+    observation_space,
+    tile_codes,
+)
 from tsr_gym_envs.frozen_lake.lakes import Lakes
 from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS, grid
-from tsr_gym_envs.frozen_lake.rules import FrozenLakeState
+from tsr_gym_envs.frozen_lake.rules import STEPS, FrozenLakeState
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, make_settings
 from tsr_gym_envs.tiles import ZOOM, as_array, picture
+
+
+@njit
+def slide_all(
+    boards: Bytes,
+    players: Longs,
+    streams: Streams,
+    actions: Longs,
+    resting: Flags,
+    neighbour: Longs,
+    cumulative: Floats,
+    chances: Floats,
+    pay: Floats,
+    rewards: Floats,
+    ended: Flags,
+    effective: Flags,
+    probabilities: Floats,
+) -> None:
+    """Take one action on every lake that is not resting.
+
+    Args:
+        boards: `[N, C]` codes of the cells; changed in place.
+        players: `[N]` the player's cell; changed in place.
+        streams: `[N, 6]` random streams; advanced where the ice is slippery.
+        actions: `[N]` indices into `ACTIONS`.
+        resting: `[N]` which lakes are left alone.
+        neighbour: `[C, 4]` the cell that a direction leads to, the same cell at the rim.
+        cumulative: `[3]` cumulative chances of a turn to one side, straight on, and a turn to the other side; empty
+            where the ice is not slippery.
+        chances: `[3]` the same chances each for itself, or `[1]` where the ice is not slippery.
+        pay: `[3]` rewards by what lies on the cell: ice, hole, goal.
+        rewards: `[N]` becomes what the actions paid.
+        ended: `[N]` becomes whether the player stands in a hole or on the goal.
+        effective: `[N]` becomes whether the player moved.
+        probabilities: `[N]` becomes the chance of what happened.
+    """
+    for env in range(boards.shape[0]):
+        if resting[env]:
+            continue
+        direction, turn = actions[env], 0
+        if cumulative.size:
+            drawn = uniform(streams, env)
+            turn = (cumulative[0] <= drawn) + (cumulative[1] <= drawn) + (cumulative[2] <= drawn)
+            # Rounding can leave the last sum just below 1, and then Gymnasium takes the first.
+            turn = turn if turn < 3 else 0
+            direction = (direction + turn + 3) & 3
+        here = players[env]
+        there = neighbour[here, direction]
+        boards[env, here] -= STANDING
+        # The player is taken off its cell before the target is read, because both are the same cell at the rim.
+        lies = boards[env, there]
+        boards[env, there] = lies + STANDING
+        players[env] = there
+        rewards[env] = pay[lies]
+        ended[env] = lies != ICE
+        effective[env] = here != there
+        probabilities[env] = chances[turn]
+
+
+@njit
+def start_all(
+    envs: Longs, streams: Streams, maps: Bytes, own_maps: Bytes, codes: Bytes, boards: Bytes, players: Longs
+) -> None:
+    """Put environments at a start of maps, both chosen by their streams.
+
+    Args:
+        envs: Numbers of the environments.
+        streams: `[N, 6]` random streams; advanced.
+        maps: `[P, C]` letters of the maps to choose from.
+        own_maps: `[N, C]`; the rows of `envs` become maps.
+        codes: `[128]` the code of every letter.
+        boards: `[N, C]`; becomes the codes of the cells, with the player.
+        players: `[N]`; becomes the player's cell.
+    """
+    start = ord("S")
+    for env in envs:
+        letters = maps[below(streams, env, maps.shape[0])]
+        own_maps[env] = letters
+        num_starts = 0
+        for cell in range(letters.size):
+            boards[env, cell] = codes[letters[cell]]
+            num_starts += letters[cell] == start
+        # As in the single environment, the start is the cell number `int(uniform * num_starts)` among the starts.
+        before = int(uniform(streams, env) * num_starts)
+        for cell in range(letters.size):
+            if letters[cell] == start:
+                if before == 0:
+                    players[env] = cell
+                before -= 1
+        boards[env, players[env]] += STANDING
+
+
+@njit
+def on_goal(boards: Bytes, players: Longs) -> Flags:
+    """Return whether the players stand on a goal, `[N]`."""
+    arrived = np.empty(players.size, np.bool_)
+    for env in range(players.size):
+        arrived[env] = boards[env, players[env]] == GOAL + STANDING
+    return arrived
+
+
+def neighbours(shape: tuple[int, int]) -> Longs:
+    """Return `[C, 4]`, the cell that each direction leads to, the same cell at the rim."""
+    rows, columns = np.divmod(np.arange(shape[0] * shape[1])[:, None], shape[1])
+    down, right = np.array(STEPS).T
+    cells: Longs = np.clip(rows + down, 0, shape[0] - 1) * shape[1] + np.clip(columns + right, 0, shape[1] - 1)
+    return cells
 
 
 class FrozenLakeVectorEnv(BatchEnv):
     """Many FrozenLakes in arrays, each exactly the discrete form with its seed; see `FrozenLakeEnv` and `BatchEnv`.
 
-    New maps cost what they cost alone. Where their number is known (`desc`, `map_name` or `num_levels`), all are made
-    ready at first, and new episodes begin in compiled code.
+    A new map costs as much as in a single environment. If the number of maps is fixed (`desc`, `map_name` or
+    `num_levels`), all maps are made first, and new episodes begin in compiled code.
     """
 
     def __init__(
@@ -63,7 +178,7 @@ class FrozenLakeVectorEnv(BatchEnv):
 
     @property
     def draws_noise(self) -> bool:
-        """Whether actions have outcomes that are left to chance, the slips."""
+        """Whether actions have random outcomes, the slips."""
         return bool(self.settings.is_slippery)
 
     def observe(self, envs: Column | slice = ALL) -> Any:
@@ -146,7 +261,7 @@ def make_vec(
         InvalidLevel: The map is malformed.
         MissingExtra: numba is not installed.
     """
-    chosen = make_settings(preset, {"action_type": "discrete", **settings})
-    if chosen.action_type != "discrete":
+    config = make_settings(preset, {"action_type": "discrete", **settings})
+    if config.action_type != "discrete":
         raise ConfigError("a batch takes discrete actions; for text actions pass vectorization_mode='sync' or 'async'")
-    return FrozenLakeVectorEnv(num_envs, chosen, autoreset_mode=autoreset_mode, render_mode=render_mode)
+    return FrozenLakeVectorEnv(num_envs, config, autoreset_mode=autoreset_mode, render_mode=render_mode)

@@ -10,7 +10,7 @@ from typing import Any
 from tsr_gym import ConfigError, InvalidCorpus
 from tsr_gym_envs.retrieval_qa.loaders import load_questions
 from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.split import SPLITS, in_split
+from tsr_gym_envs.settings import SPLITS, in_split
 
 # What data sets call their splits, and what this project does.
 PUBLISHED_SPLITS = {"train": "train", "dev": "valid", "valid": "valid", "validation": "valid", "test": "test"}

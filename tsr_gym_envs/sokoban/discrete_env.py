@@ -1,4 +1,4 @@
-"""Sokoban for ordinary reinforcement learning: numbered actions, observations that are arrays (or text)."""
+"""Sokoban for ordinary reinforcement learning: numbered actions, and observations as tile codes, pictures or text."""
 
 from typing import Any
 
@@ -8,18 +8,55 @@ from gymnasium.error import InvalidAction
 from gymnasium.spaces import Discrete
 
 from tsr_gym import ConfigError, Limits, StateEnv, Step
-from tsr_gym_envs.sokoban.arrays import TILES, tile_codes
-from tsr_gym_envs.sokoban.fewest_moves import fewest_moves
 from tsr_gym_envs.sokoban.observation import OBSERVATIONS, grid
 from tsr_gym_envs.sokoban.plan import dead_end
 from tsr_gym_envs.sokoban.rooms import Rooms
-from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, push, reward_of, state_key
+from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, paint, push, reward_of, state_key
+from tsr_gym_envs.sokoban.score import fewest_moves
 from tsr_gym_envs.sokoban.settings import SokobanSettings
-from tsr_gym_envs.tiles import RENDERING, ZOOM, as_array, picture, space_of
+from tsr_gym_envs.tiles import RENDERING, ZOOM, Codes, as_array, draw_tiles, picture, space_of
+
+# Tile codes; the first six are gym-sokoban's numbers.
+WALL, FLOOR, GOAL, BOX_ON_GOAL, BOX, PLAYER, PLAYER_ON_GOAL = range(7)
+# From the codes of `paint`, which ends with the outside of a ragged outline.
+_PAINTED = bytes((WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL, WALL)).ljust(256, b"\0")
+_BRICK, _MORTAR, _FLOOR = (148, 92, 68), (96, 60, 48), (232, 222, 200)
+_PALETTE = {
+    "b": _BRICK,
+    "m": _MORTAR,
+    ".": _FLOOR,
+    "g": (206, 72, 72),
+    "w": (190, 134, 64),
+    "k": (122, 80, 34),
+    "G": (104, 170, 84),
+    "K": (52, 104, 46),
+    "s": (240, 196, 160),
+    "j": (60, 98, 178),
+    "e": (30, 30, 46),
+}
+TILES = draw_tiles(
+    _PALETTE,
+    "bbbmbbbb bbbmbbbb bbbmbbbb mmmmmmmm bbbbbbmb bbbbbbmb bbbbbbmb mmmmmmmm",
+    "........ ........ ........ ........ ........ ........ ........ ........",
+    "........ ........ ...gg... ..g..g.. ..g..g.. ...gg... ........ ........",
+    "KKKKKKKK KGGGGGGK KGKGGKGK KGGKKGGK KGGKKGGK KGKGGKGK KGGGGGGK KKKKKKKK",
+    "kkkkkkkk kwwwwwwk kwkwwkwk kwwkkwwk kwwkkwwk kwkwwkwk kwwwwwwk kkkkkkkk",
+    "........ ..ssss.. ..eses.. ..ssss.. .jjjjjj. .sjjjjs. ..jjjj.. ..e..e..",
+    "........ ..ssss.. ..eses.. ..ssss.. .jjjjjj. gsjjjjsg g.jjjj.g ..egge..",
+)
+
+
+def tile_codes(state: SokobanState, shape: tuple[int, int]) -> Codes:
+    """Return the board `[H, W]` of a shape, the level at its top left and wall around it."""
+    level = state.level
+    painted = np.frombuffer(paint(state).translate(_PAINTED) + b"\n", np.uint8)
+    codes = np.zeros(shape, np.uint8)
+    codes[: level.height, : level.width] = painted.reshape(level.height, level.width + 1)[:, :-1]
+    return codes
 
 
 class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
-    """`SokobanEnv` with one numbered action a step; see there."""
+    """`SokobanEnv` with one numbered action a step; `SokobanEnv` documents it."""
 
     metadata = RENDERING
     draws_noise = False
@@ -39,13 +76,13 @@ class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
         return super().reset(seed=seed, options=self._rooms.options_of(seed, options))
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> SokobanState:
-        """Return a room: the one that the options give or number, or else one that is drawn."""
+        """Return the start of an episode: the room that the options give or number, or a random one."""
         state = self._rooms.start(rng, options)
         check_fits(state, self._shape)
         return state
 
     def transition(self, state: SokobanState, action: int, rng: np.random.Generator) -> Step:
-        """Return what one numbered action does."""
+        """Return the position after one numbered action, its reward, and whether the room is solved."""
         if not 0 <= action < len(ACTIONS):
             raise InvalidAction(f"wanted an action from 0 to 3 for {ACTIONS}, got {action}")
         after = push(state, action)
@@ -67,7 +104,7 @@ class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
         return state.solved
 
     def dead_end(self, state: SokobanState) -> str | None:
-        """Return the rule that proves that nothing solves a position."""
+        """Return the rule that proves a position unsolvable, None without a proof."""
         return dead_end(state)
 
     def fewest_actions(self, state: SokobanState) -> int | None:

@@ -1,4 +1,4 @@
-"""The Sokoban environment in words: rules, rooms and text put together."""
+"""The Sokoban text environment: rules, rooms and observations put together."""
 
 from typing import Any
 
@@ -13,16 +13,13 @@ from tsr_gym.text_env import Guide
 from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.sokoban import oracle
-from tsr_gym_envs.sokoban.arrays import TILES, tile_codes
-from tsr_gym_envs.sokoban.discrete_env import SokobanDiscreteEnv
-from tsr_gym_envs.sokoban.fewest_moves import fewest_moves
+from tsr_gym_envs.sokoban.discrete_env import TILES, SokobanDiscreteEnv, tile_codes
 from tsr_gym_envs.sokoban.observation import OBSERVATIONS
-from tsr_gym_envs.sokoban.plan import dead_end, shortest_plan
+from tsr_gym_envs.sokoban.plan import best_value, dead_end, shortest_plan
 from tsr_gym_envs.sokoban.rooms import Rooms
-from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, push, reward_of, state_key
+from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, canonical_form, push, reward_of, state_key
+from tsr_gym_envs.sokoban.score import fewest_moves
 from tsr_gym_envs.sokoban.settings import SokobanSettings, make_settings
-from tsr_gym_envs.sokoban.symmetry import canonical_form
-from tsr_gym_envs.sokoban.values import best_value
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
 _NUMBERS = {word: number for number, name in enumerate(ACTIONS) for word in (name, name.lower())}
@@ -87,7 +84,7 @@ class SokobanEnv(TextEnv[SokobanState]):
     | `render_mode` | None, ``ansi``, ``rgb_array`` (32 pixels a cell) or ``human`` (needs pygame) | same |
 
     ``gym.make_vec("tsr/Sokoban-v0", num_envs=N)`` gives arrays and not text, because it plays N of them in compiled
-    code; it takes the same keywords and has snapshots of its own, see `tsr_gym_envs.sokoban.vector_env`. With
+    code; it takes the same keywords and has its own snapshots, see `tsr_gym_envs.sokoban.vector_env`. With
     ``vectorization_mode="sync"`` or ``"async"`` it gives text.
 
     ## Version History
@@ -124,7 +121,7 @@ class SokobanEnv(TextEnv[SokobanState]):
         return self._rooms.start(rng, options)
 
     def transition(self, state: SokobanState, action: str, rng: np.random.Generator) -> Step:
-        """Return what one named action does."""
+        """Return the position after one named action, its reward, and whether the room is solved."""
         number = _NUMBERS.get(action)
         if number is None:
             number = _NUMBERS.get(action.lower())
@@ -156,12 +153,12 @@ class SokobanEnv(TextEnv[SokobanState]):
         return picture(tile_codes(self.state, (level.height, level.width)), TILES, ZOOM)
 
     def optimal_turn(self, state: SokobanState, turns_left: int | None, actions_left: int | None) -> str | None:
-        """Return the next actions of a shortest plan; None where there is none or it was not found."""
+        """Return the next turn of a shortest plan as text; None if no plan exists or the search gave up."""
         plan = shortest_plan(state)
         return " || ".join(ACTIONS[action] for action in plan[: self.limits.max_actions_per_turn]) if plan else None
 
     def dead_end(self, state: SokobanState) -> str | None:
-        """Return the rule that proves that nothing solves a position."""
+        """Return the rule that proves a position unsolvable, None without a proof."""
         return dead_end(state)
 
     def fewest_actions(self, state: SokobanState) -> int | None:
@@ -169,7 +166,7 @@ class SokobanEnv(TextEnv[SokobanState]):
         return fewest_moves(state)
 
     def best_value(self, state: SokobanState, turns_left: int | None, actions_left: int | None) -> float | None:
-        """Return 1 where a solution fits into the limits and 0 where none does; None where the solver gives up."""
+        """Return 1.0 if a solution fits into the limits, 0.0 if none does, None if the solver gives up."""
         return best_value(state, actions_within(turns_left, actions_left, self.limits.max_actions_per_turn))
 
     def form(self, state: SokobanState) -> bytes:
@@ -177,11 +174,11 @@ class SokobanEnv(TextEnv[SokobanState]):
         return state_key(canonical_form(state))
 
     def teaching(self) -> Teaching:
-        """Return the teaching of the oracle, in the shortest observations."""
+        """Return the demonstrations of the oracle, with compact observations."""
         return taught_by_oracle(obs_type="compact")
 
     def success_bars(self, state: SokobanState) -> tuple[float, float] | None:
-        """Return the success of uniformly random actions, and 1 or 0 as a solution fits into the limits."""
+        """Return the success of uniformly random actions, and 1.0 or 0.0: whether a solution fits into the limits."""
         limits = self.limits
         if oracle.distance_table(state.level) is None or limits.max_actions is None:
             return None
@@ -204,6 +201,6 @@ def make(preset: str = "paper", render_mode: str | None = None, **settings: Any)
         InvalidLevel: `level` or `levels` is malformed.
         MissingExtra: The generator needs numba, or the window pygame.
     """
-    chosen = make_settings(preset, settings)
-    make_env = SokobanDiscreteEnv if chosen.action_type == "discrete" else SokobanEnv
-    return with_window(lambda mode: make_env(chosen, render_mode=mode), render_mode)
+    config = make_settings(preset, settings)
+    make_env = SokobanDiscreteEnv if config.action_type == "discrete" else SokobanEnv
+    return with_window(lambda mode: make_env(config, render_mode=mode), render_mode)

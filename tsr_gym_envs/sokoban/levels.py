@@ -1,7 +1,8 @@
-"""Levels as text: XSB boards, Boxoban files, run-length boards, and what is wrong with them.
+"""Levels and solutions as text: XSB boards, Boxoban files, run-length boards, LURD solutions, and their errors.
 
 XSB characters: ``#`` wall, blank (also ``-`` and ``_``) floor, ``.`` goal, ``$`` box, ``*`` box on goal, ``@`` player,
-``+`` player on goal. In a run-length row a count repeats the next character and ``|`` ends a row.
+``+`` player on goal. In a run-length row a count repeats the next character and ``|`` ends a row. In a solution
+``l u r d`` move and ``L U R D`` push; a count before a letter repeats it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,15 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tsr_gym.errors import InvalidLevel
-from tsr_gym_envs.sokoban.rules import Level, SokobanState, boards_of, cells
-from tsr_gym_envs.sokoban.runlength import expand_runs
-from tsr_gym_envs.sokoban.symmetry import canonical_form
-
-__all__ = ["LevelFiles", "SokobanState", "canonical_form", "parse_level", "parse_xsb"]
+from tsr_gym_envs.sokoban.rules import LURD, Level, SokobanState, boards_of, cells, push
 
 _BOARD = frozenset("# .$*@+-_")
 _RUNS = frozenset("0123456789|")
-# How lines about a level begin; of these only a title is kept.
+# First words of lines that describe a level; only the title is kept.
 _KEYS = (
     "author",
     "collection",
@@ -37,7 +34,7 @@ class TitledLevel(NamedTuple):
     """A level of a collection.
 
     Attributes:
-        title: What the file calls it, maybe nothing.
+        title: Its title in the file, empty without one.
         state: Its starting position.
     """
 
@@ -66,7 +63,7 @@ def parse_xsb(text: str, *, source: str = "text") -> list[SokobanState]:
 
     Args:
         text: XSB or Boxoban text.
-        source: What errors call the text, such as a file name.
+        source: Name of the text in errors, such as a file name.
 
     Raises:
         InvalidLevel: A level is malformed; the message names source, level number, row and column, counted from 1.
@@ -85,7 +82,7 @@ def parse_xsb(text: str, *, source: str = "text") -> list[SokobanState]:
 def parse_collection(text: str, *, source: str = "text") -> list[TitledLevel]:
     """Return the levels of a text with their titles.
 
-    A title is what a ``Title:`` line below the board says, or else the last line before the board, such as ``; 12``.
+    A title is the text of a ``Title:`` line below the board, or else the last line before the board, such as ``; 12``.
 
     Raises:
         InvalidLevel: See `parse_xsb`.
@@ -100,7 +97,7 @@ def parse_collection(text: str, *, source: str = "text") -> list[TitledLevel]:
 
 
 def to_collection(levels: Iterable[TitledLevel]) -> str:
-    """Return a text of which `parse_collection` makes the same levels; titles are put on one line."""
+    """Return the text that `parse_collection` reads back into the same levels; a title becomes one line."""
     parts = []
     for title, state in levels:
         # A blank line would end the board.
@@ -172,7 +169,8 @@ def _is_row(line: str, inside: bool) -> bool:
     glyphs = set(stripped)
     if glyphs <= _BOARD:
         return inside or "#" in glyphs
-    # A run-length row, a row with a foreign character in it, or words that mention a #.
+    # The line is a run-length row, a row with a foreign character, or prose that mentions a #. A faulty row must count
+    # as a row: as prose it would be skipped, and the level would lose a row without an error.
     return "#" in glyphs and (inside or glyphs <= _BOARD | _RUNS or stripped.lstrip("0123456789").startswith("#"))
 
 
@@ -198,7 +196,7 @@ def _blocks(text: str) -> list[_Block]:
 
 
 def _key_of(note: str) -> str:
-    """Return what a line about a level begins with, in lower case, nothing where it is another line."""
+    """Return the key that a line about a level begins with, in lower case; an empty text for any other line."""
     key = note.partition(":")[0].lower()
     return key if key in _KEYS and len(key) < len(note) else ""
 
@@ -258,6 +256,8 @@ def _outside(height: int, width: int, walls: int) -> int:
     right = left << (width - 1)
     top = (1 << width) - 1
     rim = left | right | top | top << (width * (height - 1))
+    # A flood from the rim, all cells at a time: the masks of the first and last column keep a shift from wrapping
+    # around to the neighbouring row.
     area = rim & ~walls
     while True:
         sideways = (area & ~left) >> 1 | (area & ~right) << 1
@@ -269,3 +269,128 @@ def _outside(height: int, width: int, walls: int) -> int:
 
 def _at(rows: Sequence[_Row], row: int, column: int) -> str:
     return f"row {row + 1}, column {column + 1} (line {rows[row].line})"
+
+
+def expand_runs(text: str, max_length: int) -> str:
+    """Return the text with its runs written out.
+
+    Raises:
+        ValueError: A count is 0 or at the end, or the result is longer than `max_length`; the message begins with the
+            column of the result where that happens, counted from 1.
+
+    >>> expand_runs("3#2-$", 64)
+    '###--$'
+    """
+    parts: list[str] = []
+    length, count = 0, ""
+    for glyph in text:
+        if "0" <= glyph <= "9":
+            # A count with more digits than the limit is never allowed. It is cut instead of converted, because
+            # converting a million digits takes quadratic time.
+            count = (count + glyph)[: len(str(max_length)) + 1]
+            continue
+        run = int(count) if count else 1
+        if not 1 <= run <= max_length - length:
+            raise ValueError(
+                f"column {length + 1}: wanted at most {max_length} columns in runs of 1 or more, got {run}"
+            )
+        parts.append(glyph * run)
+        length += run
+        count = ""
+    if count:
+        raise ValueError(f"column {length + 1}: wanted a character after the count {count}, got the end")
+    return "".join(parts)
+
+
+MAX_LENGTH = 1_000_000
+
+
+def parse_lurd(text: str) -> tuple[int, ...]:
+    """Return the actions of a solution as indices into `rules.ACTIONS`; blanks and line ends are skipped.
+
+    Raises:
+        InvalidLevel: A character is none of ``l u r d L U R D``, or a count is impossible.
+
+    >>> parse_lurd("u2R")
+    (0, 3, 3)
+    """
+    return tuple(LURD.index(letter.lower()) for letter in _letters(text))
+
+
+def play_lurd(state: SokobanState, lurd: str) -> SokobanState:
+    """Return the position after a solution; every letter is checked, so that the result can serve as a proof.
+
+    Raises:
+        InvalidLevel: A step runs into something, moves where it should push, or pushes where it should move.
+    """
+    for number, letter in enumerate(_letters(lurd), start=1):
+        after = push(state, LURD.index(letter.lower()))
+        if after is state:
+            raise InvalidLevel(f"solution, letter {number}: wanted a free cell for {letter!r}, got an obstacle")
+        if (after.boxes != state.boxes) != letter.isupper():
+            wanted, got = ("push", "move") if letter.isupper() else ("move", "push")
+            raise InvalidLevel(f"solution, letter {number}: wanted a {wanted} for {letter!r}, got a {got}")
+        state = after
+    return state
+
+
+def to_lurd(state: SokobanState, actions: Iterable[int]) -> str:
+    """Return actions, indices into `rules.ACTIONS`, as text; those that change nothing are left out."""
+    letters = []
+    for action in actions:
+        after = push(state, action)
+        if after is not state:
+            letters.append(LURD[action] if after.boxes == state.boxes else LURD[action].upper())
+        state = after
+    return "".join(letters)
+
+
+def lurd_of_boards(state: SokobanState, boards: Sequence[int]) -> str:
+    """Return a shortest LURD text that makes the pushes in the given order.
+
+    Args:
+        state: The position before the first push.
+        boards: Bitboards of the boxes after each push.
+    """
+    letters = []
+    for boxes in boards:
+        origin = (state.boxes & ~boxes).bit_length() - 1
+        target = (boxes & ~state.boxes).bit_length() - 1
+        action = state.level.offsets.index(target - origin)
+        letters += [LURD[step] for step in walk_to(state, 2 * origin - target)]
+        letters.append(LURD[action].upper())
+        state = SokobanState(state.level, boxes, origin)
+    return "".join(letters)
+
+
+def walk_to(state: SokobanState, cell: int) -> list[int]:
+    """Return a shortest walk to a cell that the player can reach, as indices into `rules.ACTIONS`."""
+    level = state.level
+    width, free = level.width, ~(level.walls | state.boxes)
+    layers = [1 << state.player]
+    seen = layers[0]
+    while not layers[-1] >> cell & 1:
+        rim = layers[-1]
+        rim = (rim << 1 | rim >> 1 | rim << width | rim >> width) & free & ~seen
+        if not rim:
+            raise ValueError(f"wanted a cell that the player can reach, got {cell}")
+        seen |= rim
+        layers.append(rim)
+    # Backwards from the cell: each earlier layer holds a neighbour one step nearer to the player.
+    steps = []
+    for layer in layers[-2::-1]:
+        action = next(action for action, offset in enumerate(level.offsets) if layer >> (cell - offset) & 1)
+        steps.append(action)
+        cell -= level.offsets[action]
+    return steps[::-1]
+
+
+def _letters(text: str) -> str:
+    try:
+        letters = expand_runs("".join(text.split()), MAX_LENGTH)
+    except ValueError as error:
+        raise InvalidLevel(f"solution, {error}") from None
+    for number, letter in enumerate(letters, start=1):
+        if letter not in "lurdLURD":
+            raise InvalidLevel(f"solution, letter {number}: wanted one of l u r d L U R D, got {letter!r}")
+    return letters

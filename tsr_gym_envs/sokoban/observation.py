@@ -1,4 +1,4 @@
-"""What an agent reads of a position, by `obs_type`."""
+"""Text observations of a position, by `obs_type`."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,11 +18,11 @@ def grid(state: SokobanState) -> str:
 
 
 def coord(state: SokobanState) -> str:
-    """Return RAGEN's coordinate text: row and column of every piece, kinds that do not occur left out."""
+    """Return RAGEN's coordinate text: row and column of every piece, without pieces that do not occur."""
     level, boxes, player = state
     goals = level.goals
     man = 1 << player
-    kinds = (
+    places = (
         ("Targets", goals & ~boxes & ~man),
         ("Boxes", boxes & ~goals),
         ("Boxes on target", boxes & goals),
@@ -30,7 +30,7 @@ def coord(state: SokobanState) -> str:
         ("Player on target", man & goals),
     )
     lines = [f"Board size: {level.height} rows x {level.width} cols (zero-indexed)."]
-    lines += [f"{name}: {_places(board, level.width)}" for name, board in kinds if board]
+    lines += [f"{name}: {_places(board, level.width)}" for name, board in places if board]
     return "\n".join(lines)
 
 
@@ -42,14 +42,15 @@ def grid_coord(state: SokobanState) -> str:
 def compact(state: SokobanState) -> str:
     """Return a short form for very small models: every piece and inner wall by the name of its square, as in chess.
 
-    Such as ``P b3 X c2 O d4 # a1 a2``: player, boxes, goals, and the walls inside the outer ring; a square's letter is
-    its column and its number its row, both within the ring. Every sign and every square is meant to be one token.
+    An example is ``P b3 X c2 O d4 # a1 a2``: player, boxes, goals, and the walls inside the outer ring; a square's
+    letter is its column and its number its row, both within the ring. Every sign and every square is meant to be one
+    token.
     """
     level, boxes, player = state
-    kinds = (("P", 1 << player), ("X", boxes), ("O", level.goals), ("#", level.walls & inside(level)))
+    pieces = (("P", 1 << player), ("X", boxes), ("O", level.goals), ("#", level.walls & inside(level)))
     return " ".join(
         " ".join([sign, *[square(cell // level.width - 1, cell % level.width - 1) for cell in cells(board)]])
-        for sign, board in kinds
+        for sign, board in pieces
         if board
     )
 

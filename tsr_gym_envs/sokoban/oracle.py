@@ -11,7 +11,7 @@ Table = dict[tuple[int, int], int]
 
 
 def num_positions(level: Level) -> int:
-    """Return how many placements of the boxes and the player a level has."""
+    """Return the number of placements of the boxes and the player on a level."""
     floor = level.height * level.width - level.walls.bit_count()
     boxes = level.goals.bit_count()
     return comb(floor, boxes) * max(floor - boxes, 0)
@@ -19,10 +19,10 @@ def num_positions(level: Level) -> int:
 
 @lru_cache(maxsize=1024)
 def distance_table(level: Level) -> Table | None:
-    """Return the fewest moves to solved from every position that can be solved; None where the board is too large.
+    """Return the fewest moves to a solution by solvable position, None if the board is too large.
 
-    A breadth-first search backwards from all solved positions, so a position that is not in the table cannot be
-    solved: a proof.
+    The breadth-first search runs backwards from all solved positions, so a position outside the table is proved
+    unsolvable.
 
     Returns:
         Moves by (boxes, player), or None where the level has more than `MAX_STATES` positions.
@@ -51,44 +51,45 @@ def retrograde(level: Level, *, max_moves: int | None, max_states: int) -> Table
 
 
 def layers(level: Level) -> Iterator[Collection[tuple[int, int]]]:
-    """Yield the positions, as (boxes, player), that need no move to be solved, then those that need 1, 2 and so on."""
+    """Yield the positions (boxes, player) by their distance to a solution: first those at 0 moves, then 1, 2, ..."""
     walls, goals, offsets = level.walls, level.goals, level.offsets
     free = cells(~walls & ~goals & ((1 << level.height * level.width) - 1))
     layer: Collection[tuple[int, int]] = [(goals, player) for player in free]
     seen = set(layer)
     while layer:
         yield layer
-        found = set()
+        # One move backwards: the player steps back, and may pull along the box that stood in front of it.
+        previous = set()
         for boxes, player in layer:
             bit = 1 << player
             for offset in offsets:
                 origin = player - offset
                 if (walls | boxes) >> origin & 1:
                     continue
-                found.add((boxes, origin))
+                previous.add((boxes, origin))
                 ahead = 1 << (player + offset)
                 if boxes & ahead:
-                    found.add((boxes ^ ahead ^ bit, origin))
-        found -= seen
-        seen |= found
-        layer = found
+                    previous.add((boxes ^ ahead ^ bit, origin))
+        previous -= seen
+        seen |= previous
+        layer = previous
 
 
 def distance(state: SokobanState) -> int | None:
-    """Return the fewest moves to solved, or None where the position is proved unsolvable.
+    """Return the fewest moves to a solution, or None for a position that is proved unsolvable.
 
     Raises:
         ValueError: The board is too large for a table; check `distance_table` first.
     """
     table = distance_table(state.level)
     if table is None:
-        found = num_positions(state.level)
-        raise ValueError(f"wanted a board of at most {MAX_STATES} positions, got {found}: use the solver")
+        positions = num_positions(state.level)
+        raise ValueError(f"wanted a board of at most {MAX_STATES} positions, got {positions}: use the solver")
     return table.get((state.boxes, state.player))
 
 
 def shortest_solution(state: SokobanState) -> list[int] | None:
-    """Return indices into `ACTIONS` that solve a small board in the fewest moves, or None where nothing does."""
+    """Return indices into `ACTIONS` that solve a small board in the fewest moves, or None if no solution exists."""
     left = distance(state)
     if left is None:
         return None

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from tsr_gym.state_env import new_tuple
+from tsr_gym_envs.tiles import symmetries
 
 ACTIONS = ("Up", "Down", "Left", "Right")
 LURD = "udlr"
@@ -22,10 +23,10 @@ _OUTSIDE = 7
 _NEWLINE = ord("\n")
 
 
-# Without slots, because what is worked out on first use is kept in the object.
+# No slots, because cached properties are stored in the object.
 @dataclass(frozen=True)
 class Level:
-    """What never changes in a level.
+    """The parts of a level that never change.
 
     Attributes:
         height: Rows.
@@ -43,17 +44,17 @@ class Level:
 
     @cached_property
     def offsets(self) -> tuple[int, int, int, int]:
-        """What each of `ACTIONS` adds to a cell's number."""
+        """The number that each of `ACTIONS` adds to a cell."""
         return (-self.width, self.width, -1, 1)
 
     @cached_property
     def canvas(self) -> "Canvas":
         """The board without pieces, ready to be drawn on."""
-        ones = [1 << 8 * (cell + cell // self.width) for cell in range(self.height * self.width)]
-        newlines = sum(_NEWLINE * ones[cell] << 8 for cell in range(self.width - 1, len(ones) - 1, self.width))
-        kinds = ((~self.walls, FLOOR), (self.goals, GOAL - FLOOR), (self.outside, _OUTSIDE))
-        codes = sum(code * one for board, code in kinds for cell, one in enumerate(ones) if board >> cell & 1)
-        boxes, players = (tuple(code * one for one in ones) for code in (BOX, PLAYER))
+        digits = [1 << 8 * (cell + cell // self.width) for cell in range(self.height * self.width)]
+        newlines = sum(_NEWLINE * digits[cell] << 8 for cell in range(self.width - 1, len(digits) - 1, self.width))
+        parts = ((~self.walls, FLOOR), (self.goals, GOAL - FLOOR), (self.outside, _OUTSIDE))
+        codes = sum(code * digit for board, code in parts for cell, digit in enumerate(digits) if board >> cell & 1)
+        boxes, players = (tuple(code * digit for digit in digits) for code in (BOX, PLAYER))
         return Canvas(newlines + codes, boxes, players, self.height * (self.width + 1) - 1)
 
 
@@ -65,9 +66,9 @@ class Canvas(NamedTuple):
 
     Attributes:
         board: The board without pieces.
-        boxes: What a box on each cell adds.
-        players: What the player on each cell adds.
-        size: How many digits there are.
+        boxes: By cell, the number that a box adds.
+        players: By cell, the number that the player adds.
+        size: Number of digits.
     """
 
     board: int
@@ -100,7 +101,7 @@ class SokobanState(NamedTuple):
 
 
 class Rewards(NamedTuple):
-    """What Sokoban pays, per action that is carried out (TSR D.1, gym-sokoban)."""
+    """The rewards of an executed action (TSR D.1, gym-sokoban)."""
 
     step: float = -0.1
     box: float = 1.0
@@ -113,16 +114,16 @@ def cells(board: int) -> list[int]:
     >>> cells(0b10010)
     [1, 4]
     """
-    found = []
+    numbers = []
     while board:
         low = board & -board
-        found.append(low.bit_length() - 1)
+        numbers.append(low.bit_length() - 1)
         board ^= low
-    return found
+    return numbers
 
 
 def push(state: SokobanState, action: int) -> SokobanState:
-    """Return the position after a move or push; the same object where something stands in the way.
+    """Return the position after a move or push; the same object if a wall or box blocks it.
 
     Args:
         state: The position.
@@ -142,9 +143,9 @@ def push(state: SokobanState, action: int) -> SokobanState:
 
 
 def reward_of(before: SokobanState, after: SokobanState, rewards: Rewards) -> float:
-    """Return what one action paid.
+    """Return the reward of one action.
 
-    The step reward, plus or minus the box reward where a box came onto or left a goal, plus the final reward where
+    This is the step reward, plus or minus the box reward if a box came onto or left a goal, plus the final reward if
     the level is now solved.
     """
     (level, boxes, _), (_, boxes_before, _) = after, before
@@ -194,9 +195,9 @@ def boards_of(rows: Sequence[str]) -> dict[str, int]:
     width = max(map(len, rows))
     for row, line in enumerate(rows):
         for column, glyph in enumerate(line):
-            for kind in {"*": ".$", "+": ".@"}.get(glyph, glyph):
-                if kind in boards:
-                    boards[kind] |= 1 << (row * width + column)
+            for part in {"*": ".$", "+": ".@"}.get(glyph, glyph):
+                if part in boards:
+                    boards[part] |= 1 << (row * width + column)
     return boards
 
 
@@ -212,9 +213,39 @@ def reachable(state: SokobanState) -> int:
     level = state.level
     free = ~(level.walls | state.boxes)
     width = level.width
+    # A flood of all cells at a time; the walls around the board stop the shifts at the rim.
     area = 1 << state.player
     while True:
         grown = (area | area << 1 | area >> 1 | area << width | area >> width) & free
         if grown == area:
             return area
         area = grown
+
+
+def canonical_form(state: SokobanState, *, player_region: bool = False) -> SokobanState:
+    """Return the same position for all of its 8 symmetries and translations.
+
+    The board is cut down to its floor and one ring of wall; the smallest of its eight views is the canonical one.
+
+    Args:
+        state: The position.
+        player_region: Whether all cells that the player can reach without pushing count as the same cell.
+    """
+    if player_region:
+        area = reachable(state)
+        views = [_trimmed(state._replace(player=cell)) for cell in cells(area)]
+    else:
+        views = [_trimmed(state)]
+    rows = min(view for rows in views for view in symmetries(rows))
+    walls, goals, boxes, players = boards_of(rows).values()
+    return SokobanState(Level(len(rows), len(rows[0]), walls, goals), boxes, players.bit_length() - 1)
+
+
+def _trimmed(state: SokobanState) -> tuple[str, ...]:
+    level = state.level
+    whole = state._replace(level=Level(level.height, level.width, level.walls, level.goals))
+    rows = draw(whole, "# .$*@+").split("\n")
+    used = [index for index, row in enumerate(rows) if row.strip("#")]
+    columns = [index for index in range(level.width) if any(row[index] != "#" for row in rows)]
+    top, bottom, left, right = used[0] - 1, used[-1] + 2, columns[0] - 1, columns[-1] + 2
+    return tuple(row[left:right] for row in rows[top:bottom])

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.settings import settings_from
-from tsr_gym_envs.split import SPLITS
+from tsr_gym_envs.settings import SPLITS, settings_from
 
 PRESETS: dict[str, dict[str, Any]] = {"default": {}}
 OBSERVATION_MODES = ("feedback", "full", "commands")

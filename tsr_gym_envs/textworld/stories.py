@@ -9,7 +9,7 @@ from typing import Any
 
 from tsr_gym.files import cache_home, first_use
 from tsr_gym.optional import require
-from tsr_gym_envs.split import in_split
+from tsr_gym_envs.settings import in_split
 from tsr_gym_envs.textworld.games import STORY
 from tsr_gym_envs.textworld.settings import TextWorldSettings, options_of
 from tsr_gym_envs.zmachine.child import Child, shared_child

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.settings import settings_from
-from tsr_gym_envs.split import SPLITS
+from tsr_gym_envs.settings import SPLITS, settings_from
 from tsr_gym_envs.webshop.pages.text import MODES
 from tsr_gym_envs.webshop.repairs import RULES, Repairs, repairs_of
 

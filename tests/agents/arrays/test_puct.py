@@ -12,7 +12,7 @@ from tests.agents.arrays.singles import batch_of, single, twin_puct
 from tsr_gym.agents.arrays import array_puct
 from tsr_gym.agents.arrays.puct import Statistics, bounds
 from tsr_gym.agents.arrays.tree import ArrayTree
-from tsr_gym_envs.sokoban.arrays import BOX
+from tsr_gym_envs.sokoban.discrete_env import BOX
 
 ROOMS = {"num_levels": 7, "max_actions": 12}
 LAKES = {"num_levels": 5, "success_rate": 0.7, "max_actions": 9, "obs_type": "array"}

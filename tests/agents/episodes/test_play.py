@@ -29,7 +29,7 @@ from tsr_gym.agents.strategies import beam, naive
 from tsr_gym.budget import Budget
 from tsr_gym.tree import Candidate
 from tsr_gym.wrappers.grow import play_out
-from tsr_gym_envs.frozen_lake.optimal import success_ceiling
+from tsr_gym_envs.frozen_lake.values import success_ceiling
 from tsr_gym_envs.frozen_lake.values import policy_value
 
 LAKE = {"desc": ["SFF", "FHF", "FFG"], "max_turns": 4, "max_actions_per_turn": 1, "max_actions": 4}

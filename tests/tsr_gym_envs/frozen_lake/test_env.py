@@ -1,4 +1,9 @@
-"""The FrozenLake environment: words, settings, splits, and the real environment's random numbers."""
+"""The FrozenLake environment: words, settings, splits, and the real environment's random numbers.
+
+What an agent reads of a lake: texts written out by hand after RAGEN's and TSR's code.
+
+FrozenLake's arrays and Gymnasium's integer, against Gymnasium's own environment.
+"""
 
 import gymnasium as gym
 import numpy as np
@@ -6,8 +11,9 @@ import pytest
 
 from tsr_gym import ConfigError, GenerationFailed, InvalidLevel
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv, FrozenLakeSettings
-from tsr_gym_envs.frozen_lake.maps import gymnasium_map, ragen_map
-from tsr_gym_envs.frozen_lake.rules import ACTIONS
+from tsr_gym_envs.frozen_lake.lakes import gymnasium_map, ragen_map
+from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS
+from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState
 
 FREE = {"max_turns": None, "max_actions": None, "max_actions_per_turn": None}
 
@@ -48,7 +54,7 @@ def test_shared_noise_is_ragens_where_map_and_ice_begin_with_the_same_seed():
 
 
 def test_separate_noise_does_not_betray_the_ice_by_the_map():
-    # With RAGEN's noise the map tells every slip; with ours, the same map meets different ice.
+    # With RAGEN's noise the map determines every slip; with ours, the same map occurs with different slips.
     slips = {}
     for seed in range(300):
         env = lake(size=2, p=1.0)
@@ -119,21 +125,21 @@ def symmetric_forms(desc):
 
 
 def test_splits_share_no_map_even_when_it_is_turned_or_mirrored():
-    found = {}
+    splits_of = {}
     for split in ("train", "valid", "test"):
         env = lake(split=split, size=3, p=0.7)
         for seed in range(60):
             env.reset(seed=seed)
             for form in symmetric_forms(env.unwrapped.state.desc):
-                found.setdefault(form, set()).add(split)
-    assert all(len(splits) == 1 for splits in found.values())
-    assert {split for splits in found.values() for split in splits} == {"train", "valid", "test"}
+                splits_of.setdefault(form, set()).add(split)
+    assert all(len(splits) == 1 for splits in splits_of.values())
+    assert {split for splits in splits_of.values() for split in splits} == {"train", "valid", "test"}
 
 
 def test_all_maps_are_split_in_eight_one_and_one_tenths():
     counts = dict.fromkeys(("train", "valid", "test"), 0)
     envs = {split: lake(split=split).unwrapped for split in counts}
-    from tsr_gym_envs.split import in_split
+    from tsr_gym_envs.settings import in_split
 
     for seed in range(600):
         key = min(symmetric_forms(ragen_map(seed))).encode()
@@ -224,3 +230,131 @@ def test_gymnasiums_generator_draws_from_the_environments_numbers():
         maps.add(env.unwrapped.state.desc)
     assert len(maps) > 5
     assert tuple(gymnasium_map(3)) == tuple(gymnasium_map(3))
+
+
+LAKE = ("SFH", "FHF", "FFG")
+
+GRIDS = {
+    0: "P_O\n_O_\n__G",
+    1: "_PO\n_O_\n__G",
+    2: "__X\n_O_\n__G",
+    8: "__O\n_O_\n__√",
+}
+COORDS = {
+    0: (
+        "Board size: 3 rows x 3 cols (zero-indexed).\nStart: (0, 0)\nGoal: (2, 2)\nPlayer: (0, 0)\n"
+        "Holes: (0, 2), (1, 1)"
+    ),
+    2: (
+        "Board size: 3 rows x 3 cols (zero-indexed).\nStart: (0, 0)\nGoal: (2, 2)\nPlayer in hole: (0, 2)\n"
+        "Holes: (0, 2), (1, 1)"
+    ),
+    8: (
+        "Board size: 3 rows x 3 cols (zero-indexed).\nStart: (0, 0)\nGoal: (2, 2)\nPlayer on goal: (2, 2)\n"
+        "Holes: (0, 2), (1, 1)"
+    ),
+}
+
+
+@pytest.mark.parametrize("cell", GRIDS)
+def test_the_grid_shows_the_board_in_ragens_glyphs(cell):
+    assert OBSERVATIONS["grid"](FrozenLakeState(LAKE, cell)) == GRIDS[cell]
+
+
+@pytest.mark.parametrize("cell", COORDS)
+def test_the_coordinates_list_start_goal_player_and_holes(cell):
+    assert OBSERVATIONS["coord"](FrozenLakeState(LAKE, cell)) == COORDS[cell]
+
+
+def test_a_lake_without_holes_lists_none():
+    assert OBSERVATIONS["coord"](FrozenLakeState(("SG",), 0)) == (
+        "Board size: 1 rows x 2 cols (zero-indexed).\nStart: (0, 0)\nGoal: (0, 1)\nPlayer: (0, 0)"
+    )
+
+
+def test_grid_and_coordinates_stand_together_with_the_blanks_of_the_released_code():
+    text = OBSERVATIONS["grid_coord"](FrozenLakeState(LAKE, 0))
+    assert text == f"Coordinates: \n{COORDS[0]}\nGrid Map: \n{GRIDS[0]}"
+
+
+@pytest.mark.parametrize(
+    ("lake", "cell", "text"),
+    [
+        (LAKE, 0, "P a1 G c3 O c1 b2"),
+        (LAKE, 7, "P b3 G c3 O c1 b2"),
+        (("SG",), 1, "P b1 G b1"),
+        (("GSG",), 1, "P b1 G a1 c1"),
+    ],
+)
+def test_the_compact_form_names_squares_as_in_chess(lake, cell, text):
+    assert OBSERVATIONS["compact"](FrozenLakeState(lake, cell)) == text
+
+
+@pytest.mark.parametrize("name", OBSERVATIONS)
+def test_different_positions_read_differently(name):
+    texts = {OBSERVATIONS[name](FrozenLakeState(LAKE, cell)) for cell in range(9)}
+    assert len(texts) == 9
+
+
+def array_lake(**settings):
+    return gym.make("tsr/FrozenLake-v0", **{"obs_type": "array", **settings})
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"is_slippery": False}, {"success_rate": 0.8, "reward_schedule": (10, -5, -1)}], ids=str
+)
+@pytest.mark.parametrize("name", ["4x4", "8x8"])
+def test_the_discrete_form_is_gymnasiums_environment(name, settings):
+    ours = array_lake(obs_type="discrete", map_name=name, max_actions=100 if name == "4x4" else 200, **settings)
+    real = gym.make("FrozenLake-v1", map_name=name, **settings)
+    assert (ours.observation_space, ours.action_space) == (real.observation_space, real.action_space)
+    rng = np.random.default_rng(3)
+    for seed in range(20):
+        assert ours.reset(seed=seed)[0] == real.reset(seed=seed)[0]
+        over = False
+        while not over:
+            action = int(rng.integers(4))
+            *came, info = ours.step(action)
+            *wanted, real_info = real.step(action)
+            assert came == wanted
+            assert info["prob"] == real_info["prob"]
+            over = came[2] or came[3]
+
+
+def test_codes_say_what_lies_and_who_stands_where():
+    env = array_lake(desc=["SFHG"], is_slippery=False)
+    assert env.reset(seed=1)[0].tolist() == [[3, 0, 1, 2]]
+    assert env.step(2)[0].tolist() == [[0, 3, 1, 2]]
+    observation, _, terminated, _, info = env.step(2)
+    assert (observation.tolist(), terminated, info["success"]) == ([[0, 0, 4, 2]], True, False)
+    env = array_lake(desc=["SG"], is_slippery=False)
+    env.reset(seed=1)
+    observation, reward, terminated, _, info = env.step(2)
+    assert (observation.tolist(), reward, terminated, info["success"]) == ([[0, 5]], 1.0, True, True)
+
+
+@pytest.mark.parametrize(("generator", "draw"), [("ragen", ragen_map), ("gymnasium", gymnasium_map)])
+def test_a_number_of_maps_is_the_generators_first(generator, draw):
+    for settings in ({}, {"obs_type": "grid", "action_type": "text"}):
+        env = array_lake(generator=generator, num_levels=4, **settings)
+        maps = [tuple(draw(number)) for number in range(4)]
+
+        def start(env=env, **arguments):
+            env.reset(**arguments)
+            return env.unwrapped.state.desc
+
+        assert [start(options={"number": number}) for number in range(4)] == maps
+        assert {start(seed=seed) for seed in range(50)} == set(maps)
+        with pytest.raises(ConfigError, match="below 4, got 4"):
+            env.reset(options={"number": 4})
+
+
+def test_maps_of_another_size_are_refused():
+    with pytest.raises(ConfigError, match="wanted a map of 4x4, got 1x2"):
+        array_lake().reset(options={"desc": ["SG"]})
+
+
+@pytest.mark.parametrize("settings", [{"num_levels": 0}, {"num_levels": 3, "desc": ["SG"]}, {"noise": "shared"}])
+def test_a_number_of_maps_is_of_generated_ones_with_their_own_noise(settings):
+    with pytest.raises(ConfigError, match="num_levels >= 1 of generated maps whose noise is separate"):
+        array_lake(**{"num_levels": 3, **settings})

@@ -1,5 +1,6 @@
-"""Exact values against enumeration on Gymnasium's own table, against each other, and against the dice."""
+"""Exact values of play on the ice, against played episodes, enumeration and published numbers."""
 
+from functools import cache
 from itertools import product
 
 import gymnasium as gym
@@ -7,16 +8,20 @@ import numpy as np
 import pytest
 
 import tsr_gym  # noqa: F401 (registers the worlds)
-from tsr_gym import ConfigError, Limits
-from tsr_gym_envs.frozen_lake.optimal import optimal_turn, random_success, success_ceiling
+from tsr_gym import ConfigError, InvalidLevel, Limits
 from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState, Ice
 from tsr_gym_envs.frozen_lake.values import (
+    best_value,
     blind_value,
+    is_feasible,
+    optimal_turn,
     policy_value,
+    random_success,
     random_values,
     read_turn,
     spread,
     step_chances,
+    success_ceiling,
     turn_value,
 )
 
@@ -44,9 +49,9 @@ def enumerated(desc, rate, cell, actions):
 def test_where_actions_lead_is_what_enumerating_the_outcomes_gives(rate, actions):
     for cell in range(9):
         start = np.eye(9)[cell]
-        found = spread(LAKE, start, actions, ice=Ice(rate))
+        chances = spread(LAKE, start, actions, ice=Ice(rate))
         wanted = enumerated(LAKE, rate, cell, actions)
-        assert found == pytest.approx([wanted.get(there, 0.0) for there in range(9)], abs=1e-12)
+        assert chances == pytest.approx([wanted.get(there, 0.0) for there in range(9)], abs=1e-12)
 
 
 def test_holes_and_goals_keep_everyone_and_chances_add_up():
@@ -110,16 +115,16 @@ def test_blind_turns_are_worth_their_actions_one_after_the_other():
 
 
 def uniform(max_actions):
-    """Return the policy that says every sequence of its length with the same chance, every length equally often."""
+    """Return the policy that plays all lengths equally often, and all sequences of a length equally often."""
 
-    def say(state, turns_left, actions_left):
+    def policy(state, turns_left, actions_left):
         texts = {}
         for length in range(1, max_actions + 1):
             for names in product(ACTIONS, repeat=length):
                 texts[" || ".join(names)] = 1 / max_actions / 4**length
         return texts
 
-    return say
+    return policy
 
 
 @pytest.mark.parametrize("limits", [Limits(2, 2, 3), Limits(3, 2, 4), Limits(3, 1, 10)], ids=str)
@@ -171,3 +176,210 @@ def test_a_policy_that_talks_nonsense_uses_up_its_turns_and_one_without_end_has_
         policy_value(start, half_nonsense, ice=THIRD, limits=Limits(max_actions=5))
     with pytest.raises(ConfigError, match=r"add up to 1, got 0\.5"):
         policy_value(start, lambda *_: {"Right": 0.5}, ice=THIRD, limits=limits)
+
+
+TINY = [["SFG"], ["SF", "HG"], ["SHG", "FFF"], ["FS", "GH"], ["SFS", "FHF", "GFF"], ["GSG"]]
+
+
+def brute_force(desc, rate, max_actions, max_turns, per_turn):
+    """Return the best chance of success by trying every sequence of every turn, on Gymnasium's own table."""
+    table = gym.make("FrozenLake-v1", desc=desc, success_rate=rate).unwrapped.P
+    letters = "".join(desc)
+
+    def after(sequence, cell):
+        where, won = {cell: 1.0}, 0.0
+        for action in sequence:
+            spread = {}
+            for here, chance in where.items():
+                for probability, there, _, ended in table[here][action]:
+                    if not ended:
+                        spread[there] = spread.get(there, 0.0) + chance * probability
+                    elif letters[there] == "G":
+                        won += chance * probability
+            where = spread
+        return won, where
+
+    @cache
+    def best(cell, turns, actions):
+        if actions == 0 or turns == 0:
+            return 0.0
+        longest = 1 if turns is None else min(actions, per_turn or actions)
+        values = []
+        for length in range(1, longest + 1):
+            for sequence in product(range(4), repeat=length):
+                won, where = after(sequence, cell)
+                later = None if turns is None else turns - 1
+                values.append(won + sum(p * best(there, later, actions - length) for there, p in where.items()))
+        return max(values)
+
+    starts = [cell for cell, letter in enumerate(letters) if letter == "S"]
+    return sum(best(start, max_turns, max_actions) for start in starts) / len(starts)
+
+
+@pytest.mark.parametrize("desc", TINY, ids="/".join)
+@pytest.mark.parametrize("limits", [(4, None, None), (4, 2, 2), (5, 2, 3), (3, 1, None), (4, 3, 1)], ids=str)
+def test_the_ceiling_is_what_brute_force_finds(desc, limits):
+    max_actions, max_turns, per_turn = limits
+    for rate in (1 / 3, 0.8, 1.0):
+        came = success_ceiling(
+            desc, success_rate=rate, max_actions=max_actions, max_turns=max_turns, max_actions_per_turn=per_turn
+        )
+        assert came == pytest.approx(brute_force(desc, rate, max_actions, max_turns, per_turn), abs=1e-12)
+
+
+@pytest.mark.parametrize("limits", [(4, None, None), (4, 2, 2), (3, 1, None), (2, 3, 1)], ids=str)
+def test_the_value_of_a_cell_is_the_ceiling_of_a_lake_that_starts_there(limits):
+    desc = "FFF/FHF/GFF"
+    max_actions, max_turns, per_turn = limits
+    for cell in (0, 1, 2, 3, 5, 7, 8):
+        moved = list(desc)
+        moved[cell + cell // 3] = "S"
+        wanted = brute_force("".join(moved).split("/"), 1 / 3, max_actions, max_turns, per_turn)
+        came = best_value(
+            ("SFF", "FHF", "GFF"),
+            cell,
+            ice=Ice(1 / 3),
+            turns_left=max_turns,
+            actions_left=max_actions,
+            max_actions_per_turn=per_turn,
+        )
+        assert came == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_environment_values_states_under_its_limits():
+    env = gym.make(
+        "tsr/FrozenLake-v0", desc=["SFG", "HFF"], max_turns=3, max_actions_per_turn=2, max_actions=4
+    ).unwrapped
+    env.reset(seed=0)
+    start = env.state
+    for turns, actions in ((3, 4), (2, 4), (2, 3), (1, 1), (0, 4), (3, 0)):
+        assert env.best_value(start, turns, actions) == pytest.approx(
+            brute_force(["SFG", "HFF"], 1 / 3, actions, turns, 2), abs=1e-12
+        )
+    # A player on a goal has won and a player in a hole has lost, with any number of turns left.
+    assert [env.best_value(start._replace(position=cell), 0, 0) for cell in (1, 2, 3)] == [0.0, 1.0, 0.0]
+    assert env.best_value(start._replace(position=3), 3, 4) == 0.0
+    assert env.best_value(start, 3, None) is None
+    endless = gym.make("tsr/FrozenLake-v0", desc=["SFG"], max_actions_per_turn=7).unwrapped
+    endless.reset(seed=0)
+    assert endless.best_value(endless.state, 5, 10) is None
+
+
+@pytest.mark.parametrize("desc", TINY, ids="/".join)
+def test_random_play_is_what_enumerating_all_sequences_gives(desc):
+    letters = "".join(desc)
+    for rate, length in ((1 / 3, 3), (0.8, 4)):
+        table = gym.make("FrozenLake-v1", desc=desc, success_rate=rate).unwrapped.P
+        starts = [cell for cell, letter in enumerate(letters) if letter == "S"]
+        total = 0.0
+        for start in starts:
+            where = {start: 1.0}
+            for _ in range(length):
+                spread = {}
+                for here, chance in where.items():
+                    for action in range(4):
+                        for probability, there, _, ended in table[here][action]:
+                            share = chance * probability / 4
+                            if not ended:
+                                spread[there] = spread.get(there, 0.0) + share
+                            elif letters[there] == "G":
+                                total += share / len(starts)
+                where = spread
+        assert random_success(desc, success_rate=rate, max_actions=length) == pytest.approx(total, abs=1e-12)
+
+
+CEILINGS = {
+    "closed10": {"max_actions": 10},
+    "turn5x5_10": {"max_actions": 10, "max_turns": 5, "max_actions_per_turn": 5},
+    "turn5_2each": {"max_actions": 10, "max_turns": 5, "max_actions_per_turn": 2},
+    "single_turn5": {"max_actions": 5, "max_turns": 1},
+    "closed25": {"max_actions": 25},
+    "closed100": {"max_actions": 100},
+}
+
+
+@pytest.mark.parametrize("name", ["ragen_val256", "gym256"])
+def test_ceilings_and_random_play_agree_with_another_program(golden, name):
+    for row in golden(f"frozen_lake/frozenlake_ceiling_{name}.jsonl")[::4]:
+        for column, limits in CEILINGS.items():
+            assert success_ceiling(row["desc"], **limits) == pytest.approx(row[column], abs=1e-9), column
+        assert random_success(row["desc"]) == pytest.approx(row["rand"], abs=1e-9)
+
+
+def play_optimally(env, episodes):
+    wins = 0
+    for seed in range(episodes):
+        env.reset(seed=seed)
+        over = False
+        while not over:
+            base = env.unwrapped
+            left = (base.limits.max_turns - base.episode.turns, base.limits.max_actions - base.episode.actions)
+            *_, terminated, truncated, info = env.step(base.optimal_turn(base.state, *left))
+            over = terminated or truncated
+        wins += info["success"]
+    return wins / episodes
+
+
+@pytest.mark.parametrize(
+    "settings", [{"success_rate": 0.8, "max_actions_per_turn": 2}, {"max_turns": 3, "max_actions_per_turn": 3}], ids=str
+)
+def test_playing_the_optimal_turns_wins_as_often_as_the_ceiling_says(settings):
+    # 2,000 episodes: four standard deviations are at most 0.045.
+    env = gym.make("tsr/FrozenLake-v0", desc=["SFF", "FHF", "FFG"], **settings)
+    env.reset(seed=0)
+    base = env.unwrapped
+    assert play_optimally(env, 2000) == pytest.approx(base.success_bars(base.state)[1], abs=0.045)
+
+
+def test_the_bars_respect_all_limits_of_an_environment():
+    env = gym.make("tsr/FrozenLake-v0", desc=["SFG"], is_slippery=False, max_turns=1, max_actions_per_turn=1)
+    env.reset(seed=1)
+    # One action cannot reach the goal two fields away.
+    assert env.unwrapped.success_bars(env.unwrapped.state) == (0.0, 0.0)
+    env = gym.make("tsr/FrozenLake-v0", desc=["SFG"], is_slippery=False, max_turns=1, max_actions_per_turn=2)
+    env.reset(seed=1)
+    assert env.unwrapped.success_bars(env.unwrapped.state) == (1 / 16, 1.0)
+
+
+def test_a_best_turn_is_as_short_as_it_can_be():
+    turn = optimal_turn(("SFG",), 0, ice=Ice(1.0), turns_left=5, actions_left=10, max_actions_per_turn=5)
+    assert turn == ("Right", "Right")
+    closed = optimal_turn(("SFG",), 0, ice=Ice(1.0), turns_left=None, actions_left=10, max_actions_per_turn=5)
+    assert closed in [(name,) for name in ACTIONS]
+
+
+def test_a_best_turn_heads_away_from_the_hole_on_slippery_ice():
+    # From the middle cell, walking along the wall side risks the hole below only sideways: Up cannot slip into it.
+    values = {}
+    for action, name in enumerate(ACTIONS):
+        table = gym.make("FrozenLake-v1", desc=["FSF", "FHF", "FGF"], success_rate=1 / 3).unwrapped.P
+        values[name] = sum(p for p, cell, _, _ in table[1][action] if cell == 4)
+    turn = optimal_turn(("FSF", "FHF", "FGF"), 1, ice=Ice(1 / 3), turns_left=9, actions_left=9, max_actions_per_turn=1)
+    assert values[turn[0]] == min(values.values()) == 0.0
+
+
+def test_turns_with_too_many_sequences_are_refused():
+    assert is_feasible(10, 5, 6)
+    assert not is_feasible(10, 5, 7)
+    assert not is_feasible(10, 5, None)
+    assert is_feasible(10, None, None)
+    assert not is_feasible(None, 5, 5)
+    with pytest.raises(ConfigError, match=r"at most 6 actions in a turn.*got 7: set max_actions_per_turn"):
+        success_ceiling(["SG"], max_actions=10, max_turns=2, max_actions_per_turn=7)
+    env = gym.make("tsr/FrozenLake-v0", max_actions_per_turn=7)
+    env.reset(seed=1)
+    assert env.unwrapped.optimal_turn(env.unwrapped.state, 5, 10) is None
+    assert env.unwrapped.success_bars(env.unwrapped.state) is None
+
+
+def test_a_malformed_map_has_no_optimum():
+    for function in (success_ceiling, random_success):
+        with pytest.raises(InvalidLevel):
+            function(["SFF"])
+
+
+def test_a_ceiling_grows_with_every_limit():
+    desc = ["SFFF", "FHFH", "FFFH", "HFFG"]
+    by_actions = [success_ceiling(desc, max_actions=n) for n in (6, 10, 25, 100)]
+    assert by_actions == sorted(by_actions)
+    assert np.isclose(by_actions[1], 0.0414, atol=5e-4)

@@ -2,6 +2,7 @@
 
 from collections import deque
 
+import numpy as np
 from hypothesis import strategies as st
 
 from tsr_gym_envs.sokoban.levels import parse_level
@@ -40,7 +41,7 @@ def solved(rows):
 
 
 def fewest_moves(rows, limit=None):
-    """Return the length of a shortest solution by breadth-first search, None where there is none."""
+    """Return the length of a shortest solution by breadth-first search, None without a solution."""
     start = tuple(rows)
     seen, queue = {start: 0}, deque([start])
     while queue:
@@ -79,9 +80,23 @@ def boards(draw, max_side=4, max_boxes=3):
     open_cells = [place for place in draw(st.permutations(places)) if grid[place[0]][place[1]] == " "]
     goals = set(draw(st.permutations(open_cells))[:boxes])
     for number, (row, column) in enumerate(open_cells[: boxes + 1]):
-        kind = "$" if number < boxes else "@"
-        grid[row][column] = {"$": "*", "@": "+"}[kind] if (row, column) in goals else kind
+        piece = "$" if number < boxes else "@"
+        grid[row][column] = {"$": "*", "@": "+"}[piece] if (row, column) in goals else piece
     for row, column in goals - set(open_cells[: boxes + 1]):
         grid[row][column] = "."
     side = "#" * (width + 2)
     return [side, *(f"#{''.join(line)}#" for line in grid), side]
+
+
+def trimmed(rows):
+    """Return a board cut down to its floor with one ring of wall."""
+    board = np.array([list(row) for row in rows])
+    used = np.argwhere(board != "#")
+    (top, left), (bottom, right) = used.min(axis=0) - 1, used.max(axis=0) + 2
+    return tuple("".join(row) for row in board[top:bottom, left:right])
+
+
+def turned(rows, turns, mirrored):
+    """Return rows turned and mirrored by numpy."""
+    board = np.rot90(np.array([list(row) for row in rows]), turns)
+    return ["".join(row) for row in (board[:, ::-1] if mirrored else board)]

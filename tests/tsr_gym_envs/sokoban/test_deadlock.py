@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from tsr_gym import InvalidLevel
-from tsr_gym_envs.sokoban.deadlock import Deadlock, find_deadlock
 from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.oracle import retrograde
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, push, reachable
-from tsr_gym_envs.sokoban.solver import solve
-from tsr_gym_envs.split import symmetries
+from tsr_gym_envs.sokoban.solver import Deadlock, find_deadlock, solve
+from tsr_gym_envs.tiles import symmetries
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "sokoban"
 
@@ -55,15 +54,15 @@ def labelled_positions(num_levels, seed):
 
 
 def check_against_exhaustive_search(num_levels, seed):
-    found = Counter()
+    counts = Counter()
     for state, solvable in labelled_positions(num_levels, seed):
         deadlock = find_deadlock(state)
         assert not (solvable and deadlock), f"{deadlock} flags a solvable position\n{state.to_xsb()}"
-        found[solvable, deadlock is not None] += 1
+        counts[solvable, deadlock is not None] += 1
         if not solvable:
             assert find_deadlock(state, search_nodes=10_000) is not None, state.to_xsb()
-    assert found[False, True] > 0.97 * (found[False, True] + found[False, False])
-    assert found[True, False] > 100
+    assert counts[False, True] > 0.97 * (counts[False, True] + counts[False, False])
+    assert counts[True, False] > 100
 
 
 def test_nothing_solvable_is_flagged_and_search_flags_the_rest_on_random_boards():
@@ -76,8 +75,8 @@ def test_nothing_solvable_is_flagged_and_search_flags_the_rest_on_many_random_bo
 
 
 def test_every_rule_is_the_first_to_find_something_on_random_boards():
-    found = Counter(deadlock.rule for state, _ in labelled_positions(60, 3) if (deadlock := find_deadlock(state)))
-    assert set(found) == {"dead square", "player side", "freeze", "matching", "pair"}
+    rules = Counter(deadlock.rule for state, _ in labelled_positions(60, 3) if (deadlock := find_deadlock(state)))
+    assert set(rules) == {"dead square", "player side", "freeze", "matching", "pair"}
 
 
 def test_labelled_states_of_every_stratum_are_told_apart():
@@ -192,10 +191,10 @@ def test_without_numba_the_pip_line_is_named():
     code = (
         "import sys; sys.modules['numba'] = None\n"
         "import tsr_gym_envs.sokoban.env, tsr_gym_envs.sokoban.oracle\n"
-        "from tsr_gym_envs.sokoban.generate import generate_room\n"
+        "from tsr_gym_envs.sokoban.rooms import generate_room\n"
         "generate_room(0)\n"
         "from tsr_gym import MissingExtra\n"
-        "calls = lambda: __import__('tsr_gym_envs.sokoban.deadlock'), lambda: generate_room(0, generator='ragen')\n"
+        "calls = lambda: __import__('tsr_gym_envs.sokoban.solver'), lambda: generate_room(0, generator='ragen')\n"
         "for call in calls:\n"
         "    try: call()\n"
         "    except MissingExtra as error: assert \"pip install 'tsr-gym[envs]'\" in str(error)\n"

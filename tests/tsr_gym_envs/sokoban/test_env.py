@@ -1,12 +1,13 @@
-"""The Sokoban environment: words, settings, levels and splits."""
+"""The Sokoban environment: words, settings, levels, splits, and observations as text and as arrays."""
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
-from tests.tsr_gym_envs.sokoban.boards import rows_of, state_of
-from tests.tsr_gym_envs.sokoban.test_symmetry import trimmed, turned
+from tests.tsr_gym_envs.sokoban.boards import rows_of, state_of, trimmed, turned
 from tsr_gym import ConfigError, InvalidLevel, TsrGymError
 from tsr_gym_envs.sokoban.env import SokobanEnv, SokobanSettings, make
+from tsr_gym_envs.sokoban.observation import OBSERVATIONS
 from tsr_gym_envs.sokoban.rules import ACTIONS
 
 #        0123456
@@ -106,7 +107,7 @@ def test_boxoban_levels_can_be_played(shared):
 
 
 def test_splits_share_no_room_even_when_it_is_turned_mirrored_or_shifted():
-    found = {}
+    splits_of = {}
     for split in ("train", "valid", "test"):
         env = room(split=split, dim=(5, 5), solution_length=(1, 6))
         for seed in range(40):
@@ -114,9 +115,9 @@ def test_splits_share_no_room_even_when_it_is_turned_mirrored_or_shifted():
             rows = trimmed(rows_of(env.unwrapped.state))
             for turns in range(4):
                 for mirrored in (False, True):
-                    found.setdefault(tuple(turned(rows, turns, mirrored)), set()).add(split)
-    assert all(len(splits) == 1 for splits in found.values())
-    assert {split for splits in found.values() for split in splits} == {"train", "valid", "test"}
+                    splits_of.setdefault(tuple(turned(rows, turns, mirrored)), set()).add(split)
+    assert all(len(splits) == 1 for splits in splits_of.values())
+    assert {split for splits in splits_of.values() for split in splits} == {"train", "valid", "test"}
 
 
 def test_playing_the_optimal_turns_solves_every_room():
@@ -221,3 +222,155 @@ def test_the_presets_are_the_papers_and_its_codes():
         assert (settings.max_turns, settings.max_actions, settings.dim, settings.num_boxes) == (5, 10, (6, 6), 1)
         assert (settings.reward_step, settings.reward_box, settings.reward_done) == (-0.1, 1.0, 10.0)
     assert room().unwrapped.legal_actions(None) == ACTIONS
+
+
+#       012345
+ROOM = ["######", "#@ $ #", "# *# #", "# .  #", "######"]
+ON_GOAL = ["#####", "#+$ #", "#  *#", "#####"]
+BARE = ["####", "#+$#", "#  #", "####"]
+
+GRID = "######\n#P_X_#\n#_√#_#\n#_O__#\n######"
+COORD = (
+    "Board size: 5 rows x 6 cols (zero-indexed).\nTargets: (3, 2)\nBoxes: (1, 3)\nBoxes on target: (2, 2)\n"
+    "Player: (1, 1)"
+)
+
+
+def test_the_grid_shows_the_room_in_ragens_glyphs():
+    assert OBSERVATIONS["grid"](state_of(ROOM)) == GRID
+    assert OBSERVATIONS["grid"](state_of(ON_GOAL)) == "#####\n#SX_#\n#__√#\n#####"
+
+
+def test_the_coordinates_list_the_kinds_that_occur():
+    assert OBSERVATIONS["coord"](state_of(ROOM)) == COORD
+    assert OBSERVATIONS["coord"](state_of(ON_GOAL)) == (
+        "Board size: 4 rows x 5 cols (zero-indexed).\nBoxes: (1, 2)\nBoxes on target: (2, 3)\nPlayer on target: (1, 1)"
+    )
+
+
+def test_several_places_of_one_kind_stand_in_reading_order():
+    text = OBSERVATIONS["coord"](state_of(["######", "#@$$.#", "#.   #", "######"]))
+    assert "Targets: (1, 4), (2, 1)\nBoxes: (1, 2), (1, 3)" in text
+
+
+def test_grid_and_coordinates_stand_together_with_the_blanks_of_the_released_code():
+    assert OBSERVATIONS["grid_coord"](state_of(ROOM)) == f"Coordinates: \n{COORD}\nGrid Map: \n{GRID}"
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (ROOM, "P a1 X c1 b2 O b2 b3 # c2"),
+        (ON_GOAL, "P a1 X b1 c2 O a1 c2"),
+        (BARE, "P a1 X b1 O a1"),
+    ],
+)
+def test_the_compact_form_names_squares_within_the_ring_as_in_chess(rows, text):
+    assert OBSERVATIONS["compact"](state_of(rows)) == text
+
+
+def test_the_outside_of_a_ragged_outline_reads_as_wall():
+    assert OBSERVATIONS["grid"](state_of(["  ####", "###.@#", "# $  #", "######"])).split("\n")[0] == "######"
+
+
+RAGGED = "  #####\n###  .#\n#@ $* #\n#######"
+CODES = [[0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 2, 0], [0, 5, 1, 4, 3, 1, 0], [0, 0, 0, 0, 0, 0, 0]]
+
+
+def array_room(**settings):
+    return gym.make("tsr/Sokoban-v0", **{"obs_type": "array", **settings})
+
+
+def test_codes_are_those_of_gym_sokoban():
+    env = array_room(level=RAGGED)
+    observation, info = env.reset(seed=1)
+    assert observation.tolist() == CODES
+    assert observation.dtype == np.uint8
+    assert info == {"turns_left": None, "actions_left": 120, "success": False}
+
+
+def test_a_step_pays_ends_and_informs_like_the_rules():
+    env = array_room(level="######\n#@$. #\n######", reward_step=-1.0, max_actions=3)
+    env.reset(seed=1)
+    observation, reward, terminated, truncated, info = env.step(2)
+    assert (reward, terminated, truncated) == (-1.0, False, False)
+    assert info == {
+        "action_is_effective": False,
+        "turns_left": None,
+        "actions_left": 2,
+        "success": False,
+    }
+    observation, reward, terminated, truncated, info = env.step(3)
+    assert observation.tolist()[1] == [0, 1, 5, 3, 1, 0]
+    assert (reward, terminated, truncated, info["success"]) == (10.0, True, False, True)
+
+
+def test_the_player_on_a_goal_has_a_code_of_its_own():
+    assert array_room(level="######\n#+$  #\n######").reset()[0].tolist()[1] == [0, 6, 4, 1, 1, 0]
+
+
+def test_gym_sokobans_own_arrays_are_ours(golden):
+    glyphs = {"#": 0, " ": 1, ".": 2, "*": 3, "$": 4, "@": 5, "+": 6}
+    env = array_room(generator="gym-sokoban")
+    for row in golden("sokoban/gym_sokoban_6x6_1box_rooms.jsonl")[:30]:
+        wanted = [[glyphs[letter] for letter in line] for line in row["rows"]]
+        assert env.reset(seed=row["seed"])[0].tolist() == wanted
+
+
+def test_levels_are_padded_with_wall_to_the_largest_or_to_a_shape(tmp_path):
+    boards = ["######\n#@$. #\n######", "#####\n#@$.#\n#   #\n#####"]
+    (tmp_path / "levels.xsb").write_text("\n\n".join(boards))
+    for settings, shape in (({}, (4, 6)), ({"shape": (7, 8)}, (7, 8)), ({"num_levels": 1}, (3, 6))):
+        env = array_room(levels=str(tmp_path), **settings)
+        assert env.observation_space.shape == shape
+        for seed in range(6):
+            observation, _ = env.reset(seed=seed)
+            rows = rows_of(env.unwrapped.state)
+            assert (observation == 0).sum() == "".join(rows).count("#") + shape[0] * shape[1] - len(rows) * len(rows[0])
+            assert observation[1].tolist()[:4] == [0, 5, 4, 2 if len(rows) else 0]
+
+
+def test_rooms_that_do_not_fit_are_refused():
+    with pytest.raises(ConfigError, match=r"a shape of at least the largest room's, 6x6, got 5x9"):
+        array_room(shape=(5, 9))
+    env = array_room(level="#####\n#@$.#\n#####")
+    with pytest.raises(ConfigError, match="at most 3x5, got 3x6: set a larger shape"):
+        env.reset(options={"level": "######\n#@$. #\n######"})
+    with pytest.raises(ConfigError, match="shape is the size of boards where actions are discrete"):
+        gym.make("tsr/Sokoban-v0", shape=(9, 9))
+
+
+def test_a_step_and_a_symmetry_commute():
+    # Where each view sends up, down, left and right.
+    views = [(turns, mirrored) for turns in range(4) for mirrored in (False, True)]
+    steps = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
+    rng = np.random.default_rng(0)
+    env, other = (
+        array_room(dim=(7, 6), num_boxes=2, max_actions=None),
+        array_room(level=RAGGED, shape=(7, 7), max_actions=None),
+    )
+    for seed in range(4):
+        for turns, mirrored in views:
+            board, _ = env.reset(seed=seed)
+
+            def seen(codes, turns=turns, mirrored=mirrored):
+                codes = np.rot90(codes, turns)
+                return codes[:, ::-1] if mirrored else codes
+
+            def sent(action, turns=turns, mirrored=mirrored):
+                down, right = steps[action]
+                for _ in range(turns):
+                    down, right = -right, down
+                right = -right if mirrored else right
+                return int(np.flatnonzero((steps == (down, right)).all(axis=1))[0])
+
+            rows = ["".join("# .*$@+"[code] for code in line) for line in seen(board)]
+            other.reset(options={"level": "\n".join(rows)})
+            for action in rng.integers(4, size=60).tolist():
+                board, *result, info = env.step(action)
+                turned, *also, also_info = other.step(sent(action))
+                height, width = seen(board).shape
+                assert np.array_equal(turned[:height, :width], seen(board))
+                assert (result, info["action_is_effective"]) == (also, also_info["action_is_effective"])
+                if result[1]:
+                    break

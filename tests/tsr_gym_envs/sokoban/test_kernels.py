@@ -1,4 +1,4 @@
-"""Compiled functions against plain-Python twins that are told another way."""
+"""Compiled functions against plain-Python twins that are written differently."""
 
 import itertools
 import random
@@ -6,14 +6,12 @@ import random
 import numpy as np
 import pytest
 
-from tsr_gym_envs.sokoban.assignment import match_boxes, rematch_box
-from tsr_gym_envs.sokoban.corral import keep_corral_pushes
-from tsr_gym_envs.sokoban.deadlock_rules import freeze, unpacked
-from tsr_gym_envs.sokoban.mersenne import numpy_below, python_below, python_random, python_twister, seed_by_number
+from tsr_gym_envs.compiled import numpy_below, python_below, python_random, python_twister, seed_by_number
+from tsr_gym_envs.sokoban.deadlock import freeze, keep_corral_pushes, unpacked
 from tsr_gym_envs.sokoban.oracle import retrograde
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, push, reachable
-from tsr_gym_envs.sokoban.search import list_pushes
-from tsr_gym_envs.sokoban.tables import APART, UNREACHABLE, board_flags, flood, level_tables
+from tsr_gym_envs.sokoban.solver import list_pushes
+from tsr_gym_envs.sokoban.tables import APART, UNREACHABLE, board_flags, flood, level_tables, match_boxes, rematch_box
 
 STEPS = range(4)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tsr_gym import ConfigError, GenerationFailed
-from tsr_gym_envs.sokoban.generate import generate_room
 from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.parity import gym_sokoban_room, ragen_room
+from tsr_gym_envs.sokoban.rooms import generate_room
 from tsr_gym_envs.sokoban.solver import solve
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "sokoban"
@@ -45,7 +45,7 @@ class NoRoom(Exception):
 
 
 class Room:
-    """One draw of a room as the originals make it, told in plain Python; cells are (row, column)."""
+    """One draw of a room as in the originals, in plain Python; cells are (row, column)."""
 
     def __init__(self, python, numpy, dim, num_boxes, ragen, depth):
         self.python, self.numpy, self.dim, self.ragen = python, numpy, dim, ragen
@@ -85,7 +85,7 @@ class Room:
         self.goals = [free.pop(self.numpy.randint(len(free))) for _ in range(num_boxes)]
 
     def search(self, player, pulled_to, score, last, depth):
-        """`pulled_to` says where the box of each goal has been pulled to, None where it never moved."""
+        """`pulled_to` is the cell to which the box of each goal has been pulled, None for a box that never moved."""
         depth -= 1
         if depth <= 0 or len(self.explored) >= 300_000:
             return
@@ -127,9 +127,9 @@ class Room:
     def xsb(self):
         rows = [["#"] * self.dim[1] for _ in range(self.dim[0])]
         for cell in self.floor:
-            kind = (cell in self.goals, cell in self.boxes, cell == self.player)
+            contents = (cell in self.goals, cell in self.boxes, cell == self.player)
             glyphs = {(0, 0, 0): " ", (1, 0, 0): ".", (0, 1, 0): "$", (1, 1, 0): "*", (0, 0, 1): "@", (1, 0, 1): "+"}
-            rows[cell[0]][cell[1]] = glyphs[kind]
+            rows[cell[0]][cell[1]] = glyphs[contents]
         return "\n".join("".join(row) for row in rows)
 
 

@@ -1,16 +1,98 @@
-"""Where episodes of Sokoban begin: published rooms by seed, splits of them, numbered rooms."""
+"""Generated, published and numbered rooms: solvable by an independent search, and equal for equal seeds."""
 
 import sys
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
-from tests.tsr_gym_envs.sokoban.boards import rows_of
-from tsr_gym import ConfigError, MissingExtra
-from tsr_gym_envs.sokoban.generate import generate_room
-from tsr_gym_envs.sokoban.rules import state_key
-from tsr_gym_envs.sokoban.symmetry import canonical_form
-from tsr_gym_envs.split import in_split
+from tests.tsr_gym.own_process import run_python
+from tests.tsr_gym_envs.sokoban.boards import fewest_moves, rows_of, solved
+from tsr_gym import ConfigError, GenerationFailed, MissingExtra
+from tsr_gym_envs.settings import in_split
+from tsr_gym_envs.sokoban.rooms import draw_room, generate_room
+from tsr_gym_envs.sokoban.rules import canonical_form, state_key
+
+
+def drawn_room(seed, dim=(6, 6), num_boxes=1, solution_length=(1, 10)):
+    return draw_room(np.random.default_rng(seed), dim=dim, num_boxes=num_boxes, solution_length=solution_length)
+
+
+@pytest.mark.parametrize(
+    ("settings", "seeds"),
+    [
+        ({}, 40),
+        ({"solution_length": (4, 4)}, 15),
+        ({"dim": (5, 8), "solution_length": (6, 9)}, 15),
+        ({"dim": (6, 6), "num_boxes": 2, "solution_length": (2, 8)}, 12),
+    ],
+    ids=str,
+)
+def test_a_shortest_solution_lies_within_the_wanted_range(settings, seeds):
+    shortest, longest = settings.get("solution_length", (1, 10))
+    for seed in range(seeds):
+        state = drawn_room(seed, **settings)
+        rows = rows_of(state)
+        assert (len(rows), len(rows[0])) == settings.get("dim", (6, 6))
+        assert "".join(rows).count("$") + "".join(rows).count("*") == settings.get("num_boxes", 1)
+        assert not solved(rows)
+        assert shortest <= fewest_moves(rows, limit=longest) <= longest
+
+
+def test_the_rim_is_wall():
+    for seed in range(30):
+        rows = rows_of(drawn_room(seed))
+        assert set(rows[0] + rows[-1] + "".join(row[0] + row[-1] for row in rows)) == {"#"}
+
+
+def test_lengths_are_spread_over_the_wanted_range():
+    lengths = [fewest_moves(rows_of(drawn_room(seed)), limit=10) for seed in range(120)]
+    assert set(lengths) == set(range(1, 11))
+    assert max(lengths.count(length) for length in set(lengths)) < 40
+
+
+def test_rooms_differ():
+    assert len({drawn_room(seed) for seed in range(100)}) > 90
+
+
+def test_a_seed_stands_for_one_room_in_every_process():
+    code = (
+        "from tsr_gym_envs.sokoban.rooms import generate_room\n"
+        "print([generate_room(seed).to_xsb() for seed in range(5)])"
+    )
+    wanted = [generate_room(seed).to_xsb() for seed in range(5)]
+    assert run_python(code, hash_seed="3").strip() == repr(wanted)
+
+
+def test_the_room_of_a_seed_is_what_its_generator_draws():
+    assert generate_room(7) == drawn_room(7)
+    rng = np.random.default_rng(7)
+    first = draw_room(rng, dim=(6, 6), num_boxes=1, solution_length=(1, 10))
+    second = draw_room(rng, dim=(6, 6), num_boxes=1, solution_length=(1, 10))
+    assert first == drawn_room(7) != second
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dim": (3, 6)}, r"dim between 4x4 and 64x64.*got \(3, 6\)"),
+        ({"dim": (6, 65)}, "dim between 4x4 and 64x64"),
+        ({"num_boxes": 0}, "wanted 1 to 8 boxes in a 6x6 room, got 0"),
+        ({"num_boxes": 9}, "wanted 1 to 8 boxes in a 6x6 room, got 9"),
+        ({"solution_length": (0, 3)}, "1 <= shortest <= longest"),
+        ({"solution_length": (5, 3)}, "1 <= shortest <= longest"),
+    ],
+    ids=str,
+)
+def test_impossible_room_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        drawn_room(1, **settings)
+
+
+def test_a_hopeless_search_ends_with_the_cure():
+    with pytest.raises(GenerationFailed, match=r"(?s)4x4 room.*100 to 100 moves.*widen solution_length or enlarge dim"):
+        drawn_room(1, dim=(4, 4), solution_length=(100, 100))
+
 
 FORMS = [{}, {"obs_type": "array"}]
 
@@ -42,12 +124,12 @@ def test_a_seed_leads_to_the_room_that_was_published_for_it(golden, name, settin
 
 @pytest.mark.parametrize("generator", ["ragen", "gym-sokoban"])
 def test_without_a_seed_published_rooms_are_drawn_from_the_episodes_before(generator):
-    one, other = room(generator=generator), room(generator=generator)
-    rooms = [start(one, seed=5), *[start(one) for _ in range(4)]]
+    first, other = room(generator=generator), room(generator=generator)
+    rooms = [start(first, seed=5), *[start(first) for _ in range(4)]]
     assert rooms == [start(other, seed=5), *[start(other) for _ in range(4)]]
     assert len(set(rooms)) > 2
     # A seed that the originals cannot take stands for a room all the same.
-    assert start(one, seed=2**40) == start(other, seed=2**40)
+    assert start(first, seed=2**40) == start(other, seed=2**40)
 
 
 def test_ragens_search_depth_is_a_setting():
@@ -113,7 +195,7 @@ def test_a_number_of_levels_is_the_first_levels_of_the_files(folder):
         ({"generator": "ragen", "solution_length": (1, 5)}, "solution_length is native's"),
         ({"search_depth": 5}, "search_depth ragen's"),
         ({"num_levels": 0}, "num_levels >= 1"),
-        ({"num_levels": 2, "level": "#####\n#@$.#\n#####"}, "not beside level"),
+        ({"num_levels": 2, "level": "#####\n#@$.#\n#####"}, "and no level"),
     ],
     ids=str,
 )

@@ -1,11 +1,16 @@
-"""Sokoban's rules on bitboards against a naive twin on character grids, and against the real gym-sokoban."""
+"""Sokoban's rules on bitboards against a naive twin on character grids, and against the real gym-sokoban.
 
+Canonical forms: one for all rotations, reflections and translations, and only for those.
+"""
+
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tsr_gym_envs.sokoban.boards import NAMES, boards, move, rows_of, solved, state_of
-from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, cells, draw, push, reachable, reward_of
+from tests.tsr_gym_envs.sokoban.boards import NAMES, boards, move, rows_of, solved, state_of, trimmed, turned
+from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, canonical_form, cells, draw, push, reachable, reward_of
+from tsr_gym_envs.tiles import symmetries
 
 
 @given(boards(max_side=6), st.lists(st.integers(0, 3), max_size=25))
@@ -126,3 +131,61 @@ def test_a_board_of_many_words_is_played_like_a_small_one():
         rows, state = move(rows, "Right"), push(state, NAMES.index("Right"))
     assert state.solved
     assert rows_of(state) == rows
+
+
+def padded(rows, above, below, left, right):
+    width = len(rows[0]) + left + right
+    body = [f"{'#' * left}{row}{'#' * right}" for row in rows]
+    return ["#" * width] * above + body + ["#" * width] * below
+
+
+margins = st.tuples(*[st.integers(0, 3)] * 4)
+
+
+@given(boards(max_side=5), st.integers(0, 3), st.booleans(), margins)
+def test_all_views_of_a_board_have_one_canonical_form(rows, turns, mirrored, margin):
+    other = padded(turned(rows, turns, mirrored), *margin)
+    assert canonical_form(state_of(other)) == canonical_form(state_of(rows))
+
+
+@settings(max_examples=200)
+@given(boards(max_side=3, max_boxes=1), boards(max_side=3, max_boxes=1))
+def test_boards_that_are_not_views_of_each_other_have_different_forms(first, other):
+    views = {tuple(turned(trimmed(first), turns, mirrored)) for turns in range(4) for mirrored in (False, True)}
+    same = canonical_form(state_of(first)) == canonical_form(state_of(other))
+    assert same == (trimmed(other) in views)
+
+
+@given(boards(max_side=5))
+def test_a_canonical_form_is_its_own(rows):
+    form = canonical_form(state_of(rows))
+    assert canonical_form(form) == form
+
+
+@given(boards(max_side=4), st.integers(0, 10))
+def test_with_the_players_region_all_cells_of_a_walk_are_one(rows, pick):
+    state = state_of(rows)
+    area = cells(reachable(state))
+    moved = state._replace(player=area[pick % len(area)])
+    assert canonical_form(moved, player_region=True) == canonical_form(state, player_region=True)
+
+
+def test_two_sides_of_a_wall_are_two_regions():
+    left, right = (state_of(["#######", row, "#######"]) for row in ("#@ $. #", "#  $.@#"))
+    assert canonical_form(left, player_region=True) != canonical_form(right, player_region=True)
+
+
+def test_the_outside_of_a_ragged_outline_counts_as_wall():
+    ragged = state_of(["  ####", "###.@#", "#  $ #", "######"])
+    full = state_of(["######", "###.@#", "#  $ #", "######"])
+    assert ragged != full
+    assert canonical_form(ragged) == canonical_form(full)
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 10**6))
+def test_the_eight_views_of_a_rectangle_are_numpys(height, width, seed):
+    letters = np.random.default_rng(seed).choice(list("abc"), (height, width))
+    rows = tuple("".join(row) for row in letters)
+    wanted = {tuple(turned(rows, turns, mirrored)) for turns in range(4) for mirrored in (False, True)}
+    assert len(symmetries(rows)) == 8
+    assert set(symmetries(rows)) == wanted

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from tsr_gym import ConfigError, InvalidCatalogue
-from tsr_gym_envs.split import SPLITS
+from tsr_gym_envs.settings import SPLITS
 from tsr_gym_envs.webshop.catalogue.goal_tables import (
     Array,
     GoalKind,

@@ -21,7 +21,7 @@ import numpy as np
 from tsr_gym import InvalidCatalogue, TsrGymError
 from tsr_gym.files import sync
 from tsr_gym_envs.lucene_bm25 import BM25Index
-from tsr_gym_envs.split import in_split
+from tsr_gym_envs.settings import in_split
 from tsr_gym_envs.verified import SUFFIX
 from tsr_gym_envs.webshop.catalogue.nouns import installed_model, tag_nouns
 from tsr_gym_envs.webshop.catalogue.original_files import (

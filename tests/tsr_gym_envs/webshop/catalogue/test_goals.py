@@ -16,7 +16,7 @@ import pytest
 from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, ENTRY, item, write_files
 from tsr_gym import ConfigError, InvalidCatalogue
-from tsr_gym_envs.split import in_split
+from tsr_gym_envs.settings import in_split
 from tsr_gym_envs.webshop.catalogue.goals import make_goals
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.original_random import draw_name, generator_of

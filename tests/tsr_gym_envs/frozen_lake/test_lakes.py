@@ -4,7 +4,7 @@ import pytest
 from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 
 from tsr_gym import ConfigError, GenerationFailed
-from tsr_gym_envs.frozen_lake.maps import gymnasium_map, path_length, ragen_map
+from tsr_gym_envs.frozen_lake.lakes import gymnasium_map, path_length, ragen_map
 
 
 def test_maps_are_those_that_the_originals_draw_for_a_seed(golden):
@@ -52,7 +52,7 @@ def test_impossible_settings_are_refused(size, p):
 
 
 def test_a_hopeless_search_ends_with_the_cure(monkeypatch):
-    monkeypatch.setattr("tsr_gym_envs.frozen_lake.maps.MAX_ATTEMPTS", 3)
+    monkeypatch.setattr("tsr_gym_envs.frozen_lake.lakes.MAX_ATTEMPTS", 3)
     with pytest.raises(GenerationFailed, match="in 3 attempts: raise p"):
         # Two cells of 4096 and almost no ice between them.
         ragen_map(1, 64, 1e-9)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests.tsr_gym_envs.sokoban.boards import NAMES, move, rows_of
-from tsr_gym_envs.pcg64 import words_of
-from tsr_gym_envs.sokoban.arrays import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER, WALL, tile_codes
-from tsr_gym_envs.sokoban.batch import push_all, start_all
-from tsr_gym_envs.sokoban.generate import generate_room
+from tsr_gym_envs.compiled import words_of
+from tsr_gym_envs.sokoban.discrete_env import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER, WALL, tile_codes
+from tsr_gym_envs.sokoban.rooms import generate_room
+from tsr_gym_envs.sokoban.vector_env import push_all, start_all
 
 GLYPHS = "# .*$@+"
 PAY = np.array((-0.1, 1.0, 10.0))
@@ -110,7 +110,7 @@ def test_an_action_and_a_symmetry_commute():
         array = np.rot90(array, turns, axes=(1, 2))
         return array[:, :, ::-1] if mirrored else array
 
-    # What becomes of a direction is where the cell beside the middle of a board goes.
+    # A direction turns like the cell next to the middle of a board.
     sent = {}
     for view in views:
         marks = np.zeros((4, 3, 3), np.uint8)

@@ -6,22 +6,22 @@ from gymnasium.utils import seeding
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsr_gym_envs.pcg64 import below, next_word, seed_all, set_words, uniform, words_of
+from tsr_gym_envs.compiled import below, next_word, seed_all, set_words, uniform, words_of
 
 LIMITS = (1, 2, 3, 7, 1000, 2**31 + 5, 2**32 - 1)
 
 
-def draws(seed, kinds):
+def draws(seed, methods):
     """Draw from numpy and from the compiled stream, and compare after every draw."""
     theirs = np.random.default_rng(seed)
     streams = np.stack([words_of(np.random.default_rng(0)), words_of(theirs)])
-    for kind in kinds:
-        if kind == 0:
+    for method in methods:
+        if method == 0:
             assert uniform(streams, 1) == theirs.random()
-        elif kind == 1:
+        elif method == 1:
             assert int(next_word(streams, 1)) == theirs.bit_generator.random_raw()
         else:
-            assert below(streams, 1, kind) == theirs.integers(kind)
+            assert below(streams, 1, method) == theirs.integers(method)
         assert np.array_equal(streams[1], words_of(theirs))
     assert np.array_equal(streams[0], words_of(np.random.default_rng(0)))
 
@@ -45,12 +45,12 @@ def test_long_streams_stay_together():
         assert [below(streams, seed, 3) for _ in range(10_000)] == [theirs.integers(3) for _ in range(10_000)]
 
 
-def test_a_generator_goes_on_where_its_words_were_taken():
-    one, other = np.random.default_rng(5), np.random.default_rng(6)
-    one.integers(7)
-    set_words(other, words_of(one))
-    assert other.bit_generator.state == one.bit_generator.state
-    assert other.integers(9, size=10).tolist() == one.integers(9, size=10).tolist()
+def test_a_generator_continues_from_its_words():
+    first, other = np.random.default_rng(5), np.random.default_rng(6)
+    first.integers(7)
+    set_words(other, words_of(first))
+    assert other.bit_generator.state == first.bit_generator.state
+    assert other.integers(9, size=10).tolist() == first.integers(9, size=10).tolist()
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsr_gym_envs.frozen_lake.maps import ragen_map
+from tsr_gym_envs.frozen_lake.lakes import ragen_map
 from tsr_gym_envs.frozen_lake.rules import transition_table
 from tsr_gym_envs.frozen_lake.settings import make_settings
 from tsr_gym_envs.frozen_lake.vector_env import FrozenLakeVectorEnv
@@ -17,13 +17,13 @@ SETTINGS = [
 ]
 
 
-def play_beside_the_table(num_envs, num_steps, **settings):
-    """Play with the autoreset of the next step beside a table and a generator for each environment."""
-    chosen = make_settings("paper", {"obs_type": "discrete", "num_levels": 20, "max_actions": 40, **settings})
-    env = FrozenLakeVectorEnv(num_envs, chosen)
-    maps = [tuple(ragen_map(seed, chosen.size, chosen.p)) for seed in range(20)]
-    ice = {"is_slippery": chosen.is_slippery, "success_rate": chosen.success_rate}
-    tables = [transition_table(desc, **ice, reward_schedule=chosen.reward_schedule) for desc in maps]
+def play_along_the_table(num_envs, num_steps, **settings):
+    """Play with next-step autoresets, and compare with a table and a generator for each environment."""
+    config = make_settings("paper", {"obs_type": "discrete", "num_levels": 20, "max_actions": 40, **settings})
+    env = FrozenLakeVectorEnv(num_envs, config)
+    maps = [tuple(ragen_map(seed, config.size, config.p)) for seed in range(20)]
+    ice = {"is_slippery": config.is_slippery, "success_rate": config.success_rate}
+    tables = [transition_table(desc, **ice, reward_schedule=config.reward_schedule) for desc in maps]
     rngs = [np.random.default_rng(seed) for seed in range(num_envs)]
     places = [None] * num_envs
     observations, _ = env.reset(seed=0)
@@ -39,7 +39,7 @@ def play_beside_the_table(num_envs, num_steps, **settings):
             start(number)
             return places[number][1], 0.0, False, False
         outcomes = tables[which][cell][action]
-        drawn = np.cumsum([outcome[0] for outcome in outcomes]) > (rngs[number].random() if chosen.is_slippery else 0)
+        drawn = np.cumsum([outcome[0] for outcome in outcomes]) > (rngs[number].random() if config.is_slippery else 0)
         _, cell, reward, ended = outcomes[np.argmax(drawn)]
         places[number] = (which, cell, taken + 1)
         return cell, reward, ended, taken == 39 and not ended
@@ -56,10 +56,10 @@ def play_beside_the_table(num_envs, num_steps, **settings):
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_random_play_is_that_of_the_table(settings):
-    play_beside_the_table(10, 150, **settings)
+    play_along_the_table(10, 150, **settings)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_millions_of_actions_are_those_of_the_table(settings):
-    play_beside_the_table(100, 4000, **settings)
+    play_along_the_table(100, 4000, **settings)
