@@ -23,7 +23,7 @@ import numpy as np
 import tsr_gym
 from benchmarks.measure import SHARED, best_seconds, write_result
 from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
-from tsr_gym_envs.webshop.search.engine import open_index
+from tsr_gym_envs.webshop.search import open_index
 
 REAL = SHARED / "data" / "webshop"
 # Measured on the original, wall or thread time as its users see it.

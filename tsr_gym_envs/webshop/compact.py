@@ -11,13 +11,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tsr_gym_envs.lucene_bm25.analysis import term_of
-from tsr_gym_envs.webshop.actions import ShopAction, parse_kindly
-from tsr_gym_envs.webshop.observation import page_of
-from tsr_gym_envs.webshop.pages.layout import Page
-from tsr_gym_envs.webshop.rules import follow
+from tsr_gym_envs.webshop.pages import Page
+from tsr_gym_envs.webshop.rules import follow, page_of
 from tsr_gym_envs.webshop.score import read_instruction, spoken
 from tsr_gym_envs.webshop.shop import Shop
-from tsr_gym_envs.webshop.state import ShopState
+from tsr_gym_envs.webshop.state import ShopAction, ShopState, parse_kindly
 
 # What buttons are called here.
 BUTTONS = {"buy now": "buy", "back to search": "back", "< prev": "prev", "next >": "next"}

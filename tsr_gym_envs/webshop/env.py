@@ -16,19 +16,15 @@ from tsr_gym.teaching import Teaching
 from tsr_gym.text_env import Guide
 from tsr_gym_envs.reasons import invalid, shown
 from tsr_gym_envs.settings import actions_within
-from tsr_gym_envs.webshop.actions import ShopAction
-from tsr_gym_envs.webshop.bars import Player, random_success
 from tsr_gym_envs.webshop.compact import compact_actions, compact_page, read_compact, write_compact
-from tsr_gym_envs.webshop.observation import page_of, page_text, url
-from tsr_gym_envs.webshop.oracle import best_plan
-from tsr_gym_envs.webshop.pages.text import MODES, SEPARATOR
+from tsr_gym_envs.webshop.oracle import Player, best_plan, random_success
+from tsr_gym_envs.webshop.pages import MODES, SEPARATOR
 from tsr_gym_envs.webshop.reward import NounFn
-from tsr_gym_envs.webshop.rules import follow
-from tsr_gym_envs.webshop.search.queries import suggest_queries
-from tsr_gym_envs.webshop.sessions import Stream, begin, begin_as_original, stream_from
+from tsr_gym_envs.webshop.rules import follow, page_of, page_text, url
+from tsr_gym_envs.webshop.search import suggest_queries
 from tsr_gym_envs.webshop.settings import WebShopSettings, make_settings
-from tsr_gym_envs.webshop.shop import Shop, open_shop
-from tsr_gym_envs.webshop.state import ShopState
+from tsr_gym_envs.webshop.shop import Shop, Stream, begin, begin_as_original, open_shop, stream_from
+from tsr_gym_envs.webshop.state import ShopAction, ShopState
 from tsr_gym_envs.webshop.teaching import shop_teaching
 
 # A description in a catalogue may be as long as a book.

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from tsr_gym_envs.webshop.catalogue.nouns import FUNCTION_WORDS
 from tsr_gym_envs.webshop.catalogue.product import OptionGroup, Product
-from tsr_gym_envs.webshop.observation import page_of
-from tsr_gym_envs.webshop.pages.layout import sub_texts
+from tsr_gym_envs.webshop.pages import sub_texts
+from tsr_gym_envs.webshop.rules import page_of
 from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopState
 

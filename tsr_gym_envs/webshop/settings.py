@@ -5,7 +5,7 @@ from typing import Any
 
 from tsr_gym import ConfigError
 from tsr_gym_envs.settings import SPLITS, settings_from
-from tsr_gym_envs.webshop.pages.text import MODES
+from tsr_gym_envs.webshop.pages import MODES
 from tsr_gym_envs.webshop.repairs import RULES, Repairs, repairs_of
 
 PRESETS: dict[str, dict[str, Any]] = {

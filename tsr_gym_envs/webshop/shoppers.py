@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from tsr_gym_envs.webshop.env import WebShopEnv
-from tsr_gym_envs.webshop.observation import page_of
 from tsr_gym_envs.webshop.oracle import as_query, best_action
+from tsr_gym_envs.webshop.rules import page_of
 
 
 class Shopper(Protocol):

@@ -1,6 +1,16 @@
-"""A catalogue of odd products: whatever a page, a query or an address may choke on."""
+"""Shops of the tests: odd products, a few products in memory, and shirts whose texts try to be markup."""
+
+from types import SimpleNamespace
+
+import gymnasium as gym
 
 from tests.tsr_gym_envs.webshop.small_files import item, write_files
+from tsr_gym.wrappers import TreeSearchWrapper
+from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
+from tsr_gym_envs.webshop.catalogue.product import Goal, Product
+from tsr_gym_envs.webshop.repairs import repairs_of
+from tsr_gym_envs.webshop.shop import Shop
+from tsr_gym_envs.webshop.state import parse, parse_kindly
 
 ODD_TEXTS = (
     "plain",
@@ -74,3 +84,139 @@ def odd_files(folder):
         for record in items
     }
     return write_files(folder, items, entries)
+
+
+def product(row, title, *, options=(), attributes=(), description="", price=10.0, query="mugs", category="Home › Mugs"):
+    return Product(
+        row=row,
+        asin=f"B{row:09}",
+        title=title,
+        description=description,
+        bullets=(),
+        price_text=f"${price}",
+        prices=(price,),
+        options=tuple((name, tuple(values)) for name, values in options),
+        attributes=tuple(attributes),
+        category="garden",
+        query=query,
+        product_category=category,
+    )
+
+
+def goal(target, text, *, attributes=("leak proof",), options=(), price_upper=20.0):
+    return Goal(
+        row=target.row,
+        asin=target.asin,
+        category=target.category,
+        query=target.query,
+        name=target.title,
+        product_category=target.product_category,
+        instruction_text=f"{text}, and price lower than {price_upper:.2f} dollars",
+        attributes=tuple(attributes),
+        price_upper=price_upper,
+        goal_options=tuple(options),
+        weight=1.0,
+    )
+
+
+class Catalogue:
+    """Products in a list."""
+
+    def __init__(self, products):
+        self.products = products
+        self.num_products = len(products)
+
+    def __len__(self):
+        return len(self.products)
+
+    def product(self, row):
+        return self.products[row]
+
+
+class Goals(list):
+    """Goals in a list; a product costs the first of its prices."""
+
+    def __init__(self, goals, products):
+        super().__init__(
+            goal.as_original(human=not all(isinstance(one, tuple) for one in goal.goal_options)) for goal in goals
+        )
+        self.goal = goals.__getitem__
+        self.price = lambda row: products[row].prices[0]
+
+
+class Engine:
+    """Ranks products by how many words of the query their titles hold."""
+
+    def __init__(self, products):
+        self.titles = [set(product.title.lower().split()) for product in products]
+        self.asked = 0
+
+    def rows(self, query, k=50):
+        self.asked += 1
+        words = query.lower().split()
+        counts = [sum(word in title for word in words) for title in self.titles]
+        return tuple(
+            sorted((row for row, count in enumerate(counts) if count), key=lambda row: (-counts[row], row))[:k]
+        )
+
+
+def tiny_shop(products, goals, rules="fixed"):
+    return Shop(
+        Catalogue(products),
+        Goals(goals, products),
+        Engine(products),
+        repairs_of(rules),
+        noun_fn=lambda title: title.lower().split(),
+        noun_source="injected",
+        parse=parse if rules == "original" else parse_kindly,
+    )
+
+
+def fake_env(shop, state, *, max_turns=None, turns=0):
+    """What a shopper sees of an environment."""
+    return SimpleNamespace(
+        shop=shop,
+        state=state,
+        episode=(state, turns, turns),
+        limits=SimpleNamespace(max_turns=max_turns, max_actions=None),
+    )
+
+
+EVIL = "<script>document.title='run'</script><img src=x onerror=\"alert('run')\">\"'>&amp;"
+NUM_SHIRTS = 25
+BOLD = "<script>alert(1)<b onclick=alert(1)>"
+# The product that everything hostile stands in, and its colours; the shop writes options in lower case.
+TARGET = "B000000000"
+COLORS = ("red", 'blue" onclick="alert(1)', BOLD, "javascript:alert(1)", "a&b=c#d?e%2f", "🙂")
+
+
+def hostile_catalogue(folder):
+    """Write and import the catalogue, and return its folder."""
+    options = {"color": [{"value": color} for color in COLORS], f"size {EVIL}": [{"value": "s"}, {"value": "m"}]}
+    bullets = [EVIL, "javascript:alert(1)"]
+    target = {"name": f"Soft Shirt {EVIL}", "full_description": EVIL, "small_description": bullets}
+    items = [item(0, **target, customization_options=options, product_category=EVIL, category=EVIL, query=EVIL)]
+    items += [item(number, name=f"Shirt Number {number}") for number in range(1, NUM_SHIRTS)]
+    entry = {"attributes": ["soft", EVIL], "instruction": f"Find me {EVIL}", "instruction_attributes": ["soft"]}
+    entries = {record["asin"]: {"attributes": ["soft"]} for record in items} | {TARGET: entry}
+    return import_catalogue(write_files(folder / "files", items, entries), folder / "store").path
+
+
+def hostile_env(catalogue, **settings):
+    return gym.make("tsr/WebShop-v0", catalogue=str(catalogue), **{"max_turns": None, **settings})
+
+
+def goal_of(env, color):
+    """Return the number of a goal that wants this colour."""
+    return next(number for number, goal in enumerate(env.unwrapped.goals) if goal["goal_options"]["color"] == color)
+
+
+def agents_tree(env, seed, options, moves):
+    """Return the tree of an agent that takes the (page, action) moves, going back to the page before each."""
+    agent = TreeSearchWrapper(env)
+    agent.reset(seed=seed, options=options)
+    for page, action in moves:
+        if agent.cursor != page:
+            agent.goto(page)
+        agent.step(action)
+    return agent.tree

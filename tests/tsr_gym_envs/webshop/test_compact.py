@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tsr_gym_envs.webshop.tiny_shop import goal, product, tiny_shop
+from tests.tsr_gym_envs.webshop.shops import goal, product, tiny_shop
 from tsr_gym_envs.webshop.compact import vocabulary_of, want_of
 from tsr_gym_envs.webshop.env import WebShopEnv
 from tsr_gym_envs.webshop.oracle import best_plan

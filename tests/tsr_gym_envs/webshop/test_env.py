@@ -6,12 +6,12 @@ import pytest
 
 from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym_envs.webshop.shops import ODD_TEXTS, OPTION_VALUES, odd_files
-from tests.tsr_gym_envs.webshop.transcripts import canonical, play_transcripts
+from tests.tsr_gym_envs.webshop.small_files import canonical, play_transcripts
 from tsr_gym import ConfigError, EpisodeOver, SnapshotError, restore, snapshot
 from tsr_gym.testing import check_snapshot, check_text_env
 from tsr_gym.testing.recording import JUNK
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
-from tsr_gym_envs.webshop.observation import clickables, page_text, url
+from tsr_gym_envs.webshop.rules import clickables, page_text, url
 
 
 @pytest.fixture

@@ -1,15 +1,18 @@
-"""The oracle against trying everything, on a shop of fifteen products."""
+"""The oracle, the value and random play, against trying everything in small shops."""
 
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
 import pytest
 
-from tests.tsr_gym_envs.webshop.tiny_shop import goal, product, tiny_shop
+from tests.tsr_gym_envs.webshop.shops import goal, product, tiny_shop
+from tests.tsr_gym_envs.webshop.test_compact import shop_env
 from tsr_gym_envs.webshop import oracle
-from tsr_gym_envs.webshop.observation import page_of
+from tsr_gym_envs.webshop.env import WebShopEnv
 from tsr_gym_envs.webshop.oracle import as_query, best_action, best_plan, best_purchase, best_reachable
-from tsr_gym_envs.webshop.rules import follow
+from tsr_gym_envs.webshop.rules import follow, page_of
+from tsr_gym_envs.webshop.settings import make_settings
 from tsr_gym_envs.webshop.state import ShopState
 
 COLORS = ("color", ("light blue", "navy blue", "red"))
@@ -227,3 +230,78 @@ def test_on_random_shops_the_oracle_is_right_wherever_chance_leads(rules, seed):
             state = state if following is None else following._replace(opened=())
             if state.page == "done":
                 break
+
+
+def env_of(shop, **settings):
+    shop.catalogue.digest = "tiny"
+    return WebShopEnv(make_settings("default", settings), shop)
+
+
+@pytest.mark.parametrize("per_turn", [1, 2])
+def test_a_state_is_worth_one_where_some_way_of_shopping_meets_every_wish(per_turn):
+    shop = tiny_shop(PRODUCTS, GOALS)
+    env, truth = env_of(shop, max_actions_per_turn=per_turn), try_everything(shop)
+    seen = set()
+    for number in range(len(GOALS)):
+        for trip in TRIPS:
+            state = after(shop, number, *trip)
+            for turns in range(6 // per_turn):
+                for actions in (None, 4):
+                    left = turns * per_turn if actions is None else min(actions, turns * per_turn)
+                    wanted = float(truth(state, left) == 1)
+                    assert env.best_value(state, turns, actions) == wanted, (number, trip, turns, actions)
+                    seen.add(wanted)
+    assert seen == {0.0, 1.0}
+
+
+def test_a_purchase_is_final():
+    shop = tiny_shop(PRODUCTS, GOALS)
+    env = env_of(shop)
+    trip = ("search[steel]", "click[b000000000]", "click[navy blue]", "click[20 oz]")
+    right, wrong = after(shop, 0, *trip, "click[buy now]"), after(shop, 0, *trip[:-1], "click[buy now]")
+    assert env.best_value(right, 0, None) == 1.0
+    # A mug without its size was bought: turns that are left do not help.
+    assert env.best_value(wrong, 10, None) == 0.0
+
+
+BAR_PRODUCTS = [
+    product(
+        0, "Steel mug", options=[("color", ("blue", "red")), ("size", ("12 oz", "8 oz"))], attributes=["leak proof"]
+    ),
+    product(1, "Glass mug", options=[("color", ("blue", "tan"))]),
+    product(2, "Plain mug"),
+]
+BAR_GOALS = [
+    goal(BAR_PRODUCTS[0], "a mug with color: blue, and size: 8 oz", options=[("color", "blue"), ("size", "8 oz")]),
+    goal(BAR_PRODUCTS[0], "steel mug, blue", options=["blue"]),
+]
+
+
+def every_way(env, state, left):
+    """Return the success of random play by walking all ways, one at a time."""
+    actions = env.legal_actions(state)
+    if not left or not actions:
+        return Fraction(0)
+    total = Fraction(0)
+    for action in actions:
+        after, _, terminated, info = env.transition(state, action, None)
+        total += Fraction(int(info["success"])) if terminated else every_way(env, after, left - 1)
+    return total / len(actions)
+
+
+@pytest.mark.parametrize("mode", ["compact", "text"])
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("max_turns", [2, 4, 5])
+def test_random_success_is_the_mean_over_all_ways(mode, number, max_turns):
+    env = shop_env(number=number, goals=BAR_GOALS, products=BAR_PRODUCTS, observation_mode=mode, max_turns=max_turns)
+    random, best = env.success_bars(env.state)
+    assert random == pytest.approx(float(every_way(env, env.state, max_turns)))
+    # A search, the product, as many options as are wanted, the purchase.
+    assert best == float(max_turns >= (5 if number == 0 else 4))
+    assert (random > 0) == (best == 1)
+
+
+def test_there_are_no_bars_where_turns_or_limits_are_others():
+    for settings in ({"max_turns": None}, {"max_actions_per_turn": 2}):
+        env = shop_env(goals=BAR_GOALS, products=BAR_PRODUCTS, **settings)
+        assert env.success_bars(env.state) is None

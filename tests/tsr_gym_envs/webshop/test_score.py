@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tsr_gym_envs.webshop.tiny_shop import goal, product, tiny_shop
+from tests.tsr_gym_envs.webshop.shops import goal, product, tiny_shop
 from tsr_gym_envs.webshop.rules import follow
 from tsr_gym_envs.webshop.score import fit, overlap, progress, read_instruction
 from tsr_gym_envs.webshop.state import ShopState

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tests.tsr_gym_envs.webshop.tiny_shop import fake_env, goal, product, tiny_shop
+from tests.tsr_gym_envs.webshop.shops import fake_env, goal, product, tiny_shop
 from tsr_gym_envs.webshop.oracle import best_plan
 from tsr_gym_envs.webshop.rules import follow
 from tsr_gym_envs.webshop.shoppers import FirstHitShopper, OracleShopper, RandomShopper, RuleShopper, play

@@ -17,7 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.chromium import CONTRASTS, DESKTOP, PHONE, chromium, find, keep, show_as  # noqa: F401
-from tests.tsr_gym_envs.webshop.hostile_shop import (
+from tests.tsr_gym_envs.webshop.shops import (
     BOLD,
     EVIL,
     NUM_SHIRTS,

@@ -1,6 +1,5 @@
 """Catalogues of invented products, in natural language and in the format of the original's files."""
 
-from tsr_gym_envs.webshop.generator.products import Record, generate
-from tsr_gym_envs.webshop.generator.writing import write_catalogue
+from tsr_gym_envs.webshop.generator.products import Record, generate, write_catalogue
 
 __all__ = ["Record", "generate", "write_catalogue"]

@@ -1,7 +1,7 @@
 """The shop as web pages, and web pages as text.
 
 The templates are what a person shops in; the text modes are made of them by `nodes_of`, or without them, and faster, by
-`tsr_gym_envs.webshop.observation`. Both give the same text.
+`tsr_gym_envs.webshop.rules`. Both give the same text.
 """
 
 from functools import lru_cache
@@ -12,14 +12,11 @@ import jinja2
 from bs4 import BeautifulSoup
 from bs4.element import Comment, NavigableString, Tag
 
-from tsr_gym_envs.webshop.actions import option_labels
 from tsr_gym_envs.webshop.catalogue.product import Product
-from tsr_gym_envs.webshop.observation import BASE_URL, page_of, url
-from tsr_gym_envs.webshop.pages.layout import SUB_PAGES, Page, PageNode, chosen_text, done_texts, shown, sub_texts
-from tsr_gym_envs.webshop.pages.text import MODES, join
-from tsr_gym_envs.webshop.rules import click
+from tsr_gym_envs.webshop.pages import MODES, SUB_PAGES, Page, PageNode, chosen_text, done_texts, join, shown, sub_texts
+from tsr_gym_envs.webshop.rules import BASE_URL, click, page_of, url
 from tsr_gym_envs.webshop.shop import Shop
-from tsr_gym_envs.webshop.state import ShopState
+from tsr_gym_envs.webshop.state import ShopState, option_labels
 
 # Style sheet and pictures.
 STATIC = Path(__file__).parent / "static"

@@ -20,8 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tsr_gym_envs.serving import LOOPBACK, BodyLimit, client_left
 from tsr_gym_envs.webshop.html.page import STATIC, page_html, templates
-from tsr_gym_envs.webshop.site.trips import Trips, TripTooLong, end_of
-from tsr_gym_envs.webshop.site.visitors import Visit, Visitors
+from tsr_gym_envs.webshop.site.trips import Trips, TripTooLong, Visit, Visitors, end_of
 
 # Letters of a query, and bytes of a request's body, of which the shop's forms send none.
 MAX_QUERY, MAX_BODY = 500, 10_000

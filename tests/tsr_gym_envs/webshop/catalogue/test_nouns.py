@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.tsr_gym_envs.webshop.real_data import real_products
+from tests.tsr_gym_envs.webshop.small_files import real_products
 from tsr_gym_envs.webshop.catalogue import nouns
 from tsr_gym_envs.webshop.catalogue.nouns import guess_nouns, installed_model, open_nouns, tag_nouns
 from tsr_gym_envs.webshop.reward import rate_kind

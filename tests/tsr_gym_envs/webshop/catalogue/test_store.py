@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tests.tsr_gym_envs.webshop.real_data import real_products
-from tests.tsr_gym_envs.webshop.small_files import item, write_files
+from tests.tsr_gym_envs.webshop.small_files import item, real_products, write_files
 from tsr_gym import InvalidCatalogue
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.store import open_store

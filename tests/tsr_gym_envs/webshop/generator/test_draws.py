@@ -1,11 +1,14 @@
-"""Draws of the generator: reproducible, and distributed as asked."""
+"""Draws and ids of the generator: reproducible, with the right distribution, never repeated."""
 
+import re
 from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tsr_gym_envs.webshop.generator.draws import BLOCK, Draws
+from tsr_gym_envs.webshop.generator.draws import BLOCK, HALF, LETTERS, Draws, _keys, _mixed, asin_of
 
 
 def test_draws_depend_on_what_they_are_for_and_on_nothing_else():
@@ -51,3 +54,26 @@ def test_quantiles_are_met_with_straight_lines_between_them():
     values = [draws.quantile((0, 10, 100)) for _ in range(8000)]
     assert np.quantile(values, [0.25, 0.5, 0.75]) == pytest.approx([5, 10, 55], rel=0.1)
     assert 0 <= min(values) <= max(values) <= 100
+
+
+def row_of(seed, asin):
+    """Return the row of an id, by undoing the rounds one by one."""
+    left, right = (int(part, 36) for part in (asin[2:6], asin[6:]))
+    for key in reversed(_keys(seed)):
+        left, right = (right - _mixed(left ^ key)) % HALF, left
+    return left * HALF + right
+
+
+@given(st.integers(0, 50), st.integers(0, HALF**2 - 1))
+def test_every_row_can_be_read_from_its_id_so_no_two_share_one(seed, row):
+    asin = asin_of(seed, row)
+    assert re.fullmatch("B0[0-9A-Z]{8}", asin)
+    assert row_of(seed, asin) == row
+
+
+def test_ids_of_neighbors_and_of_other_seeds_look_unrelated():
+    assert LETTERS == "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    asins = [asin_of(0, row) for row in range(3000)]
+    for place in range(2, 10):
+        assert len({asin[place] for asin in asins}) == 36
+    assert not {asin_of(1, row) for row in range(3000)} & set(asins)

@@ -1,4 +1,4 @@
-"""Generated products: their schema, their shares, and that each depends on the seed and its number only."""
+"""Generated products: schema, shares, dependence on seed and number only, files, and difficulty."""
 
 import json
 import re
@@ -8,12 +8,17 @@ from collections import Counter
 from itertools import combinations, islice
 from math import prod
 
+import gymnasium as gym
+import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tsr_gym_envs.webshop.generator import generate
+from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
+from tsr_gym_envs.webshop.generator import generate, write_catalogue
 from tsr_gym_envs.webshop.generator.products import shown_options
 from tsr_gym_envs.webshop.generator.vocabulary import vocabulary
+from tsr_gym_envs.webshop.oracle import as_query
+from tsr_gym_envs.webshop.shoppers import FirstHitShopper, OracleShopper, RuleShopper, play
 
 FIELDS = {
     "name": str,
@@ -195,3 +200,92 @@ def test_titles_name_the_product_by_a_noun_of_its_kind(records):
     for record in records:
         assert any(noun in record.item["name"] for noun in nouns[record.item["query"]])
         assert 10 < len(record.item["name"]) <= 220
+
+
+def test_the_three_files_hold_the_records(tmp_path):
+    paths = write_catalogue(tmp_path / "new" / "folder", 120, 3)
+    records = list(generate(120, 3))
+    items, entries, notes = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
+    assert [path.name for path in paths] == ["items_shuffle.json", "items_ins_v2.json", "items_human_ins.json"]
+    assert items == [record.item for record in records]
+    assert entries == {record.item["asin"]: record.entry for record in records}
+    assert notes == {record.item["asin"]: record.annotations for record in records if record.annotations}
+
+
+def test_files_that_are_there_are_replaced(tmp_path):
+    write_catalogue(tmp_path, 50, 0)
+    items, _, _ = write_catalogue(tmp_path, 0, 0)
+    assert json.loads(items.read_text(encoding="utf-8")) == []
+    assert all(
+        json.loads((tmp_path / name).read_text()) == {} for name in ("items_ins_v2.json", "items_human_ins.json")
+    )
+
+
+def test_progress_is_told_every_thousand_products(tmp_path):
+    told = []
+    write_catalogue(tmp_path, 2500, 0, progress=lambda done, total: told.append((done, total)))
+    assert told == [(1000, 2500), (2000, 2500)]
+
+
+def test_the_importer_reads_every_product(tmp_path):
+    write_catalogue(tmp_path / "files", 300, 5)
+    catalogue = import_catalogue(tmp_path / "files", tmp_path / "store", with_nouns=False)
+    records = list(generate(300, 5))
+    assert len(catalogue) == 300
+    for row, record in enumerate(records):
+        product = catalogue.product(row)
+        assert (product.asin, product.title) == (record.item["asin"], record.item["name"])
+        assert product.attributes == tuple(record.entry["attributes"])
+        assert (catalogue.instruction(row) is not None) == ("instruction" in record.entry)
+        assert len(catalogue.annotations(row)) == len(record.annotations)
+
+
+def open_shop(tmp_path, seed, num_products=1000):
+    write_catalogue(tmp_path / "files", num_products, seed)
+    store = import_catalogue(tmp_path / "files", tmp_path / "store", with_nouns=False)
+    return gym.make("tsr/WebShop-v0", catalogue=str(store.path), max_turns=15).unwrapped
+
+
+def success(env, shopper, goals):
+    return float(np.mean([played.success for played in play(env, shopper, goals)]))
+
+
+def in_top_ten(env, goals):
+    queries = {goal: as_query(env.shop.goals.goal(goal).instruction_text).lower() for goal in goals}
+    return float(np.mean([env.shop.goals.row(goal) in env.shop.engine.rows(queries[goal])[:10] for goal in goals]))
+
+
+def check_bounds(env, goals):
+    assert 0.80 <= in_top_ten(env, goals) <= 0.95
+    assert 0.30 <= success(env, RuleShopper(), goals) <= 0.60
+    assert success(env, FirstHitShopper(), goals) <= 0.10
+    assert success(env, OracleShopper(), goals) >= 0.97
+
+
+def test_the_embedded_catalogue_is_neither_easy_nor_hopeless(tmp_path):
+    env = open_shop(tmp_path, seed=0)
+    rng = np.random.default_rng(0)
+    assert 4500 < len(env.goals) < 8000
+    check_bounds(env, rng.permutation(len(env.goals))[:250].tolist())
+
+
+def test_every_product_that_is_asked_for_can_be_found_and_bought_for_the_full_reward(tmp_path):
+    env = open_shop(tmp_path, seed=1, num_products=300)
+    goals = {env.shop.goals.row(goal): goal for goal in range(len(env.goals))}
+    assert len(goals) > 80
+    assert success(env, OracleShopper(), goals.values()) == 1
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(5))
+def test_catalogues_of_other_seeds_are_as_hard(seed, tmp_path):
+    env = open_shop(tmp_path, seed)
+    rng = np.random.default_rng(0)
+    check_bounds(env, rng.permutation(len(env.goals))[:1000].tolist())
+    # Draws by weight are nearly draws of products; goals without options are more frequent among them.
+    drawn = [env.shop.goals.draw(share) for share in rng.random(1000)]
+    assert 0.80 <= in_top_ten(env, drawn) <= 0.95
+    assert 0.30 <= success(env, RuleShopper(), drawn) <= 0.60
+    # On the real small set it is 0.16.
+    assert success(env, FirstHitShopper(), drawn) <= 0.12
+    assert success(env, OracleShopper(), drawn) >= 0.97

@@ -4,10 +4,10 @@ from string import Formatter
 
 import pytest
 
-from tsr_gym_envs.webshop.actions import BUTTONS
 from tsr_gym_envs.webshop.generator.products import shown_options
 from tsr_gym_envs.webshop.generator.sketch import fitting_styles
 from tsr_gym_envs.webshop.generator.vocabulary import CATEGORIES, ROLES, vocabulary
+from tsr_gym_envs.webshop.state import BUTTONS
 
 WORDS = {"this", "This", "it", "them", "is", "has", "s", "noun", "Brand", "material", "code"}
 KINDS = [

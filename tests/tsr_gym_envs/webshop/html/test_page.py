@@ -5,16 +5,13 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.tsr_gym_envs.webshop.shops import odd_files
-from tests.tsr_gym_envs.webshop.tiny_shop import goal, product, tiny_shop
-from tests.tsr_gym_envs.webshop.transcripts import play_transcripts
+from tests.tsr_gym_envs.webshop.shops import goal, odd_files, product, tiny_shop
+from tests.tsr_gym_envs.webshop.small_files import play_transcripts
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.original_random import generator_of
 from tsr_gym_envs.webshop.html.page import OriginalLinks, nodes_of, page_html, text_of
-from tsr_gym_envs.webshop.observation import page_nodes, page_text, url
-from tsr_gym_envs.webshop.pages.layout import SUB_PAGES
-from tsr_gym_envs.webshop.pages.text import MODES, join
-from tsr_gym_envs.webshop.rules import click
+from tsr_gym_envs.webshop.pages import MODES, SUB_PAGES, join
+from tsr_gym_envs.webshop.rules import click, page_nodes, page_text, url
 from tsr_gym_envs.webshop.settings import make_settings
 from tsr_gym_envs.webshop.shop import open_shop
 from tsr_gym_envs.webshop.state import ShopState

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.tsr_gym_envs.webshop.hostile_shop import BOLD, EVIL, NUM_SHIRTS, goal_of, hostile_catalogue, hostile_env
-from tests.tsr_gym_envs.webshop.shops import odd_files
+from tests.tsr_gym_envs.webshop.shops import BOLD, EVIL, NUM_SHIRTS, goal_of, hostile_catalogue, hostile_env, odd_files
 from tsr_gym.tree import Tree
 from tsr_gym_envs.serving import serving
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.html.page import text_of
 from tsr_gym_envs.webshop.site.app import HEADERS, MAX_BODY, MAX_QUERY, shop_site
-from tsr_gym_envs.webshop.site.trips import Trips
-from tsr_gym_envs.webshop.site.visitors import Visitors
+from tsr_gym_envs.webshop.site.trips import Trips, Visitors
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What pages show: blank space as browsers treat it, JSON as Flask writes it, texts in the original's order."""
+"""Contents of pages: blank space as in browsers, JSON as in Flask, texts in the original's order."""
 
 import pytest
 from bs4 import BeautifulSoup
@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import escape
 
-from tests.tsr_gym_envs.webshop.tiny_shop import product
-from tsr_gym_envs.webshop.actions import parse, parse_kindly
-from tsr_gym_envs.webshop.pages.layout import Page, chosen_text, head, lay_out, options_json, shown
+from tests.tsr_gym_envs.webshop.shops import product
+from tsr_gym_envs.webshop.pages import MODES, Page, PageNode, chosen_text, head, join, lay_out, options_json, shown
+from tsr_gym_envs.webshop.state import parse, parse_kindly
 
 MUG = product(0, "Mug", options=(("color", ("red", "blue")), ("size", ("5", "red"))))
 
@@ -73,3 +73,34 @@ def test_the_line_of_choices_names_every_group():
     page = Page("item_page", row=0, options=(("size", "5"),))
     assert chosen_text(page, MUG) == "You have chosen color: nothing yet; size: 5"
     assert chosen_text(page, product(0, "Plain")) == ""
+
+
+NODES = (
+    PageNode("text", " a feature "),
+    PageNode("text", " "),
+    PageNode("button", "Next >"),
+    PageNode("product", "B01", clicked=True),
+    PageNode("product", "B02"),
+    PageNode("option", "red", clicked=True),
+    PageNode("option", "blue"),
+    PageNode("option", "5", clicked=True),
+    PageNode("chosen", "You have chosen color: red"),
+)
+HEAD = (PageNode("text", "Instruction:"),)
+RICH = (
+    "You have clicked 5.\nYou have clicked red.\nInstruction:\n a feature \n \n[button] Next > [button_]\n"
+    "\n[clicked button] B01 [clicked button_]\n\n[button] B02 [button_]\n"
+    "  [clicked button] red [clicked button_]\n  [button] blue [button_]\n  [clicked button] 5 [clicked button_]\n"
+)
+TEXT = "Instruction: [SEP] a feature [SEP]  [SEP] Next > [SEP] B01 [SEP] B02 [SEP] red [SEP] blue [SEP] 5"
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [("text", TEXT), ("text_options", f"{TEXT} [SEP] You have chosen color: red"), ("rich", RICH)],
+)
+def test_a_page_is_written_as_its_mode_says(mode, wanted):
+    write = MODES[mode][0]
+    assert join(mode, write(HEAD), write(NODES)) == wanted
+    # In one piece as well as in two.
+    assert join(mode, write(()), write(HEAD + NODES)) == wanted

@@ -1,16 +1,19 @@
-"""Search: the products that Lucene finds, in its order and with its scores."""
+"""Search: Lucene's products in Lucene's order with its scores; queries made of instructions."""
 
 import copy
 import os
 import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.tsr_gym_envs.webshop.small_files import item, write_files
 from tsr_gym import ConfigError, InvalidCatalogue, MissingExtra
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.store import INDEX
-from tsr_gym_envs.webshop.search.engine import open_index
+from tsr_gym_envs.webshop.search import open_index, suggest_queries
+from tsr_gym_envs.webshop.state import parse, parse_kindly
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +91,19 @@ def test_without_pyserini_the_missing_extra_is_named(real_catalogue, monkeypatch
     monkeypatch.setattr("tsr_gym.optional.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"tsr-gym\[pyserini\]"):
         open_index(real_catalogue, engine="pyserini")
+
+
+def test_limits_go_and_wishes_are_asked_for_or_not():
+    text = "Find me machine wash men's shirts with button closure, with color: red, and price lower than 60.00 dollars"
+    assert suggest_queries(text) == (
+        "machine wash men's shirts with button closure, with color: red",
+        "machine wash men's shirts",
+    )
+    assert suggest_queries("i need a lamp") == ("i need a lamp",)
+
+
+@given(st.text("ab[]| \n\r,", max_size=20))
+def test_every_reading_of_actions_takes_a_suggestion_as_it_is(text):
+    for query in suggest_queries(text):
+        assert parse(f"search[{query}]") == parse_kindly(f"search[{query}]") == ("search", query)
+        assert "||" not in query

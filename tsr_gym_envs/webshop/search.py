@@ -1,0 +1,162 @@
+"""The shop's search: the best products for a query, ranked by BM25 as Lucene ranks them or by Lucene itself."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tsr_gym import ConfigError, InvalidCatalogue, InvalidCorpus, RetrievalFailed
+from tsr_gym.files import in_place_of, locked, remove_leftovers
+from tsr_gym_envs.lucene_bm25 import BM25Index
+from tsr_gym_envs.lucene_java import java, lucene_searcher
+from tsr_gym_envs.webshop.catalogue.opening import LOCK, open_catalogue
+from tsr_gym_envs.webshop.catalogue.product import document_of
+from tsr_gym_envs.webshop.catalogue.store import INDEX, Catalogue
+
+ENGINES = ("lucene", "pyserini")
+# The original asks for so many products, whatever the page.
+NUM_RESULTS = 50
+# Remembered queries; longer ones than this, in characters, are ranked anew each time.
+_REMEMBERED, _MAX_REMEMBERED = 4096, 1000
+
+# The id, score and row of the best products for a query, best first.
+Ranked = Sequence[tuple[str, float, int]]
+
+
+class SearchEngine:
+    """A search over one catalogue.
+
+    Args:
+        catalogue: What is searched.
+        engine: Who ranks: a name of `ENGINES`.
+        rank: The ranking of a query's best products.
+
+    Attributes:
+        engine: Who ranks.
+    """
+
+    def __init__(self, catalogue: Catalogue, engine: str, rank: Callable[[str, int], Ranked]) -> None:
+        self.engine = engine
+        self._catalogue, self._rank = catalogue, rank
+        self._rows = lru_cache(maxsize=_REMEMBERED)(self._rank_rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_index, (self._catalogue, self.engine)
+
+    def search(self, query: str, k: int = NUM_RESULTS) -> list[tuple[str, float]]:
+        """Return the ids and scores of the best products, best first; none where no word of the query is known."""
+        return [(asin, score) for asin, score, _ in self._rank(query, k)]
+
+    def rows(self, query: str, k: int = NUM_RESULTS) -> tuple[int, ...]:
+        """Return the catalogue rows of the best products, best first; queries that were asked before are remembered."""
+        return self._rows(query, k) if len(query) <= _MAX_REMEMBERED else self._rank_rows(query, k)
+
+    def _rank_rows(self, query: str, k: int) -> tuple[int, ...]:
+        return tuple(row for _, _, row in self._rank(query, k))
+
+
+def open_index(catalogue: Catalogue | str | Path | None, engine: str = "lucene") -> SearchEngine:
+    """Return the search over a catalogue; everyone in a process shares it.
+
+    Args:
+        catalogue: The catalogue, or what `open_catalogue` takes.
+        engine: ``"lucene"`` is this project's BM25, which ranks as Lucene does. ``"pyserini"`` is Lucene itself: it
+            needs the extra of that name and Java, and builds its index at first use.
+
+    Raises:
+        ConfigError: There is no such engine.
+        InvalidCatalogue: The catalogue or its index is damaged.
+        MissingExtra: Pyserini is not installed.
+    """
+    if engine not in ENGINES:
+        raise ConfigError(f"wanted an engine of {ENGINES}, got {engine!r}")
+    return _opened(catalogue if isinstance(catalogue, Catalogue) else open_catalogue(catalogue), engine)
+
+
+@lru_cache(maxsize=16)
+def _opened(catalogue: Catalogue, engine: str) -> SearchEngine:
+    if engine == "pyserini":
+        from tsr_gym_envs.webshop.search import open_pyserini
+
+        return SearchEngine(catalogue, engine, open_pyserini(catalogue))
+    try:
+        index = BM25Index.open(catalogue.data / INDEX)
+    except InvalidCorpus as error:
+        raise InvalidCatalogue(f"the search index of {catalogue.path} is damaged: {error}") from error
+
+    def rank(query: str, k: int) -> Ranked:
+        return [(hit.id, hit.score, hit.number) for hit in index.search([query], k)[0]]
+
+    return SearchEngine(catalogue, engine, rank)
+
+
+# What begins the limit of the price, and the options, in an instruction.
+_LIMIT, _WISHES = ", and price lower than ", " with "
+_OPENING = "find me "
+_SIGNS = str.maketrans(dict.fromkeys("[]|\n\r", " "))
+
+
+@lru_cache(maxsize=4096)
+def suggest_queries(instruction: str) -> tuple[str, ...]:
+    """Return an instruction without its limit as a query, and the same without what follows its first "with".
+
+    Without brackets and bars, which stand for something else in an action.
+
+    >>> suggest_queries("Find me soft socks with color: red, and price lower than 20.00 dollars")
+    ('soft socks with color: red', 'soft socks')
+    """
+    text = " ".join(instruction.translate(_SIGNS).split())
+    wishes = text.rpartition(_LIMIT)[0] or text
+    whole = wishes[len(_OPENING) :] if wishes.lower().startswith(_OPENING) else wishes
+    short = whole.partition(_WISHES)[0].strip(" ,")
+    return tuple(dict.fromkeys(query for query in (whole, short) if query)) or ("product",)
+
+
+LUCENE = "lucene"
+# Anserini's defaults, which the original keeps.
+K1, B = 0.9, 0.4
+
+
+def open_pyserini(catalogue: Catalogue) -> Callable[[str, int], Sequence[tuple[str, float, int]]]:
+    """Return Lucene's ranking of a catalogue; its index is built beside the store at first use.
+
+    Raises:
+        MissingExtra: Pyserini is not installed.
+        ConfigError: There is no Java that runs it.
+        InvalidCatalogue: Lucene did not take a product.
+    """
+    folder = catalogue.data / LUCENE
+    if not folder.is_dir():
+        with locked(catalogue.path / LOCK):
+            if not folder.is_dir():
+                _build(catalogue, folder)
+    searcher = lucene_searcher(folder, K1, B)
+
+    def rank(query: str, k: int) -> list[tuple[str, float, int]]:
+        try:
+            # Half a character is nothing that Java takes.
+            hits = searcher.search(query.encode(errors="replace").decode(), k)
+        except java().exceptions as error:
+            raise RetrievalFailed(f"Lucene failed on {query[:200]!r}: {error}") from error
+        return [(str(hit.docid), float(hit.score), _row_of(catalogue, str(hit.docid))) for hit in hits]
+
+    return rank
+
+
+def _row_of(catalogue: Catalogue, asin: str) -> int:
+    row = catalogue.row_of(asin)
+    assert row is not None
+    return row
+
+
+def _build(catalogue: Catalogue, folder: Path) -> None:
+    remove_leftovers(folder)
+    with in_place_of(folder) as draft:
+        indexer = java().named("io.anserini.index.SimpleIndexer")(str(draft))
+        for row in range(len(catalogue)):
+            product = catalogue.product(row)
+            document = {"id": product.asin, "contents": document_of(product)}
+            if not indexer.addRawDocument(json.dumps(document)):
+                raise InvalidCatalogue(f"Lucene did not take product {product.asin}")
+        indexer.close()

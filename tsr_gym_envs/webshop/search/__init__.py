@@ -1,1 +1,0 @@
-"""Search: which products a query finds, and which queries an instruction suggests."""
