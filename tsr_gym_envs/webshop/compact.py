@@ -1,7 +1,7 @@
-"""The shop in a few words, for very small models: pages of lower-case words between blanks, short names to click.
+"""Compact pages for very small models: lower-case words between blanks, and short names to click.
 
-A page says of each product what its title shares with the instruction, and lists only the options that share a word
-with it. Nothing is added to what the other modes show, and every action is one of the shop's own under another name.
+A page shows the words that each product's title shares with the instruction, and only the options that share a word
+with it. It contains no facts that the other modes hide, and every action is an action of the shop under another name.
 """
 
 import re
@@ -17,18 +17,18 @@ from tsr_gym_envs.webshop.score import read_instruction, spoken
 from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopAction, ShopState, parse_kindly
 
-# What buttons are called here.
+# Names of buttons on compact pages.
 BUTTONS = {"buy now": "buy", "back to search": "back", "< prev": "prev", "next >": "next"}
-# What begins all that a title adds to the name of a product.
+# The end of a product's name within its title.
 _HEAD_END = re.compile(r"\s[-–|]\s|[,;|(:]")
-# How many words of a title are shown that the instruction does not have, and among how many at the end of the name:
-# names of brands stand before them, and there are as many of these as products.
+# Number of words shown that are not in the instruction, and number of words at the end of a name from which they are
+# taken. Brand names stand before these; they are as many as products, and would make the vocabulary as large.
 _NUM_OTHERS, _NAME_WORDS = 2, 4
 _ANYTHING = ("product",)
 
 
 class Want(NamedTuple):
-    """What an instruction asks for, in plain words.
+    """The wishes of an instruction, as plain words.
 
     Attributes:
         words: Its words in their order, each once, without those of `wishes`.
@@ -42,22 +42,22 @@ class Want(NamedTuple):
 
     @property
     def query(self) -> tuple[str, ...]:
-        """The words by which to search: all that is wanted, each once; any word where nothing is."""
+        """The words to search for: all wanted words, each once; "product" without any."""
         wished = (word for _, value in self.wishes for word in value.split())
         return tuple(dict.fromkeys((*self.words, *wished))) or _ANYTHING
 
 
 class CompactPage(NamedTuple):
-    """A page in a few words.
+    """A compact page.
 
     Attributes:
-        text: What is shown.
-        names: What can be clicked, and what the shop's own page calls it; also options that are not listed.
-        shown: The names that can be read off the page.
-        values: The names of the listed options by their group, for groups in which nothing is chosen.
-        chosen: The name of what is chosen in a group.
-        unopened: The names of products that were not opened yet: affordable ones first, of these those first whose
-            titles share a word with the instruction.
+        text: The text.
+        names: The clickable names and their names on the shop's page, including options that are not listed.
+        shown: The names that the text contains.
+        values: The names of the listed options by group, for groups without a choice.
+        chosen: The name of the chosen option by group.
+        unopened: The names of products that have not been opened: affordable ones first, and among them those first
+            whose titles share a word with the instruction.
     """
 
     text: str
@@ -69,13 +69,13 @@ class CompactPage(NamedTuple):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The texts by which an agent acts on the page, as far as they can be read off it."""
+        """The actions whose names the page shows."""
         return tuple(f"click [ {name} ]" for name in self.shown)
 
 
 @lru_cache(maxsize=4096)
 def want_of(instruction: str) -> Want:
-    """Return what an instruction asks for.
+    """Return the wishes of an instruction.
 
     >>> want = want_of("Find me soft socks, blue, with size: 5 & up, and price lower than 20.00 dollars")
     >>> want.words, want.wishes, want.limit
@@ -89,7 +89,7 @@ def want_of(instruction: str) -> Want:
 
 
 def compact_page(shop: Shop, state: ShopState) -> CompactPage:
-    """Return the page on which a shopper stands."""
+    """Return the compact page of a state."""
     return _compact(shop, state.goal, page_of(shop, state))
 
 
@@ -108,7 +108,7 @@ def _compact(shop: Shop, goal: int, page: Page) -> CompactPage:
 
 
 class _Row(NamedTuple):
-    """What a listed product says: words of the instruction in its title, what else it is called, and ok or dear."""
+    """A line of results: words of the instruction in the title, other words of the name, and "ok" or "dear"."""
 
     shared: tuple[str, ...]
     others: tuple[str, ...]
@@ -133,14 +133,14 @@ def _results(shop: Shop, want: Want, page: Page, buttons: dict[str, str]) -> Com
 
 
 def _row(shop: Shop, want: Want, row: int) -> _Row:
-    # Words are compared by their stems and shown as the instruction has them, so that they can be recognised.
+    # Words are compared by their stems and shown in the instruction's form, so that a model can copy them.
     title, wanted = shop.product(row).title, {_stem(word): word for word in want.words}
     shared = dict.fromkeys(wanted[stem] for word in spoken(title) if (stem := _stem(word)) in wanted)
     return _Row(tuple(shared), _others(title, frozenset(wanted)), _price(shop, want, row))
 
 
 def _others(title: str, stems: frozenset[str]) -> tuple[str, ...]:
-    """Return the last words of a product's name that are not wanted: what it is stands at the end.
+    """Return the last words of a product's name that are not wanted: the noun stands at the end.
 
     >>> _others("Beldora Men's Casual Jacket - Wool Blend", frozenset({"jacket"}))
     ("men's", 'casual')
@@ -158,12 +158,12 @@ def _stem(word: str) -> str:
 
 
 def _price(shop: Shop, want: Want, row: int) -> str:
-    # The page shows both ends of a range; what it will cost, it does not say.
+    # The page shows both ends of a price range, but not the price that will be charged.
     return "ok" if shop.product(row).prices[0] <= want.limit else "dear"
 
 
 def _item(shop: Shop, want: Want, page: Page, buttons: dict[str, str]) -> CompactPage:
-    wanted, chosen = set(want.query), dict(page.options)
+    wanted, choices = set(want.query), dict(page.options)
     names: dict[str, str] = {}
     values: dict[str, tuple[str, ...]] = {}
     taken: dict[str, str] = {}
@@ -172,28 +172,28 @@ def _item(shop: Shop, want: Want, page: Page, buttons: dict[str, str]) -> Compac
             continue
         group, name = _plain(target[0]), _free(_plain(label), {*names, *BUTTONS.values()})
         names[name] = label
-        if chosen.get(target[0]) == target[1]:
+        if choices.get(target[0]) == target[1]:
             taken[group] = name
-        elif target[0] not in chosen and not wanted.isdisjoint(name.split()):
+        elif target[0] not in choices and not wanted.isdisjoint(name.split()):
             values[group] = (*values.get(group, ()), name)
     groups = dict.fromkeys(_plain(name) for name, _ in shop.product(page.row).options)
-    said = (
+    lines = (
         f"; {group} = {taken[group]}" if group in taken else f"; {group} ? {' / '.join(values[group])}"
         for group in groups
         if group in taken or group in values
     )
-    listed = tuple(name for found in values.values() for name in found)
-    text = " ".join(("item", _price(shop, want, page.row), *said))
+    listed = tuple(name for group in values.values() for name in group)
+    text = " ".join(("item", _price(shop, want, page.row), *lines))
     return CompactPage(text, names | buttons, (*listed, *buttons), values, taken)
 
 
 def _plain(text: str) -> str:
-    """Return a text as words between blanks; one without any word has a name, too."""
+    """Return the words of a text between blanks; "other" for a text without words."""
     return " ".join(spoken(text)) or "other"
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    """Return a name that is not taken, numbered from 2 where it is."""
+    """Return a free name: the name itself, or the name with a number from 2."""
     number, free = 1, name
     while free in taken:
         number += 1
@@ -202,7 +202,7 @@ def _free(name: str, taken: Iterable[str]) -> str:
 
 
 def read_compact(shop: Shop, state: ShopState, text: str) -> ShopAction:
-    """Return the shop's own action that a text asks for; a click without argument where nothing is called so."""
+    """Return the shop's action for a text; a click without argument for an unknown name."""
     asked = parse_kindly(text)
     if asked.name != "click" or asked.argument is None:
         return asked
@@ -211,19 +211,19 @@ def read_compact(shop: Shop, state: ShopState, text: str) -> ShopAction:
 
 
 def write_compact(shop: Shop, state: ShopState, actions: Iterable[str]) -> list[str]:
-    """Return what the shop's own actions, one after the other, are called on compact pages."""
-    said = []
+    """Return the texts of consecutive actions of the shop on compact pages."""
+    texts = []
     for action in actions:
         asked = shop.parse(action)
         own = {label: name for name, label in compact_page(shop, state).names.items()}
         argument = (asked.argument or "").lower()
-        said.append(f"{asked.name} [ {own[argument] if asked.name == 'click' else argument} ]")
+        texts.append(f"{asked.name} [ {own[argument] if asked.name == 'click' else argument} ]")
         state = follow(shop, state, asked) or state
-    return said
+    return texts
 
 
 def compact_actions(shop: Shop, state: ShopState) -> tuple[str, ...]:
-    """Return every action that can be read off a page; on the search page, all that is wanted as a query, and less."""
+    """Return the actions shown on a page; on the search page, queries for all wanted words and for fewer."""
     if state.page != "index":
         return compact_page(shop, state).actions
     want = want_of(shop.goal(state).instruction_text)
@@ -232,14 +232,14 @@ def compact_actions(shop: Shop, state: ShopState) -> tuple[str, ...]:
 
 
 def vocabulary_of(shop: Shop) -> frozenset[str]:
-    """Return every word of instructions, titles and options that a compact page or a query made of it may say."""
-    found = set(_ANYTHING)
+    """Return the words of instructions, titles and options that compact pages and their queries can contain."""
+    words = set(_ANYTHING)
     for number in range(len(shop.goals)):
         want = want_of(shop.goals.goal(number).instruction_text)
-        found.update(want.query, *(name.split() for name, _ in want.wishes))
+        words.update(want.query, *(name.split() for name, _ in want.wishes))
     goods = (shop.product(row) for row in range(len(shop.catalogue)))
     for product in goods:
-        found.update(_name(product.title))
+        words.update(_name(product.title))
         for name, values in product.options:
-            found.update(*(_plain(text).split() for text in (name, *values)))
-    return frozenset(found)
+            words.update(*(_plain(text).split() for text in (name, *values)))
+    return frozenset(words)

@@ -1,4 +1,4 @@
-"""The WebShop environment: shop, rules and text put together."""
+"""The WebShop environment: shop, rules and observations put together."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,12 +59,12 @@ class WebShopEnv(TextEnv[ShopState]):
     episode, and anew from the seed of a `reset`.
 
     ## Rewards
-    0, and for a purchase the share of wishes that it meets, times how right the kind of product is
+    0, and for a purchase the share of wishes that it meets, times a factor for the kind of the product
     (`tsr_gym_envs.webshop.reward`).
 
     ## Episode End
     Terminates with a purchase; truncates after `max_turns` turns or `max_actions` actions. With the original's rules
-    one may go on after a purchase, and terminates again with the next one.
+    the episode may continue after a purchase, and terminates again with the next one.
 
     ## Information
     As every `TextEnv`: ``action_is_valid``, ``invalid_reason``, ``action_is_effective``, ``executed``, ``success``
@@ -107,7 +107,7 @@ class WebShopEnv(TextEnv[ShopState]):
     def __init__(self, settings: WebShopSettings, shop: Shop, *, render_mode: str | None = None) -> None:
         per_turn = settings.max_actions_per_turn
         super().__init__(
-            # A catalogue is its content, wherever it lies.
+            # A catalogue counts by its content, not by its path.
             (replace(settings, catalogue=None), shop.catalogue.digest, shop.noun_source),
             limits=Limits(settings.max_turns, per_turn, settings.max_actions),
             separator="||" if per_turn is not None and per_turn > 1 else None,
@@ -130,17 +130,17 @@ class WebShopEnv(TextEnv[ShopState]):
         """Start an episode; `options` may name a ``goal`` or a ``session``.
 
         Raises:
-            ConfigError: There is no such goal, or an option is unknown.
+            ConfigError: The goal or an option is unknown.
         """
-        chosen = dict(options or {})
-        if unknown := sorted(set(chosen) - {"goal", "session", "snapshot"}):
+        remaining = dict(options or {})
+        if unknown := sorted(set(remaining) - {"goal", "session", "snapshot"}):
             raise ConfigError(f"unknown options of reset {unknown}; known: ['goal', 'session']")
         if self.settings.is_original:
-            chosen["stream"] = self._stream_for(seed)
-        return super().reset(seed=seed, options=chosen)
+            remaining["stream"] = self._stream_for(seed)
+        return super().reset(seed=seed, options=remaining)
 
     def _stream_for(self, seed: int | None) -> Stream:
-        """Return where the original's random numbers stand when an episode begins."""
+        """Return the state of the original's random numbers at the start of an episode."""
         if seed is not None:
             return stream_from(seed)
         if self._episode is None:
@@ -150,13 +150,13 @@ class WebShopEnv(TextEnv[ShopState]):
         return Stream(state.dice, state.known)
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> ShopState:
-        """Return the search page with the goal that the options name, or else one that is drawn."""
+        """Return the search page with the goal that the options name, or with a random one."""
         if "stream" in options:
             return begin_as_original(self.shop.goals, self.settings, options)
         return begin(self.shop.goals, self.settings, options, rng)
 
     def transition(self, state: ShopState, action: str, rng: np.random.Generator) -> Step:
-        """Return where one action leads, and what a purchase earns."""
+        """Return the page after one action, and the reward of a purchase."""
         following = self._follow(state, action)
         after = state if following is None else following
         if self._memory:
@@ -174,7 +174,7 @@ class WebShopEnv(TextEnv[ShopState]):
         return follow(self.shop, state, asked)
 
     def observe(self, state: ShopState) -> str:
-        """Return the page in the form of `observation_mode`, behind as much of the past as is wanted."""
+        """Return the page in the form of `observation_mode`, after earlier observations and actions if requested."""
         page = self._look(state)
         if not state.past:
             return page
@@ -192,25 +192,25 @@ class WebShopEnv(TextEnv[ShopState]):
             return compact_page(self.shop, state).text
         if mode == "url":
             return url(self.shop, state)
-        # Templates and their parser are loaded by those who want them.
+        # Templates and their parser are imported only for this mode.
         from tsr_gym_envs.webshop.html.page import page_html
 
         return page_html(self.shop, state)
 
     def state_key(self, state: ShopState) -> bytes:
-        """Return the bytes of the goal and the page; what was opened before, and the past, change no rule."""
-        # The original looks into its address, in which the session stands, for the names of pages.
+        """Return the bytes of the goal and the page; opened products and the past change no rule."""
+        # The original searches its address, which contains the session, for the names of pages.
         session = "" if self.shop.repairs.page_state else state.session
-        chosen = tuple(sorted(state.options))
-        page = (state.page, state.keywords, state.number, state.row, chosen, state.sub, state.drawn)
+        choices = tuple(sorted(state.options))
+        page = (state.page, state.keywords, state.number, state.row, choices, state.sub, state.drawn)
         return encode((state.goal, session, *page))
 
     def is_success(self, state: ShopState) -> bool:
-        """Return whether everything that was wanted was bought."""
+        """Return whether the purchase meets every wish."""
         return state.page == "done" and bool(self.shop.purchase(state)["success"])
 
     def legal_actions(self, state: ShopState) -> tuple[str, ...]:
-        """Return every click, and on the search page a few queries made of the instruction."""
+        """Return every click, and on the search page a few queries from the instruction."""
         if state.page == "done" and self.shop.repairs.ends_with_purchase:
             return ()
         if self._is_compact:
@@ -225,7 +225,7 @@ class WebShopEnv(TextEnv[ShopState]):
         return tuple(click[len("click[") : -1].lower() for click in clicks)
 
     def _is_one(self, action: str) -> bool:
-        """Return whether the name of an option does not cut a turn in two."""
+        """Return whether an action contains no separator, which would split it in two."""
         return self.separator is None or self.separator not in action
 
     def _facts(self, state: ShopState) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class WebShopEnv(TextEnv[ShopState]):
         }
 
     def optimal_turn(self, state: ShopState, turns_left: int | None, actions_left: int | None) -> str | None:
-        """Return the first actions of the best purchase that the limits leave; None where nothing can be bought."""
+        """Return the first actions of the best purchase that the limits leave; None if nothing can be bought."""
         per_turn = self.limits.max_actions_per_turn or 1
         left = actions_within(turns_left, actions_left, per_turn)
         plan = best_plan(self.shop, state, left).actions[:per_turn]
@@ -255,13 +255,13 @@ class WebShopEnv(TextEnv[ShopState]):
         return f" {self.separator} ".join(turn) or None
 
     def teaching(self) -> Teaching | None:
-        """Return the teaching of a shopper who knows no more than an agent; None where there are no compact pages."""
+        """Return the demonstrations of a shopper that reads only the pages; None with the original's rules."""
         return None if self.settings.is_original else shop_teaching(self.shop)
 
     def success_bars(self, state: ShopState) -> tuple[float, float] | None:
-        """Return the success of uniformly drawn `legal_actions`, and what `best_value` says of the start.
+        """Return the success of uniformly random `legal_actions`, and the `best_value` of the start.
 
-        None where a turn holds several actions, where nothing limits an episode, and with the original's rules.
+        It is None if a turn holds several actions, if an episode has no limit, and with the original's rules.
         """
         limits, repairs = self.limits, self.shop.repairs
         num_actions = actions_within(limits.max_turns, limits.max_actions, 1)
@@ -271,22 +271,23 @@ class WebShopEnv(TextEnv[ShopState]):
         player = Player(self.shop, self.legal_actions, self._follow, self._is_compact)
         random = random_success(player, state, num_actions)
         best = self.best_value(state, limits.max_turns, limits.max_actions) or 0.0
-        # Where the limits are narrow, another query than the oracle's may save a turn.
+        # With narrow limits a query other than the oracle's may save a turn, so random play can succeed where it
+        # cannot.
         return random, max(best, float(random > 0))
 
     def best_value(self, state: ShopState, turns_left: int | None, actions_left: int | None) -> float | None:
-        """Return 1 where a purchase that meets every wish is within reach of the oracle or was made, else 0.
+        """Return 1.0 if a purchase that meets every wish was made or is within the oracle's reach, else 0.0.
 
         The oracle's plans can be carried out, so 1 is certain. 0 is certain except just before the limits, where a
-        query better than a product's title might have saved a turn, and in catalogues of more than
-        `oracle.MAX_SCANNED` products, of which not all are looked at. `oracle.best_reachable` is the reward itself.
+        query better than a product's title might save a turn, and in catalogues of more than `oracle.MAX_SCANNED`
+        products, of which only some are examined. `oracle.best_reachable` is the reward itself.
         """
         left = actions_within(turns_left, actions_left, self.limits.max_actions_per_turn or 1)
         return float(best_plan(self.shop, state, left).reward == 1)
 
 
 def _why_nothing(text: str, asked: ShopAction) -> str:
-    """Return why an action means nothing on the page."""
+    """Return the reason why an action is invalid on the page."""
     if asked.argument is None or asked.name != "click":
         return f"{shown(text)} is no action: write search[words] or click[name]"
     name = asked.argument.lower()
@@ -314,7 +315,7 @@ def make(
     Args:
         preset: ``"default"``, ``"paper"`` or ``"tsr-code"``.
         render_mode: ``"ansi"`` or None.
-        noun_fn: The nouns of a title in lower case; None finds the best source there is.
+        noun_fn: A function from a title to its nouns in lower case; None selects the best available source.
         settings: Fields of `WebShopSettings`; they win over the preset.
 
     Raises:
@@ -322,5 +323,5 @@ def make(
         InvalidCatalogue: The catalogue is missing or damaged.
         MissingExtra: A library is not installed.
     """
-    chosen = make_settings(preset, settings)
-    return WebShopEnv(chosen, open_shop(chosen, noun_fn), render_mode=render_mode)
+    config = make_settings(preset, settings)
+    return WebShopEnv(config, open_shop(config, noun_fn), render_mode=render_mode)

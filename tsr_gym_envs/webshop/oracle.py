@@ -1,7 +1,7 @@
 """The best purchase within reach, and the exact success of random play.
 
-The oracle knows the goal and every product. It finds a product by its title, so its plans can be carried out; where that
-query lists a product on a later page, another query might list it earlier.
+The oracle knows the goal and every product. It finds a product by its title, so its plans can be carried out; where
+that query lists a product on a later page, another query might list it earlier.
 """
 
 import re
@@ -15,23 +15,23 @@ from tsr_gym_envs.webshop.rules import page_name, page_of
 from tsr_gym_envs.webshop.shop import NUM_RESULTS, PAGE_SIZE, Shop
 from tsr_gym_envs.webshop.state import BUTTONS, ShopState, option_labels
 
-# Up to this many products all are looked at; of larger catalogues the hits of the target's title and the instruction.
+# Catalogues up to this size are examined whole; of larger ones, the hits of the target's title and the instruction.
 MAX_SCANNED = 5000
-# Stands for no limit: more actions than any plan takes.
+# No limit: more actions than any plan takes.
 _ALWAYS = 1_000_000
-# What would end the argument of an action, or make a command of the query.
+# Characters that would end the argument of an action, or turn the query into a command.
 _NOT_IN_QUERIES = re.compile(r"[\[\]<>|\s]+")
 
 Options = tuple[tuple[str, str], ...]
 
 
 class Purchase(NamedTuple):
-    """A product bought as well as can be.
+    """The best purchase of a product.
 
     Attributes:
-        reward: What it earns.
-        options: The (name, value) pairs that are chosen in the end.
-        clicks: What has to be clicked for that.
+        reward: Its reward.
+        options: The (name, value) pairs chosen at the purchase.
+        clicks: The labels to click before it.
     """
 
     reward: float
@@ -40,14 +40,14 @@ class Purchase(NamedTuple):
 
 
 class PurchasePlan(NamedTuple):
-    """What the best purchase from a state earns, and a way to it; no actions where nothing can be bought."""
+    """The reward of the best purchase from a state, and a plan for it; no actions if nothing can be bought."""
 
     reward: float
     actions: tuple[str, ...]
 
 
 class _Way(NamedTuple):
-    """Actions that lead to the page of a product, and what is chosen there then."""
+    """Actions that lead to the page of a product, and the options chosen there afterwards."""
 
     row: int
     actions: tuple[str, ...]
@@ -55,7 +55,7 @@ class _Way(NamedTuple):
 
 
 def as_query(text: str) -> str:
-    r"""Return a text as a query that every reading of actions takes as it is.
+    r"""Return a text as a query that every parser of actions keeps unchanged.
 
     >>> as_query("Mug [blue],\n <r> 12 oz")
     'Mug blue , r 12 oz'
@@ -64,36 +64,36 @@ def as_query(text: str) -> str:
 
 
 def best_purchase(shop: Shop, goal: int, row: int, options: Options = (), max_clicks: int | None = None) -> Purchase:
-    """Return the best way to buy a product that is open.
+    """Return the best purchase of the open product.
 
     Args:
         shop: The shop.
         goal: Number of the goal.
         row: Catalogue row of the product.
-        options: What is chosen already; it can be replaced and not be taken back.
-        max_clicks: Most options that may still be clicked; None for any number.
+        options: The options chosen so far; they can be replaced, not removed.
+        max_clicks: Most options that can still be clicked; None for any number.
     """
     num_met, whole, r_type = _terms(shop, goal, row)
     met, clicked = _best_choice(shop, goal, row, options, _ALWAYS if max_clicks is None else max_clicks)
-    chosen = dict(options) | dict(pair for _, pair in clicked)
-    return Purchase(total(num_met + met, whole, r_type), tuple(chosen.items()), tuple(label for label, _ in clicked))
+    choices = dict(options) | dict(pair for _, pair in clicked)
+    return Purchase(total(num_met + met, whole, r_type), tuple(choices.items()), tuple(label for label, _ in clicked))
 
 
 @lru_cache(maxsize=1 << 14)
 def _terms(shop: Shop, goal: int, row: int) -> tuple[int, int, float]:
-    """Return wishes that a product meets whatever is chosen, wishes in all, and the factor for its kind."""
+    """Return the number of wishes that a product meets with any options, all wishes, and the factor for its kind."""
     wish, product = shop.goals[goal], shop.product(row).as_original()
-    kind = rate_kind(wish, product, shop.noun_fn, symmetric=shop.repairs.symmetric_titles)
+    rating = rate_kind(wish, product, shop.noun_fn, symmetric=shop.repairs.symmetric_titles)
     affordable = shop.goals.price(row) <= wish["price_upper"]
     whole = len(wish["attributes"]) + len(wish["goal_options"]) + 1
-    return count_attributes(wish["attributes"], product) + affordable, whole, kind.r_type
+    return count_attributes(wish["attributes"], product) + affordable, whole, rating.r_type
 
 
 _Click = tuple[str, tuple[str, str]]
 
 
 def _best_choice(shop: Shop, goal: int, row: int, options: Options, max_clicks: int) -> tuple[int, tuple[_Click, ...]]:
-    """Return how many wanted options can be met, and the fewest clicks for it."""
+    """Return the number of wanted options that can be met, and the fewest clicks for it."""
     wanted = wanted_options(shop.goals[goal])
     if not wanted:
         return 0, ()
@@ -103,11 +103,12 @@ def _best_choice(shop: Shop, goal: int, row: int, options: Options, max_clicks: 
     def met(name: str, value: str) -> int:
         return sum(1 << i for i, wish in enumerate(wanted) if meets(wish, name, value, offered, shop.repairs))
 
-    chosen = dict(options)
-    # The fewest clicks for every set of met wishes, group by group; sets are the bits of a number.
+    choices = dict(options)
+    # Dynamic programming over the groups: the fewest clicks for every set of met wishes, a set as the bits of a number.
+    # One value can meet several wishes, and several groups the same wish, so a greedy choice by group can be wrong.
     best: dict[int, tuple[_Click, ...]] = {0: ()}
     for name, values in _clickable(shop, row).items():
-        kept = met(name, chosen[name]) if name in chosen else 0
+        kept = met(name, choices[name]) if name in choices else 0
         moves: dict[int, tuple[_Click, ...]] = {kept: ()}
         for label, value in values:
             moves.setdefault(met(name, value), ((label, (name, value)),))
@@ -126,7 +127,7 @@ def _best_choice(shop: Shop, goal: int, row: int, options: Options, max_clicks: 
 def _clickable(shop: Shop, row: int) -> dict[str, tuple[tuple[str, str], ...]]:
     """Return the (label, value) pairs that can be clicked in each of a product's option groups."""
     groups = option_labels(shop.product(row), unique=shop.repairs.symmetric_options)
-    # Where a label stands in two groups, a click goes to the last.
+    # A click on a label that stands in two groups chooses it in the last group.
     owners = {label: name for name, pairs in groups for label, _ in pairs}
     return {
         name: tuple(pair for pair in pairs if owners[pair[0]] == name and _can_be_clicked(shop, pair[0]))
@@ -139,7 +140,7 @@ def _can_be_clicked(shop: Shop, label: str) -> bool:
 
 
 def best_plan(shop: Shop, state: ShopState, actions_left: int | None) -> PurchasePlan:
-    """Return the best purchase that can be reached from a state, and how.
+    """Return the best purchase that can be reached from a state, with a plan.
 
     A plan opens one product, chooses options and buys: the product that is open, one of the results at hand, or any
     product of the catalogue (see `MAX_SCANNED`) after a search for its title. An episode that has ended with a purchase
@@ -147,8 +148,8 @@ def best_plan(shop: Shop, state: ShopState, actions_left: int | None) -> Purchas
 
     Args:
         shop: The shop.
-        state: Where the shopper stands.
-        actions_left: Actions that may still be taken; None for any number.
+        state: The current state.
+        actions_left: Actions that are left; None for any number.
     """
     if state.page == "done":
         return PurchasePlan(float(shop.purchase(state)["reward"]), ())
@@ -161,12 +162,12 @@ def best_plan(shop: Shop, state: ShopState, actions_left: int | None) -> Purchas
 
 
 def _better(first: PurchasePlan, second: PurchasePlan) -> PurchasePlan:
-    """Return the plan with the higher reward, of equal ones the shorter; one without actions is none."""
+    """Return the plan with the higher reward, of equal ones the shorter; a plan without actions counts as none."""
     return max(first, second, key=lambda plan: (plan.reward, bool(plan.actions), -len(plan.actions)))
 
 
 def _finish(shop: Shop, goal: int, way: _Way, left: int) -> PurchasePlan:
-    """Return the plan that goes a way and buys there."""
+    """Return the plan that takes a way to a product and buys it."""
     max_clicks = left - len(way.actions) - 1
     if max_clicks < 0:
         return PurchasePlan(0.0, ())
@@ -179,14 +180,14 @@ def _finish(shop: Shop, goal: int, way: _Way, left: int) -> PurchasePlan:
 def _ways_at_hand(shop: Shop, state: ShopState) -> Iterator[_Way]:
     """Yield the ways to the open product and to those on the page.
 
-    Going back to results, or on to their next page, takes no fewer actions than a search for the product.
+    Other ways are unnecessary: going back to results or to their next page takes at least as many actions as a search.
     """
     if state.page == "search_results":
         for row in page_of(shop, state).rows:
             yield _Way(row, (_opening(shop, row),))
     elif state.page == "item_page":
         yield _Way(state.row, (), state.options)
-    # Where the original takes the page for another one, "< Prev" leads anywhere.
+    # With the original's rules "< Prev" can lead elsewhere, because a query can make the page look like another one.
     elif state.page == "item_sub_page" and page_name(shop, state) == state.page:
         yield _Way(state.row, ("click[< prev]",), state.options)
 
@@ -196,13 +197,14 @@ def _opening(shop: Shop, row: int) -> str:
 
 
 def _best_by_search(shop: Shop, goal: int, left: int, best: PurchasePlan) -> PurchasePlan:
-    """Return the better of a plan and the best that begins with a search."""
+    """Return the better of a plan and the best plan that begins with a search."""
     max_clicks = left - 3
 
     def improved(best: PurchasePlan, row: int) -> PurchasePlan:
         way = _way_by_search(shop, row)
         return best if way is None else _better(best, _finish(shop, goal, way, left))
 
+    # The target product usually reaches the ceiling; only otherwise are all products compared, highest bound first.
     best = improved(best, shop.goals.goal(goal).row)
     if best.reward >= _ceiling(shop, goal, max_clicks):
         return best
@@ -216,7 +218,7 @@ def _best_by_search(shop: Shop, goal: int, left: int, best: PurchasePlan) -> Pur
 
 @lru_cache(maxsize=4096)
 def _way_by_search(shop: Shop, row: int) -> _Way | None:
-    """Return the way to a product by a search for its title, or for all that the index knows of it."""
+    """Return the way to a product by a search for its title or for its whole indexed text."""
     product = shop.product(row)
     values = (value for _, values in product.options for value in values)
     indexed = " ".join((product.title, product.description, *product.bullets[:1], *values))
@@ -233,10 +235,10 @@ def _way_by_search(shop: Shop, row: int) -> _Way | None:
 
 
 def _ceiling(shop: Shop, goal: int, max_clicks: int) -> float:
-    """Return a bound of what any product can earn with so many clicks on options."""
+    """Return an upper bound on the reward of any product with a number of clicks on options."""
     wish = shop.goals[goal]
     wanted = wanted_options(wish)
-    # A click meets one wish at most where wishes belong to groups; elsewhere one click may meet them all.
+    # A click meets at most one wish if wishes belong to groups; otherwise one click may meet them all.
     one_by_one = shop.repairs.symmetric_options and not any(isinstance(want, str) for want in wanted)
     met = min(max_clicks, len(wanted)) if one_by_one or not max_clicks else len(wanted)
     num_others = len(wish["attributes"]) + 1
@@ -245,18 +247,18 @@ def _ceiling(shop: Shop, goal: int, max_clicks: int) -> float:
 
 @lru_cache(maxsize=64)
 def _bounds(shop: Shop, goal: int) -> tuple[tuple[float, int], ...]:
-    """Return what each product could earn if all wanted options were met, with its row, highest first."""
+    """Return, highest first, each product's reward if all wanted options were met, with its row."""
     rows: Iterable[int] = range(len(shop.catalogue))
     if len(shop.catalogue) > MAX_SCANNED:
         wish = shop.goals.goal(goal)
         texts = (wish.name, wish.instruction_text)
         rows = sorted({row for text in texts for row in shop.engine.rows(as_query(text).lower(), NUM_RESULTS)})
     num_wanted = len(shop.goals[goal]["goal_options"])
-    found = []
+    bounds = []
     for row in rows:
         num_met, whole, r_type = _terms(shop, goal, row)
-        found.append((total(num_met + num_wanted, whole, r_type), row))
-    return tuple(sorted(found, key=lambda pair: (-pair[0], pair[1])))
+        bounds.append((total(num_met + num_wanted, whole, r_type), row))
+    return tuple(sorted(bounds, key=lambda pair: (-pair[0], pair[1])))
 
 
 def best_reachable(shop: Shop, state: ShopState, actions_left: int | None) -> float:
@@ -267,7 +269,7 @@ def best_reachable(shop: Shop, state: ShopState, actions_left: int | None) -> fl
 def best_action(shop: Shop, state: ShopState, actions_left: int | None) -> str:
     """Return the first action of a best plan.
 
-    Where nothing can be bought in time, that is of a plan without a limit; where nothing earns anything, a search.
+    If nothing can be bought in time, it is the first action of a plan without a limit; without any plan, a search.
     """
     for left in (actions_left, None):
         plan = best_plan(shop, state, left)
@@ -277,12 +279,12 @@ def best_action(shop: Shop, state: ShopState, actions_left: int | None) -> str:
 
 
 class Player(NamedTuple):
-    """Who draws uniformly.
+    """A player that draws uniformly.
 
     Attributes:
         shop: The shop.
-        legal: The texts that a state offers.
-        after: Where a text leads; None where it means nothing.
+        legal: The legal actions of a state.
+        after: The state after an action, None for an invalid one.
         is_compact: Whether choosing in a group hides its other values.
     """
 
@@ -298,25 +300,30 @@ def random_success(player: Player, start: ShopState, num_actions: int) -> float:
     ``V_n(s) = mean_a V_{n-1}(s')``, where a purchase is worth 1 or 0 and ``V_0 = 0``.
 
     Args:
-        player: What is drawn from.
-        start: Where an episode begins.
-        num_actions: Actions of an episode, one a turn.
+        player: The player.
+        start: The start state.
+        num_actions: Actions of an episode, one per turn.
     """
-    kinds = _Kinds(player)
+    classes = _Classes(player)
     values: dict[tuple[Hashable, int], float] = {}
 
-    def value(kind: Hashable, left: int) -> float:
-        if (kind, left) not in values:
-            moves = kinds.moves(kind)
+    def value(key: Hashable, left: int) -> float:
+        if (key, left) not in values:
+            moves = classes.moves(key)
             ends = (float(end) if isinstance(end, bool) else value(end, left - 1) if left > 1 else 0.0 for end in moves)
-            values[kind, left] = sum(ends) / max(len(moves), 1)
-        return values[kind, left]
+            values[key, left] = sum(ends) / max(len(moves), 1)
+        return values[key, left]
 
-    return value(kinds.kind(start), num_actions)
+    return value(classes.of(start), num_actions)
 
 
-class _Kinds:
-    """The kinds of states that an episode can come to, each with one state that stands for it."""
+class _Classes:
+    """Classes of states with equal futures, each with a representative state.
+
+    Enumerating states is impossible: options multiply them. States are equal if their futures cannot differ: values of
+        an
+    option that meet the same wishes, and products that no options make right, if they offer equally many clicks.
+    """
 
     def __init__(self, player: Player) -> None:
         self._player = player
@@ -324,23 +331,23 @@ class _Kinds:
         self._moves: dict[Hashable, list[Hashable]] = {}
         self._offers: dict[int, int] = {}
 
-    def kind(self, state: ShopState) -> Hashable:
-        """Return the kind of a state."""
-        found: Hashable = (state.page, state.keywords, state.number, self._detail(state) if state.row >= 0 else None)
-        self._states.setdefault(found, state)
-        return found
+    def of(self, state: ShopState) -> Hashable:
+        """Return the class of a state."""
+        key: Hashable = (state.page, state.keywords, state.number, self._detail(state) if state.row >= 0 else None)
+        self._states.setdefault(key, state)
+        return key
 
-    def moves(self, kind: Hashable) -> list[Hashable]:
-        """Return where each legal action leads: a kind, or whether a purchase was right."""
-        if kind not in self._moves:
-            state = self._states[kind]
+    def moves(self, key: Hashable) -> list[Hashable]:
+        """Return the outcome of each legal action: a class, or whether a purchase succeeded."""
+        if key not in self._moves:
+            state = self._states[key]
             ends = (self._player.after(state, action) for action in self._player.legal(state))
-            self._moves[kind] = [self._end(state if end is None else end) for end in ends]
-        return self._moves[kind]
+            self._moves[key] = [self._end(state if end is None else end) for end in ends]
+        return self._moves[key]
 
     def _end(self, state: ShopState) -> Hashable:
         is_done = state.page == "done"
-        return bool(self._player.shop.purchase(state)["success"]) if is_done else self.kind(state)
+        return bool(self._player.shop.purchase(state)["success"]) if is_done else self.of(state)
 
     def _detail(self, state: ShopState) -> Hashable:
         shop = self._player.shop
@@ -354,7 +361,7 @@ class _Kinds:
         return self._offers[state.row]
 
     def _met(self, state: ShopState) -> Hashable:
-        """Return which wishes the chosen options meet, by group; what meets none is only chosen on a compact page."""
+        """Return the wishes that the chosen options meet, by group; useless options count on compact pages only."""
         shop = self._player.shop
         wanted = wanted_options(shop.goals[state.goal])
         offered = [value for _, values in shop.product(state.row).options for value in values]

@@ -2,7 +2,8 @@
 
 `score_purchase` is the original's reward bit for bit under ``rules="original"``, and without its three defects under
 ``rules="fixed"``; each repair is a separate switch (`tsr_gym_envs.webshop.repairs`). `token_set_ratio` and
-`normalize_color` are the original's, number for number; `same_value` and `fits_best` replace them in the repaired reward.
+`normalize_color` are the original's, number for number; `same_value` and `fits_best` replace them in the repaired
+reward.
 """
 
 import re
@@ -14,20 +15,12 @@ from typing import Any, NamedTuple
 from rapidfuzz import fuzz
 
 from tsr_gym import ConfigError
+from tsr_gym_envs.webshop.catalogue.nouns import word_list
 from tsr_gym_envs.webshop.catalogue.product import GoalOption
 from tsr_gym_envs.webshop.repairs import Repairs, repairs_of
 
-# The original's colours. The first one found in a value stands for the value, so the order matters.
-_COLOR_WORDS = """
-    alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo
-    caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream crystal
-    dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather indigo ivory
-    ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor
-    mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal rust sand
-    sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet walnut
-    wheat white wine yellow
-"""
-COLORS = tuple(_COLOR_WORDS.split())
+# The original's colours. The first one in a value stands for the value, so the order matters.
+COLORS = word_list("colors")
 # Two phrases match above this ratio.
 CLOSE = 85
 _LATIN_1 = dict.fromkeys(range(0x80, 0x100))

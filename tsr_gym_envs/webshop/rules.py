@@ -1,4 +1,4 @@
-"""The rules of the shop: from a state to its page, and from a state and an action to the next state, without rewards."""
+"""The rules of the shop: the page of a state, and the next state after an action, without rewards."""
 
 import json
 

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from tsr_gym_envs.webshop.catalogue.nouns import FUNCTION_WORDS
+from tsr_gym_envs.webshop.catalogue.nouns import FUNCTION_WORDS, word_list
 from tsr_gym_envs.webshop.catalogue.product import OptionGroup, Product
 from tsr_gym_envs.webshop.pages import sub_texts
 from tsr_gym_envs.webshop.rules import page_of
@@ -15,11 +15,8 @@ from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopState
 
 _WORD = re.compile(r"[^\W_]+(?:[.'-][^\W_]+)*")
-# How instructions ask; no product is described by these words.
-_ASKWORDS = (
-    "find look looking search searching want need like love order buy get show please i'd i'm price lower dollars"
-)
-_ASKING = frozenset(_ASKWORDS.split())
+# Words with which instructions ask; they describe no product.
+_ASKING = frozenset(word_list("asking"))
 _LIMIT = re.compile(r",? and price lower than (\d+(?:\.\d+)?) dollars\s*$")
 _WISH = re.compile(r"(?: with |, and )((?:(?! with )[^:,])+): (.+?)(?=, and [^:,]+: |$)")
 

@@ -356,7 +356,7 @@ def test_played_actions_and_their_text_lead_to_the_same_position(actions):
 
 @pytest.mark.parametrize(
     ("lurd", "message"),
-    [("l", "letter 1: wanted a way"), ("rd", "letter 2: wanted a move"), ("R", "letter 1: wanted a push")],
+    [("l", "letter 1: wanted a free cell"), ("rd", "letter 2: wanted a move"), ("R", "letter 1: wanted a push")],
 )
 def test_a_letter_that_is_wrong_for_the_position_is_named(lurd, message):
     with pytest.raises(InvalidLevel, match=message):

@@ -1,4 +1,4 @@
-"""The goals of a catalogue: a sequence whose texts are written on access, over arrays that every process maps from disk.
+"""The goals of a catalogue: a sequence whose texts are written on access, over arrays that processes map from disk.
 
 A task is an instruction for a product; each combination of the product's options makes one goal of it. Order, texts,
 limits and weights are the original's. The arrays are computed once and stored next to the catalogue; they depend on no
@@ -38,7 +38,7 @@ Array = NDArray[Any]
 
 
 class GoalTable(NamedTuple):
-    """Which goals there are, in the order of the environment: T tasks, G goals.
+    """The goals in the order of the environment: T tasks, G goals.
 
     Attributes:
         rows: Product of each task, `[T]`.
@@ -49,7 +49,7 @@ class GoalTable(NamedTuple):
         combinations: Number of each goal's combination of options, `[G]`.
         cumulative: Sum of the weights before each goal, and of all, `[G + 1]`.
         splits: For each of `SPLIT_NAMES` the goals whose products belong to it, and the sums of their weights.
-        dice: Where the original's generator stands after putting the goals in order.
+        dice: State of the original's generator after it has shuffled the goals.
     """
 
     rows: Array
@@ -64,15 +64,15 @@ class GoalTable(NamedTuple):
 
 
 class DrawnPrices(NamedTuple):
-    """What each product costs, `[P]`, and the tier of each task's limit, `[T]`."""
+    """The price of each product, `[P]`, and the tier of each task's limit, `[T]`."""
 
     prices: Array
     tiers: Array
 
 
-def goal_table(catalogue: Catalogue, kind: GoalKind) -> GoalTable:
-    """Return the goals of one kind: from generated instructions, or from what people wrote."""
-    folder = _kept(catalogue, f"goals-{kind}", lambda: _build(catalogue, kind))
+def goal_table(catalogue: Catalogue, source: GoalKind) -> GoalTable:
+    """Return the goals of one source: generated instructions, or those that people wrote."""
+    folder = _kept(catalogue, f"goals-{source}", lambda: _build(catalogue, source))
     arrays = {path.stem: read_array(path) for path in folder.glob("*.npy")}
     try:
         splits = {name: (arrays.pop(name), arrays.pop(f"{name}_cumulative")) for name in SPLIT_NAMES}
@@ -82,23 +82,23 @@ def goal_table(catalogue: Catalogue, kind: GoalKind) -> GoalTable:
         raise InvalidCatalogue(f"{folder} is incomplete: {error}; remove it") from error
 
 
-def drawn_prices(catalogue: Catalogue, table: GoalTable, kind: GoalKind, seed: int) -> DrawnPrices:
-    """Return what the original draws where its generator begins at a seed."""
-    folder = _kept(catalogue, f"prices-{kind}-{seed}", lambda: _draw(catalogue, table, seed))
+def drawn_prices(catalogue: Catalogue, table: GoalTable, source: GoalKind, seed: int) -> DrawnPrices:
+    """Return the prices and limits that the original draws after seeding its generator."""
+    folder = _kept(catalogue, f"prices-{source}-{seed}", lambda: _draw(catalogue, table, seed))
     return DrawnPrices(read_array(folder / "prices.npy"), read_array(folder / "tiers.npy"))
 
 
-def select(table: GoalTable, chosen: list[int], splits: Array) -> GoalTable:
-    """Return a table of some of the goals, in the order in which they are named."""
-    tasks, combinations = table.tasks[chosen], table.combinations[chosen]
+def select(table: GoalTable, goals: list[int], splits: Array) -> GoalTable:
+    """Return the table of the given goals, in the given order."""
+    tasks, combinations = table.tasks[goals], table.combinations[goals]
     return table._replace(tasks=tasks, combinations=combinations, **_sums(table.rows, table.weights, tasks, splits))
 
 
-def _build(catalogue: Catalogue, kind: GoalKind) -> dict[str, Array]:
-    found = catalogue.tasks(kind)
-    rows, numbers, combinations, tiers, texts = zip(*found, strict=True) if found else ((),) * 5
+def _build(catalogue: Catalogue, source: GoalKind) -> dict[str, Array]:
+    records = catalogue.tasks(source)
+    rows, numbers, combinations, tiers, texts = zip(*records, strict=True) if records else ((),) * 5
     counts = np.array(combinations, np.int64)
-    weights = _weights(texts, combinations) if kind == "instruction" else np.ones(len(rows))
+    weights = _weights(texts, combinations) if source == "instruction" else np.ones(len(rows))
     order, dice = draw_order(int(counts.sum()))
     first = np.repeat(np.cumsum(counts) - counts, counts)
     tasks = np.repeat(np.arange(len(rows), dtype=np.int32), counts)[order]
@@ -118,7 +118,7 @@ def _build(catalogue: Catalogue, kind: GoalKind) -> dict[str, Array]:
 
 
 def _sums(rows: Array, weights: Array, tasks: Array, product_splits: Array) -> dict[str, Any]:
-    """Return the fields of a table that follow from its goals."""
+    """Return the fields of a table that are computed from its goals."""
     split_of_goal = product_splits[rows][tasks]
     splits = {}
     for number, name in enumerate(SPLIT_NAMES):
@@ -128,7 +128,7 @@ def _sums(rows: Array, weights: Array, tasks: Array, product_splits: Array) -> d
 
 
 def cumulate(weights: Array) -> Array:
-    """Return the sum of the weights before each goal, and of all, added one after the other as the original does."""
+    """Return the sums of the weights before each goal and of all, added in the original's order."""
     return np.concatenate([[0.0], np.cumsum(weights)])
 
 
@@ -141,7 +141,7 @@ def _weights(texts: tuple[str, ...], combinations: tuple[int, ...]) -> Array:
             shared[attribute] = shared.get(attribute, 0) + count
     weights = np.zeros(len(texts))
     for task, (attributes, count) in enumerate(zip(everything, combinations, strict=True)):
-        # Added one by one: `sum` rounds differently from Python 3.12 on.
+        # Added in a loop, because `sum` rounds differently from Python 3.12 on and weights must equal the original's.
         total = 0.0
         for attribute in attributes if count else ():
             total += 1.0 / shared[attribute]
@@ -161,7 +161,8 @@ def _draw(catalogue: Catalogue, table: GoalTable, seed: int) -> dict[str, Array]
 
 
 def _kept(catalogue: Catalogue, name: str, build: Callable[[], dict[str, Array]]) -> Path:
-    """Return the folder of arrays that are kept under a name; where there is none, one process builds it."""
+    """Return the folder of arrays with a name; a missing folder is built by one process."""
+    # A store may be read-only, such as one on a shared disk; its arrays then go into the cache.
     home, lock = catalogue.data, catalogue.path
     if not (home / name).is_dir() and not os.access(home, os.W_OK):
         home = lock = cache_home() / "webshop" / f"goals-{catalogue.data.name}-{catalogue.digest}"
@@ -195,13 +196,13 @@ def make_goals(
         catalogue: The products and instructions.
         repairs: `stored_prices`, `every_goal_drawn` and `product_splits` count.
         human: The instructions that people wrote, instead of the generated ones.
-        seed: Where the original's generator stands before prices are drawn; means nothing with `stored_prices`.
-        limit: Keep so many goals, drawn by weight as the original draws them; None keeps all.
-        min_options: Keep the goals that want so many options or more.
+        seed: Seed of the original's generator, which draws prices; unused with `stored_prices`.
+        limit: Number of goals to keep, drawn by weight as the original draws them; None keeps all.
+        min_options: Keep the goals with at least this number of wanted options.
 
     Raises:
         InvalidCatalogue: The catalogue has no such goals, or the original could not load it.
-        ConfigError: `limit` is impossible, or no goal wants so many options.
+        ConfigError: `limit` is impossible, or no goal wants as many options.
     """
     if limit is not None and limit < 1:
         raise ConfigError(f"wanted limit_goals >= 1 or None, got {limit}")
@@ -218,29 +219,30 @@ def _made(
             f"product {missing} is missing in the file of attributes, where the original fails: use repairs that hold "
             "stored_prices, or human goals"
         )
-    kind: GoalKind = "annotation" if human else "instruction"
-    table = goal_table(catalogue, kind)
+    source: GoalKind = "annotation" if human else "instruction"
+    table = goal_table(catalogue, source)
     if len(table.tasks) == 0:
-        raise InvalidCatalogue(f"no goals in {catalogue.path}: no product has an {kind}")
+        raise InvalidCatalogue(f"no goals in {catalogue.path}: no product has an {source}")
     if repairs.stored_prices:
         prices, tiers = catalogue.stored_prices, table.tiers
     else:
-        prices, tiers = drawn_prices(catalogue, table, kind, seed)
+        prices, tiers = drawn_prices(catalogue, table, source, seed)
     generator = generator_of(table.dice)
     if min_options > 0:
-        wanted = np.array([_num_options(catalogue, table, task, human) for task in range(len(table.rows))])
-        enough = np.flatnonzero(wanted[table.tasks] >= min_options).tolist()
+        num_options = np.array([_num_options(catalogue, table, task, human) for task in range(len(table.rows))])
+        enough = np.flatnonzero(num_options[table.tasks] >= min_options).tolist()
         if not enough:
             raise ConfigError(
-                f"wanted goals of min_options >= {min_options}, the most that any wants is {wanted.max()}"
+                f"wanted goals of min_options >= {min_options}, the most that any goal wants is {num_options.max()}"
             )
         table = select(table, enough, catalogue.splits)
     if limit is not None and limit < len(table.tasks):
-        chosen: dict[int, None] = {}
-        while len(chosen) < limit:
-            chosen[_find(table.cumulative, generator.random(), repairs)] = None
-        table = select(table, list(chosen), catalogue.splits)
-    # The original resets once while it is made: a name, and a goal.
+        # A dict keeps the order of the draws and drops repeated ones, as the original does.
+        drawn: dict[int, None] = {}
+        while len(drawn) < limit:
+            drawn[_find(table.cumulative, generator.random(), repairs)] = None
+        table = select(table, list(drawn), catalogue.splits)
+    # The original resets once in its constructor, which draws a name and a goal.
     draw_name(generator)
     generator.random()
     arguments = (catalogue, repairs, human, seed, limit, min_options)
@@ -248,14 +250,14 @@ def _made(
 
 
 def _num_options(catalogue: Catalogue, table: GoalTable, task: int, human: bool) -> int:
-    """Return how many options the goals of a task want: a generated one wants one of each group."""
+    """Return the number of options that a task's goals want: for a generated task, one of each group."""
     product = catalogue.product(int(table.rows[task]))
     options = catalogue.annotations(product.row)[table.numbers[task]].options if human else product.options
     return len(options)
 
 
 def _find(cumulative: Array, share: float, repairs: Repairs) -> int:
-    """Return the goal that a share of all weights falls on."""
+    """Return the goal at a share of the sum of all weights."""
     place = int(np.searchsorted(cumulative, share * float(cumulative[-1]), side="right"))
     return min(place - 1 if repairs.every_goal_drawn else place, len(cumulative) - 2)
 
@@ -264,10 +266,10 @@ class Goals(Sequence[dict[str, Any]]):
     """The goals in the order of the environment; items are dicts with the original's field names.
 
     Args:
-        arguments: What `make_goals` was asked for; copies and pickles are these.
-        table: Which goals there are.
-        prices: What each product costs, `[P]`.
-        dice: Where the original's generator stands when its environment has been made.
+        arguments: The arguments of `make_goals`, from which copies and pickles are rebuilt.
+        table: The goals.
+        prices: The price of each product, `[P]`.
+        dice: State of the original's generator after its environment was constructed.
 
     Attributes:
         dice: The same.
@@ -295,14 +297,14 @@ class Goals(Sequence[dict[str, Any]]):
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
         goal = self.goal(index)
-        # Without options, pairs and values look alike.
+        # An empty tuple of options does not show whether the goal is human, so the flag decides.
         return goal.as_original(human=self._human)
 
     def goal(self, index: int) -> Goal:
         """Return a goal by its number; negative numbers count from the end.
 
         Raises:
-            IndexError: There is no such number.
+            IndexError: The number is out of range.
         """
         return self._goal(self._number(index))
 
@@ -311,7 +313,7 @@ class Goals(Sequence[dict[str, Any]]):
         return int(self._table.rows[self._table.tasks[self._number(index)]])
 
     def price(self, row: int) -> float:
-        """Return what a product costs."""
+        """Return the price of a product in dollars."""
         return float(self._prices[row])
 
     def split(self, name: str) -> Array:
@@ -320,7 +322,7 @@ class Goals(Sequence[dict[str, Any]]):
         Splits never share a product. Without the repair `product_splits` they are the original's ranges of numbers.
 
         Raises:
-            ConfigError: There is no such split.
+            ConfigError: The split is unknown.
         """
         if name not in SPLITS:
             raise ConfigError(f"wanted a split of {sorted(SPLITS)}, got {name!r}")
@@ -330,14 +332,14 @@ class Goals(Sequence[dict[str, Any]]):
         return np.arange(len(self), dtype=np.int32)[first:last]
 
     def draw(self, share: float, split: str = "all") -> int:
-        """Return the goal that a share of all weights, 0 <= share < 1, falls on.
+        """Return the goal at a share of the sum of all weights, 0 <= share < 1.
 
         Args:
-            share: Such as `random` returns.
-            split: Draw among its goals.
+            share: A uniform random number.
+            split: The goals to draw among.
 
         Raises:
-            ConfigError: There is no such split, or no goal in it.
+            ConfigError: The split is unknown or empty.
         """
         goals, cumulative = self._drawable(split)
         if len(cumulative) < 2:
@@ -372,8 +374,8 @@ class Goals(Sequence[dict[str, Any]]):
             instruction = self._catalogue.instruction(product.row)
             assert instruction is not None
             attributes, options = instruction.attributes, combination(product.options, int(table.combinations[number]))
-            chosen = ", and ".join(f"{name}: {value}" for name, value in options)
-            text = f"{instruction.text} with {chosen}" if chosen else instruction.text
+            wishes = ", and ".join(f"{name}: {value}" for name, value in options)
+            text = f"{instruction.text} with {wishes}" if wishes else instruction.text
         return Goal(
             row=product.row,
             asin=product.asin,
@@ -390,13 +392,13 @@ class Goals(Sequence[dict[str, Any]]):
 
 
 def combination(options: tuple[OptionGroup, ...], number: int) -> tuple[tuple[str, str], ...]:
-    """Return the combination of options with a number: groups by name, and the last one changes first.
+    """Return the combination of options with a number: groups in order of name, the last one changes fastest.
 
     >>> combination((("size", ("s", "m")), ("color", ("red", "blue", "tan"))), 3)
     (('color', 'blue'), ('size', 'm'))
     """
-    chosen = []
+    pairs = []
     for name, values in sorted(options, reverse=True):
         number, place = divmod(number, len(values))
-        chosen.append((name, values[place]))
-    return tuple(reversed(chosen))
+        pairs.append((name, values[place]))
+    return tuple(reversed(pairs))

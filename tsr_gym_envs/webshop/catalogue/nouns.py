@@ -1,17 +1,30 @@
 """The nouns of a title, which the title score compares.
 
-The original asks spaCy for parts of speech. Where neither spaCy's answers nor spaCy are at hand, a heuristic stands in;
-`open_nouns` says which it was, because a score depends on it.
+The original asks spaCy for parts of speech. Without spaCy and stored answers of spaCy, a heuristic replaces it;
+`open_nouns` returns the name of the source, because scores depend on it.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
+from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any
 
 from tsr_gym_envs.webshop.catalogue.store import Catalogue
+
+
+@lru_cache(maxsize=1)
+def _words() -> dict[str, str]:
+    return tomllib.loads((files("tsr_gym_envs.webshop") / "words.toml").read_text(encoding="utf-8"))
+
+
+def word_list(name: str) -> tuple[str, ...]:
+    """Return a list of ``words.toml``, in its order."""
+    return tuple(_words()[name].split())
+
 
 # Title to nouns in lower case, repetitions included.
 NounFn = Callable[[str], Sequence[str]]
@@ -19,16 +32,8 @@ NounFn = Callable[[str], Sequence[str]]
 # The first one that is installed is used; the original loads the first.
 MODELS = ("en_core_web_sm", "en_core_web_md", "en_core_web_lg")
 _PARTS_OF_SPEECH = ("NOUN", "PROPN")
-# What neither a noun nor an adjective can be; almost any other word of a title is tagged as a proper noun.
-_WORDS = """
-    a about above after against all also although am an and another any are around as at be because been before being
-    below between both but by can could did do does during each eight etc ever every few five for four from had has have
-    he her here his how i if in into is it its just may me might mine more most must my near never nine no nor not of
-    off on one only onto or our out over own per seven shall she should since six so some such ten than that the their
-    them then there these they this those three through to too toward towards two under until up us very via was we
-    were what when where which while who whose why will with within without would x you your
-"""
-FUNCTION_WORDS = frozenset(_WORDS.split())
+# Words that are neither nouns nor adjectives; almost any other word of a title is tagged as a proper noun.
+FUNCTION_WORDS = frozenset(word_list("function"))
 _LETTER = r"[^\W\d_]"
 # Where spaCy's English tokeniser cuts inside of a word.
 _CUTS = re.compile(
@@ -53,7 +58,7 @@ def guess_nouns(title: str) -> tuple[str, ...]:
 
 
 def installed_model() -> str | None:
-    """Return the name of the spaCy model that would be used, None where spaCy or every model is missing."""
+    """Return the name of the installed spaCy model, None if spaCy or every model is missing."""
     if find_spec("spacy") is None:
         return None
     return next((name for name in MODELS if find_spec(name) is not None), None)
@@ -61,7 +66,7 @@ def installed_model() -> str | None:
 
 @lru_cache(maxsize=1)
 def _load(model: str) -> Any:
-    # Without these no part of speech changes on the titles of the small set, and they take most of the time.
+    # Excluding these components changes no part of speech on the titles of the small set and saves most of the time.
     return import_module(model).load(exclude=["parser", "ner", "lemmatizer"])
 
 
@@ -72,14 +77,15 @@ def tag_nouns(titles: Iterable[str], model: str) -> Iterator[tuple[str, ...]]:
 
 
 def open_nouns(noun_fn: NounFn | None = None, catalogue: Catalogue | None = None) -> tuple[NounFn, str]:
-    """Return how the nouns of a title are found, and the name of the source.
+    """Return a function from a title to its nouns, and the name of its source.
 
-    The first there is of: `noun_fn` (``"injected"``), what the catalogue stores (``"catalogue"``), an installed spaCy
+    The first available one of: `noun_fn` (``"injected"``), what the catalogue stores (``"catalogue"``), an installed
+        spaCy
     model (``"spacy:<model>"``), `guess_nouns` (``"heuristic"``).
 
     Args:
-        noun_fn: The caller's own, from title to nouns in lower case.
-        catalogue: The catalogue whose titles will be asked for; other titles are guessed where it stores nouns.
+        noun_fn: The caller's function, from title to nouns in lower case.
+        catalogue: The catalogue of the titles. If it stores nouns, other titles are guessed.
     """
     if noun_fn is not None:
         return noun_fn, "injected"

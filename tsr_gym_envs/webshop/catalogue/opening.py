@@ -57,7 +57,7 @@ from tsr_gym_envs.webshop.catalogue.store import (
     write_meta,
 )
 
-# Called with the name of a stage, how much of it is done and how much there is: bytes of a file, or products.
+# Called with the name of a stage, the amount done and the total: bytes of a file, or products.
 Progress = Callable[[str, int, int], None]
 LOCK = "import.lock"
 _STAGED = "staged.sqlite"
@@ -86,17 +86,17 @@ def write_store(
     with_nouns: bool = True,
     progress: Progress | None = None,
 ) -> None:
-    """Import files into a folder that this process has locked, and remove what it replaces.
+    """Import files into a folder that this process has locked, and remove the store that it replaces.
 
     Args:
         sources: The files.
-        folder: Where the store shall be.
-        num_products: Read the first so many items of the list; None reads all.
-        with_nouns: Store the nouns of the titles, where a spaCy model is installed.
-        progress: Called now and then.
+        folder: The folder of the store.
+        num_products: Number of items to read from the list; None reads all.
+        with_nouns: Whether to store the nouns of the titles, which needs an installed spaCy model.
+        progress: Called once in a while.
 
     Raises:
-        InvalidCatalogue: A file is damaged; the folder holds what it held before.
+        InvalidCatalogue: A file is damaged; the folder keeps its earlier contents.
     """
     remove_leftovers(folder)
     data = folder / f"data-{uuid4().hex[:12]}"
@@ -114,7 +114,7 @@ def remove_leftovers(folder: Path) -> None:
     try:
         kept = json.loads((folder / META).read_bytes())["data"]
     except (OSError, ValueError, TypeError, KeyError):
-        # There is no store, or none that could be opened.
+        # The folder has no store, or a damaged one.
         kept = None
     for draft in folder.glob(f"{META}.*"):
         draft.unlink()
@@ -143,14 +143,14 @@ def _write_data(
 
 
 def _stage(sources: OriginalFiles, staged: sqlite3.Connection, progress: Progress) -> None:
-    """Put what is known by id where it can be looked up, whatever the order of its file."""
+    """Write attributes and annotations into a table by id, because their files may be in any order."""
     staged.execute("CREATE TABLE entry(asin TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
     staged.execute("CREATE TABLE annotations(asin TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
     entries = read_attributes(sources.instructions, lambda done, size: progress("attributes", done, size))
     _insert(staged, "REPLACE INTO entry VALUES(?, ?)", ((asin, encode_json(entry)) for asin, entry in entries))
     if sources.annotations is not None:
         read = read_annotations(sources.annotations, lambda done, size: progress("annotations", done, size))
-        _insert(staged, "REPLACE INTO annotations VALUES(?, ?)", ((asin, encode_json(found)) for asin, found in read))
+        _insert(staged, "REPLACE INTO annotations VALUES(?, ?)", ((asin, encode_json(notes)) for asin, notes in read))
 
 
 def _write_products(
@@ -161,7 +161,7 @@ def _write_products(
     data: Path,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Write the tables and arrays of the products, and return what the store's description says of them."""
+    """Write the tables and arrays of the products; return their fields of `StoreMeta`."""
     ends, stored, splits = array("d"), array("d"), array("B")
     digest, without_entry = blake2b(digest_size=16), None
     for product in read_products(sources.products, num_products, lambda done, size: progress("products", done, size)):
@@ -193,7 +193,7 @@ def _write_products(
 def _write_tasks(
     store: sqlite3.Connection, product: Product, price: float, instruction: Any, annotations: list[Any]
 ) -> None:
-    """Write what shoppers are asked for, with the limit that belongs to it for good."""
+    """Write the tasks of a product, each with its fixed limit."""
     if instruction is not None:
         text, attributes = instruction
         combinations = math.prod(len(values) for _, values in product.options)
@@ -212,7 +212,7 @@ def _write_tasks(
 
 
 def _write_nouns(store: sqlite3.Connection, model: str, num_products: int, progress: Progress) -> None:
-    """Write the nouns of all titles; two products with one title share them."""
+    """Write the nouns of all titles; products with the same title share an entry."""
     rows = store.execute("SELECT row, asin, data FROM product")
     titles = (decode_product(*row).title for row in rows)
     first, second = tee(titles)
@@ -231,7 +231,7 @@ def _documents(store: sqlite3.Connection, num_products: int, progress: Progress)
 
 
 def _database(path: Path) -> sqlite3.Connection:
-    """Return a new database that nobody else sees: without a journal, because it is removed if writing it fails."""
+    """Return a new private database, without a journal because it is removed if writing it fails."""
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -131072")
     return connection
@@ -243,12 +243,12 @@ def _insert(database: sqlite3.Connection, statement: str, rows: Iterable[tuple[s
 
 
 def _look_up(staged: sqlite3.Connection, table: str, asin: str) -> Any:
-    found = staged.execute(f"SELECT value FROM {table} WHERE asin = ?", (asin,)).fetchone()
-    return json.loads(found[0]) if found else None
+    record = staged.execute(f"SELECT value FROM {table} WHERE asin = ?", (asin,)).fetchone()
+    return json.loads(record[0]) if record else None
 
 
 def _silent(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
+    """Ignore the progress."""
 
 
 EMBEDDED_PRODUCTS = 1000
@@ -258,10 +258,10 @@ def open_catalogue(where: str | Path | None = None, *, num_products: int | None 
     """Return a catalogue.
 
     Args:
-        where: The folder of an imported catalogue, or a folder with the original's files, which are imported at first
+        where: The folder of an imported catalogue, or a folder with the original's files, which are imported on first
             use into the cache (`tsr_gym.files`). None stands for generated products.
-        num_products: Only the first so many items of the original's list, or so many generated products (1000 where it
-            is None).
+        num_products: Number of items to read from the original's list (None reads all), or of generated products (None
+            generates 1000).
 
     Raises:
         InvalidCatalogue: A file is missing or damaged.
@@ -293,14 +293,14 @@ def import_catalogue(
     with_nouns: bool = True,
     progress: Progress | None = None,
 ) -> Catalogue:
-    """Import the original's files into a folder, which holds what it held before until all is done.
+    """Import the original's files into a folder, which keeps its earlier contents until the import is complete.
 
     Args:
         files: Their folder, or the files themselves.
-        out: The folder of the store; a store that is there is replaced.
-        num_products: Read the first so many items of the list; None reads all.
-        with_nouns: Store the nouns of the titles, where a spaCy model is installed.
-        progress: Called with a stage, what is done of it, and what there is.
+        out: The folder of the store; an existing store is replaced.
+        num_products: Number of items to read from the list; None reads all.
+        with_nouns: Whether to store the nouns of the titles, which needs an installed spaCy model.
+        progress: Called with a stage, the amount done, and the total.
 
     Raises:
         InvalidCatalogue: A file is missing or damaged.
@@ -326,7 +326,7 @@ def _generated(num_products: int) -> Catalogue:
 
 @lru_cache(maxsize=1)
 def _generator_key() -> str:
-    """Return what changes with the generator, so that nobody shops in what an earlier one made."""
+    """Return a hash of the generator's files, so that catalogues of an earlier version are not reused."""
     digest = blake2b(repr((FORMAT, INDEX_VERSION)).encode(), digest_size=6)
     folders = [package_files("tsr_gym_envs.webshop.generator")]
     for folder in folders:
@@ -339,10 +339,10 @@ def _generator_key() -> str:
 
 
 def _first_use(folder: Path, write: Callable[[], None]) -> Catalogue:
-    """Return the catalogue of a folder of the cache; where there is none, one process builds it and others wait."""
-    found = _intact(folder)
-    if found is not None:
-        return found
+    """Return the catalogue of a cache folder; a missing one is built by one process while others wait."""
+    catalogue = _intact(folder)
+    if catalogue is not None:
+        return catalogue
     with locked(folder / LOCK):
         if _intact(folder) is None:
             write()
@@ -356,13 +356,13 @@ def _intact(folder: Path) -> Catalogue | None:
         catalogue = open_store(folder)
         BM25Index.open(catalogue.data / INDEX)
     except (InvalidCatalogue, InvalidCorpus):
-        # What is in the cache can be built again.
+        # A damaged cache is built again.
         return None
     return catalogue
 
 
 def _key(sources: OriginalFiles, num_products: int | None) -> str:
-    """Return what changes with the files that a catalogue is made from."""
+    """Return a hash of the path, size and time of change of a catalogue's files."""
     parts = [
         (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in sources if path is not None
     ]

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, NoReturn, TextIO
 from tsr_gym import InvalidCatalogue
 from tsr_gym_envs.webshop.catalogue.product import OptionGroup, Product
 
-# Called with the bytes of a file that have been read, and with all of them.
+# Called with the number of bytes read from a file, and with its size.
 Progress = Callable[[int, int], None]
 _CHUNK = 1 << 20
-# A value that does not end within so many characters is damage, and not a large value.
+# A value that does not end within this number of characters is reported as damage.
 MAX_VALUE = 1 << 26
 _BLANKS = " \t\n\r"
 _decode = json.JSONDecoder().raw_decode
@@ -75,7 +75,7 @@ def _open(path: Path) -> TextIO:
 
 
 class _Stream:
-    """The part of a file that is in memory, and how far it has been used."""
+    """The part of a file that is in memory, and the position in it."""
 
     def __init__(self, path: Path, file: TextIO, progress: Progress | None) -> None:
         self._path, self._file, self._progress = path, file, progress
@@ -93,10 +93,11 @@ class _Stream:
                 if self._complete or len(self._text) - self._at > MAX_VALUE:
                     self.fail(f"damaged, or the file ends too early: {error}")
             except ValueError as error:
-                # A number of more digits than Python reads; reading on would not help.
+                # A number with more digits than Python converts; more input would not help.
                 self.fail(f"damaged: {error}")
             else:
-                # A number may go on behind what was read, at most by "e+" that look like damage.
+                # At the end of a chunk a number may be incomplete: "12" of "12.5", or "1" of "1e+5". The value counts
+                # only if more than two characters follow, which "e+" could be, or the file has ended.
                 if self._complete or len(self._text) - end > 2:
                     self._at = end
                     return value
@@ -105,9 +106,9 @@ class _Stream:
     def skip(self, mark: str) -> bool:
         """Skip a mark if it comes next, and return whether it did."""
         self._skip_blanks()
-        found = self._text.startswith(mark, self._at)
-        self._at += found
-        return found
+        is_next = self._text.startswith(mark, self._at)
+        self._at += is_next
+        return is_next
 
     def expect(self, mark: str) -> None:
         """Skip a mark."""
@@ -116,7 +117,7 @@ class _Stream:
             self.fail(f"wanted {mark!r}, got {came!r}" if came else f"the file ends too early, wanted {mark!r}")
 
     def end(self) -> None:
-        """Make sure that nothing follows."""
+        """Check that the file ends here."""
         self._skip_blanks()
         if self._at < len(self._text):
             self.fail(f"wanted the end of the file, got {self._text[self._at : self._at + 20]!r}")
@@ -134,7 +135,7 @@ class _Stream:
             self._more()
 
     def _more(self) -> None:
-        # A long value doubles what is read, so that trying it again and again stays cheap.
+        # Every attempt on a long value doubles the amount read, so that the repeated attempts take linear time in all.
         rest = self._text[self._at :]
         try:
             read = self._file.read(max(_CHUNK, len(rest)))
@@ -147,14 +148,14 @@ class _Stream:
             self._progress(self._file.buffer.tell(), self._size)
 
 
-# What the original says of a product that its attribute file does not know.
+# The original's attributes of a product that is missing in the attribute file.
 UNKNOWN_ATTRIBUTES = ("DUMMY_ATTR",)
 NO_PRICE = ("$100.0", (100.0,))
 MAX_ASIN = 10
 
 
 class OriginalFiles(NamedTuple):
-    """Where the files of a catalogue are; None where there are no instructions written by people."""
+    """The files of a catalogue; `annotations` is None without instructions written by people."""
 
     products: Path
     instructions: Path
@@ -177,7 +178,7 @@ class Annotation(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What the file of attributes says of a product; no instruction where nobody is asked to find it."""
+    """A product's entry in the file of attributes; the instruction is None if the product is no target."""
 
     attributes: tuple[str, ...]
     instruction: Instruction | None
@@ -188,32 +189,32 @@ def find_files(where: str | Path | Sequence[str | Path]) -> OriginalFiles:
 
     Args:
         where: Their folder, or the files themselves. Of several in a folder the one without a suffix, such as
-            ``items_shuffle.json`` beside ``items_shuffle_1000.json``, is taken.
+            ``items_shuffle.json`` next to ``items_shuffle_1000.json``, is taken.
 
     Raises:
-        InvalidCatalogue: A file is missing, or it is not clear which one is meant.
+        InvalidCatalogue: A file is missing, or several files match.
     """
     if isinstance(where, str | Path):
         if not Path(where).exists():
-            raise InvalidCatalogue(f"wanted the folder of a catalogue or of the original's files, there is no {where}")
-        found = sorted(Path(where).glob("items_*.json")) or [path for path in [Path(where)] if path.is_file()]
+            raise InvalidCatalogue(f"wanted a folder of a catalogue or of the original's files, there is no {where}")
+        paths = sorted(Path(where).glob("items_*.json")) or [path for path in [Path(where)] if path.is_file()]
     else:
-        found = [Path(path) for path in where]
-    products, instructions = _one_of(found, "items_shuffle", where), _one_of(found, "items_ins_v2", where)
+        paths = [Path(path) for path in where]
+    products, instructions = _one_of(paths, "items_shuffle", where), _one_of(paths, "items_ins_v2", where)
     if products is None or instructions is None:
         missing = "items_shuffle*.json" if products is None else "items_ins_v2*.json"
-        raise InvalidCatalogue(f"wanted a file {missing} in {where}, got {[path.name for path in found]}")
-    return OriginalFiles(products, instructions, _one_of(found, "items_human_ins", where))
+        raise InvalidCatalogue(f"wanted a file {missing} in {where}, got {[path.name for path in paths]}")
+    return OriginalFiles(products, instructions, _one_of(paths, "items_human_ins", where))
 
 
-def _one_of(found: Sequence[Path], name: str, where: object) -> Path | None:
-    matching = [path for path in found if path.name.startswith(name)]
+def _one_of(paths: Sequence[Path], name: str, where: object) -> Path | None:
+    matching = [path for path in paths if path.name.startswith(name)]
     plain = [path for path in matching if path.stem == name]
     if len(matching) > 1 and len(plain) != 1:
         names = [path.name for path in matching]
         raise InvalidCatalogue(f"wanted one file {name}*.json in {where}, got {names}: name the files one by one")
-    chosen = plain or matching
-    return chosen[0] if chosen else None
+    preferred = plain or matching
+    return preferred[0] if preferred else None
 
 
 def read_products(path: Path, num_products: int | None = None, progress: Progress | None = None) -> Iterator[Product]:
@@ -221,8 +222,8 @@ def read_products(path: Path, num_products: int | None = None, progress: Progres
 
     Args:
         path: A file ``items_shuffle*.json``.
-        num_products: How many items of the list to read, those that are skipped included; None reads all.
-        progress: Called with bytes read and bytes in all.
+        num_products: Number of items to read, skipped ones included; None reads all.
+        progress: Called with the bytes read and the size of the file.
 
     Raises:
         InvalidCatalogue: An item is damaged or lacks a field.
@@ -247,14 +248,14 @@ def read_attributes(path: Path, progress: Progress | None = None) -> Iterator[tu
     for key, entry in read_entries(path, progress):
         record = _record(path, f"product {key}", entry)
         asin = record.clean("asin", key)
-        known = record.texts("attributes") if "attributes" in record.fields else UNKNOWN_ATTRIBUTES
+        attributes_of_product = record.texts("attributes") if "attributes" in record.fields else UNKNOWN_ATTRIBUTES
         if record.fields.get("instruction") is None:
-            yield asin, Entry(known, None)
+            yield asin, Entry(attributes_of_product, None)
             continue
         attributes = record.texts("instruction_attributes")
         if not attributes:
             record.fail("instruction_attributes", "at least one attribute", attributes)
-        yield asin, Entry(known, Instruction(record.text("instruction"), attributes))
+        yield asin, Entry(attributes_of_product, Instruction(record.text("instruction"), attributes))
 
 
 def read_annotations(path: Path, progress: Progress | None = None) -> Iterator[tuple[str, tuple[Annotation, ...]]]:
@@ -267,12 +268,13 @@ def read_annotations(path: Path, progress: Progress | None = None) -> Iterator[t
     """
     for key, entries in read_entries(path, progress):
         whole = _record(path, f"product {key}", {"annotations": entries})
-        asin, found = whole.clean("asin", key), []
+        asin, annotations = whole.clean("asin", key), []
         for number, entry in enumerate(whole.items("annotations")):
             record = _record(path, f"product {key}, annotation {number}", entry)
             if attributes := record.texts("instruction_attributes"):
-                found.append(Annotation(record.text("instruction"), attributes, record.texts("instruction_options")))
-        yield asin, tuple(found)
+                options = record.texts("instruction_options")
+                annotations.append(Annotation(record.text("instruction"), attributes, options))
+        yield asin, tuple(annotations)
 
 
 def _product(record: "_Record", asin: str, row: int) -> Product:
@@ -330,7 +332,7 @@ def _options(record: "_Record") -> tuple[OptionGroup, ...]:
 
 
 class _Record(NamedTuple):
-    """An item of a file, and how errors name it."""
+    """An item of a file, and its name in errors."""
 
     path: Path
     name: str
@@ -354,7 +356,7 @@ class _Record(NamedTuple):
         return tuple(self.clean(field, value) for value in self.items(field))
 
     def clean(self, field: str, value: object) -> str:
-        """Return a text; half a surrogate pair, which no page could show, becomes the replacement character."""
+        """Return a text; half a surrogate pair, which no page can show, becomes the replacement character."""
         if not isinstance(value, str):
             self.fail(field, "text", value)
         if value.isascii():

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from tsr_gym.seeds import derive_seed
 
-# What `random.Random.getstate` returns: a value that a state of the environment can hold.
+# The value of `random.Random.getstate`, which a state of the environment can hold.
 Dice = tuple[Any, ...]
 Generator = random.Random
 
-# The original puts its goals in order with this seed, whatever was drawn before.
+# The original shuffles its goals with this seed, independent of earlier draws.
 ORDER_SEED = 233
 NAME_LENGTH = 10
 
 
 def generator_of(seed: int | Dice) -> Generator:
-    """Return a generator that begins at a seed or stands at a state."""
+    """Return a generator with a seed or a state."""
     if isinstance(seed, int):
         return random.Random(seed)
     generator = random.Random(0)
@@ -34,7 +34,7 @@ def generator_of(seed: int | Dice) -> Generator:
 
 
 def draw_order(count: int) -> tuple[NDArray[np.int32], Dice]:
-    """Return the order in which the original puts its goals, and where its generator stands afterwards."""
+    """Return the original's order of goals, and the state of its generator afterwards."""
     generator = random.Random(ORDER_SEED)
     order = array("i", range(count))
     generator.shuffle(order)
@@ -42,24 +42,24 @@ def draw_order(count: int) -> tuple[NDArray[np.int32], Dice]:
 
 
 def draw_name(generator: Generator) -> str:
-    """Return the name of a session that was not given one."""
+    """Return a random name for a session."""
     return "".join(generator.choices(ascii_lowercase, k=NAME_LENGTH))
 
 
 def draw_rows(generator: Generator, num_products: int, count: int = 50) -> tuple[int, ...]:
-    """Return the products that the query ``<r>`` lists; the original fails where there are fewer than `count`."""
+    """Return the products that the query ``<r>`` lists; the original fails with fewer products than `count`."""
     return tuple(generator.sample(range(num_products), min(count, num_products)))
 
 
 NO_TIER = 0
 NUM_TIERS = 99
-# The original's limit where the instruction names none.
+# The original's limit for an instruction without one.
 NO_LIMIT = 1_000_000
 CANDIDATES = 4
 
 
 def tiers_above(price: float) -> tuple[int, ...]:
-    """Return the tiers that a limit for this price is drawn from: the first four above it.
+    """Return the tiers from which a limit for this price is drawn: the first four above it.
 
     >>> tiers_above(955.0)
     (96, 97, 98, 99)
@@ -74,7 +74,7 @@ def limit_of(tier: int) -> float:
 
 
 def limit_text(tier: int) -> str:
-    """Return what an instruction says of its limit.
+    """Return the words of an instruction about its limit.
 
     >>> limit_text(6)
     ', and price lower than 60.00 dollars'
@@ -88,25 +88,25 @@ def draw_price(low: float, high: float, generator: Generator) -> float:
 
 
 def draw_tier(price: float, generator: Generator) -> int:
-    """Return the original's tier for a price: the larger of two candidates, or none where there are not two."""
+    """Return the original's tier for a price: the larger of two candidates, `NO_TIER` with fewer than two."""
     candidates = tiers_above(price)
     return max(generator.sample(candidates, 2)) if len(candidates) >= 2 else NO_TIER
 
 
 def stored_price(asin: str, prices: tuple[float, ...]) -> float:
-    """Return the price that belongs to a product for good: the listed one, or a full cent of its range."""
+    """Return the fixed price of a product: the listed one, or a full cent within its range."""
     low, high = prices[0], prices[-1]
     share = derive_seed("webshop price", asin) / 2**63
     return low if low == high else round(low + (high - low) * share, 2)
 
 
 def stored_tier(price: float, asin: str, number: int = 0) -> int:
-    """Return the tier that belongs to an instruction for good, with the original's odds.
+    """Return the fixed tier of an instruction, with the original's odds.
 
     Args:
-        price: What the product costs.
+        price: Price of the product.
         asin: Id of the product.
-        number: Which of the product's instructions.
+        number: Number of the instruction among the product's.
     """
     pairs = list(combinations(tiers_above(price), 2))
     return max(pairs[derive_seed("webshop limit", asin, number) % len(pairs)]) if pairs else NO_TIER

@@ -1,10 +1,10 @@
-"""What the shop sells and what a shopper is asked for: two immutable values that every part of WebShop shares."""
+"""Products and goals: two immutable values that every part of WebShop shares."""
 
 from typing import Any, NamedTuple
 
 # One option group of a product, such as ("size", ("small", "large")).
 OptionGroup = tuple[str, tuple[str, ...]]
-# What a goal asks for in an option: a (name, value) pair (synthetic goals) or a bare value (human goals).
+# A wanted option of a goal: a (name, value) pair (synthetic goals) or a bare value (human goals).
 GoalOption = tuple[str, str] | str
 
 
@@ -15,16 +15,16 @@ class Product(NamedTuple):
         row: Its number in the catalogue, which is also its number in the search index.
         asin: Its id.
         title: Its name.
-        description: Free text, "" where there is none.
-        bullets: The list of features; single ones may be "".
+        description: Free text, may be "".
+        bullets: The list of features, each may be "".
         price_text: The price as shown: ``"$12.99"`` or ``"$10.0 to $18.34"``.
         prices: The listed prices in dollars: one, or the two ends of a range.
         options: Option groups in the order of the page; names and values in lower case, "/" written as " | ".
-        attributes: What the product is said to be, such as "machine washable".
+        attributes: Its attributes, such as "machine washable".
         category: One of the shop's few top categories.
         query: The query by which the product was crawled.
         product_category: Its path of categories, joined by "›".
-        image: Address of its picture, "" where there is none.
+        image: Address of its picture, "" without one.
     """
 
     row: int
@@ -61,7 +61,7 @@ class Product(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """What a shopper is asked to buy.
+    """A goal: the product that a shopper is asked to buy.
 
     Attributes:
         row: Number of the target product in the catalogue.
@@ -71,9 +71,9 @@ class Goal(NamedTuple):
         name: Its title.
         product_category: Its path of categories.
         instruction_text: The instruction, limit of the price included.
-        attributes: What the product has to be.
-        price_upper: Most dollars that it may cost; 1,000,000 where the instruction names no limit.
-        goal_options: What has to be chosen: (name, value) pairs for synthetic goals, bare values for human ones.
+        attributes: Its required attributes.
+        price_upper: Most dollars that it may cost; 1,000,000 without a limit in the instruction.
+        goal_options: The options to choose: (name, value) pairs for synthetic goals, bare values for human ones.
         weight: Its share in a random draw, up to a constant factor.
     """
 
@@ -97,7 +97,7 @@ class Goal(NamedTuple):
 
 
 def document_of(product: Product) -> str:
-    """Return the text by which a product is found: title, description, first bullet and options, in lower case."""
+    """Return the indexed text of a product: title, description, first bullet and options, in lower case."""
     options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in product.options)
     first = product.bullets[0] if product.bullets else ""
     return " ".join((product.title, product.description, first, options)).lower()

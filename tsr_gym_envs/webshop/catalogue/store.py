@@ -28,21 +28,21 @@ PRODUCTS, INDEX = "products.sqlite", "search"
 ARRAYS = ("price_ends", "stored_prices", "splits")
 # The array `splits` holds the number of a product's split.
 SPLIT_NAMES = ("train", "valid", "test")
-# What `json.dumps` would make anew for every text.
+# One encoder for all texts: `json.dumps` would construct one per call.
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
 class StoreMeta:
-    """What ``store.json`` says.
+    """The contents of ``store.json``.
 
     Attributes:
         format: Version of the layout.
         data: Name of the sub-folder with the data.
         digest: Hash of the content, equal wherever the same files were imported.
         num_products: Products in the store.
-        without_entry: A product that the file of attributes does not know, None where it knows all.
-        nouns: The model that found the nouns of the titles, None where none did.
+        without_entry: A product that is missing in the file of attributes, None if none is.
+        nouns: The model that tagged the nouns of the titles, None if they are not stored.
         sizes: Bytes of each file, by its path below the sub-folder.
     """
 
@@ -61,7 +61,7 @@ def is_store(path: Path) -> bool:
 
 
 def open_store(path: str | Path) -> "Catalogue":
-    """Return the catalogue of a folder; everyone in a process shares it.
+    """Return the catalogue of a folder; a process opens it once.
 
     Raises:
         InvalidCatalogue: The folder holds no catalogue, a damaged one, or one of another version.
@@ -102,17 +102,17 @@ def _opened(folder: Path, data: str) -> "Catalogue":
     meta = _read_meta(folder)
     for name, size in meta.sizes.items():
         path = folder / data / name
-        found = path.stat().st_size if path.is_file() else None
-        if found != size:
-            came = "no such file" if found is None else f"{found} bytes"
+        actual = path.stat().st_size if path.is_file() else None
+        if actual != size:
+            came = "no such file" if actual is None else f"{actual} bytes"
             raise InvalidCatalogue(f"wanted {size} bytes in {path}, got {came}: import the catalogue again")
     return Catalogue(folder, meta)
 
 
 class _Own(threading.local):
-    """A thread's own connection, which must not be used in another thread, nor on the other side of a fork.
+    """The connection of a thread, which other threads and forked processes must not use.
 
-    Python's statements are kept per connection, and two threads that use one at the same moment disturb each other.
+    Python caches statements per connection, and two threads that use the same statement disturb each other.
     """
 
     process: int = -1
@@ -120,23 +120,23 @@ class _Own(threading.local):
 
 
 class Catalogue:
-    """The products of a shop and what shoppers are asked for, read from disk when they are wanted.
+    """The products and tasks of a shop, read from disk on access.
 
     Opening costs milliseconds at any size, and processes that use the same catalogue share its memory. Copies and
-    pickles are the path; each thread, and a process that was forked off, opens the file anew.
+    pickles hold the path only; each thread and each forked process opens the file again.
 
     Args:
         path: The folder of the store.
-        meta: What its ``store.json`` says.
+        meta: The contents of its ``store.json``.
 
     Attributes:
         path: The folder of the store.
         data: Its sub-folder with the data.
-        meta: What its ``store.json`` says.
+        meta: The contents of its ``store.json``.
         digest: Hash of the content.
         num_products: Products, numbered from 0.
-        price_ends: The listed prices of each product, `[P, 2]`; the second is NaN where there is one only.
-        stored_prices: The price that belongs to each product for good, `[P]`.
+        price_ends: The listed prices of each product, `[P, 2]`; the second is NaN for a single price.
+        stored_prices: The fixed price of each product, `[P]`.
         splits: The split of each product, `[P]`: its number in `SPLIT_NAMES`.
     """
 
@@ -159,26 +159,26 @@ class Catalogue:
         """Return a product by its number.
 
         Raises:
-            IndexError: There is no such number.
+            IndexError: The number is out of range.
         """
         return self._product(int(row))
 
     def row_of(self, asin: str) -> int | None:
-        """Return the number of the product with an id, None where there is none."""
-        found = self._select("SELECT row FROM product WHERE asin = ?", asin)
-        return found[0][0] if found else None
+        """Return the number of the product with an id, None for an unknown id."""
+        rows = self._select("SELECT row FROM product WHERE asin = ?", asin)
+        return rows[0][0] if rows else None
 
     def rows_with(self, field: Literal["category", "query"], value: str) -> tuple[int, ...]:
         """Return the numbers of all products with this category or crawl query, in ascending order."""
         return self._rows_with(field, value)
 
     def instruction(self, row: int) -> Instruction | None:
-        """Return the generated instruction for a product, None where there is none."""
-        found = self._select("SELECT text, attributes FROM instruction WHERE row = ?", int(row))
-        return Instruction(found[0][0], _texts(found[0][1])) if found else None
+        """Return the generated instruction for a product, None if it has none."""
+        rows = self._select("SELECT text, attributes FROM instruction WHERE row = ?", int(row))
+        return Instruction(rows[0][0], _texts(rows[0][1])) if rows else None
 
     def annotations(self, row: int) -> tuple[Annotation, ...]:
-        """Return what people wrote to describe a product."""
+        """Return the instructions that people wrote for a product."""
         query = "SELECT text, attributes, options FROM annotation WHERE row = ? ORDER BY number"
         return tuple(
             Annotation(text, _texts(attributes), _texts(options))
@@ -186,28 +186,28 @@ class Catalogue:
         )
 
     def title_nouns(self, title: str) -> tuple[str, ...] | None:
-        """Return the stored nouns of a product's title; None for other titles, or where none were stored."""
-        found = self._select("SELECT nouns FROM title WHERE key = ?", title_key(title)) if self.meta.nouns else []
-        return _texts(found[0][0]) if found else None
+        """Return the stored nouns of a product's title; None for other titles and in stores without nouns."""
+        rows = self._select("SELECT nouns FROM title WHERE key = ?", title_key(title)) if self.meta.nouns else []
+        return _texts(rows[0][0]) if rows else None
 
     def nouns(self, row: int) -> tuple[str, ...] | None:
-        """Return the stored nouns of a product's title, None where none were stored."""
+        """Return the stored nouns of a product's title, None in stores without nouns."""
         return self.title_nouns(self.product(row).title)
 
-    def tasks(self, kind: Literal["instruction", "annotation"]) -> list[tuple[Any, ...]]:
-        """Return what the goals are made from, in the order of the products.
+    def tasks(self, source: Literal["instruction", "annotation"]) -> list[tuple[Any, ...]]:
+        """Return the tasks of one source, in the order of the products.
 
         Returns:
             A row per instruction or annotation: product, number among the product's, combinations of its options,
             tier of the stored limit, attributes in JSON.
         """
-        return self._select(f"SELECT row, number, combinations, tier, attributes FROM {kind} ORDER BY row, number")
+        return self._select(f"SELECT row, number, combinations, tier, attributes FROM {source} ORDER BY row, number")
 
     def _read_product(self, row: int) -> Product:
-        found = self._select("SELECT asin, data FROM product WHERE row = ?", row)
-        if not found:
+        rows = self._select("SELECT asin, data FROM product WHERE row = ?", row)
+        if not rows:
             raise IndexError(f"wanted a product from 0 to {self.num_products - 1}, got {row}")
-        return decode_product(row, *found[0])
+        return decode_product(row, *rows[0])
 
     def _read_rows(self, field: str, value: str) -> tuple[int, ...]:
         if field not in ("category", "query"):
@@ -221,16 +221,16 @@ class Catalogue:
         try:
             return own.connection.execute(query, values).fetchall()
         except UnicodeEncodeError:
-            # Half a character, which an agent may ask for, is in no product.
+            # An agent may ask for half a surrogate pair, which SQLite cannot encode and no product contains.
             return []
         except sqlite3.DatabaseError as error:
             raise InvalidCatalogue(f"{self.data / PRODUCTS} is damaged: {error}; import the catalogue again") from error
 
     def _connect(self) -> sqlite3.Connection:
-        # Immutable: nobody writes to the file any more, so no locks are taken and folders may be read-only.
+        # A finished store is never written, so SQLite takes no locks and the folder may be read-only.
         address = f"{(self.data / PRODUCTS).as_uri()}?mode=ro&immutable=1"
-        # Its pages stay in the system's cache, which all processes share: mapped, they are read hardly faster, and
-        # count as memory of whoever read them last.
+        # The file is not mapped into memory: reads would hardly be faster, and its pages would count as memory of the
+        # process, while the system's page cache is shared by all processes.
         return sqlite3.connect(address, uri=True)
 
 
@@ -242,13 +242,13 @@ def read_array(path: Path) -> NDArray[Any]:
     """
     try:
         return np.asarray(np.load(path, mmap_mode="r"))
-    # Numpy reads the header as Python, and a damaged one may raise anything.
+    # numpy evaluates the header as a Python literal, so a damaged one can raise almost any exception.
     except Exception as error:
         raise InvalidCatalogue(f"{path} is missing or damaged: {error}; import the catalogue again") from error
 
 
 def encode_product(product: Product) -> str:
-    """Return all of a product but its number and its id as JSON."""
+    """Return a product as JSON, without its number and id."""
     return encode_json(product[2:])
 
 
@@ -275,5 +275,5 @@ def _texts(data: str) -> tuple[str, ...]:
 
 
 def title_key(title: str) -> int:
-    """Return the number by which the nouns of a title are kept."""
+    """Return the key of a title in the table of nouns."""
     return int.from_bytes(blake2b(title.encode(errors="surrogatepass"), digest_size=8).digest(), "little", signed=True)
