@@ -305,7 +305,7 @@ def test_goals_of_few_options_are_left_out(real_catalogue, human):
 
 
 def test_more_options_than_any_goal_wants_are_refused(real_catalogue):
-    with pytest.raises(ConfigError, match="wanted goals of min_options >= 9, the most that any wants is "):
+    with pytest.raises(ConfigError, match="wanted goals of min_options >= 9, the most that any goal wants is "):
         make_goals(real_catalogue, FIXED, min_options=9)
 
 
