@@ -17,12 +17,10 @@ from torch.nn import functional
 
 from benchmarks.measure import SHARED
 from tsr_gym_envs.sokoban.discrete_env import tile_codes
+from tsr_gym_envs.sokoban.levels import parse_lurd, parse_xsb
 from tsr_gym_envs.sokoban.rooms import generate_room
-from tsr_gym_envs.sokoban.levels import parse_xsb
-from tsr_gym_envs.sokoban.levels import parse_lurd
-from tsr_gym_envs.sokoban.rules import SokobanState, push, state_key
+from tsr_gym_envs.sokoban.rules import SokobanState, canonical_form, push, state_key
 from tsr_gym_envs.sokoban.solver import solve
-from tsr_gym_envs.sokoban.rules import canonical_form
 
 FOLDER = SHARED / "data" / "sokoban" / "boxoban" / "unfiltered"
 SIDE = 10

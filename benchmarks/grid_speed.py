@@ -30,14 +30,14 @@ from benchmarks.grid_peers import (
     sokoban_rooms,
 )
 from benchmarks.measure import SHARED, MissingPeer, Work, insist, write_result
-from tsr_gym_envs.frozen_lake.discrete_env import tile_codes as lake_codes
-from tsr_gym_envs.frozen_lake.vector_env import neighbours, slide_all
-from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState
 from tsr_gym_envs.compiled import words_of
+from tsr_gym_envs.frozen_lake.discrete_env import tile_codes as lake_codes
+from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState
+from tsr_gym_envs.frozen_lake.vector_env import neighbours, slide_all
 from tsr_gym_envs.sokoban.discrete_env import tile_codes
-from tsr_gym_envs.sokoban.vector_env import push_all
-from tsr_gym_envs.sokoban.rooms import generate_room
 from tsr_gym_envs.sokoban.levels import TitledLevel, to_collection
+from tsr_gym_envs.sokoban.rooms import generate_room
+from tsr_gym_envs.sokoban.vector_env import push_all
 
 NUM_ENVS = 1024
 NUM_STEPS = 256

@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.measure import best_seconds, shared_rows, write_result
-from tsr_gym_envs.sokoban.solver import find_deadlock
 from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.rules import SokobanState, push
+from tsr_gym_envs.sokoban.solver import find_deadlock
 from tsr_gym_envs.sokoban.tables import level_tables
 
 NUM_LEVELS = 50

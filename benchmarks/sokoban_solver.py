@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import shared_rows, write_result
-from tsr_gym_envs.sokoban.levels import parse_level
-from tsr_gym_envs.sokoban.levels import play_lurd
+from tsr_gym_envs.sokoban.levels import parse_level, play_lurd
 from tsr_gym_envs.sokoban.solver import Optimal, solve
 
 SETS = (

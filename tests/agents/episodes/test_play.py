@@ -29,8 +29,7 @@ from tsr_gym.agents.strategies import beam, naive
 from tsr_gym.budget import Budget
 from tsr_gym.tree import Candidate
 from tsr_gym.wrappers.grow import play_out
-from tsr_gym_envs.frozen_lake.values import success_ceiling
-from tsr_gym_envs.frozen_lake.values import policy_value
+from tsr_gym_envs.frozen_lake.values import policy_value, success_ceiling
 
 LAKE = {"desc": ["SFF", "FHF", "FFG"], "max_turns": 4, "max_actions_per_turn": 1, "max_actions": 4}
 
