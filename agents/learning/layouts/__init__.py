@@ -1,10 +1,9 @@
-"""Layouts: a batch's rows padded, packed or as a trie for the model, with the same losses and gradients."""
+"""Layouts: rows of a batch as a model reads them: padded, packed or as a trie. Losses and gradients are the same."""
 
 from tsr_gym.agents.learning.batch import LayoutChoice
 from tsr_gym.agents.learning.layouts.attention import Kernel, attending, attention_of
-from tsr_gym.agents.learning.layouts.forest import TokenForest, grow_forest, sees
-from tsr_gym.agents.learning.layouts.layout import Forested, Layout, LayoutName, Padded, lay_out, why_only_padded
-from tsr_gym.agents.learning.layouts.plan import RowPlan, plan_rows
+from tsr_gym.agents.learning.layouts.forest import LayoutName, RowPlan, TokenForest, grow_forest, plan_rows, sees
+from tsr_gym.agents.learning.layouts.layout import Forested, Layout, Padded, lay_out, why_only_padded
 
 __all__ = [
     "Forested",

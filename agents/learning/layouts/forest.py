@@ -1,23 +1,41 @@
-"""TokenForest: the tokens of some rows in one line, what rows share written once where that is wanted."""
+"""TokenForest and RowPlan: which rows go through a model together, and their tokens in one line for its attention.
 
-from collections.abc import Callable, Sequence
+The rows of a search share long beginnings: the prompt, and every turn above the point where two branches part. In a
+*shared* forest such a beginning is written once, as in a trie. In a *packed* forest every row is a tree of its own,
+which saves the padding. Both are read by the attention of `attention.py`; `plan_rows` chooses by cost.
+
+Rows (1 2 3 4) and (1 2 5) as a shared forest of U = 5 tokens; token q sees token k where ``k <= q < end[k]``:
+
+    token   0  1  2  3  4       place of the rows: 0 1 2 3 and 0 1 4
+    ids     1  2  3  4  5
+    depth   0  1  2  3  2
+    before -1  0  1  2  1
+    end     5  5  4  4  5
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tsr_gym.agents.learning.batch import Batch
+from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 
 Ids = NDArray[np.int64]
 Sees = Callable[[Any, Any, Tensor, Tensor], Tensor]
+LayoutName = Literal["padded", "packed", "shared"]
+
+# Extra cost of a row in a forest, in tokens. It is small, so that sharing and padding decide, and large enough that
+# rows which share nothing and have equal lengths stay padded.
+RUN_COST = 5
 
 
 class Line(NamedTuple):
-    """Depth, parent and end of every token, each `[U]` int64, on the host; see `TokenForest`."""
+    """Depth, parent and end of every token, each `[U]` int64, on the CPU; see `TokenForest`."""
 
     depth: Ids
     before: Ids
@@ -26,16 +44,16 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenForest:
-    """U tokens in depth-first order, so that the tokens below a token stand right behind it.
+    """U tokens in depth-first order: the tokens below a token follow it directly.
 
     Attributes:
         ids: `[U]` int64.
         depth: `[U]` int64, position in the row.
-        before: `[U]` int64, which token comes before it in its row; -1 for the first.
-        end: `[U]` int64, one past the last token that stands below it. Token q comes after token k in some row, or is
-            it, exactly where ``k <= q < end[k]``.
-        place: `[B, T]` int64, which token stands there in the rows; -1 where there is none.
-        line: `depth`, `before` and `end` on the host, where calls of attention are planned.
+        before: `[U]` int64, the token before it in its row; -1 for the first.
+        end: `[U]` int64, one past the last token below it. Token q is token k, or follows it in some row, exactly
+            where ``k <= q < end[k]``.
+        place: `[B, T]` int64, the forest's token at each place of the rows; -1 for padding.
+        line: `depth`, `before` and `end` on the CPU, where calls of attention are planned.
     """
 
     ids: Tensor
@@ -52,10 +70,10 @@ def row_ids(batch: Batch) -> list[Ids]:
     return [row[:length] for row, length in zip(ids, lengths, strict=True)]
 
 
-def num_shared(one: Ids, other: Ids) -> int:
-    """Return the number of tokens that two rows have in common from their beginnings."""
-    length = min(len(one), len(other))
-    different = one[:length] != other[:length]
+def num_shared(left: Ids, right: Ids) -> int:
+    """Return the length of the common beginning of two rows."""
+    length = min(len(left), len(right))
+    different = left[:length] != right[:length]
     first = int(different.argmax()) if length else 0
     return first if length and different[first] else length
 
@@ -71,11 +89,13 @@ def grow_forest(batch: Batch, *, share: bool) -> TokenForest:
 
     Args:
         batch: Rows; their tokens stand on the left.
-        share: Whether equal beginnings of rows are the same tokens: a trie. Otherwise each row is a tree of its own.
+        share: Whether equal beginnings of rows are the same tokens, as in a trie. Otherwise each row is a separate
+            tree.
     """
     rows = row_ids(batch)
     order = in_trie_order(rows) if share else list(range(len(rows)))
-    begins = [0] + [num_shared(rows[one], rows[other]) if share else 0 for one, other in pairwise(order)]
+    # In this order a row shares its longest beginning with the row directly above it, and adds only the rest.
+    begins = [0] + [num_shared(rows[above], rows[row]) if share else 0 for above, row in pairwise(order)]
     starts = np.cumsum([0] + [len(rows[row]) - begin for row, begin in zip(order, begins, strict=True)]).tolist()
     place = np.full(tuple(batch.ids.shape), -1)
     above = order[0]
@@ -86,20 +106,20 @@ def grow_forest(batch: Batch, *, share: bool) -> TokenForest:
     ids = np.concatenate([rows[row][begin:] for row, begin in zip(order, begins, strict=True)])
     line = _line([(begin, *piece) for begin, piece in zip(begins, pairwise(starts), strict=True)], order, place)
     device = batch.ids.device
-    # One copy for all.
-    sent, *hung = torch.from_numpy(np.stack([ids, *line])).to(device).unbind()
-    return TokenForest(sent, hung[0], hung[1], hung[2], torch.from_numpy(place).to(device), line)
+    # One transfer to the device for all four.
+    tokens, depth, before, end = torch.from_numpy(np.stack([ids, *line])).to(device).unbind()
+    return TokenForest(tokens, depth, before, end, torch.from_numpy(place).to(device), line)
 
 
 def sees(forest: TokenForest, window: int | None = None) -> Sees:
-    """Return the predicate of which token sees which: the one definition, for dense masks and for FlexAttention.
+    """Return the predicate of which token sees which, the only definition, for dense masks and for FlexAttention.
 
     Args:
         forest: Tokens.
-        window: How many tokens back a token sees, itself included; None for all.
+        window: Number of tokens that a token sees, itself included; None for all.
 
     Returns:
-        A function of batch, head, and the numbers of the token that sees and of the one that is seen, to bool.
+        A function of batch, head, the number of the seeing token and that of the seen token, to bool.
     """
     end, depth = forest.end, forest.depth
 
@@ -116,10 +136,18 @@ def sees(forest: TokenForest, window: int | None = None) -> Sees:
 
 
 def _line(runs: Sequence[tuple[int, int, int]], order: Sequence[int], place: Ids) -> Line:
-    """Return depth, parent and end of every token, given the depth at which each row adds tokens, and their places."""
+    """Return depth, parent and end of every token.
+
+    Args:
+        runs: For each row, the depth at which it leaves the row above, and the bounds of the tokens that it adds.
+        order: Rows in the order of the runs.
+        place: See `TokenForest`.
+    """
     total = runs[-1][2]
     depth, before, end = np.empty(total, dtype=np.int64), np.arange(total) - 1, np.full(total, total)
-    # Later runs that end tokens before them, the nearest last: at which depth, and where.
+    # From the last run to the first, with a stack of the later runs: a token at depth d ends where the nearest later
+    # run begins that leaves its row at depth d or above. Each entry is that depth and the start of the run, the nearest
+    # last. A run hides the later ones that leave no higher than itself.
     later: list[tuple[int, int]] = []
     for row, (begin, start, stop) in zip(reversed(order), reversed(runs), strict=True):
         if start == stop:
@@ -135,3 +163,96 @@ def _line(runs: Sequence[tuple[int, int, int]], order: Sequence[int], place: Ids
             later.pop()
         later.append((begin, start))
     return Line(depth, before, end)
+
+
+class RowPlan(NamedTuple):
+    """The layout and the micro-batches in which some rows go through a model.
+
+    Attributes:
+        layout: The layout.
+        parts: Numbers of the rows of each micro-batch.
+        tokens: Tokens that the model computes, padding included; an upper bound for shared rows.
+        runs: Rows that are part of a forest, each of which takes more or smaller calls of attention.
+    """
+
+    layout: LayoutName
+    parts: list[Tensor]
+    tokens: int
+    runs: int
+
+    @property
+    def cost(self) -> int:
+        """Cost of a pass over all rows, in tokens."""
+        return self.tokens + RUN_COST * self.runs
+
+
+def plan_rows(batch: Batch, *, layout: LayoutChoice = "padded", microbatch: int = 8, whole: bool = False) -> RowPlan:
+    """Return the layout and the micro-batches in which rows go through a model.
+
+    A padded micro-batch has up to `microbatch` rows of similar length. A packed or shared one has as many rows as fit
+    into the tokens of `microbatch` of the longest rows, so that all take about the same memory. ``"auto"`` is the
+    layout of least `RowPlan.cost`: shared where rows have common beginnings, packed where their lengths differ, padded
+    where neither saves more than the calls of attention cost.
+
+    Args:
+        batch: The rows.
+        layout: The layout, or ``"auto"``.
+        microbatch: Size of a micro-batch in rows.
+        whole: Whether all rows of a trajectory have to be in the same micro-batch.
+    """
+    ids = row_ids(batch)
+    names: tuple[LayoutName, ...] = ("padded", "packed", "shared") if layout == "auto" else (layout,)
+    plans = [_plan(name, ids, batch, microbatch, whole) for name in names]
+    return min(plans, key=lambda plan: plan.cost)
+
+
+class _Part(NamedTuple):
+    """A micro-batch under construction: numbers of its rows, and the tokens that the model computes for them."""
+
+    rows: list[int]
+    tokens: int
+
+
+def _plan(layout: LayoutName, ids: Sequence[Ids], batch: Batch, microbatch: int, whole: bool) -> RowPlan:
+    units = _units(layout, ids, batch, whole)
+    longest = max(len(ids[row]) for unit in units for row in unit)
+    parts = list(_filled(layout, ids, units, microbatch, microbatch * longest))
+    numbers = [torch.tensor(part.rows, device=batch.ids.device) for part in parts]
+    return RowPlan(layout, numbers, sum(part.tokens for part in parts), 0 if layout == "padded" else len(ids))
+
+
+def _units(layout: LayoutName, ids: Sequence[Ids], batch: Batch, whole: bool) -> list[list[int]]:
+    """Return the rows in the best order for a layout, those that must stay together in one list."""
+    ordered = in_trie_order(ids) if layout == "shared" else sorted(range(len(ids)), key=lambda row: len(ids[row]))
+    if not whole:
+        return [[row] for row in ordered]
+    owner = batch.trajectory.tolist()
+    units: dict[int, list[int]] = {}
+    for row in ordered:
+        units.setdefault(owner[row], []).append(row)
+    return list(units.values())
+
+
+def _filled(
+    layout: LayoutName, ids: Sequence[Ids], units: Sequence[list[int]], most_rows: int, most_tokens: int
+) -> Iterator[_Part]:
+    """Yield micro-batches, each of as many units as fit, at least one."""
+    part = _Part([], 0)
+    for unit in units:
+        grown = _grown(layout, ids, part, unit)
+        if part.rows and (len(grown.rows) > most_rows if layout == "padded" else grown.tokens > most_tokens):
+            yield part
+            grown = _grown(layout, ids, _Part([], 0), unit)
+        part = grown
+    yield part
+
+
+def _grown(layout: LayoutName, ids: Sequence[Ids], part: _Part, unit: list[int]) -> _Part:
+    """Return a micro-batch with more rows; for shared rows its tokens are exact in the order of the trie."""
+    rows = part.rows + unit
+    if layout == "padded":
+        return _Part(rows, len(rows) * max(len(ids[row]) for row in rows))
+    tokens = part.tokens + sum(len(ids[row]) for row in unit)
+    if layout == "shared":
+        tokens -= sum(num_shared(ids[above], ids[row]) for above, row in pairwise([*part.rows[-1:], *unit]))
+    return _Part(rows, tokens)

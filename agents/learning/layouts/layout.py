@@ -1,6 +1,6 @@
-"""Layout: the same rows as a model reads them, padded or as a forest of tokens, with the same numbers in the end."""
+"""Layout: rows of a batch as a model reads them, padded or as a forest of tokens, with the same results."""
 
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -8,26 +8,25 @@ from torch import Tensor
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.learning.batch import Batch, collate
 from tsr_gym.agents.learning.layouts.attention import Kernel, attending, attention_of
-from tsr_gym.agents.learning.layouts.forest import TokenForest, grow_forest
+from tsr_gym.agents.learning.layouts.forest import LayoutName, TokenForest, grow_forest
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.logprobs import Head, read_logprobs, token_logprobs
 from tsr_gym.errors import ConfigError
 
-LayoutName = Literal["padded", "packed", "shared"]
-# Kinds of layers whose attention sees all tokens before, or so many of them.
-KNOWN = {"full_attention", "sliding_attention"}
+# Layer types whose attention sees all tokens before, or a fixed number of them.
+LAYER_TYPES = {"full_attention", "sliding_attention"}
 
 
 class Layout(Protocol):
-    """Rows of a batch, laid out for models; what models make of them comes back in the shape of the batch."""
+    """Rows of a batch, laid out for models; the results have the shape of the batch."""
 
     def logprobs(self, model: Any, *, temperature: float = 1.0, head: Head | None = None) -> tuple[Tensor, Tensor]:
-        """Return the log-probability of each sampled token and the entropy of the choice it was.
+        """Return the log-probability of each sampled token and the entropy of its distribution.
 
         Args:
             model: A Hugging Face causal language model.
-            temperature: Of the sampling distribution.
-            head: What `read_head` found, to take the logits in parts; None computes all at once.
+            temperature: Temperature of the sampling distribution.
+            head: Output layer from `read_head`, to compute the logits in parts; None computes all at once.
 
         Returns:
             Both `[B, T]`, 0 where nothing was sampled.
@@ -45,7 +44,7 @@ def lay_out(batch: Batch, layout: LayoutName, *, kernel: Kernel | None = None) -
     Args:
         batch: Rows that go through the model together.
         layout: ``"padded"``: as they are. ``"packed"``: one after the other. ``"shared"``: as a trie.
-        kernel: How a forest is attended to, see `attention_of`.
+        kernel: Attention over the forest, see `attention_of`.
 
     Raises:
         ValueError: There is no such layout.
@@ -58,7 +57,7 @@ def lay_out(batch: Batch, layout: LayoutName, *, kernel: Kernel | None = None) -
 
 
 class Padded:
-    """Rows as they are, padding and all."""
+    """Rows with their padding."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -70,31 +69,31 @@ class Padded:
 
     def values(self, critic: Critic) -> Tensor:
         """Return values, see `Layout`."""
-        found: Tensor = critic(self.batch.ids, self.batch.present)
-        return found * self.batch.sampled
+        values: Tensor = critic(self.batch.ids, self.batch.present)
+        return values * self.batch.sampled
 
 
 class Forested:
-    """Rows as a forest; what several rows share is computed once, and every row gets it.
+    """Rows as a forest: tokens that several rows share are computed once, and copied to every row.
 
-    What a token's log-probability is worth to each row that has it, and which of them clip it, is decided where the
-    rows are apart again; gradients add up on the way back.
+    Advantages and clips differ between rows that share a token. They are applied after the copies are made, and the
+    gradients of the copies add up in the backward pass.
 
     Args:
         batch: The rows.
         forest: Their tokens.
-        kernel: How the forest is attended to, see `attention_of`.
+        kernel: Attention over the forest, see `attention_of`.
     """
 
     def __init__(self, batch: Batch, forest: TokenForest, kernel: Kernel | None = None) -> None:
         self.shape = batch.sampled.shape
         self.forest = forest
-        # Numbers of the sampled places, so that nothing has to be counted between one pass and the next.
+        # Indices instead of masks: indexing by a mask would make a GPU wait for the count in every pass.
         self._sampled = batch.sampled.flatten().nonzero()[:, 0]
         different, self._where = torch.unique(forest.place.flatten()[self._sampled], return_inverse=True)
         self._tokens, self._before = forest.ids[different], forest.before[different]
         if (self._before < 0).any():
-            raise ValueError("wanted a prompt before every sampled token, a row begins with one")
+            raise ValueError("wanted a prompt before every sampled token, got a row that begins with a sampled token")
         self._inputs = {
             "input_ids": forest.ids[None],
             "position_ids": forest.depth[None],
@@ -117,24 +116,24 @@ class Forested:
             hidden = critic.backbone(**self._inputs).last_hidden_state[0, self._before]
         return self._in_rows(critic.head(hidden)[:, 0].float())
 
-    def _in_rows(self, found: Tensor) -> Tensor:
-        """Return numbers of different sampled tokens, each in all rows that have it."""
-        rows = found.new_zeros(self.shape.numel()).index_copy(0, self._sampled, found[self._where])
+    def _in_rows(self, values: Tensor) -> Tensor:
+        """Return the values of the forest's sampled tokens at their places in the rows, `[B, T]`."""
+        rows = values.new_zeros(self.shape.numel()).index_copy(0, self._sampled, values[self._where])
         return rows.reshape(self.shape)
 
 
 def why_only_padded(model: Any) -> str | None:
-    """Return the reason why a model can only read padded rows; None where it reads forests as well.
+    """Return the reason why a model can only read padded rows; None if it reads forests as well.
 
-    A model that mixes its tokens by anything but the attention that transformers hands it, such as a recurrence, would
-    read a forest as one long row, without a word. So a small forest and its padded rows are compared.
+    A model that mixes tokens by anything but the attention of transformers, such as a recurrence, would read a forest
+    as one long row without an error. Therefore the results of a small forest and of its padded rows are compared.
 
     Args:
-        model: A Hugging Face causal language model; all processes of a sharded one have to ask.
+        model: A Hugging Face causal language model; for a sharded one, all processes must call this.
     """
-    kinds = set(model.config.to_dict().get("layer_types") or ()) - KNOWN
-    if kinds:
-        return f"it has layers of the kind {', '.join(sorted(kinds))}"
+    unknown = set(model.config.to_dict().get("layer_types") or ()) - LAYER_TYPES
+    if unknown:
+        return f"it has layers of the type {', '.join(sorted(unknown))}"
     batch = _small_batch().to(next(model.parameters()).device)
     try:
         with torch.no_grad():
@@ -144,7 +143,7 @@ def why_only_padded(model: Any) -> str | None:
     spread = float((padded - padded.mean()).norm())
     rounding = torch.finfo(next(model.parameters()).dtype).eps ** 0.5
     if not float((shared - padded).norm()) <= rounding * spread:
-        return "it reads a forest otherwise than its rows"
+        return "its results for a forest differ from those for the rows"
     return None
 
 

@@ -1,13 +1,15 @@
-"""Losses as pure functions of tensors, `policy_loss` puts an objective's together."""
+"""Losses as pure functions of tensors; `policy_loss` combines the terms of an objective."""
 
-from tsr_gym.agents.learning.losses.policy_loss import Given, ObjectiveLoss, policy_loss
-from tsr_gym.agents.learning.losses.ratios import (
+from tsr_gym.agents.learning.losses.policy_loss import (
     Correction,
+    Given,
+    ObjectiveLoss,
     cispo_gains,
     clipped_value_loss,
     kl_estimate,
     log_ratios,
     mismatch_weights,
+    policy_loss,
     ppo_gains,
     whiten,
 )

@@ -1,36 +1,32 @@
-"""The loss of an objective: one call for all of its terms, in any layout of the tokens."""
+"""The loss of an objective: importance ratios, their clipped gains, a divergence, and one call for all of its terms.
 
-from typing import NamedTuple
+Everything here is a pure function of tensors, in any layout of the tokens.
+"""
+
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tsr_gym.agents.learning.batch import Batch
-from tsr_gym.agents.learning.losses.ratios import (
-    Correction,
-    Gains,
-    cispo_gains,
-    kl_estimate,
-    log_ratios,
-    mismatch_weights,
-    per_token_gradient,
-    ppo_gains,
-)
 from tsr_gym.agents.learning.losses.token_weights import StepWeights, sequence_units, turn_units
-from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.objective import Level, Objective
+
+# Log-ratios are clamped to this size: a ratio beyond e^20 is a sign of an error, and every clip is far below it.
+MAX_LOG_RATIO = 20.0
 
 
 class Given(NamedTuple):
-    """The tensors that a loss takes beside the policy's log-probabilities; all of one shape, `[B, T]` or any other.
+    """The inputs of a loss other than the policy's log-probabilities; all of one shape, `[B, T]` or any other.
 
     Attributes:
         old_logprobs: Log-probabilities before the update.
         advantages: A_t of each token.
-        weights: w_t of each token; over all micro-batches of a step these are the `StepWeights`.
+        weights: w_t of each token, `StepWeights.policy`; they sum to 1 over the micro-batches of an optimizer step.
         turn: int64, equal for tokens of one turn of one trajectory; -1 where nothing was sampled.
         sequence: int64, equal for tokens of one trajectory; -1 where nothing was sampled.
         imitation: u_t, the weight in the imitation loss; None for no imitation.
-        sampler_logprobs: Log-probabilities of the engine that sampled, where `old_logprobs` are the learner's own.
+        sampler_logprobs: Log-probabilities by the engine that sampled; None where `old_logprobs` are these.
         reference_logprobs: Log-probabilities under the reference policy; None for no divergence.
     """
 
@@ -71,13 +67,37 @@ class ObjectiveLoss(NamedTuple):
 
     Attributes:
         loss: Scalar, with gradient.
-        parts: Scalars without gradient by name: ``policy_loss``, ``entropy``, ``clip_fraction`` and, where there is
-            such a term, ``kl``, ``imitation_loss``, ``mismatch_kl``, ``mismatch_cut``. Every one adds up over the
+        parts: Scalars without gradient by name: ``policy_loss``, ``entropy``, ``clip_fraction`` and, with such a
+            term, ``kl``, ``imitation_loss``, ``mismatch_kl``, ``mismatch_cut``. Each is a sum, and adds up over the
             micro-batches of an optimizer step.
     """
 
     loss: Tensor
     parts: dict[str, Tensor]
+
+
+class Correction(NamedTuple):
+    """Weights that correct for a sampler's mismatch.
+
+    Attributes:
+        weight: Any shape; 1 where the two agree.
+        cut: As `weight`, bool, True where a bound was reached.
+    """
+
+    weight: Tensor
+    cut: Tensor
+
+
+class Gains(NamedTuple):
+    """The gain of a surrogate with each token, and whether a bound reduced it.
+
+    Attributes:
+        gain: Any shape.
+        clipped: As `gain`, bool.
+    """
+
+    gain: Tensor
+    clipped: Tensor
 
 
 def policy_loss(objective: Objective, logprobs: Tensor, entropy: Tensor, given: Given) -> ObjectiveLoss:
@@ -92,13 +112,13 @@ def policy_loss(objective: Objective, logprobs: Tensor, entropy: Tensor, given: 
         H = sum_t w_t H_t    KL = sum_t w_t k_t, or w_t rho_t k_t with kl_corrected    I = -sum_t u_t log pi_t
 
     Args:
-        objective: Which terms, with which weights.
+        objective: Terms and their weights.
         logprobs: Log-probabilities of the sampled tokens under the parameters that are trained.
-        entropy: Entropies of the distributions that they were sampled from.
-        given: The other tensors.
+        entropy: Entropies of the distributions of these tokens.
+        given: The other inputs.
 
     Raises:
-        ValueError: A term is wanted for which something is not given.
+        ValueError: The objective has a term whose input is None.
     """
     sampled = given.turn >= 0
     logprobs = torch.where(sampled, logprobs, 0.0)
@@ -112,18 +132,18 @@ def policy_loss(objective: Objective, logprobs: Tensor, entropy: Tensor, given: 
     if objective.mismatch != "none":
         correction = _correction(objective, given)
         gain = gain * correction.weight
-        difference = torch.where(sampled, _wanted(given.sampler_logprobs, "mismatch") - given.old_logprobs, 0.0)
+        difference = torch.where(sampled, _required(given.sampler_logprobs, "mismatch") - given.old_logprobs, 0.0)
         parts["mismatch_kl"] = (given.weights * difference).sum()
         parts["mismatch_cut"] = (given.weights * correction.cut).sum()
     parts["policy_loss"] = -(given.weights * gain).sum()
     loss = parts["policy_loss"] - objective.entropy * parts["entropy"]
     if objective.kl_weight:
-        reference = torch.where(sampled, _wanted(given.reference_logprobs, "kl_weight"), 0.0)
+        reference = torch.where(sampled, _required(given.reference_logprobs, "kl_weight"), 0.0)
         divergence = kl_estimate(logprobs, reference, objective.kl) * (ratio if objective.kl_corrected else 1.0)
         parts["kl"] = (given.weights * divergence).sum()
         loss = loss + objective.kl_weight * parts["kl"]
     if objective.imitation:
-        parts["imitation_loss"] = -(_wanted(given.imitation, "imitation") * logprobs).sum()
+        parts["imitation_loss"] = -(_required(given.imitation, "imitation") * logprobs).sum()
         loss = loss + objective.imitation * parts["imitation_loss"]
     return ObjectiveLoss(loss, {name: part.detach() for name, part in parts.items()})
 
@@ -145,7 +165,7 @@ def _gains(objective: Objective, ratio: Tensor, logprobs: Tensor, given: Given) 
 def _correction(objective: Objective, given: Given) -> Correction:
     return mismatch_weights(
         given.old_logprobs,
-        _wanted(given.sampler_logprobs, "mismatch"),
+        _required(given.sampler_logprobs, "mismatch"),
         turn=given.turn,
         sequence=given.sequence,
         mode=objective.mismatch,
@@ -155,14 +175,169 @@ def _correction(objective: Objective, given: Given) -> Correction:
     )
 
 
+# The input that each setting of an objective needs.
 _SOURCES = {
-    "mismatch": "given.sampler_logprobs, beside old_logprobs that the learner computed again",
+    "mismatch": "given.sampler_logprobs, with old_logprobs that the learner computed again",
     "kl_weight": "given.reference_logprobs of a reference policy",
     "imitation": "given.imitation weights",
 }
 
 
-def _wanted(value: Tensor | None, setting: str) -> Tensor:
+def _required(value: Tensor | None, setting: str) -> Tensor:
     if value is None:
         raise ValueError(f"the objective's {setting} needs {_SOURCES[setting]}, got None")
     return value
+
+
+def log_ratios(differences: Tensor, level: Level, *, turn: Tensor, sequence: Tensor) -> Tensor:
+    """Return the log-ratio of each token's unit, in the shape of `differences`.
+
+    With ``d_t = log pi(t) - log pi_old(t)``: ``"token"`` is ``d_t``. ``"turn"`` is the sum of ``d`` over the token's
+    turn, the ratio of the turn as one action (TSR Eq. 11); ``"turn_mean"`` is their mean. ``"sequence"`` and
+    ``"sequence_mean"`` are the same over the whole trajectory; the latter is GSPO's (arXiv 2507.18071).
+
+    Args:
+        differences: Any shape, of log-probabilities.
+        level: The unit of a ratio.
+        turn: As `differences`, int64, equal for tokens of one turn; -1 where nothing was sampled.
+        sequence: As `turn`, equal for tokens of one trajectory.
+
+    Returns:
+        As `differences`; within plus or minus 20, 0 where nothing was sampled, NaN where a ratio is not finite.
+    """
+    sampled = turn >= 0
+    log_ratio = torch.where(sampled, differences, 0.0)
+    if level != "token":
+        units = turn if level.startswith("turn") else sequence
+        log_ratio = _over_units(log_ratio, units, sampled, mean=level.endswith("mean"))
+    return bounded(log_ratio)
+
+
+def bounded(log_ratio: Tensor) -> Tensor:
+    """Return a log-ratio clamped to plus or minus 20; NaN where it is not finite, which a clamp would hide."""
+    return torch.where(log_ratio.isfinite(), log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO), torch.nan)
+
+
+def per_token_gradient(log_ratio: Tensor, logprobs: Tensor) -> Tensor:
+    """Return the same log-ratio with a gradient with respect to its own token only (GSPO-token, arXiv 2507.18071)."""
+    return log_ratio.detach() + (logprobs - logprobs.detach())
+
+
+def _over_units(values: Tensor, units: Tensor, sampled: Tensor, *, mean: bool) -> Tensor:
+    """Return the sum or mean of the sampled values of each unit, on all of its tokens; 0 elsewhere."""
+    numbers, place, tokens = torch.unique(units[sampled], return_inverse=True, return_counts=True)
+    totals = values.new_zeros(len(numbers)).index_add(0, place, values[sampled])
+    if mean:
+        totals = totals / tokens
+    return torch.zeros_like(values).masked_scatter(sampled, totals[place])
+
+
+def mismatch_weights(
+    old_logprobs: Tensor,
+    sampler_logprobs: Tensor,
+    *,
+    turn: Tensor,
+    sequence: Tensor,
+    mode: str,
+    level: Level = "token",
+    low: float = 0.0,
+    high: float = 2.0,
+) -> Correction:
+    """Return ``pi_old(learner) / pi(sampler)`` within bounds, without gradient.
+
+    ``"truncate"`` is truncated importance sampling (TIS: ``min(w, high)``), ``"mask"`` sets weights beyond the
+    bounds to 0. Without bounds the weighted mean over the sampler's tokens is an unbiased estimate of the mean over the
+    learner's; each bound trades bias for less variance.
+
+    Args:
+        old_logprobs: Any shape, by the learner's model before the update.
+        sampler_logprobs: As `old_logprobs`, by the engine that sampled.
+        turn: As `old_logprobs`, int64, equal for tokens of one turn; -1 where nothing was sampled.
+        sequence: As `turn`, equal for tokens of one trajectory.
+        mode: ``"truncate"`` or ``"mask"``.
+        level: The unit of a weight.
+        low: Smallest weight.
+        high: Largest weight.
+    """
+    difference = (old_logprobs - sampler_logprobs).detach()
+    weight = torch.exp(log_ratios(difference, level, turn=turn, sequence=sequence))
+    cut = (weight < low) | (weight > high)
+    if mode == "mask":
+        return Correction(torch.where(cut, 0.0, weight), cut)
+    return Correction(weight.clamp(low, high), cut)
+
+
+def kl_estimate(logprobs: Tensor, reference: Tensor, name: Literal["k1", "k2", "k3"]) -> Tensor:
+    """Return an estimate of KL(policy, reference) from tokens that the policy sampled.
+
+    With ``x = log reference - log policy``: ``k1 = -x``, ``k2 = x^2 / 2``, ``k3 = e^x - 1 - x``. As values, k1 and k3
+    are unbiased, k2 is not. As loss terms, their expected gradients differ: 0 for k1, that of KL(policy, reference) for
+    k2, and that of KL(reference, policy) for k3. Multiplied by the ratio of policy to sampler, k1 and k3 are unbiased
+    for tokens of any sampler and have the gradient of KL(policy, reference). See J. Schulman, Approximating KL
+    divergence (2020).
+
+    Args:
+        logprobs: Any shape, under the policy.
+        reference: As `logprobs`, under the reference.
+        name: The estimator.
+    """
+    x = bounded(reference - logprobs)
+    if name == "k1":
+        return -x
+    return x**2 / 2 if name == "k2" else torch.expm1(x) - x
+
+
+def ppo_gains(
+    ratio: Tensor, advantages: Tensor, *, clip_low: float, clip_high: float, dual_clip: float | None = None
+) -> Gains:
+    """Return ``min(ratio A, clip(ratio, 1 - low, 1 + high) A)``, for ``A < 0`` at least ``dual_clip A``.
+
+    The second bound is dual clip (arXiv 1912.09729), and TRL's two-sided clip ``delta``.
+    """
+    clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
+    gain, bound = ratio * advantages, clipped * advantages
+    is_clipped = bound < gain
+    gain = torch.minimum(gain, bound)
+    if dual_clip is not None:
+        floor = torch.where(advantages < 0, dual_clip * advantages, -torch.inf)
+        is_clipped = is_clipped | (floor > gain)
+        gain = torch.maximum(gain, floor)
+    return Gains(gain, is_clipped)
+
+
+def cispo_gains(ratio: Tensor, logprobs: Tensor, advantages: Tensor, *, clip_low: float, clip_high: float) -> Gains:
+    """Return ``sg[clip(ratio, 1 - low, 1 + high)] A log pi`` (CISPO, arXiv 2506.13585).
+
+    A bound limits the gradient of a token, where PPO's clip makes it 0. The paper has no lower bound (`clip_low` = 1)
+    and tunes the upper one.
+    """
+    weight = ratio.clamp(1 - clip_low, 1 + clip_high).detach()
+    outside = (weight != ratio.detach()) & (advantages != 0)
+    return Gains(weight * advantages * logprobs, outside)
+
+
+def clipped_value_loss(
+    values: Tensor, old_values: Tensor, targets: Tensor, weights: Tensor, *, clip: float | None = 0.5
+) -> Tensor:
+    """Return half the squared error of the critic, its step clipped around the old values (PPO).
+
+    Args:
+        values: `[B, T]` by the critic that is trained.
+        old_values: `[B, T]` by the critic before the update.
+        targets: `[B, T]`.
+        weights: `[B, T]`, 0 where nothing was sampled.
+        clip: Largest change of a value in one update that still lowers the loss; None for no clip.
+    """
+    error = (values - targets) ** 2
+    if clip is not None:
+        error = torch.maximum(error, (old_values + (values - old_values).clamp(-clip, clip) - targets) ** 2)
+    return 0.5 * (weights * error).sum()
+
+
+def whiten(values: Tensor, sampled: Tensor, *, eps: float = 1e-8) -> Tensor:
+    """Return values shifted and scaled to mean 0 and variance 1 over the sampled tokens, `[B, T]`, 0 elsewhere."""
+    tokens = values[sampled]
+    if len(tokens) == 0:
+        return torch.zeros_like(values)
+    centred = values - tokens.mean()
+    return centred / (tokens.var(unbiased=False) + eps).sqrt() * sampled

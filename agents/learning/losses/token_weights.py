@@ -1,4 +1,7 @@
-"""Token weights: how much each sampled token counts in a loss, decided once for all rows of an optimizer step."""
+"""Token weights: how much each sampled token counts in a loss, computed once for all rows of an optimizer step.
+
+The loss of an optimizer step is a weighted sum over tokens, so that it adds up over micro-batches of any size.
+"""
 
 from typing import NamedTuple
 
@@ -15,8 +18,8 @@ def token_weights(
     """Return the weight of each sampled token in a mean over the batch, `[B, T]`, 0 elsewhere.
 
     Trajectory i has the count c_i, T_i tokens in K_i turns, T_ik of them in turn k; C is the sum of the counts and G
-    the number of trajectories with a count above 0. Beside each, the weights where all count 1 and trajectory a has
-    turns of two tokens and of one, b one turn of one token:
+    the number of trajectories with a count above 0. On the right are the weights where all count 1, trajectory a has
+    two turns, of two tokens and of one, and b has one turn of one token:
 
         aggregation  weight                               a        b
         sequence     c_i / (C T_i)                1/6 1/6 1/6    1/2     TSR Eq. 13 over tokens
@@ -24,15 +27,18 @@ def token_weights(
         token        c_i / sum_j c_j T_j          1/4 1/4 1/4    1/4     RAGEN; DAPO, arXiv 2503.14476
         constant     c_i / (G longest)        1 / (2 longest) each       Dr. GRPO, arXiv 2503.20783
 
-    They sum to 1, except for ``"constant"``, which favours neither short nor long trajectories, and where nothing
-    counts.
+    They sum to 1, except for ``"constant"``, which favours neither short nor long trajectories, and where all counts
+    are 0.
 
     Args:
         batch: All trajectories of one optimizer step.
-        aggregation: What counts the same: trajectories, turns within them, tokens, or tokens with a constant divisor.
+        aggregation: Units of equal weight: trajectories, turns within them, tokens, or tokens with a constant divisor.
         counts: `[B]`, c_i of each row's trajectory, equal for rows of one trajectory; None for 1 each. Trajectories
-            that count 0 are as if they were not there.
-        longest: Tokens of the longest trajectory there can be, for ``"constant"``.
+            that count 0 are ignored.
+        longest: Number of tokens of the longest possible trajectory, for ``"constant"``.
+
+    Raises:
+        ValueError: The aggregation is constant and there is no `longest`.
     """
     sampled = batch.sampled.float()
     counted = sampled if counts is None else sampled * counts[:, None]
@@ -66,7 +72,7 @@ class StepWeights(NamedTuple):
 def policy_counts(objective: Objective, batch: Batch) -> Tensor:
     """Return the count of each row's trajectory in the policy gradient, `[B]`; 0 where it carries none.
 
-    `Batch.counts`, times `Objective.searched_weight` where a search has chosen the trajectory.
+    `Batch.counts`, times `Objective.searched_weight` where a search selected the trajectory.
     """
     return torch.where(batch.searched, objective.searched_weight, 1.0) * batch.counts
 
@@ -74,26 +80,27 @@ def policy_counts(objective: Objective, batch: Batch) -> Tensor:
 def imitation_counts(objective: Objective, batch: Batch) -> Tensor:
     """Return the count of each row's trajectory in the imitation loss, `[B]`; 0 for all but searched successes.
 
-    With ``imitated="expansions"`` a solution n counts the N nodes that its search expanded: the loss of LevinTS and
-    PHS*. The bound on N is d0(n) / pi(n), whose gradient is d0(n) / pi(n) times that of -log pi(n); the bound is
-    replaced by N itself, so that a step lowers what the search really cost:
+    With ``imitated="expansions"`` a solution n counts as the N nodes that its search expanded: the loss of LevinTS and
+    PHS* (Orseau and Lelis, arXiv 2103.11505). Their bound on N is d0(n) / pi(n), with d0 the depth plus one. Its
+    gradient is d0(n) / pi(n) times that of -log pi(n). Replacing the factor, which is the bound, by N itself makes a
+    step lower the real cost of the search:
 
         sum_n N(n) * -log pi(n),  log pi(n) = sum_t log pi_t over the tokens of n
 
-    That is the aggregation ``"constant"``, up to its divisor; ``"sequence"`` takes the mean over a solution's tokens in
-    place of the sum, as `LevinLoss` does in the authors' code (github.com/levilelis/h-levin, loss_functions.py), and
-    divides by the sum of all N, so that the size of a step does not depend on how hard its tasks were. Two solutions of
-    two tokens and of one, after 30 and 10 expansions, with -log pi_t of 1, 3 and 4:
+    That is the aggregation ``"constant"``, up to its divisor. ``"sequence"`` takes the mean over a solution's tokens in
+    place of the sum, as `LevinLoss` in the authors' code (github.com/levilelis/h-levin, loss_functions.py), and divides
+    by the sum of all N, so that the size of a step does not depend on the difficulty of its tasks. Two solutions of two
+    tokens and of one, after 30 and 10 expansions, with -log pi_t of 1, 3 and 4:
 
         alike       sequence ((1 + 3) / 2 + 4) / 2 = 3               token (1 + 3 + 4) / 3 = 8 / 3
         expansions  sequence (30 (1 + 3) / 2 + 10 * 4) / 40 = 2.5    token (30 (1 + 3) + 10 * 4) / 70 = 16 / 7
     """
-    found = (batch.searched & batch.solved).float()
-    return found if objective.imitated == "alike" else found * batch.expansions
+    solutions = (batch.searched & batch.solved).float()
+    return solutions if objective.imitated == "alike" else solutions * batch.expansions
 
 
 def step_weights(objective: Objective, batch: Batch) -> StepWeights:
-    """Return the weights that an objective gives to the tokens of one optimizer step, see `policy_counts`."""
+    """Return the weights of the tokens of one optimizer step under an objective, see `policy_counts`."""
     counts = policy_counts(objective, batch)
     policy = token_weights(batch, objective.aggregation, counts=counts, longest=objective.longest)
     if objective.imitation == 0:
@@ -112,7 +119,7 @@ def _by_trajectory(batch: Batch, values: Tensor) -> Tensor:
 
 
 def _in_turn(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the tokens in each token's turn, `[B, T]`, 1 where nothing was sampled, and turns by trajectory, `[N]`."""
+    """Return the length of each token's turn, `[B, T]`, 1 where nothing was sampled, and turns by trajectory, `[N]`."""
     number = turn_units(batch)[batch.sampled]
     units, where, tokens = torch.unique(number, return_inverse=True, return_counts=True)
     inside = torch.ones_like(batch.old_logprobs)
@@ -122,6 +129,7 @@ def _in_turn(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _stride(batch: Batch) -> int:
+    """Return the factor by which turns of different trajectories get different numbers."""
     return int(batch.turn.max()) + 1
 
 

@@ -1,12 +1,17 @@
-"""Attention over a forest: the mask against rows, and the three ways to attend against the formula."""
+"""Attention over a forest against attention over rows one by one, its stretches and its blocks."""
 
+from itertools import combinations
+
+import numpy as np
 import pytest
 import torch
+from torch.nn.attention.flex_attention import create_block_mask
 
-from tests.agents.learning.layouts.rows import BATCHES, batch_of, random_model
+from tests.agents.learning.layouts.rows import BATCHES, batch_of, random_groups, random_model
 from tests.agents.learning.layouts.test_forest import HAND, rows_batch
 from tsr_gym import ConfigError
 from tsr_gym.agents.learning.layouts import attending, attention_of, grow_forest, sees
+from tsr_gym.agents.learning.layouts.attention import GRAIN, SIDE, Prices, block_mask, cut_line
 
 
 def seen_in_rows(forest, window=None):
@@ -86,7 +91,7 @@ def test_a_model_has_its_own_attention_before_and_after():
     ids = torch.tensor([[1, 2, 3]])
     with torch.no_grad():
         before = model(input_ids=ids).logits
-        with pytest.raises(ConfigError, match="does not hand the forest on"), attending(model):
+        with pytest.raises(ConfigError, match="does not pass the forest on"), attending(model):
             model(input_ids=ids)
         assert model.config._attn_implementation == model.model.config._attn_implementation == own
         assert torch.equal(model(input_ids=ids).logits, before)
@@ -101,3 +106,136 @@ def test_attention_inside_attention_stays():
             one = model(**given, forest_attention=attention_of(forest, "runs")).logits
         other = model(**given, forest_attention=attention_of(forest, "mask")).logits
     torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+# Calls cost nothing, something, or everything.
+PRICES = [Prices(0, 0, 1, 0), Prices(200, 3, 2, 1), Prices(1e9, 0, 1, 1)]
+
+
+def cost(stretches, prices, heads=1, size=1):
+    """Return what calls cost, in the words of `Prices`."""
+    total = 0.0
+    for start, stop, keys in stretches:
+        pairs = (stop - start) * len(keys) * heads
+        total += prices.call + prices.number * len(keys) * heads * size + pairs * (prices.pair + prices.product * size)
+    return total
+
+
+def test_calls_by_hand():
+    # 5 6 7, then 8 4 3 below 5 6, then 9 below 5 6 8.
+    line = grow_forest(rows_batch(HAND), share=True).line
+    apart = cut_line(line, heads=1, size=1, prices=Prices(0, 0, 1, 0))
+    assert [(one.start, one.stop, one.keys.tolist()) for one in apart] == [
+        (0, 3, [0, 1, 2]),
+        (3, 6, [0, 1, 3, 4, 5]),
+        (6, 7, [0, 1, 3, 6]),
+    ]
+    together = cut_line(line, heads=1, size=1, prices=Prices(1000, 0, 1, 0))
+    assert [(one.start, one.stop, one.keys.tolist()) for one in together] == [(0, 7, list(range(7)))]
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("prices", PRICES)
+@pytest.mark.parametrize("name", BATCHES)
+def test_stretches_are_the_line_and_their_tokens_see_nothing_but_their_keys(name, prices, share):
+    forest = grow_forest(batch_of(BATCHES[name]()), share=share)
+    seen = seen_in_rows(forest)
+    stretches = cut_line(forest.line, heads=1, size=1, prices=prices)
+    assert [one.start for one in stretches] + [len(forest.ids)] == [0, *(one.stop for one in stretches)]
+    for start, stop, keys in stretches:
+        assert set(keys.tolist()) == set(seen[start:stop].any(dim=0).nonzero()[:, 0].tolist())
+        assert (np.diff(keys) > 0).all()
+
+
+@pytest.mark.parametrize("prices", PRICES)
+@pytest.mark.parametrize("seed", range(6))
+def test_no_other_cuts_cost_less(seed, prices):
+    forest = grow_forest(batch_of(random_groups(seed, trees=1, groups=1, turns=2)), share=True)
+    size = len(forest.ids)
+    seen = seen_in_rows(forest)
+    firsts = [token for token in range(1, size) if int(forest.before[token]) != token - 1][:10]
+
+    def stretches(cuts):
+        for start, stop in zip([0, *cuts], [*cuts, size], strict=True):
+            yield start, stop, seen[start:stop].any(dim=0).nonzero()[:, 0]
+
+    found = cost(cut_line(forest.line, heads=2, size=4, prices=prices), prices, heads=2, size=4)
+    every = (cuts for number in range(len(firsts) + 1) for cuts in combinations(firsts, number))
+    assert found <= min(cost(stretches(cuts), prices, heads=2, size=4) for cuts in every) + 1e-6
+
+
+def test_a_long_row_is_cut_where_its_square_would_be_half_in_vain():
+    line = grow_forest(rows_batch([list(torch.arange(1, 301).tolist())]), share=False).line
+    assert [one.stop for one in cut_line(line, heads=1, size=1, prices=Prices(0, 0, 1, 0))] == [
+        *range(GRAIN, 300, GRAIN),
+        300,
+    ]
+    assert len(cut_line(line, heads=1, size=1, prices=Prices(1e9, 0, 1, 0))) == 1
+
+
+def long_rows(seed, count=5, longest=500):
+    """Return a batch of rows that part at any depth, long enough for several blocks."""
+    draw = torch.Generator().manual_seed(seed)
+    rows = [torch.randint(1, 40, (longest,), generator=draw).tolist()]
+    for _ in range(count - 1):
+        cut, length = (int(number) for number in torch.randint(2, longest, (2,), generator=draw))
+        other = rows[int(torch.randint(len(rows), (1,), generator=draw))]
+        rows.append(other[:cut] + torch.randint(1, 40, (length,), generator=draw).tolist())
+    return rows_batch(rows)
+
+
+def looked_at(mask, size):
+    """Return which pairs a block mask lets a kernel look at, and which it does not even ask about, both `[U, U]`."""
+
+    def pairs(counts, numbers):
+        blocks = torch.zeros(counts.shape[-1], numbers.shape[-1], dtype=torch.bool)
+        for row, count in enumerate(counts[0, 0].tolist()):
+            blocks[row, numbers[0, 0, row, :count].long()] = True
+        return blocks.repeat_interleave(SIDE, 0).repeat_interleave(SIDE, 1)[:size, :size]
+
+    full = pairs(mask.full_kv_num_blocks, mask.full_kv_indices)
+    return pairs(mask.kv_num_blocks, mask.kv_indices) | full, full
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("window", [None, 200])
+@pytest.mark.parametrize("seed", range(2))
+def test_blocks_are_those_that_hold_pairs(seed, window, share):
+    forest = grow_forest(long_rows(seed), share=share)
+    size = len(forest.ids)
+    found, full = looked_at(block_mask(forest, window), size)
+    seen = seen_in_rows(forest, window)
+    assert not (seen & ~found).any()
+    assert seen[full].all()
+    wanted = create_block_mask(sees(forest, window), None, None, size, size, device="cpu", BLOCK_SIZE=SIDE)
+    if window is None:
+        assert torch.equal(found, looked_at(wanted, size)[0])
+        assert torch.equal(full, looked_at(wanted, size)[1])
+        # Most of it is left out or not asked about.
+        assert (~found | full).float().mean() > 0.5
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("window", [None, 200])
+def test_several_blocks_of_flex_attention_are_the_dense_mask(window):
+    forest = grow_forest(long_rows(4, count=4, longest=300), share=True)
+    parts = heads(len(forest.ids), requires_grad=False)
+    found = [attention_of(forest, kernel)(*parts, scale=None, window=window) for kernel in ("mask", "flex", "runs")]
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("kernel", ["runs", "flex"])
+def test_under_autocast_queries_may_be_more_precise_than_values(kernel):
+    forest = grow_forest(batch_of_words(), share=True)
+    query, key, value = heads(len(forest.ids), requires_grad=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attention_of(forest, kernel)(query, key, value.bfloat16(), scale=None, window=None)
+    assert found.dtype == torch.bfloat16
+    wanted = attention_of(forest, "mask")(query, key, value, scale=None, window=None)
+    torch.testing.assert_close(found.float(), wanted, atol=3e-2, rtol=3e-2)
+
+
+def batch_of_words():
+    return rows_batch([[1, 2, 3, 4, 5], [1, 2, 3, 9, 8, 7], [1, 5, 5]])

@@ -1,7 +1,7 @@
-"""The loss of an objective: its parts by hand, its gradients as policy gradients, its sums over micro-batches."""
+"""The loss of an objective, its ratios, clips and divergences: values by hand, gradients as policy gradients."""
 
 from dataclasses import replace
-from math import log
+from math import exp, inf, log
 
 import pytest
 import torch
@@ -12,9 +12,14 @@ from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.losses import (
     Given,
     StepWeights,
+    cispo_gains,
+    clipped_value_loss,
     policy_loss,
+    ppo_gains,
     step_weights,
+    whiten,
 )
+from tsr_gym.agents.learning.losses.policy_loss import kl_estimate, log_ratios, mismatch_weights, per_token_gradient
 from tsr_gym.agents.learning.objective import Objective
 
 # A trajectory of two turns, two tokens and one, and a trajectory of one token; all in one flat layout.
@@ -225,3 +230,339 @@ def test_nan_where_nothing_was_sampled_does_not_spread_and_elsewhere_is_seen():
     broken = batch.old_logprobs.clone()
     broken[0, 1] = torch.nan
     assert policy_loss(Objective(), broken, holes.detach(), terms).parts["policy_loss"].isnan()
+
+
+def loss_between(new, old, advantages, weights, **clips):
+    """Return the loss of tokens that are a turn each; a weight of 0 is a token that was not sampled."""
+    weights = torch.tensor(weights)
+    units = torch.where(weights > 0, torch.arange(len(weights)), -1)
+    given = Given(old, torch.tensor(advantages), weights, units, units)
+    return policy_loss(Objective(entropy=0.0, **clips), new, torch.zeros(len(weights)), given)
+
+
+def loss_of(ratios, advantages, weights, **clips):
+    old = torch.full((len(ratios),), -0.7)
+    return loss_between(old + torch.tensor([log(ratio) for ratio in ratios]), old, advantages, weights, **clips)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "clipped"),
+    [
+        (1.0, 2.0, -2.0, 0.0),
+        # Between 0.8 and 1.28 nothing is held back, on either side.
+        (1.25, 2.0, -2.5, 0.0),
+        (0.85, -2.0, 1.7, 0.0),
+        # A good token that became likelier than 1.28 times is held at 1.28.
+        (1.5, 2.0, -2.56, 1.0),
+        # A good token that became unlikelier is not.
+        (0.5, 2.0, -1.0, 0.0),
+        # A bad token that became unlikelier than 0.8 times is held at 0.8; likelier, it is not.
+        (0.5, -2.0, 1.6, 1.0),
+        (1.5, -2.0, 3.0, 0.0),
+        (3.0, 0.0, 0.0, 0.0),
+    ],
+)
+def test_the_clip_holds_back_only_what_would_go_on_to_gain(ratio, advantage, loss, clipped):
+    found = loss_of([ratio], [advantage], [1.0])
+    assert found.loss.item() == pytest.approx(loss, abs=1e-6)
+    assert found.parts["clip_fraction"].item() == clipped
+
+
+def test_the_bounds_are_the_ones_that_are_given():
+    assert loss_of([2.0], [1.0], [1.0], clip_low=0.1, clip_high=0.5).loss.item() == pytest.approx(-1.5)
+    assert loss_of([0.2], [-1.0], [1.0], clip_low=0.1, clip_high=0.5).loss.item() == pytest.approx(0.9)
+
+
+def test_tokens_count_by_their_weights():
+    found = loss_of([1.5, 1.0, 0.5], [2.0, -1.0, -2.0], [0.5, 0.25, 0.25])
+    # -(0.5 * 2.56 + 0.25 * -1 + 0.25 * -1.6); the first and the last are clipped.
+    assert found.loss.item() == pytest.approx(-(1.28 - 0.25 - 0.4), abs=1e-6)
+    assert found.parts["clip_fraction"].item() == pytest.approx(0.75)
+
+
+def test_a_clipped_token_pulls_no_more_and_another_one_by_ratio_times_advantage():
+    new = torch.tensor([log(1.5), log(1.1), log(0.5)], requires_grad=True)
+    loss_between(new, torch.zeros(3), [2.0, 2.0, 2.0], [1 / 3] * 3).loss.backward()
+    # d(-w ratio A) / d(logprob) = -w ratio A.
+    assert new.grad.tolist() == pytest.approx([0.0, -1.1 * 2 / 3, -0.5 * 2 / 3], abs=1e-6)
+
+
+def test_what_stands_where_nothing_was_sampled_does_not_matter():
+    logprobs = torch.tensor([-0.5, -900.0, float("nan")], requires_grad=True)
+    old = torch.tensor([-0.5, 0.0, 0.0])
+    found = loss_between(logprobs, old, [3.0, 0.0, 0.0], [1.0, 0.0, 0.0])
+    assert found.loss.item() == -3.0
+    found.loss.backward()
+    assert logprobs.grad.tolist() == [-3.0, 0.0, 0.0]
+
+
+def test_ratios_are_taken_between_log_probabilities():
+    found = loss_between(torch.tensor([-1.0]), torch.tensor([-1.1]), [1.0], [1.0])
+    assert found.loss.item() == pytest.approx(-exp(0.1), abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [float("nan"), inf, -inf])
+def test_a_log_probability_that_is_not_finite_is_not_hidden(value):
+    found = loss_between(torch.tensor([value]), torch.zeros(1), [0.0], [1.0])
+    assert found.loss.isnan()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "clipped"),
+    [
+        # A bad token that became more than 3 times likelier pushes as one of 3 times, and pulls no more.
+        (5.0, -2.0, 6.0, 1.0),
+        (2.5, -2.0, 5.0, 0.0),
+        # The second bound is for bad tokens only; the others are as before.
+        (5.0, 2.0, -2.56, 1.0),
+        (0.5, -2.0, 1.6, 1.0),
+        (0.5, 2.0, -1.0, 0.0),
+    ],
+)
+def test_dual_clip_bounds_what_a_bad_token_may_cost(ratio, advantage, loss, clipped):
+    found = loss_of([ratio], [advantage], [1.0], dual_clip=3.0)
+    assert found.loss.item() == pytest.approx(loss, abs=1e-5)
+    assert found.parts["clip_fraction"].item() == clipped
+    new = torch.tensor([log(ratio)], requires_grad=True)
+    ppo_gains(new.exp(), torch.tensor([advantage]), clip_low=0.2, clip_high=0.28, dual_clip=3.0).gain.backward()
+    assert new.grad.item() == pytest.approx(0.0 if clipped else ratio * advantage, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "weight", "clipped"),
+    [
+        (1.1, 2.0, 1.1, False),
+        # Clipped tokens still pull, by the bound; whichever way they moved and whatever they were worth.
+        (1.5, 2.0, 1.28, True),
+        (0.5, 2.0, 0.8, True),
+        (1.5, -2.0, 1.28, True),
+        (0.5, -2.0, 0.8, True),
+        # What is worth nothing is not held back.
+        (1.5, 0.0, 1.28, False),
+    ],
+)
+def test_cispo_shortens_the_pull_of_a_clipped_token(ratio, advantage, weight, clipped):
+    new = torch.tensor([-0.4 + log(ratio)], requires_grad=True)
+    found = cispo_gains((new + 0.4).exp(), new, torch.tensor([advantage]), clip_low=0.2, clip_high=0.28)
+    assert found.gain.item() == pytest.approx(weight * advantage * new.item(), abs=1e-6)
+    assert found.clipped.item() is clipped
+    found.gain.backward()
+    assert new.grad.item() == pytest.approx(weight * advantage, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "target", "clip", "loss"),
+    [
+        # Half the squared error where the value has moved less than the clip.
+        (1.25, 1.0, 2.0, 0.5, 0.5 * 0.75**2),
+        # Moved too far towards the target: its error counts as if it had stopped at 1.5.
+        (1.9, 1.0, 2.0, 0.5, 0.5 * 0.5**2),
+        # Moved too far away: the real error, which is the larger one.
+        (0.0, 1.0, 2.0, 0.5, 0.5 * 2.0**2),
+        (1.9, 1.0, 2.0, None, 0.5 * 0.1**2),
+    ],
+)
+def test_a_value_gains_nothing_by_moving_further_than_the_clip(value, old, target, clip, loss):
+    found = clipped_value_loss(*(torch.tensor([number]) for number in (value, old, target, 1.0)), clip=clip)
+    assert found.item() == pytest.approx(loss, abs=1e-6)
+
+
+def test_values_count_by_their_weights():
+    values, targets = torch.tensor([1.0, 0.0, 50.0]), torch.tensor([0.0, 2.0, 0.0])
+    weights = torch.tensor([0.25, 0.75, 0.0])
+    assert clipped_value_loss(values, values, targets, weights).item() == pytest.approx(0.5 * (0.25 * 1 + 0.75 * 4))
+
+
+def test_whitened_values_have_mean_0_and_variance_1_over_the_sampled_tokens():
+    values = torch.tensor([[1.0, 3.0, 99.0], [5.0, -99.0, 7.0]])
+    sampled = torch.tensor([[True, True, False], [True, False, True]])
+    # Mean 4, variance (9 + 1 + 1 + 9) / 4 = 5.
+    expected = [-3.0, -1.0, 0.0, 1.0, 0.0, 3.0]
+    assert (whiten(values, sampled) * 5**0.5).flatten().tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_equal_values_whiten_to_nothing():
+    assert whiten(torch.tensor([2.0, 2.0]), torch.tensor([True, True])).tolist() == [0.0, 0.0]
+
+
+# A sequence of two turns in one row, with a token of the environment between them, and one of a single token.
+TURNS = torch.tensor([[0, 0, -1, 1], [2, -1, -1, -1]])
+SEQUENCES = torch.tensor([[0, 0, -1, 0], [1, -1, -1, -1]])
+# Ratios 2, 3, (nothing), 0.5 and 5.
+DIFFERENCES = torch.tensor([[log(2), log(3), 99.0, log(0.5)], [log(5), float("nan"), 0.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        ("token", [2, 3, 0.5, 5]),
+        ("turn", [6, 6, 0.5, 5]),
+        ("turn_mean", [6**0.5, 6**0.5, 0.5, 5]),
+        ("sequence", [3, 3, 3, 5]),
+        ("sequence_mean", [3 ** (1 / 3)] * 3 + [5]),
+    ],
+)
+def test_a_ratio_belongs_to_a_token_a_turn_or_a_sequence(level, expected):
+    found = log_ratios(DIFFERENCES, level, turn=TURNS, sequence=SEQUENCES)
+    assert found.exp()[TURNS >= 0].tolist() == pytest.approx(expected)
+    assert torch.count_nonzero(found[TURNS < 0]) == 0
+
+
+def test_the_rows_of_a_sequence_need_not_be_one():
+    # The same tokens, a row for each turn, and in one flat row.
+    rows = torch.tensor([[log(2), log(3)], [log(0.5), 0.0], [log(5), 0.0]])
+    turn, sequence = torch.tensor([[0, 0], [1, -1], [2, -1]]), torch.tensor([[0, 0], [0, -1], [1, -1]])
+    by_rows = log_ratios(rows, "sequence", turn=turn, sequence=sequence)
+    assert by_rows.exp()[turn >= 0].tolist() == pytest.approx([3, 3, 3, 5])
+    inside = turn >= 0
+    flat = log_ratios(rows[inside], "turn_mean", turn=turn[inside], sequence=sequence[inside])
+    assert flat.exp().tolist() == pytest.approx([6**0.5, 6**0.5, 0.5, 5])
+
+
+@pytest.mark.parametrize(("level", "share"), [("turn", 1.0), ("turn_mean", 0.5)])
+def test_a_turns_ratio_pulls_at_all_of_its_tokens(level, share):
+    values = DIFFERENCES.nan_to_num().clone().requires_grad_()
+    log_ratios(values, level, turn=TURNS, sequence=SEQUENCES)[0, 0].backward()
+    assert values.grad.tolist() == [[share, share, 0.0, 0.0], [0.0] * 4]
+
+
+def test_with_a_gradient_per_token_it_pulls_at_one_and_has_the_same_value():
+    values = DIFFERENCES.nan_to_num().clone().requires_grad_()
+    whole = log_ratios(values, "turn", turn=TURNS, sequence=SEQUENCES)
+    found = per_token_gradient(whole, values)
+    assert torch.equal(found, whole)
+    found[0, 0].backward()
+    assert values.grad.tolist() == [[1.0, 0.0, 0.0, 0.0], [0.0] * 4]
+
+
+def test_a_ratio_is_bounded_but_what_is_not_finite_stays_seen():
+    values = torch.tensor([50.0, -50.0, float("inf"), -float("inf"), float("nan")])
+    units = torch.arange(5)
+    found = log_ratios(values, "token", turn=units, sequence=units)
+    assert found[:2].tolist() == [20.0, -20.0]
+    assert found[2:].isnan().all()
+    assert exp(20.0) < float("inf")
+
+
+SAMPLED = torch.zeros(2, 4)
+LEARNER = torch.tensor([[log(1.5), log(0.9), 7.0, log(4.0)], [log(0.25), 7.0, 7.0, 7.0]])
+
+
+@pytest.mark.parametrize(
+    ("mode", "level", "expected"),
+    [
+        ("truncate", "token", [1.5, 0.9, 2.0, 0.5]),
+        ("mask", "token", [1.5, 0.9, 0.0, 0.0]),
+        ("truncate", "turn", [1.35, 1.35, 2.0, 0.5]),
+        ("mask", "turn", [1.35, 1.35, 0.0, 0.0]),
+        ("truncate", "sequence", [2.0, 2.0, 2.0, 0.5]),
+        ("mask", "sequence", [0.0, 0.0, 0.0, 0.0]),
+        # The geometric mean of 1.5, 0.9 and 4.
+        ("mask", "sequence_mean", [5.4 ** (1 / 3)] * 3 + [0.0]),
+    ],
+)
+def test_weights_stay_within_bounds(mode, level, expected):
+    found = mismatch_weights(
+        LEARNER, SAMPLED, turn=TURNS, sequence=SEQUENCES, mode=mode, level=level, low=0.5, high=2.0
+    )
+    assert found.weight[TURNS >= 0].tolist() == pytest.approx(expected)
+    assert found.weight[TURNS < 0].tolist() == [1.0] * 4
+    changed = [share in (0.0, 0.5, 2.0) for share in expected]
+    assert found.cut[TURNS >= 0].tolist() == changed
+
+
+def test_without_bounds_a_mean_over_the_samplers_tokens_is_one_over_the_learners():
+    sampler = torch.log_softmax(torch.tensor([0.5, -1.0, 0.2]), dim=0)
+    learner = torch.log_softmax(torch.tensor([0.1, 0.4, -0.3]), dim=0)
+    worth = torch.tensor([3.0, -1.0, 0.5])
+    units = torch.arange(3)
+    free = mismatch_weights(learner, sampler, turn=units, sequence=units, mode="truncate", high=float("inf"))
+    assert (sampler.exp() * free.weight * worth).sum().item() == pytest.approx((learner.exp() * worth).sum().item())
+    bounded = mismatch_weights(learner, sampler, turn=units, sequence=units, mode="truncate", high=1.5)
+    assert (sampler.exp() * bounded.weight * worth).sum().item() != pytest.approx(
+        (learner.exp() * worth).sum().item(), rel=1e-2
+    )
+
+
+def test_no_gradient_goes_through_a_weight():
+    old = LEARNER.clone().requires_grad_()
+    assert not mismatch_weights(old, SAMPLED, turn=TURNS, sequence=SEQUENCES, mode="truncate").weight.requires_grad
+
+
+KINDS = ("k1", "k2", "k3")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        # Under the policy the token has probability 0.5, under the reference 0.2.
+        ("k1", log(0.5 / 0.2)),
+        ("k2", log(0.2 / 0.5) ** 2 / 2),
+        ("k3", 0.2 / 0.5 - 1 - log(0.2 / 0.5)),
+    ],
+)
+def test_the_estimates_of_one_token(kind, expected):
+    found = kl_estimate(torch.tensor([log(0.5)]), torch.tensor([log(0.2)]), kind)
+    assert found.item() == pytest.approx(expected, rel=1e-5)
+    assert kl_estimate(torch.tensor([-1.0]), torch.tensor([-1.0]), kind).item() == 0.0
+
+
+def test_k3_is_exact_where_policies_hardly_differ():
+    # (e^x - 1) - x cancels in float32; x^2 / 2 is right to the third order.
+    found = kl_estimate(torch.tensor([-1.0]), torch.tensor([-1.001]), "k3")
+    assert found.item() == pytest.approx(0.001**2 / 2, rel=1e-2)
+
+
+LOGITS = torch.tensor([0.3, -0.5, 1.0, 0.1], dtype=torch.float64)
+REFERENCE = torch.log_softmax(torch.tensor([-0.2, 0.4, 0.5, 0.0], dtype=torch.float64), dim=0)
+SAMPLER = torch.log_softmax(torch.tensor([0.5, 0.5, 0.0, -0.5], dtype=torch.float64), dim=0)
+
+
+def gradient_of(make):
+    logits = LOGITS.clone().requires_grad_()
+    make(torch.log_softmax(logits, dim=0)).backward()
+    return logits.grad
+
+
+def reverse(policy):
+    return (policy.exp() * (policy - REFERENCE)).sum()
+
+
+def test_k1_and_k3_have_the_divergence_as_mean_and_k2_has_not():
+    policy = torch.log_softmax(LOGITS, dim=0)
+    means = {kind: (policy.exp() * kl_estimate(policy, REFERENCE, kind)).sum().item() for kind in KINDS}
+    assert means["k1"] == pytest.approx(reverse(policy).item())
+    assert means["k3"] == pytest.approx(reverse(policy).item())
+    assert means["k2"] != pytest.approx(reverse(policy).item(), rel=1e-3)
+
+
+def test_as_loss_terms_they_descend_different_things():
+    """The mean over tokens that the policy sampled of each token's gradient_of: the weights are not differentiated."""
+    shares = torch.softmax(LOGITS, dim=0)
+
+    def mean(kind):
+        return gradient_of(lambda policy: (shares * kl_estimate(policy, REFERENCE, kind)).sum())
+
+    forward = gradient_of(lambda policy: (REFERENCE.exp() * (REFERENCE - policy)).sum())
+    assert mean("k1").abs().max() < 1e-12
+    assert torch.allclose(mean("k2"), gradient_of(reverse))
+    assert torch.allclose(mean("k3"), forward)
+    assert not torch.allclose(mean("k3"), gradient_of(reverse), rtol=0.05)
+
+
+@pytest.mark.parametrize("kind", ["k1", "k3"])
+def test_times_the_ratio_they_descend_the_divergence_whoever_sampled(kind):
+    def mean(policy):
+        return (SAMPLER.exp() * (policy - SAMPLER).exp() * kl_estimate(policy, REFERENCE, kind)).sum()
+
+    assert torch.allclose(gradient_of(mean), gradient_of(reverse))
+    assert mean(torch.log_softmax(LOGITS, dim=0)).item() == pytest.approx(
+        reverse(torch.log_softmax(LOGITS, dim=0)).item()
+    )
+
+
+def test_a_bound_keeps_k3_finite():
+    assert kl_estimate(torch.tensor([-80.0]), torch.tensor([-0.1]), "k3").item() == pytest.approx(
+        exp(20) - 21, rel=1e-5
+    )
+    assert kl_estimate(torch.tensor([-float("inf")]), torch.tensor([-0.1]), "k3").isnan()
