@@ -41,10 +41,9 @@ from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.models.language_model import load_policy, save_policy
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.workers.on_ray import connected
+from tsr_gym.agents.runs.workers.on_ray import WorkerConfig, connected
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
-from tsr_gym.agents.runs.workers.settings import WorkerConfig
-from tsr_gym.agents.runs.workers.worker import Brought, Files, Job, RolloutWorker, files_of, weights_of
+from tsr_gym.agents.runs.workers.worker import Files, Job, RolloutWorker, WorkerResult, files_of, weights_of
 from tsr_gym.agents.teaching.base_model import default_model
 
 # A loss is noticed after about 1.5 seconds without an answer; by default after about 15.
@@ -72,9 +71,9 @@ class Replaying(RolloutWorker):
 
     def __init__(self, config: TrainConfig, files: Files) -> None:
         super().__init__(config, files)
-        self.known: dict[int, Brought[Collected]] = {}
+        self.known: dict[int, WorkerResult[Collected]] = {}
 
-    def search(self, job: Job) -> Brought[Collected]:
+    def search(self, job: Job) -> WorkerResult[Collected]:
         """Hand back what was found for these instances."""
         if job.first not in self.known:
             self.known[job.first] = super().search(job)
@@ -209,7 +208,7 @@ def recoveries(bench: Bench, faults: int, minutes: float, *, nodes: bool = False
             struck: list[float] = []
             timer = Timer(0.02 * (1 + fault % 5), lambda lose=lose, struck=struck: _strike(lose, struck))
             timer.start()
-            while not remote.signs():
+            while not remote.metrics():
                 # A fault between two rounds is met by the next one.
                 right += tokens_of(remote.collect(0, GROUPS)) == wanted
                 rounds += 1

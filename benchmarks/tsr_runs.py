@@ -16,8 +16,7 @@ from typing import Any
 
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
-from tsr_gym.agents.runs.matching import read_targets
-from tsr_gym.agents.runs.token_budget import total_of
+from tsr_gym.agents.runs.progress import read_targets, total_of
 
 Row = dict[str, Any]
 # The flags of a command, and where it logs.

@@ -77,7 +77,7 @@ def _chosen(args: list[str]) -> Any:
 
 def _arguments() -> Any:
     kind: Any = load("tsr_gym.agents.runs.config:TrainConfig")
-    where: Any = load("tsr_gym.agents.runs.workers.settings:WorkerConfig")
+    where: Any = load("tsr_gym.agents.runs.workers.on_ray:WorkerConfig")
 
     @dataclass(frozen=True)
     class TrainArgs:
@@ -91,7 +91,7 @@ def _arguments() -> Any:
 
 
 def _resume_arguments() -> Any:
-    where: Any = load("tsr_gym.agents.runs.workers.settings:WorkerConfig")
+    where: Any = load("tsr_gym.agents.runs.workers.on_ray:WorkerConfig")
 
     @dataclass(frozen=True)
     class ResumeArgs:
@@ -199,7 +199,7 @@ def _end(trainer: Any) -> str:
     run, progress = trainer.config.run, trainer.progress
     tokens = f", {progress.sampled_tokens:,} sampled and {progress.prompt_tokens:,} prompt tokens"
     if run.total_tokens is not None:
-        count: Any = load("tsr_gym.agents.runs.token_budget:counted")
+        count: Any = load("tsr_gym.agents.runs.progress:counted")
         tokens += f", {count(progress, run):,.0f} of {run.total_tokens:,} counted"
     return f"{trainer.folder}: {progress.update} of {run.updates} updates{tokens}"
 

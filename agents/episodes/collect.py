@@ -250,8 +250,8 @@ class Collector:
         failed = [place for place, group in zip(places, played.groups, strict=True) if not group.has_success]
         return self._searched(failed) | played if failed else played
 
-    def signs(self) -> dict[str, Any]:
-        """Return what there is to say of how it was done: nothing, where it is done in this process."""
+    def metrics(self) -> dict[str, Any]:
+        """Return metrics of how the collection was done; empty, because it was done in this process."""
         return {}
 
     def _searched(self, places: Sequence[Place]) -> Collected:

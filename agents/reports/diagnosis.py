@@ -55,8 +55,8 @@ def diagnose(records: Sequence[Record], thresholds: Thresholds | None = None) ->
     """Return what the records of a run show.
 
     Args:
-        records: One per update in order, with what `group_signs`, `tree_signs`, `prompt_information` and the learner
-            report; numbers that are missing or None are skipped.
+        records: One per update in order, with what `group_metrics`, `tree_metrics`, `prompt_information` and the
+            learner report; numbers that are missing or None are skipped.
         thresholds: When a trend is a finding.
 
     Returns:

@@ -10,7 +10,7 @@ from tsr_gym.agents.lessons import credit
 from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.raters import choose_rater
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.matching import token_targets
+from tsr_gym.agents.runs.progress import token_targets
 from tsr_gym.agents.strategies import best_of_n
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose, no_such, parse_call

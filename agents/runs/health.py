@@ -1,6 +1,6 @@
-"""Health: signs that a policy learns less and less, read off what it sampled; torch-free but for one function.
+"""Health: metrics that show collapse or waste, computed from the samples of an update; torch is imported when used.
 
-What each number means, and what to do about it, stands in docs/stability.md. Nothing here changes training.
+docs/stability.md explains each number, and what to do about it. Nothing here changes training.
 """
 
 from collections import Counter
@@ -17,17 +17,19 @@ from tsr_gym.tree import Tree
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from tsr_gym.agents.learning.learner import Learner
 
-def group_signs(groups: Sequence[Group]) -> dict[str, float]:
-    """Return signs of health in what was sampled: spread, outcomes, and whether answers depend on their prompts.
+
+def group_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Return metrics of sampled groups: spread, outcomes, and whether answers depend on their prompts.
 
     Args:
-        groups: Of one update, before any filter.
+        groups: Groups of one update, before any filter.
 
     Returns:
         ``group_spread`` mean standard deviation of the returns within a group; ``equal_groups``, ``solved_groups``,
-        ``failed_groups`` and ``mixed_groups`` shares of groups; and what `answer_agreement` says of first turns.
-        Without groups, nothing.
+        ``failed_groups`` and ``mixed_groups`` shares of groups; and `answer_agreement` of first turns. Empty without
+        groups.
 
     Raises:
         TrainingDiverged: A return is not finite.
@@ -38,7 +40,7 @@ def group_signs(groups: Sequence[Group]) -> dict[str, float]:
     equal = [has_equal_returns(group) for group in groups]
     outcomes = [{trajectory.success for trajectory in group.trajectories} for group in groups]
     return {
-        "group_spread": fmean(pstdev(one.total_reward for one in group.trajectories) for group in groups),
+        "group_spread": fmean(pstdev(trajectory.total_reward for trajectory in group.trajectories) for group in groups),
         "equal_groups": fmean(equal),
         "solved_groups": fmean(outcome == {True} for outcome in outcomes),
         "failed_groups": fmean(outcome == {False} for outcome in outcomes),
@@ -51,77 +53,77 @@ def first_answers(groups: Sequence[Group], most: int = 16) -> tuple[list[tuple[i
     """Return different first prompts and an answer to each, for `cross_logprobs`.
 
     Args:
-        groups: Of one update.
-        most: How many prompts at most; the work grows with its square.
+        groups: Groups of one update.
+        most: Maximum number of prompts; the work grows with its square.
     """
-    said: dict[tuple[int, ...], tuple[int, ...]] = {}
+    answers: dict[tuple[int, ...], tuple[int, ...]] = {}
     for turn in _first_turns(groups):
-        said.setdefault(turn.prompt_ids, turn.token_ids)
-    prompts = list(said)[:most]
-    return prompts, [said[prompt] for prompt in prompts]
+        answers.setdefault(turn.prompt_ids, turn.token_ids)
+    prompts = list(answers)[:most]
+    return prompts, [answers[prompt] for prompt in prompts]
 
 
 def answer_agreement(answers: Iterable[tuple[Hashable, Hashable]]) -> dict[str, float]:
-    """Return how often two answers are word for word the same, to the same prompt and to different prompts.
+    """Return how often two answers are identical, to the same prompt and to different prompts.
 
-    Both are unbiased estimates over pairs of samples. Where answers say nothing of their prompts the two are equal:
-    that is template collapse. Where hardly any answer repeats, as with long reasoning, both are 0 and say nothing;
-    `prompt_information` is then the measure.
+    Both are unbiased estimates over pairs of samples. If answers do not depend on their prompts, the two are equal:
+    this is template collapse. If hardly any answer repeats, as with long reasoning, both are 0 and show nothing; use
+    `prompt_information` then.
 
     Args:
         answers: Pairs of prompt and answer.
 
     Returns:
-        ``same_prompt_agreement`` and ``other_prompt_agreement``, each where there are such pairs.
+        ``same_prompt_agreement`` and ``other_prompt_agreement``, each only if there are such pairs.
     """
     pairs = list(answers)
-    alike = _pairs(Counter(pairs))
+    identical = _pairs(Counter(pairs))
     of_prompt, of_answer = (_pairs(Counter(both[place] for both in pairs)) for place in (0, 1))
     others = len(pairs) * (len(pairs) - 1) // 2 - of_prompt
-    found = {}
+    agreement = {}
     if of_prompt:
-        found["same_prompt_agreement"] = alike / of_prompt
+        agreement["same_prompt_agreement"] = identical / of_prompt
     if others:
-        found["other_prompt_agreement"] = (of_answer - alike) / others
-    return found
+        agreement["other_prompt_agreement"] = (of_answer - identical) / others
+    return agreement
 
 
-def tree_signs(trees: Iterable[Tree]) -> dict[str, float]:
+def tree_metrics(trees: Iterable[Tree]) -> dict[str, float]:
     """Return how much of a search is repetition.
 
     Args:
         trees: Grown trees.
 
     Returns:
-        ``duplicate_candidates`` share of candidates that say what an earlier one of the same node said;
-        ``unique_states`` distinct states per node whose state is known, first nodes left out. Each where there is
+        ``duplicate_candidates`` share of candidates with the text of an earlier candidate of the same node;
+        ``unique_states`` distinct states per node with a state key, first nodes left out. Each only if there is
         something to count.
     """
     candidates = duplicates = states = distinct = 0
     for tree in trees:
         for index in range(len(tree.nodes)):
-            said = [tree.nodes[child].candidate.text for child in tree.children(index)]
-            candidates += len(said)
-            duplicates += len(said) - len({repr(text) for text in said})
+            texts = [tree.nodes[child].candidate.text for child in tree.children(index)]
+            candidates += len(texts)
+            duplicates += len(texts) - len({repr(text) for text in texts})
         keys = [node.state_key for node in tree.nodes[1:] if node.state_key is not None]
         states += len(keys)
         distinct += len(set(keys))
-    found = {}
+    metrics = {}
     if candidates:
-        found["duplicate_candidates"] = duplicates / candidates
+        metrics["duplicate_candidates"] = duplicates / candidates
     if states:
-        found["unique_states"] = distinct / states
-    return found
+        metrics["unique_states"] = distinct / states
+    return metrics
 
 
 class PromptInformation(NamedTuple):
-    """How much answers say about the prompts that they answer.
+    """How much answers depend on their prompts.
 
     Attributes:
-        nats: Interval of the mutual information of prompt and answer; at most `bound`.
+        nats: Estimate of the mutual information of prompt and answer; at most `bound`.
         bound: ``log P`` for P prompts.
-        retrieval: Share of answers that are likelier after their own prompt than after any other.
-        chance: What `retrieval` is where answers do not depend on prompts, ``1 / P``.
+        retrieval: Share of answers that are more likely after their own prompt than after any other.
+        chance: `retrieval` of answers that do not depend on prompts, ``1 / P``.
     """
 
     nats: float
@@ -136,15 +138,15 @@ class PromptInformation(NamedTuple):
 
 
 def prompt_information(logprobs: "Tensor", own: Sequence[int]) -> PromptInformation:
-    """Return the mutual information of prompt and answer, from how likely each answer is after every prompt.
+    """Return the mutual information of prompt and answer, from the likelihood of each answer after every prompt.
 
     ``mean of log pi(z | x) - log mean_j pi(z | x_j)`` over answers z to prompts x (RAGEN-2, arXiv 2604.06268), with
-    prompts drawn evenly. A policy that answers everything alike has 0 nats and retrieves by chance, however large its
-    entropy. Ties in likelihood are retrieved by lot.
+    uniform weights of prompts. A policy whose answers do not depend on the prompt has 0 nats and retrieves by chance,
+    however large its entropy. An answer that is equally likely after k prompts counts as 1 / k of a retrieval.
 
     Args:
-        logprobs: `[R, P]`, of R answers after P different prompts, such as `cross_logprobs` returns.
-        own: The column of each answer's own prompt.
+        logprobs: `[R, P]` log-probabilities of R answers after P different prompts, from `cross_logprobs`.
+        own: Column of each answer's own prompt.
 
     Raises:
         ValueError: There are fewer than two prompts, or no answers.
@@ -166,11 +168,32 @@ def prompt_information(logprobs: "Tensor", own: Sequence[int]) -> PromptInformat
     return PromptInformation(nats, log(prompts), float(hits.mean()), 1 / prompts)
 
 
+def prompt_metrics(learner: "Learner", groups: Sequence[Group]) -> dict[str, float]:
+    """Return ``prompt_recall`` and ``prompt_information`` of first answers; empty if all prompts are the same.
+
+    Args:
+        learner: Learner whose policy computes likelihoods, in a forward pass for every pair of prompt and answer.
+        groups: Groups of one update.
+
+    Raises:
+        TrainingDiverged: A log-probability is not finite.
+    """
+    from tsr_gym.agents.models.logprobs import cross_logprobs
+
+    prompts, answers = first_answers(groups)
+    if len(prompts) < 2:
+        return {}
+    microbatch = learner.config.microbatch
+    table = cross_logprobs(learner.model, prompts, answers, temperature=learner.temperature, microbatch=microbatch)
+    information = prompt_information(table, range(len(prompts)))
+    return {"prompt_recall": information.recall, "prompt_information": information.nats}
+
+
 def _first_turns(groups: Iterable[Group]) -> list[Turn]:
-    first = [one.turns[0] for group in groups for one in group.trajectories if one.turns]
+    first = [trajectory.turns[0] for group in groups for trajectory in group.trajectories if trajectory.turns]
     return [turn for turn in first if turn.token_ids]
 
 
 def _pairs(counts: Counter[Any]) -> int:
-    """Return how many pairs can be made within equals."""
+    """Return the number of pairs of equal elements, given how often each element occurs."""
     return sum(count * (count - 1) // 2 for count in counts.values())

@@ -1,30 +1,81 @@
-"""RunLog: what a run writes down as it goes, for people and programs to read: lines, TensorBoard and trees.
+"""RunLog: the logs of a run (JSON lines, TensorBoard, trees), and the lock that keeps a second process away from them.
 
-Torch-free for those who only read.
+Readers need no torch. The operating system releases the lock when its process ends, however it ends, so no lock is ever
+stale.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import time
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tsr_gym.agents.runs.lock import held
-from tsr_gym.errors import CheckpointError, shown
-from tsr_gym.files import write_atomically
+from tsr_gym.errors import CheckpointError, ConfigError, shown
+from tsr_gym.files import locked, write_atomically
 from tsr_gym.tree import Tree
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 Record = dict[str, Any]
-Watch = Callable[[str, Record], None]
+Event = Literal["update", "evaluation"]
+LOCK, OWNER = ".lock", ".owner.json"
+
+
+class Watch(Protocol):
+    """A callback of `Trainer.run`, called with each record that was just written.
+
+    ``"update"`` comes with a line of ``metrics.jsonl``, ``"evaluation"`` with a line of ``evaluations.jsonl``. Both
+    have ``step``, the number of updates done; `update_record` and `evaluation_record` make the other fields.
+    """
+
+    def __call__(self, event: Event, record: Record, /) -> None:
+        """Do something with a record."""
+
+
+@contextmanager
+def training_lock(run: Path) -> Iterator[None]:
+    """Keep other processes from training a run.
+
+    Args:
+        run: Folder of the run.
+
+    Raises:
+        ConfigError: Another process trains it; the message names the process and how long it has held the lock.
+        TsrGymError: The folder cannot be locked.
+    """
+    owner = run / "checkpoints" / OWNER
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(owner.with_name(LOCK), wait=0))
+        except ConfigError as error:
+            raise ConfigError(
+                f"{run} is being trained by {_describe_owner(owner)}: stop that process or wait for its end, or begin "
+                "another run by --out"
+            ) from error
+        # The file serves messages only. A full disk is reported where logs and checkpoints are written.
+        with suppress(OSError):
+            write_atomically(owner, json.dumps({"host": platform.node(), "pid": os.getpid(), "since": time()}).encode())
+        stack.callback(owner.unlink, missing_ok=True)
+        yield
+
+
+def _describe_owner(file: Path) -> str:
+    """Return the process that holds a lock in words, as far as its file is readable."""
+    try:
+        owner = json.loads(file.read_bytes())
+        minutes = (time() - owner["since"]) / 60
+        return f"process {owner['pid']} on {owner['host']}, for {minutes:.0f} minutes"
+    except (OSError, ValueError, TypeError, KeyError):
+        return "another process"
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn the errors of a disk that is full or not writable into a CheckpointError about `path`."""
+    """Raise CheckpointError about `path` if the disk is full or not writable."""
     try:
         yield
     except OSError as error:
@@ -32,7 +83,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 class JsonLines:
-    """A log of JSON objects with a ``step`` each, one a line.
+    """A log file of JSON objects, one per line, each with a ``step``.
 
     Args:
         path: The file.
@@ -42,7 +93,7 @@ class JsonLines:
         self.path = path
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add a line and see it written.
+        """Append a line and wait until it is on the disk.
 
         Raises:
             CheckpointError: The disk is full or not writable.
@@ -53,10 +104,10 @@ class JsonLines:
             os.fsync(file.fileno())
 
     def read(self) -> list[dict[str, Any]]:
-        """Return all lines; a last one that was cut short by a kill is left out.
+        """Return all records, without a last line that was cut short by a kill.
 
         Raises:
-            CheckpointError: The file cannot be read, or a line is damaged; the message names it.
+            CheckpointError: The file cannot be read, or a line is damaged; the message has its number.
         """
         if not self.path.exists():
             return []
@@ -80,7 +131,7 @@ class JsonLines:
         )
 
     def cut_after(self, step: int) -> None:
-        """Drop the lines after a step, which will be written again.
+        """Drop the lines after a step, which a resumed run writes again.
 
         Raises:
             CheckpointError: The disk is full or not writable, or a line is damaged; the file is then as it was.
@@ -91,7 +142,7 @@ class JsonLines:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Return whether a line without an end is the beginning of an object."""
+    """Return whether a last line is the beginning of an object, cut short."""
     try:
         json.loads(line)
     except (ValueError, RecursionError):
@@ -103,8 +154,8 @@ class RunLog:
     """The logs of a run in its folder: ``metrics.jsonl``, ``evaluations.jsonl``, ``tensorboard/`` and ``trees/``.
 
     Args:
-        folder: Of the run.
-        writes: Whether this process is the one that writes; the others write nothing and are silent.
+        folder: Folder of the run.
+        writes: Whether this process writes; of several processes only the first one does.
     """
 
     def __init__(self, folder: Path, *, writes: bool = True) -> None:
@@ -113,15 +164,15 @@ class RunLog:
         self.metrics = JsonLines(folder / "metrics.jsonl")
         self.evaluations = JsonLines(folder / "evaluations.jsonl")
         self._board: SummaryWriter | None = None
-        self._watch: Watch = lambda kind, record: None
+        self._watch: Watch = lambda event, record: None
 
     @contextmanager
     def opened(self, update: int, watch: Watch) -> Iterator[None]:
-        """Write from an update on.
+        """Hold the lock of the run and the TensorBoard writer open.
 
         Args:
-            update: Updates done; TensorBoard shows none after it twice.
-            watch: Called with ``"update"`` or ``"evaluation"`` and the record that was just written.
+            update: Updates done; later ones that TensorBoard has from before an interruption are hidden.
+            watch: Called with each record that is written.
 
         Raises:
             ConfigError: Another process trains this run.
@@ -129,15 +180,14 @@ class RunLog:
         if not self.writes:
             yield
             return
-        # Whoever only reads logs needs no torch.
         from torch.utils.tensorboard import SummaryWriter
 
-        with held(self.folder), SummaryWriter(self.folder / "tensorboard", purge_step=update + 1) as board:
+        with training_lock(self.folder), SummaryWriter(self.folder / "tensorboard", purge_step=update + 1) as board:
             self._board, self._watch = board, watch
             yield
 
     def update(self, record: Record) -> None:
-        """Write down an update.
+        """Write the record of an update.
 
         Raises:
             CheckpointError: The disk is full or not writable.
@@ -145,7 +195,7 @@ class RunLog:
         self._write(self.metrics, "train", "update", record)
 
     def evaluation(self, record: Record) -> None:
-        """Write down an evaluation.
+        """Write the record of an evaluation.
 
         Raises:
             CheckpointError: The disk is full or not writable.
@@ -168,22 +218,22 @@ class RunLog:
                     tree.save(folder / f"{group:02d}-{number:02d}.jsonl")
 
     def cut_after(self, update: int) -> None:
-        """Drop the lines after an update, which will be written again.
+        """Drop the lines after an update, which a resumed run writes again.
 
         Raises:
             CheckpointError: The disk is full or not writable, or a line is damaged.
             ConfigError: Another process trains this run.
         """
         if self.writes:
-            with held(self.folder):
+            with training_lock(self.folder):
                 self.metrics.cut_after(update)
                 self.evaluations.cut_after(update)
 
-    def _write(self, lines: JsonLines, tab: str, kind: str, record: Record) -> None:
+    def _write(self, lines: JsonLines, tab: str, event: Event, record: Record) -> None:
         if self._board is None:
             return
         lines.append(record)
         for key, value in record.items():
             if isinstance(value, (int, float)) and key != "step":
                 self._board.add_scalar(f"{tab}/{key}", value, record["step"])
-        self._watch(kind, record)
+        self._watch(event, record)

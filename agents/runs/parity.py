@@ -1,6 +1,8 @@
-"""Parity: proof, after every update of an engine's weights, that it samples from the policy that the learner trains.
+"""Parity: a check, after every update of an engine's weights, that it samples from the policy that the learner trains.
 
-A head that stayed behind or keys and values of older weights raise no error; they only make every ratio wrong.
+An output head that was not updated, or cached keys and values of older weights, raise no error. They only make every
+probability ratio of the loss wrong, and training worse. So the engine continues a few fixed prompts, and the learner
+computes the log-probabilities of the same tokens.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +19,12 @@ if TYPE_CHECKING:
     from tsr_gym.agents.episodes.model_player import ModelPlayer
     from tsr_gym.agents.learning.learner import Learner
 
-# Tokens that the engine samples after each prompt, and the lengths of the prompts, one of them longer than the blocks
-# of 16 or 32 tokens in which vLLM remembers keys and values.
+# Tokens that the engine samples after each prompt, and the lengths of the prompts. One is longer than the blocks of 16
+# or 32 tokens in which vLLM caches keys and values, so that a stale block is noticed.
 TOKENS = 4
 LENGTHS = (5, 16, 72)
 SEED = 20
-# Differences in nats that rounding explains: measured are 2e-6 in float32 and 4e-3 in bfloat16.
+# Differences in nats that rounding can explain; measured were 2e-6 in float32 and 4e-3 in bfloat16.
 ROUNDING = {torch.float32: 1e-3, torch.bfloat16: 0.25}
 
 
@@ -30,8 +32,8 @@ class Parity(NamedTuple):
     """The largest difference between an engine and its learner.
 
     Attributes:
-        engine: The engine's log-probability of the token where they differ most.
-        learner: The learner's.
+        engine: The engine's log-probability of the token with the largest difference.
+        learner: The learner's log-probability of the same token.
     """
 
     engine: float
@@ -39,107 +41,109 @@ class Parity(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """How far apart they are, in nats."""
+        """Absolute difference in nats."""
         return abs(self.engine - self.learner)
 
 
 def probe(engine: Engine, model: Any, *, temperature: float, autocast: torch.dtype | None = None) -> Parity:
-    """Return how far an engine is from its learner on fixed prompts, which it continues by fixed seeds.
+    """Return the largest difference between an engine and its learner on fixed prompts, continued by fixed seeds.
 
-    The prompts are the same every time, so that whatever an engine still remembers of them from older weights shows.
+    The prompts are the same every time, so that a cache entry of older weights is hit, and noticed.
 
     Args:
-        engine: Samples a few tokens.
-        model: The learner's, a causal language model.
-        temperature: Of the engine's sampling, above 0.
+        engine: Engine that samples a few tokens.
+        model: The learner's causal language model.
+        temperature: Temperature of the engine, above 0.
         autocast: Lower precision that the learner computes in.
     """
-    said = continued(engine, model.config)
-    return compared(said, model, temperature=temperature, autocast=autocast)
+    continuations = continue_prompts(engine, model.config)
+    return compare(continuations, model, temperature=temperature, autocast=autocast)
 
 
-def continued(engine: Engine, config: Any) -> list[Completion]:
-    """Return how an engine continues the fixed prompts for a model of a configuration."""
+def continue_prompts(engine: Engine, config: Any) -> list[Completion]:
+    """Return an engine's continuations of the fixed prompts, given the configuration of its model."""
     prompts = fixed_prompts(config.vocab_size, config.max_position_embeddings - TOKENS)
     return [row[0] for row in engine.generate(prompts, seeds=[[SEED]] * len(prompts), max_tokens=TOKENS)]
 
 
-def compared(
-    said: Sequence[Completion], model: Any, *, temperature: float, autocast: torch.dtype | None = None
+def compare(
+    continuations: Sequence[Completion], model: Any, *, temperature: float, autocast: torch.dtype | None = None
 ) -> Parity:
-    """Return how far an engine is from its learner, by what it continued the fixed prompts with; see `probe`."""
-    # Imported here, because it takes seconds that a worker, which has an engine and no learner, need not wait.
+    """Return the largest difference between a learner and the engine that continued the fixed prompts; see `probe`."""
+    # The import takes seconds, which a worker, with an engine and no learner, can spare.
     from tsr_gym.agents.models.logprobs import token_logprobs
 
     prompts = fixed_prompts(model.config.vocab_size, model.config.max_position_embeddings - TOKENS)
     device = next(model.parameters()).device
-    width = max(len(prompt) + len(one.token_ids) for prompt, one in zip(prompts, said, strict=True))
-    ids, present, sampled = (torch.zeros(len(prompts), width, dtype=kind) for kind in (torch.int64, *[torch.bool] * 2))
-    for row, (prompt, one) in enumerate(zip(prompts, said, strict=True)):
-        end = len(prompt) + len(one.token_ids)
-        ids[row, :end] = torch.tensor((*prompt, *one.token_ids))
-        present[row, :end], sampled[row, len(prompt) : end] = True, True
-    asked = [part.to(device) for part in (ids, present, sampled)]
+    rows = [(*prompt, *answer.token_ids) for prompt, answer in zip(prompts, continuations, strict=True)]
+    shape = len(rows), max(map(len, rows))
+    ids = torch.zeros(shape, dtype=torch.int64)
+    present, sampled = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
+    for number, (row, prompt) in enumerate(zip(rows, prompts, strict=True)):
+        ids[number, : len(row)] = torch.tensor(row)
+        present[number, : len(row)], sampled[number, len(prompt) : len(row)] = True, True
+    ids, present, sampled = (tensor.to(device) for tensor in (ids, present, sampled))
     with torch.no_grad(), torch.autocast(device.type, dtype=autocast, enabled=autocast is not None):
-        found, _ = token_logprobs(model, *asked, temperature=temperature)
-    learners = found[asked[2]].tolist()
-    engines = [logprob for one in said for logprob in one.logprobs]
-    return largest(map(Parity, engines, learners))
+        logprobs, _ = token_logprobs(model, ids, present, sampled, temperature=temperature)
+    of_learner = logprobs[sampled].tolist()
+    of_engine = [logprob for completion in continuations for logprob in completion.logprobs]
+    return largest(map(Parity, of_engine, of_learner))
 
 
 def largest(pairs: Iterable[Parity]) -> Parity:
-    """Return the pair that differs most; anything but a number does."""
+    """Return the pair with the largest difference; NaN counts as larger than any number."""
     return max(pairs, key=lambda pair: (pair.difference != pair.difference, pair.difference))
 
 
 def fixed_prompts(vocabulary: int, longest: int) -> list[tuple[int, ...]]:
-    """Return prompts of at most so many tokens, which are spread over a vocabulary."""
+    """Return prompts of at most `longest` tokens, with ids that are spread over the vocabulary."""
     lengths = [min(length, longest) for length in LENGTHS]
     return [tuple((7919 * (place + length) + 13) % vocabulary for place in range(length)) for length in lengths]
 
 
 def check_parity(engine: Engine, learner: "Learner", tolerance: float | None, *, temperature: float) -> None:
-    """Stop where an engine is too far from its learner; processes that learn together have to ask together.
+    """Raise EngineFailed if an engine does not sample from its learner's policy; all processes have to call this.
 
     Args:
-        engine: Of this process.
-        learner: Whose policy it is to sample from.
-        tolerance: Most difference in nats; None for what rounding explains, 0 to look at nothing.
-        temperature: Of the engine's sampling; at 0 there is nothing to compare.
+        engine: Engine of this process.
+        learner: Learner with the policy that the engine should sample from.
+        tolerance: Maximum difference in nats; None for what rounding explains, 0 to skip the check.
+        temperature: Temperature of the engine; at 0 it has no log-probabilities to compare, and the check is skipped.
 
     Raises:
-        EngineFailed: It is, in this process or in another one.
+        EngineFailed: The difference is larger, in this process or in another one.
     """
     if tolerance == 0 or temperature == 0:
         return
     ask = partial(probe, engine, learner.model, temperature=temperature, autocast=learner.autocast)
     with learner.sampling():
-        everyones = learner.processes.each(ask)
-    for found in everyones:
-        if why := why_apart(found, learner, tolerance):
-            raise EngineFailed(why)
+        # All processes raise if one of them has to, so that none waits for the others for ever.
+        parities = learner.processes.each(ask)
+    for parity in parities:
+        if error := parity_error(parity, learner, tolerance):
+            raise EngineFailed(error)
 
 
-def why_apart(found: Parity, learner: "Learner", tolerance: float | None) -> str | None:
-    """Return why an engine's samples may not be learned from, None where they may; see `check_parity`."""
-    return _why_beyond(found, ROUNDING[learner.autocast or torch.float32] if tolerance is None else tolerance)
+def parity_error(parity: Parity, learner: "Learner", tolerance: float | None) -> str | None:
+    """Return why an engine's samples may not be learned from, None if they may be; see `check_parity`."""
+    return _error_above(parity, ROUNDING[learner.autocast or torch.float32] if tolerance is None else tolerance)
 
 
-def _why_beyond(found: Parity, most: float) -> str | None:
-    if found.difference <= most:
+def _error_above(parity: Parity, most: float) -> str | None:
+    if parity.difference <= most:
         return None
     return (
-        f"after an update of its weights the engine gives a token the log-probability {found.engine:.6g} and the "
-        f"learner {found.learner:.6g}: wanted a difference of at most {most:g} (parity_tolerance). It samples by other "
-        "weights, or by keys and values of older ones"
+        f"after an update of its weights the engine gives a token the log-probability {parity.engine:.6g} and the "
+        f"learner {parity.learner:.6g}: wanted a difference of at most {most:g} (parity_tolerance). It samples "
+        "from other weights, or has cached keys and values of older ones"
     )
 
 
 def hand_over(player: "ModelPlayer") -> None:
-    """Give a player's host the weights of its model, and stop where it then samples by others.
+    """Give a player's host the weights of its model, and check that it samples from them.
 
     Raises:
-        EngineFailed: It does.
+        EngineFailed: It samples from other weights.
     """
     from tsr_gym.agents.models.language_model import pick_autocast
 
@@ -149,16 +153,16 @@ def hand_over(player: "ModelPlayer") -> None:
     engine = player.chat("", temperature=1.0).engine
     engine.load_weights(model.state_dict().items(), version=0)
     autocast = pick_autocast(player.model.dtype, next(model.parameters()).device)
-    found = probe(engine, model, temperature=1.0, autocast=autocast)
-    if why := _why_beyond(found, ROUNDING[autocast or torch.float32]):
-        raise EngineFailed(why)
+    parity = probe(engine, model, temperature=1.0, autocast=autocast)
+    if error := _error_above(parity, ROUNDING[autocast or torch.float32]):
+        raise EngineFailed(error)
 
 
 def check_versions(groups: Iterable[Group], version: int) -> None:
-    """Stop where a trajectory was sampled by other weights than those that are trained.
+    """Check that all trajectories were sampled from weights of one version.
 
     Raises:
-        EngineFailed: One was.
+        EngineFailed: A trajectory was sampled from another version.
     """
     for group in groups:
         for trajectory in group.trajectories:

@@ -1,6 +1,9 @@
-"""Trainer: a run begins in a folder of its own, or goes on from its latest checkpoint."""
+"""Begin a run in a new folder, or resume it from its latest checkpoint."""
 
+import json
+import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,17 +12,17 @@ from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.check import check_choices, check_config
 from tsr_gym.agents.runs.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.folder import begin_folder, let_appear
-from tsr_gym.agents.runs.matching import read_targets, token_targets
-from tsr_gym.agents.runs.training import Trainer
+from tsr_gym.agents.runs.log import writing
+from tsr_gym.agents.runs.loop import Trainer
+from tsr_gym.agents.runs.progress import TARGETS, read_targets, token_targets
 from tsr_gym.agents.runs.warm_start import warm_started
-from tsr_gym.agents.runs.workers.settings import OFF, WorkerConfig
+from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.files import check_folder
 
 
 def check_run(config: TrainConfig) -> None:
-    """Raise ConfigError where a run cannot begin, before a model is loaded or built for it.
+    """Check that a run can begin, before a model is loaded or built for it.
 
     Raises:
         ConfigError: The folder exists, or a setting is unknown or impossible.
@@ -36,9 +39,9 @@ def start_run(
 
     Args:
         config: All settings.
-        model_dir: The language model to begin with.
-        processes: The processes that train together, which have to call this together.
-        workers: Where searches are done.
+        model_dir: Folder of the language model to begin with.
+        processes: Processes that train together; all have to call this.
+        workers: Where to search.
 
     Raises:
         ConfigError: The folder exists, or a setting is unknown or impossible.
@@ -47,17 +50,47 @@ def start_run(
     processes.first(lambda: check_run(config))
     folder = config.folder
     targets = token_targets(config)
-    begun_with = processes.first(lambda: warm_started(config, model_dir))
-    trainer = Trainer(config, folder, begun_with, targets, processes, workers)
-    beside = folder.with_name(f".{folder.name}.partial")
+    first_model = processes.first(lambda: warm_started(config, model_dir))
+    trainer = Trainer(config, folder, first_model, targets, processes, workers)
+    policy, learner = trainer.parts.policy, trainer.parts.learner
+    partial = folder.with_name(f".{folder.name}.partial")
     try:
-        processes.first(lambda: begin_folder(beside, config, begun_with, targets))
-        save_checkpoint(beside, trainer.policy, trainer.learner, trainer.progress, trainer.parts)
-        processes.first(lambda: let_appear(beside, folder))
+        processes.first(lambda: _begin_folder(partial, config, first_model, targets))
+        save_checkpoint(partial, policy, learner, trainer.progress, trainer.stateful)
+        processes.first(lambda: _rename(partial, folder))
     finally:
         if processes.leads:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
     return trainer
+
+
+def _begin_folder(partial: Path, config: TrainConfig, model_dir: Path, targets: Sequence[int] | None) -> None:
+    """Write all files of a new run but its checkpoint into a folder that gets the name of the run when it is complete.
+
+    Args:
+        partial: The folder; one that an interrupted start left there is deleted.
+        config: All settings.
+        model_dir: Folder of the language model to begin with, copied as the reference of a KL term.
+        targets: Counted tokens after each update, for a run that matches another; None for other runs.
+
+    Raises:
+        CheckpointError: The folder cannot be written.
+    """
+    with writing(config.folder):
+        shutil.rmtree(partial, ignore_errors=True)
+        for name in ("trees", "checkpoints"):
+            (partial / name).mkdir(parents=True)
+        (partial / "config.json").write_text(config.to_json())
+        # With LoRA the policy itself holds the weights that it began with.
+        if config.learn.objective.kl_weight and config.lora is None:
+            shutil.copytree(model_dir, partial / "reference")
+        if targets is not None:
+            (partial / TARGETS).write_text(json.dumps(targets))
+
+
+def _rename(partial: Path, folder: Path) -> None:
+    with writing(folder):
+        os.replace(partial, folder)
 
 
 def resume_run(
@@ -68,15 +101,14 @@ def resume_run(
     processes: Processes = ALONE,
     workers: WorkerConfig = OFF,
 ) -> Trainer:
-    """Go on with a run from its latest checkpoint.
+    """Resume a run from its latest checkpoint.
 
     Args:
-        folder: The run.
+        folder: Folder of the run.
         updates: A new number of updates, None for the configured one.
         total_tokens: A new number of tokens at which it ends, None for the configured one.
-        processes: Those that train together, which have to call this together; as many as there are, whatever their
-            number was before.
-        workers: Where searches are done, wherever that was before.
+        processes: Processes that train together; all have to call this. Their number may have changed.
+        workers: Where to search, which may have changed.
 
     Raises:
         CheckpointError: The folder holds no run, or its latest checkpoint or a log is damaged.
@@ -90,10 +122,10 @@ def resume_run(
     config = replace(config, run=run)
     latest = checkpoints(folder)[-1]
     processes.first(lambda: check_folder(latest))
-    known = read_targets(folder)
-    if known is not None and len(known) < config.run.updates:
-        raise ConfigError(f"{folder} matches the tokens of a run of {len(known)} updates: it cannot have more")
-    trainer = Trainer(config, folder, latest / "model", known, processes, workers)
-    trainer.progress = load_checkpoint(latest, trainer.learner, trainer.parts)
+    targets = read_targets(folder)
+    if targets is not None and len(targets) < config.run.updates:
+        raise ConfigError(f"{folder} matches the tokens of a run of {len(targets)} updates: it cannot have more")
+    trainer = Trainer(config, folder, latest / "model", targets, processes, workers)
+    trainer.progress = load_checkpoint(latest, trainer.parts.learner, trainer.stateful)
     processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.tsr_runs import finished, measured
 from tsr_gym.agents.runs.config import RunConfig, TrainConfig
-from tsr_gym.agents.runs.matching import TARGETS
+from tsr_gym.agents.runs.progress import TARGETS
 
 
 def folder_of(path, *, updates, tokens=None, evaluated):

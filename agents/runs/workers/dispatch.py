@@ -1,7 +1,7 @@
-"""Dispatch: work to workers that may die, hang or be wrong, so that every piece of it comes back exactly once.
+"""Dispatch: jobs for workers that may die, hang or be wrong, each answered exactly once.
 
-Knows nothing of Ray, of models or of environments. Invariant: a piece of work waits, is with one worker, or has been
-delivered; so none is lost and none comes twice.
+It knows nothing of Ray, models or environments. Invariant: a job is waiting, with one worker, or delivered, so that
+none is lost and none is delivered twice.
 """
 
 from collections import Counter, deque
@@ -17,27 +17,27 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Crew(Protocol):
-    """Some workers, by their numbers from 0, however they run. A ticket stands for an answer that is yet to come."""
+    """Workers with numbers from 0. A ticket stands for an answer that is not there yet."""
 
     @property
     def size(self) -> int:
-        """How many workers there are."""
+        """Number of workers."""
 
     def start(self, worker: int) -> Any:
-        """End a worker if it runs, start it anew, and return the ticket of its being ready."""
+        """End a worker if it runs, start it again, and return a ticket that is answered when it is ready."""
 
     def ask(self, worker: int, job: Any) -> Any:
-        """Give a worker a piece of work and return the ticket of its answer."""
+        """Give a worker a job and return the ticket of its answer."""
 
     def wait(self, tickets: Sequence[Any], seconds: float) -> list[Any]:
-        """Return the tickets whose answers are there, after the first of them or after some seconds."""
+        """Return the tickets with answers, as soon as there is one, or after some seconds."""
 
     def answer(self, ticket: Any) -> Any:
         """Return the answer of a ticket.
 
         Raises:
-            WorkerLost: The worker is no more, or its answer is lost.
-            Exception: The work itself failed, and would fail again.
+            WorkerLost: The worker died, or its answer is lost.
+            Exception: The job itself failed, and would fail again.
         """
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Crew(Protocol):
 
 
 class _Open(NamedTuple):
-    """What a worker is doing: a piece of work by its number, or None for what nobody waits for, such as its start."""
+    """What a worker is doing: the number of its job, or None for a start or a job that was abandoned."""
 
     ticket: Any
     number: int | None
@@ -53,26 +53,27 @@ class _Open(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """Why there is no answer to deliver: ``lost``, ``hung`` or ``refused``, and in words."""
+    """Why there is no answer to deliver: ``lost``, ``hung`` or ``refused``, and a message."""
 
-    kind: str
-    words: str
+    name: str
+    message: str
 
 
 class Dispatcher(Generic[JobT, AnswerT]):
-    """Give work to the workers of a crew, and do again what was lost.
+    """Give jobs to the workers of a crew, and repeat those that are lost.
 
-    A worker that dies, hangs or brings what is refused is started again, and its work goes to whoever is free first.
+    A worker that dies, hangs or gives an answer that is refused is started again. Its job goes to the next worker that
+    is free.
 
     Args:
-        crew: The workers; they are started now and get ready while something else is done.
-        patience: Seconds after which a worker is taken for hung.
-        retries: How often a piece of work is done again, and how often a worker is started again that has not delivered
-            anything since.
-        clock: Seconds as they pass.
+        crew: The workers; they are started now, and become ready in the background.
+        patience: Seconds without an answer after which a worker counts as hung.
+        retries: How often a job is repeated, and how often a worker is started again in a row without delivering an
+            answer.
+        clock: Returns seconds.
 
     Attributes:
-        faults: How many workers were ``lost``, ``hung`` or ``refused`` so far.
+        faults: Number of workers that were ``lost``, ``hung`` or ``refused`` so far.
     """
 
     def __init__(self, crew: Crew, *, patience: float, retries: int, clock: Callable[[], float] = monotonic) -> None:
@@ -89,21 +90,21 @@ class Dispatcher(Generic[JobT, AnswerT]):
             self._begin(worker, crew.start(worker))
 
     def deliver(self, jobs: Sequence[JobT], refuse: Callable[[JobT, AnswerT], str | None]) -> list[AnswerT]:
-        """Return the answers to some pieces of work, in their order; see `begin`."""
+        """Return the answers to some jobs, in their order; see `begin`."""
         return self.begin(jobs, refuse)()
 
     def begin(self, jobs: Sequence[JobT], refuse: Callable[[JobT, AnswerT], str | None]) -> Callable[[], list[AnswerT]]:
-        """Hand out some pieces of work, and return what waits for their answers and returns them in their order.
+        """Hand out some jobs, and return a function that waits for their answers and returns them in their order.
 
-        Work that was begun before, and that nobody waited for, is forgotten.
+        Jobs that were begun before and not waited for are abandoned.
 
         Args:
-            jobs: The work.
-            refuse: Says what is wrong with an answer, None where nothing is.
+            jobs: The jobs.
+            refuse: Returns why an answer must not be used, None if it may be.
 
         Raises:
-            WorkerLost: When it is waited for: the same work failed too often, or no worker is left.
-            Exception: When it is waited for: the work itself failed, and would fail again.
+            WorkerLost: From the returned function: a job failed too often, or no worker is left.
+            Exception: From the returned function: a job itself failed, and would fail again.
         """
         self._forget()
         waiting = deque(range(len(jobs)))
@@ -115,9 +116,10 @@ class Dispatcher(Generic[JobT, AnswerT]):
     ) -> list[AnswerT]:
         delivered: dict[int, AnswerT] = {}
         failures: Counter[int] = Counter()
-        # What was begun long ago is waited for from now on: its answers may lie there.
+        # Jobs may have been begun long ago, and their answers may be ready. Patience counts from now on: otherwise a
+        # caller that was busy for longer than that would take working workers for hung.
         until = self._clock() + self.patience
-        self._open = {worker: one._replace(until=until) for worker, one in self._open.items()}
+        self._open = {worker: task._replace(until=until) for worker, task in self._open.items()}
         try:
             while len(delivered) < len(jobs):
                 self._hand_out(jobs, waiting)
@@ -132,10 +134,11 @@ class Dispatcher(Generic[JobT, AnswerT]):
                     self._renew(worker, fault)
                     failures[number] += 1
                     if failures[number] > self.retries:
-                        raise WorkerLost(f"the same work failed {failures[number]} times, at last so: {self._last}")
+                        raise WorkerLost(f"a job failed {failures[number]} times, the last time with: {self._last}")
                     waiting.appendleft(number)
         finally:
-            # Where an error ends this early, nobody waits any more for what others are still doing.
+            # After an error other workers may still be at their jobs. The answers would otherwise be taken for those
+            # of the next jobs with the same numbers.
             self._forget()
         return [delivered[number] for number in range(len(jobs))]
 
@@ -145,7 +148,7 @@ class Dispatcher(Generic[JobT, AnswerT]):
             self._begin(worker, self.crew.ask(worker, jobs[number]), number)
 
     def _forget(self) -> None:
-        self._open = {worker: one._replace(number=None) for worker, one in self._open.items()}
+        self._open = {worker: task._replace(number=None) for worker, task in self._open.items()}
 
     def close(self) -> None:
         """End all workers."""
@@ -155,43 +158,49 @@ class Dispatcher(Generic[JobT, AnswerT]):
         self._open[worker] = _Open(ticket, number, self._clock() + self.patience)
 
     def _settled(self) -> Iterator[tuple[int, int, Any]]:
-        """Wait for something to happen, and yield worker, number of the work, and answer or fault."""
+        """Wait for an answer or a timeout, and yield worker, number of the job, and answer or fault.
+
+        Workers that became ready, or finished an abandoned job, go to the idle ones without being yielded.
+        """
         if not self._open:
-            raise WorkerLost(f"no worker is left: each failed {self.retries + 1} times, at last so: {self._last}")
-        until = min(one.until for one in self._open.values())
-        done = self.crew.wait([one.ticket for one in self._open.values()], max(0.0, until - self._clock()))
-        for worker, one in list(self._open.items()):
-            if one.ticket in done:
+            raise WorkerLost(
+                f"no worker is left: each failed {self.retries + 1} times, the last time with: {self._last}"
+            )
+        until = min(task.until for task in self._open.values())
+        done = self.crew.wait([task.ticket for task in self._open.values()], max(0.0, until - self._clock()))
+        for worker, task in list(self._open.items()):
+            if task.ticket in done:
                 del self._open[worker]
-                answer = self._answer(worker, one)
-            elif self._clock() >= one.until:
+                answer = self._answer(worker, task)
+            elif self._clock() >= task.until:
                 del self._open[worker]
                 answer = _Fault("hung", f"a worker did not answer within {self.patience:g} seconds")
             else:
                 continue
-            if one.number is not None:
-                yield worker, one.number, answer
+            if task.number is not None:
+                yield worker, task.number, answer
             elif isinstance(answer, _Fault):
                 self._renew(worker, answer)
             else:
                 self._idle.append(worker)
 
-    def _answer(self, worker: int, one: _Open) -> Any:
-        """Return the answer that has come, or what became of it."""
+    def _answer(self, worker: int, task: _Open) -> Any:
+        """Return an answer that is there, or the fault of a worker that was lost."""
         try:
-            return self.crew.answer(one.ticket)
+            return self.crew.answer(task.ticket)
         except WorkerLost as error:
             return _Fault("lost", str(error))
         except Exception:
-            if one.number is None:
+            # The error of an abandoned job concerns no caller; the worker itself is fine in both cases.
+            if task.number is None:
                 return None
             self._idle.append(worker)
             raise
 
     def _renew(self, worker: int, fault: _Fault) -> None:
-        """Start a worker again, unless that has been in vain too often."""
-        self.faults[fault.kind] += 1
+        """Start a worker again, unless it has failed too often in a row."""
+        self.faults[fault.name] += 1
         self._failures[worker] += 1
-        self._last = fault.words
+        self._last = fault.message
         if self._failures[worker] <= self.retries:
             self._begin(worker, self.crew.start(worker))

@@ -1,4 +1,4 @@
-"""RemoteCollector: collect and examine, done by workers, with the groups and trees that one process would bring."""
+"""RemoteCollector: searches and evaluations in workers, with the same groups and trees as in one process."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,22 +16,21 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.parity import Parity, compared, continued, largest, why_apart
+from tsr_gym.agents.runs.parity import Parity, compare, continue_prompts, largest, parity_error
 from tsr_gym.agents.runs.workers.dispatch import Dispatcher
-from tsr_gym.agents.runs.workers.on_ray import RayCrew
-from tsr_gym.agents.runs.workers.settings import WorkerConfig
-from tsr_gym.agents.runs.workers.worker import Brought, Exam, Files, Job, RolloutWorker, weights_of
+from tsr_gym.agents.runs.workers.on_ray import RayCrew, WorkerConfig
+from tsr_gym.agents.runs.workers.worker import Exam, Files, Job, RolloutWorker, WorkerResult, weights_of
 from tsr_gym.errors import ConfigError
 
 
 class Task(NamedTuple):
-    """Work with the weights to do it by, so that a worker that was started again cannot do it by others.
+    """A job with the weights to sample from, so that a worker that was started again has them, too.
 
     Attributes:
-        job: The work.
+        job: The job.
         tasks: Seeds of its instances.
-        version: Of the weights.
-        weights: Where they lie.
+        version: Version of the weights.
+        weights: Their reference in the object store.
     """
 
     job: Job | Exam
@@ -41,22 +40,22 @@ class Task(NamedTuple):
 
 
 class RemoteCollector:
-    """Search and play task instances in workers; the same as `Collector` for whoever asks.
+    """Search and play task instances in workers, with the interface of `Collector`.
 
-    Every round, and every evaluation, is cut into as many parts as there are workers, and put together in the order of
-    the instances. What comes back is refused unless it is of the wanted instances, was sampled by the weights as they
-    are now, and comes from an engine that agrees with the learner.
+    Every round and every evaluation is split into as many jobs as there are workers, and put together in the order of
+    the instances. A result is refused unless it is of the requested instances, was sampled from the current weights,
+    and comes from an engine that agrees with the learner.
 
     Args:
-        config: Of the run.
-        files: Of the folder of the model that it goes on with.
-        settings: Of the workers.
-        engine: Says of which version the weights are.
-        learner: Whose weights they are. It may be spread over processes, each of which has workers of its own.
+        config: Settings of the run.
+        files: Files of the model's folder, see `files_of`.
+        settings: Settings of the workers.
+        engine: The run's engine, which has the version of the current weights.
+        learner: Learner with the weights. It may be spread over processes, each of which has its own workers.
         make: Makes a worker.
 
     Raises:
-        ConfigError: The engine is not one that each worker can have.
+        ConfigError: Workers cannot have an engine of this type.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class RemoteCollector:
     ) -> None:
         if config.model.engine not in ("transformers", "vllm"):
             raise ConfigError(
-                f"each worker of Ray has an engine of its own: wanted transformers or vllm, got {config.model.engine}"
+                f"each worker of Ray has its own engine: wanted transformers or vllm, got {config.model.engine}"
             )
         self.search = choose_search(config.search)
         self.config = config
@@ -79,9 +78,10 @@ class RemoteCollector:
         self.learner = learner
         self.crew = RayCrew(settings.share(learner.processes), make, (config, files), gpus=settings.ray_gpus)
         self._weights: tuple[int, Any] | None = None
-        self._heard: dict[tuple[Completion, ...], str | None] = {}
-        self._told: Counter[str] = Counter()
-        self._dispatcher: Dispatcher[Task, Brought[Any]] = Dispatcher(
+        # Why results with these continuations of the fixed prompts are refused, None if they are not; for one version.
+        self._verdicts: dict[tuple[Completion, ...], str | None] = {}
+        self._reported: Counter[str] = Counter()
+        self._dispatcher: Dispatcher[Task, WorkerResult[Any]] = Dispatcher(
             self.crew, patience=settings.ray_patience, retries=settings.ray_retries
         )
         self._begun: Callable[[], Collected] | None = None
@@ -89,7 +89,7 @@ class RemoteCollector:
     def collect(
         self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
     ) -> Collected:
-        """Search the instances number `first` to `first + count` of the run's sequence; see `Collector.collect`.
+        """Search `count` instances of the run's sequence from number `first` on; see `Collector.collect`.
 
         Raises:
             WorkerLost: The same instances failed too often, or no worker is left.
@@ -99,17 +99,18 @@ class RemoteCollector:
     def begin(
         self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
     ) -> Callable[[], Collected]:
-        """Begin to search by the weights as they are now, and return what waits for it; see `collect`.
+        """Begin to search from the current weights, and return a function that waits for the result; see `collect`.
 
-        The learner may go on meanwhile: what workers bring is then compared with an engine that was compared before.
+        The learner may change its weights meanwhile. When results arrive, it cannot check the workers' engines any
+        more; these are compared with continuations that are sampled, and checked, now.
         """
-        self._begun = cache(self._begin(first, count, starts, plainly, self._words()))
+        self._begun = cache(self._begin(first, count, starts, plainly, self._expected_continuations()))
         return self._begun
 
     def examine(self, held_out: HeldOut, seed: int) -> Examined:
-        """Play this process's share of held-out instances by the weights as they are now; see `play.examine`.
+        """Play this process's share of held-out instances from the current weights; see `play.examine`.
 
-        A search that was begun is waited for first.
+        A search that was begun is finished first, because the dispatcher abandons the jobs of an earlier call.
 
         Raises:
             WorkerLost: The same instances failed too often, or no worker is left.
@@ -123,19 +124,20 @@ class RemoteCollector:
             here = slice(own.start + part.start, own.start + part.stop)
             jobs.append(Exam(tuple(held_out.tasks[here]), tuple(held_out.starts[here]), seed))
         tasks = [Task(job, job.tasks, version, weights) for job in jobs]
-        brought = self._dispatcher.deliver(tasks, partial(self._refuse, None))
-        return reduce(add, (one.found for one in brought), Examined((), ()))
+        results = self._dispatcher.deliver(tasks, partial(self._refuse, None))
+        return reduce(add, (worker_result.result for worker_result in results), Examined((), ()))
 
-    def _words(self) -> tuple[Completion, ...]:
-        """Return how an engine that samples by the weights as they are now continues the fixed prompts."""
+    def _expected_continuations(self) -> tuple[Completion, ...]:
+        """Return the continuations of the fixed prompts that an engine samples from the current weights."""
         if self.config.model.engine == "transformers":
-            return tuple(continued(self.engine, self.learner.model.config))
-        # Another engine draws in its own way: a worker is asked, and compared with the learner while it has them.
+            return tuple(continue_prompts(self.engine, self.learner.model.config))
+        # Other engines draw random numbers in their own way, so a worker has to answer. Its answer is compared with the
+        # learner, which still has the weights.
         task = Task(Exam((), (), 0), (), *self._handed_over())
-        return self._dispatcher.deliver([task], partial(self._refuse, None))[0].said
+        return self._dispatcher.deliver([task], partial(self._refuse, None))[0].continuations
 
     def _parts(self, count: int) -> list[range]:
-        """Return the numbers of instances that each worker gets, as far as there are any."""
+        """Return the instances of each worker by their numbers; workers without instances are left out."""
         return [part for number in range(self.crew.size) if (part := Processes(number, self.crew.size).share(count))]
 
     def _begin(
@@ -144,7 +146,7 @@ class RemoteCollector:
         count: int,
         starts: Sequence[Moment | None],
         plainly: bool,
-        words: tuple[Completion, ...] | None = None,
+        expected: tuple[Completion, ...] | None = None,
     ) -> Callable[[], Collected]:
         started = perf_counter()
         version, weights = self._handed_over()
@@ -154,24 +156,24 @@ class RemoteCollector:
             seeds = [task_seed(self.config.run.seed, first + number) for number in part]
             job = Job(first + part.start, places[part.start : part.stop], plainly)
             tasks.append(Task(job, seeds, version, weights))
-        finish = self._dispatcher.begin(tasks, partial(self._refuse, words))
+        finish = self._dispatcher.begin(tasks, partial(self._refuse, expected))
         handed_out = perf_counter() - started
 
         def wait() -> Collected:
             began = perf_counter()
-            brought = finish()
-            found = side_by_side([one.found for one in brought])
+            results = finish()
+            collected = side_by_side([worker_result.result for worker_result in results])
             taken = handed_out + perf_counter() - began
-            # Where something else was done meanwhile, less may be waited for than the workers took.
-            beside = max(0.0, taken - max(one.seconds for one in brought))
-            return replace(found, seconds=found.seconds | {"workers": beside})
+            # The time that workers cost in addition to their work. With overlap the wait may be shorter than the work.
+            overhead = max(0.0, taken - max(worker_result.seconds for worker_result in results))
+            return replace(collected, seconds=collected.seconds | {"workers": overhead})
 
         return wait
 
-    def signs(self) -> dict[str, dict[str, int]]:
-        """Return how many workers failed since it was last asked, and how; nothing where none did."""
-        faults = self._dispatcher.faults - self._told
-        self._told = Counter(self._dispatcher.faults)
+    def metrics(self) -> dict[str, dict[str, int]]:
+        """Return ``worker_faults`` since the last call: number of workers by fault; empty if there were none."""
+        faults = self._dispatcher.faults - self._reported
+        self._reported = Counter(self._dispatcher.faults)
         return {"worker_faults": dict(faults)} if faults else {}
 
     def close(self) -> None:
@@ -179,41 +181,48 @@ class RemoteCollector:
         self._dispatcher.close()
 
     def _handed_over(self) -> tuple[int, Any]:
-        """Return version and place of the weights as they are now."""
+        """Put the current weights into the object store if they are new; return their version and reference."""
         version = self.engine.weight_version
         if self._weights is None or self._weights[0] != version:
             self._weights = version, self.crew.put(weights_of(self.learner.model))
-            self._heard.clear()
+            self._verdicts.clear()
         return self._weights
 
-    def _refuse(self, words: tuple[Completion, ...] | None, task: Task, brought: Brought[Any]) -> str | None:
-        """Return why something that was brought may not be learned from, None where it may."""
-        groups = brought.found.groups
-        found = {brought.weight_version}.union(*(one.weight_versions for group in groups for one in group.trajectories))
-        if others := sorted(found - {task.version}):
+    def _refuse(
+        self, expected: tuple[Completion, ...] | None, task: Task, worker_result: WorkerResult[Any]
+    ) -> str | None:
+        """Return why a result may not be learned from, None if it may be."""
+        groups = worker_result.result.groups
+        versions = {worker_result.weight_version}
+        versions = versions.union(*(path.weight_versions for group in groups for path in group.trajectories))
+        if others := sorted(versions - {task.version}):
             return f"it was sampled by weights of version {others[0]}, wanted is version {task.version}"
         if [group.task for group in groups] != list(task.tasks):
             return f"it is of other instances than the {len(task.tasks)} from {task.tasks[0]} on"
-        if brought.said not in self._heard:
-            self._heard[brought.said] = self._why_apart(brought.said, words)
-        return self._heard[brought.said]
+        continuations = worker_result.continuations
+        if continuations not in self._verdicts:
+            self._verdicts[continuations] = self._check_engine(continuations, expected)
+        return self._verdicts[continuations]
 
-    def _why_apart(self, said: Sequence[Completion], words: Sequence[Completion] | None) -> str | None:
-        """Return why an engine that continued the fixed prompts so does not sample for the learner; None if it does.
+    def _check_engine(self, continuations: Sequence[Completion], expected: Sequence[Completion] | None) -> str | None:
+        """Return why an engine does not sample from the learner's weights, None if it does.
 
         Args:
-            said: How it continued them.
-            words: How an engine that is right did by the same weights; None where the learner still has them.
+            continuations: The engine's continuations of the fixed prompts.
+            expected: Continuations of an engine that was checked with the same weights; None if the learner still has
+                these weights.
         """
         tolerance, learner = self.config.run.parity_tolerance, self.learner
         if tolerance == 0:
             return None
-        if words is None:
-            found = compared(said, learner.model, temperature=learner.temperature, autocast=learner.autocast)
-        elif [one.token_ids for one in said] != [one.token_ids for one in words]:
+        if expected is None:
+            parity = compare(continuations, learner.model, temperature=learner.temperature, autocast=learner.autocast)
+        elif [completion.token_ids for completion in continuations] != [other.token_ids for other in expected]:
             return "its engine continues the fixed prompts with other tokens than one that agreed with the learner"
         else:
-            pairs = zip(said, words, strict=True)
-            nats = [Parity(*pair) for one, own in pairs for pair in zip(one.logprobs, own.logprobs, strict=True)]
-            found = largest(nats)
-        return why_apart(found, learner, tolerance)
+            parity = largest(
+                Parity(*pair)
+                for completion, other in zip(continuations, expected, strict=True)
+                for pair in zip(completion.logprobs, other.logprobs, strict=True)
+            )
+        return parity_error(parity, learner, tolerance)

@@ -1,6 +1,6 @@
-"""RolloutWorker: searches and evaluations of a run, with environments and an engine of its own; knows nothing of Ray.
+"""RolloutWorker: searches and evaluations of a run with its own environments and engine; it knows nothing of Ray.
 
-Everything random in a tree derives from the run's seed and the instance's number, so it does not matter who grows it.
+Everything random in a tree derives from the run's seed and the instance's number, so no result depends on the worker.
 """
 
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ from tsr_gym.agents.policies.engine import Completion
 from tsr_gym.agents.policies.transformers_engine import replace_parameters
 from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.parity import continued
+from tsr_gym.agents.runs.parity import continue_prompts
 from tsr_gym.snapshots import Snapshot
 
 Files = Mapping[str, bytes]
 Weights = Mapping[str, np.ndarray[Any, Any]]
-FoundT = TypeVar("FoundT", Collected, Examined)
+ResultT = TypeVar("ResultT", Collected, Examined)
 
 
 class Job(NamedTuple):
@@ -42,8 +42,8 @@ class Job(NamedTuple):
 
     Attributes:
         first: Number of the first one in the run's sequence.
-        starts: Moment at which each begins, None for its own start.
-        plainly: Whether to play as many episodes in place of the searches.
+        starts: State at which each begins, None for the instance's own start.
+        plainly: Whether to play plain episodes instead of searching.
     """
 
     first: int
@@ -56,8 +56,8 @@ class Exam(NamedTuple):
 
     Attributes:
         tasks: Their seeds.
-        starts: Where each begins.
-        seed: From which, and from each task's own, its samples and dice derive.
+        starts: Snapshot at which each begins.
+        seed: Seed from which, together with the task's, samples and random numbers derive.
     """
 
     tasks: tuple[int, ...]
@@ -65,28 +65,28 @@ class Exam(NamedTuple):
     seed: int
 
 
-class Brought(NamedTuple, Generic[FoundT]):
-    """What a worker brought.
+class WorkerResult(NamedTuple, Generic[ResultT]):
+    """The result of a job.
 
     Attributes:
-        found: Of the instances.
-        weight_version: Of the weights that it sampled by.
-        said: How its engine continued the fixed prompts after it took these weights.
-        seconds: That it worked.
+        result: Searched or played instances.
+        weight_version: Version of the weights that were sampled from.
+        continuations: The engine's continuations of the fixed prompts with these weights, see `continue_prompts`.
+        seconds: Seconds that the worker took.
     """
 
-    found: FoundT
+    result: ResultT
     weight_version: int
-    said: tuple[Completion, ...]
+    continuations: tuple[Completion, ...]
     seconds: float
 
 
 class RolloutWorker:
-    """Search and play instances as a run would.
+    """Search and play instances of a run.
 
     Args:
-        config: Of the run.
-        files: Of the model's folder, by their names, as `files_of` returns them.
+        config: Settings of the run.
+        files: Files of the model's folder, see `files_of`.
     """
 
     def __init__(self, config: TrainConfig, files: Files) -> None:
@@ -96,7 +96,7 @@ class RolloutWorker:
             for path, data in files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(data)
-            # Beside vLLM it only collects what is handed over.
+            # With vLLM this copy only receives the weights that are handed over to it, so it needs no GPU.
             device = pick_device("cpu" if config.model.engine == "vllm" else config.model.device)
             policy = load_policy(folder, device=device, lora=config.lora)
             if (folder / LORA).exists():
@@ -114,62 +114,64 @@ class RolloutWorker:
         self.model = policy.model
         self.collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater)
         self.weight_version: int | None = None
-        self.said: tuple[Completion, ...] = ()
+        self.continuations: tuple[Completion, ...] = ()
 
     def take(self, weights: Weights, version: int) -> None:
-        """Sample by other weights from now on.
+        """Sample from other weights from now on.
 
         Args:
-            weights: As `weights_of` returns them.
-            version: Of the weights.
+            weights: Weights, see `weights_of`.
+            version: Their version.
         """
-        # Copied one by one, because an object store's arrays cannot be written to, which torch's tensors could be.
+        # Copied one by one: arrays of an object store are read-only, and torch's tensors cannot be.
         tensors = ((name, torch.tensor(array)) for name, array in weights.items())
         replace_parameters(self.model, tensors)
         if self.host is not None and self.config.adapter_rank:
             hand_over_adapter(self.host, self.model, version=version)
         else:
             self.engine.load_weights(() if self.host is None else merged_weights(self.model), version=version)
-        # It samples from the same model, and forgets what it remembers of the old one.
+        # This engine samples from the same model. Loading no weights drops its cached keys and values.
         self.eval_chat.engine.load_weights((), version=version)
-        self.said = tuple(continued(self.engine, self.model.config))
+        self.continuations = tuple(continue_prompts(self.engine, self.model.config))
         self.weight_version = version
 
-    def work(self, job: Job | Exam) -> Brought[Collected] | Brought[Examined]:
-        """Do some work, by the weights that were taken last."""
+    def work(self, job: Job | Exam) -> WorkerResult[Collected] | WorkerResult[Examined]:
+        """Do a job with the weights that were taken last."""
         return self.examine(job) if isinstance(job, Exam) else self.search(job)
 
-    def search(self, job: Job) -> Brought[Collected]:
+    def search(self, job: Job) -> WorkerResult[Collected]:
         """Search some instances."""
         started = perf_counter()
         collected = self.collector.collect(job.first, len(job.starts), job.starts, plainly=job.plainly)
-        return Brought(collected, self.engine.weight_version, self.said, perf_counter() - started)
+        return WorkerResult(collected, self.engine.weight_version, self.continuations, perf_counter() - started)
 
-    def examine(self, exam: Exam) -> Brought[Examined]:
+    def examine(self, exam: Exam) -> WorkerResult[Examined]:
         """Play some held-out instances."""
         started = perf_counter()
         self.held_out.keep(dict(zip(exam.tasks, exam.starts, strict=True)))
         examined = examine(self.held_out, self.eval_chat, tasks=exam.tasks, seed=exam.seed)
-        return Brought(examined, self.eval_chat.engine.weight_version, self.said, perf_counter() - started)
+        return WorkerResult(
+            examined, self.eval_chat.engine.weight_version, self.continuations, perf_counter() - started
+        )
 
 
 def files_of(model_dir: Path, *, adapter: bool) -> Files:
-    """Return the files of a model's folder by their names.
+    """Return the contents of all files of a model's folder by their names.
 
     Args:
         model_dir: The folder.
-        adapter: Whether to go on with its low-rank matrices, where it has them; without, it is the merged model.
+        adapter: Whether to include its adapter, if it has one; without it, the model is the merged one.
     """
-    found = [path for path in sorted(model_dir.rglob("*")) if path.is_file()]
-    named = {path.relative_to(model_dir).as_posix(): path.read_bytes() for path in found}
-    return {name: data for name, data in named.items() if adapter or not name.startswith(f"{LORA}/")}
+    paths = [path for path in sorted(model_dir.rglob("*")) if path.is_file()]
+    files = {path.relative_to(model_dir).as_posix(): path.read_bytes() for path in paths}
+    return {name: data for name, data in files.items() if adapter or not name.startswith(f"{LORA}/")}
 
 
 def weights_of(model: Any) -> Weights:
-    """Return copies of what changes of a model while it is trained: with LoRA low-rank matrices, otherwise all weights.
+    """Return copies of the trained weights of a model: with LoRA its low-rank matrices, otherwise all weights.
 
-    Memory that an array has shared cannot be freed any more, and that of a whole model is freed after each search where
-    several processes learn.
+    Copies, because memory that a numpy array shares cannot be freed, and a learner over several processes frees the
+    whole model after each search.
     """
     trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     return {name: weight.detach().to("cpu", copy=True).numpy() for name, weight in trained.items()}

@@ -47,9 +47,9 @@ def trained(out, base, engine, learn=None, **model):
 
 def test_a_run_samples_by_vllm_in_this_process_and_goes_on(base, tmp_path):
     trainer = trained(tmp_path / "run", base, "vllm")
-    assert trainer.host.weight_version == 2
+    assert trainer.parts.host.weight_version == 2
     assert [one["step"] for one in records(tmp_path / "run")] == [1, 2]
-    trainer.host.close()
+    trainer.parts.host.close()
     more = resume_run(tmp_path / "run", updates=3)
     assert more.run()
     assert more.host.weight_version == 3
@@ -68,8 +68,8 @@ def test_a_run_hands_over_adapters_and_goes_on_beside_the_weights_that_it_began_
     # Every update is proven by the probe; a model with merged matrices would have them twice.
     learn = {"lora_rank": 2, "lora_engine": "adapter", "lr": 0.01}
     trainer = trained(tmp_path / "run", base, "vllm", learn)
-    assert trainer.host.weight_version == 2
-    trainer.host.close()
+    assert trainer.parts.host.weight_version == 2
+    trainer.parts.host.close()
     more = resume_run(tmp_path / "run", updates=3)
     assert more.run()
     assert more.host.weight_version == 3

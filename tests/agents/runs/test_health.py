@@ -9,7 +9,7 @@ import torch
 from tests.agents.episodes.test_trajectory import node, tree_of, worth
 from tsr_gym import TrainingDiverged
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
-from tsr_gym.agents.runs.health import answer_agreement, first_answers, group_signs, prompt_information, tree_signs
+from tsr_gym.agents.runs.health import answer_agreement, first_answers, group_metrics, prompt_information, tree_metrics
 
 
 def test_groups_are_told_apart_by_spread_and_outcome():
@@ -19,13 +19,13 @@ def test_groups_are_told_apart_by_spread_and_outcome():
         worth(-0.1, -0.3, success=[False, False]),
         worth(0.3, 0.1 + 0.2, success=[False, False]),
     ]
-    found = group_signs(groups)
+    found = group_metrics(groups)
     assert found["group_spread"] == pytest.approx((1.0 + 0.0 + 0.1 + 0.0) / 4)
     assert found["equal_groups"] == 0.5
     assert (found["solved_groups"], found["failed_groups"], found["mixed_groups"]) == (0.25, 0.5, 0.25)
-    assert group_signs([]) == {}
+    assert group_metrics([]) == {}
     with pytest.raises(TrainingDiverged, match="trajectory 0 of task 3 is nan"):
-        group_signs([worth(float("nan"), 1.0)])
+        group_metrics([worth(float("nan"), 1.0)])
 
 
 def saying(prompt, *answers):
@@ -36,11 +36,11 @@ def saying(prompt, *answers):
 def test_agreement_is_counted_over_pairs_of_answers():
     # Prompt 1 is answered a, a, b; prompt 2 a, c. Of four pairs within, one is equal; of six across, two.
     groups = [saying(1, [7], [7], [8]), saying(2, [7], [9])]
-    found = group_signs(groups)
+    found = group_metrics(groups)
     assert found["same_prompt_agreement"] == pytest.approx(1 / 4)
     assert found["other_prompt_agreement"] == pytest.approx(2 / 6)
     # Two groups that begin in the same state have the same prompt.
-    assert group_signs([saying(1, [7]), saying(1, [7])])["same_prompt_agreement"] == 1.0
+    assert group_metrics([saying(1, [7]), saying(1, [7])])["same_prompt_agreement"] == 1.0
 
 
 def test_agreement_needs_pairs():
@@ -70,11 +70,11 @@ def test_a_search_that_repeats_itself_shows():
     keys = [b"x", b"y", b"x", None]
     tree = tree_of(*(replace(one, state_key=key) for one, key in zip(nodes, keys, strict=True)))
     # Of four candidates one repeats a sibling; of three known states two are different.
-    assert tree_signs([tree]) == {"duplicate_candidates": 0.25, "unique_states": pytest.approx(2 / 3)}
+    assert tree_metrics([tree]) == {"duplicate_candidates": 0.25, "unique_states": pytest.approx(2 / 3)}
     # States are counted tree by tree: another tree may visit them too.
-    assert tree_signs([tree, tree])["unique_states"] == pytest.approx(2 / 3)
-    assert tree_signs([tree_of(*nodes)]) == {"duplicate_candidates": 0.25}
-    assert tree_signs([tree_of()]) == {}
+    assert tree_metrics([tree, tree])["unique_states"] == pytest.approx(2 / 3)
+    assert tree_metrics([tree_of(*nodes)]) == {"duplicate_candidates": 0.25}
+    assert tree_metrics([tree_of()]) == {}
 
 
 def information(policy):

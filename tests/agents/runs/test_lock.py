@@ -12,15 +12,14 @@ import pytest
 
 from tests.conftest import ROOT
 from tsr_gym import ConfigError
-from tsr_gym.agents.runs.lock import LOCK, OWNER, held
-from tsr_gym.agents.runs.log import RunLog
+from tsr_gym.agents.runs.log import LOCK, OWNER, RunLog, training_lock
 
 HOLD = """
 import sys
 from pathlib import Path
-from tsr_gym.agents.runs.lock import held
+from tsr_gym.agents.runs.log import training_lock
 
-with held(Path({run!r})):
+with training_lock(Path({run!r})):
     print("mine", flush=True)
     sys.stdin.read()
 """
@@ -87,12 +86,12 @@ def test_the_lock_of_a_process_that_was_killed_is_taken_over(run):
 
 def test_a_run_that_ended_is_free_and_says_nothing_of_its_owner(run):
     assert [path.name for path in (run / "checkpoints").iterdir()] == [LOCK]
-    with held(run):
+    with training_lock(run):
         known = json.loads((run / "checkpoints" / OWNER).read_text())
         assert (known["host"], known["pid"]) == (platform.node(), os.getpid())
-    with pytest.raises(ZeroDivisionError), held(run):
+    with pytest.raises(ZeroDivisionError), training_lock(run):
         raise ZeroDivisionError
-    with held(run):
+    with training_lock(run):
         pass
 
 

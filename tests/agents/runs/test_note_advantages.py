@@ -9,7 +9,7 @@ from tsr_gym.agents.episodes.collect import Collected, choose_search
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.trajectory import Group, learned_from, trajectory_to
 from tsr_gym.agents.learning.batch import collate
-from tsr_gym.agents.runs.note_advantages import note_advantages
+from tsr_gym.agents.runs.record import note_advantages
 from tsr_gym.budget import Budget
 from tsr_gym.tree import Candidate, Tree
 

@@ -57,13 +57,13 @@ def test_a_run_that_goes_on_from_a_checkpoint_repeats_to_the_last_bit(ahead, bas
 
 def test_samples_of_a_version_that_is_not_expected_stop_the_run(base_model, tmp_path):
     trainer = start_run(short_run(tmp_path / "run", base_model, run=RUN), base_model)
-    begin = trainer.collector.begin
+    begin = trainer.parts.collector.begin
 
     def late(first, count, **options):
-        trainer.chat.engine.load_weights((), version=9)
+        trainer.parts.chat.engine.load_weights((), version=9)
         return begin(first, count, **options)
 
-    trainer.collector.begin = late
+    trainer.parts.collector.begin = late
     with pytest.raises(EngineFailed, match="sampled by weights of version 9, wanted is version 0"):
         trainer.run()
     assert len(records(tmp_path / "run")) == 1

@@ -111,7 +111,7 @@ class Stale:
 def test_a_run_whose_engine_stays_behind_stops_with_both_numbers_and_a_checkpoint(base_model, tmp_path, tolerance):
     run = {"parity_tolerance": tolerance, "updates": 3, "eval_every": 0, "checkpoint_every": 9}
     trainer = start_run(short_run(tmp_path / "run", base_model, run=run), base_model)
-    trainer.chat.engine = Stale(trainer.chat.engine)
+    trainer.parts.chat.engine = Stale(trainer.parts.chat.engine)
     if tolerance is not None:
         assert trainer.run()
         return
@@ -126,13 +126,13 @@ def test_a_run_whose_engine_stays_behind_stops_with_both_numbers_and_a_checkpoin
 def test_every_sampled_turn_bears_the_update_that_it_was_sampled_in(base_model, tmp_path):
     trainer = start_run(short_run(tmp_path / "run", base_model, run={"updates": 2, "eval_every": 0}), base_model)
     seen = []
-    collect = trainer.collector.collect
+    collect = trainer.parts.collector.collect
 
     def watched(*args, **settings):
         collected = collect(*args, **settings)
         seen.append({one.weight_versions for group in collected.groups for one in group.trajectories})
         return collected
 
-    trainer.collector.collect = watched
+    trainer.parts.collector.collect = watched
     assert trainer.run()
     assert seen == [{frozenset({0})}, {frozenset({1})}]

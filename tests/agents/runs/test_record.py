@@ -9,7 +9,7 @@ from tsr_gym.agents.cli import train
 from tsr_gym.agents.episodes.collect import ChosenSearch, Collected
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.lessons.filters import Filtered
-from tsr_gym.agents.runs.checkpoint import Progress
+from tsr_gym.agents.runs.progress import Progress
 from tsr_gym.agents.runs.record import update_record
 from tsr_gym.agents.strategies.harvest import harvested
 

@@ -76,14 +76,14 @@ def test_a_wish_to_stop_in_one_process_stops_all_and_one_process_goes_on_alone(u
 def outgrow(processes, config, model_dir):
     """Train where the searches of one process grow too long in the second update, and return what all are told."""
     trainer = start_run(config, model_dir, processes)
-    real = trainer.collector.collect
+    real = trainer.parts.collector.collect
 
     def collect(first, count, starts, **settings):
         if processes.rank == 1 and trainer.progress.update == 1:
             raise PromptTooLong("too long here")
         return real(first, count, starts, **settings)
 
-    trainer.collector.collect = collect
+    trainer.parts.collector.collect = collect
     try:
         trainer.run()
     except PromptTooLong as error:

@@ -342,7 +342,7 @@ def test_an_update_that_diverges_keeps_what_was_learned_before_it(
 ):
     run = tmp_path / "run"
     trainer = start(run, base_model)
-    real, calls = trainer.learner.update, []
+    real, calls = trainer.parts.learner.update, []
 
     def diverge(batch, *, seed, **settings):
         calls.append(seed)
@@ -352,7 +352,7 @@ def test_an_update_that_diverges_keeps_what_was_learned_before_it(
             raise error
         return real(batch, seed=seed, **settings)
 
-    monkeypatch.setattr(trainer.learner, "update", diverge)
+    monkeypatch.setattr(trainer.parts.learner, "update", diverge)
     with pytest.raises(TrainingDiverged):
         trainer.run()
     # Where a step of the failed update was taken already, the checkpoint before is the last good state.
@@ -403,7 +403,7 @@ def test_an_episode_that_outgrows_the_model_is_told_and_the_checkpoint_stays(tmp
 def test_where_only_training_outgrows_the_model_what_came_before_is_kept(base_model, tmp_path, monkeypatch):
     run = tmp_path / "run"
     trainer = start(run, base_model)
-    real, calls = trainer.collector.collect, []
+    real, calls = trainer.parts.collector.collect, []
 
     def outgrow(first, count, starts, **settings):
         calls.append(first)
@@ -411,7 +411,7 @@ def test_where_only_training_outgrows_the_model_what_came_before_is_kept(base_mo
             raise PromptTooLong("too long")
         return real(first, count, starts, **settings)
 
-    monkeypatch.setattr(trainer.collector, "collect", outgrow)
+    monkeypatch.setattr(trainer.parts.collector, "collect", outgrow)
     with pytest.raises(PromptTooLong):
         trainer.run()
     assert checkpoints(run)[-1].name == "000003"

@@ -63,5 +63,5 @@ def test_held_out_instances_can_have_settings_of_their_own(base_model, tmp_path)
     assert records(run, "evaluations")[0] == records(alike, "evaluations")[0]
     assert records(run)[0] != records(alike)[0]
     trainer = resume_run(run)
-    assert trainer.collector.pool.base.settings.solution_length == (1, 3)
-    assert trainer.held_out.pool.base.settings.solution_length == (6, 10)
+    assert trainer.parts.collector.pool.base.settings.solution_length == (1, 3)
+    assert trainer.parts.held_out.pool.base.settings.solution_length == (6, 10)

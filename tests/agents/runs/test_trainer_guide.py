@@ -12,7 +12,7 @@ def test_a_run_with_a_critic_searches_by_that_one_also_as_a_part_of_a_sum(base_m
     rater = "WeightedRater(parts={'own': ('CriticValue', 1.0)})"
     search = {"search": "beam(width=1, branching=2)", "rater": rater}
     trainer = start_run(short_run(tmp_path / "run", base_model, search=search), base_model)
-    assert trainer.collector.rater.raters["own"].critic is trainer.learner.critic is not None
+    assert trainer.parts.collector.rater.raters["own"].critic is trainer.parts.learner.critic is not None
 
 
 def test_a_run_without_a_critic_is_refused(base_model, tmp_path):

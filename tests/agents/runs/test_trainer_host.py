@@ -19,10 +19,10 @@ from tsr_gym.agents.policies.engine import Capabilities
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.probing.calibrate import CalibrationConfig, calibrate_env
 from tsr_gym.agents.processes import Processes
+from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.parity import hand_over
 from tsr_gym.agents.runs.trainer import check_run, resume_run, start_run
-from tsr_gym.agents.runs.training import Trainer
-from tsr_gym.agents.runs.workers.settings import WorkerConfig
+from tsr_gym.agents.runs.workers.on_ray import WorkerConfig
 
 SHORT = {"run": {"updates": 2, "eval_every": 1, "eval_instances": 2}}
 SERVER = {"engine": "vllm-server", "engine_url": "http://127.0.0.1:9"}
@@ -78,8 +78,8 @@ def test_a_run_that_samples_by_a_host_is_the_run_that_samples_by_the_model(hoste
                 [other[key] for key in sorted(numbers)], rel=1e-2, abs=1e-4
             )
     # Before each update and each evaluation, all parameters, the tied head too.
-    count = len(trainer.policy.model.state_dict())
-    assert trainer.host.updates == [(version, count) for version in (0, 0, 1, 1, 2)]
+    count = len(trainer.parts.policy.model.state_dict())
+    assert trainer.parts.host.updates == [(version, count) for version in (0, 0, 1, 1, 2)]
 
 
 class Adapted(Copied):
@@ -108,10 +108,10 @@ def test_a_run_hands_over_its_matrices_alone_also_where_it_goes_on(base_model, t
     monkeypatch.setattr("tsr_gym.optional.find_spec", lambda package: True)
     lora = {"learn": {"lora_rank": 2, "lora_engine": "adapter", "lr": 0.01}}
     trainer = start_run(short_run(tmp_path / "run", base_model, model={"engine": "vllm"}, **SHORT, **lora), base_model)
-    count = 2 * len(adapted_layers(trainer.policy.model))
+    count = 2 * len(adapted_layers(trainer.parts.policy.model))
     # Every time the probe compares it with the learner.
     assert trainer.run()
-    assert trainer.host.updates == [(version, count) for version in (0, 0, 1, 1, 2)]
+    assert trainer.parts.host.updates == [(version, count) for version in (0, 0, 1, 1, 2)]
     more = resume_run(tmp_path / "run", updates=3)
     assert more.run()
     plain = load_policy(base_model, device=pick_device("cpu")).model.state_dict()
@@ -120,8 +120,8 @@ def test_a_run_hands_over_its_matrices_alone_also_where_it_goes_on(base_model, t
 
 def test_a_host_that_misses_an_update_ends_the_run(hosted, tmp_path):
     trainer = hosted(tmp_path / "run", learn={"lr": 0.05})
-    take = trainer.host.load_weights
-    trainer.host.load_weights = lambda weights, *, version=None: take((), version=version)
+    take = trainer.parts.host.load_weights
+    trainer.parts.host.load_weights = lambda weights, *, version=None: take((), version=version)
     with pytest.raises(EngineFailed, match="log-probability"):
         trainer.run()
 

@@ -117,10 +117,10 @@ def test_a_run_begins_with_the_model_that_the_warm_start_made(warm, base_model):
     critic = load_file(checkpoints(folder / "run")[0] / "critic.safetensors")
     assert torch.equal(critic["backbone.embed_tokens.weight"], begun["model.embed_tokens.weight"])
     # The imitated answer is now the most likely one.
-    chat = trainer.chat
+    chat = trainer.parts.chat
     ids = chat.tokenizer("<user>###\nturn 1 left 5<assistant><answer>", add_special_tokens=False)["input_ids"]
     with torch.no_grad():
-        logits = trainer.policy.model(torch.tensor([ids])).logits[0, -1]
+        logits = trainer.parts.policy.model(torch.tensor([ids])).logits[0, -1]
     assert chat.tokenizer.decode(logits.argmax()).strip() == "Up"
 
 
@@ -128,13 +128,13 @@ def test_the_warm_start_is_recorded_and_a_resumed_run_does_not_repeat_it(warm):
     trainer, _, folder = warm
     saved = json.loads((folder / "run" / "config.json").read_text())["run"]
     assert (saved["warm_start"], saved["warm_start_steps"]) == (str(folder / "episodes.jsonl"), 30)
-    assert trainer.policy.card.about["warm_start"]["rows"] == 1
+    assert trainer.parts.policy.card.about["warm_start"]["rows"] == 1
     (folder / "episodes.jsonl").rename(folder / "gone.jsonl")
     try:
         resumed = resume_run(folder / "run")
     finally:
         (folder / "gone.jsonl").rename(folder / "episodes.jsonl")
-    before, after = trainer.policy.model.state_dict(), resumed.policy.model.state_dict()
+    before, after = trainer.parts.policy.model.state_dict(), resumed.parts.policy.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.agents.short_runs import result, short_run
 from tsr_gym.agents.runs.trainer import start_run
-from tsr_gym.agents.runs.workers.settings import OFF, WorkerConfig
+from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
 from tsr_gym.errors import EngineFailed
 
 # Before Ray is imported, which reads them then.
@@ -53,7 +53,7 @@ def faulty(kind, folder, *, examined=False):
     """
 
     def make(config, files):
-        from tsr_gym.agents.runs.parity import continued
+        from tsr_gym.agents.runs.parity import continue_prompts
         from tsr_gym.agents.runs.workers.worker import Exam, RolloutWorker
 
         def first():
@@ -69,7 +69,7 @@ def faulty(kind, folder, *, examined=False):
                     return super().take(weights, version)
                 if kind == "secretly stale":
                     self.engine.load_weights((), version=version)
-                self.said = tuple(continued(self.engine, self.model.config))
+                self.continuations = tuple(continue_prompts(self.engine, self.model.config))
                 self.weight_version = version
 
             def work(self, job):

@@ -14,7 +14,7 @@ from tsr_gym.agents.episodes.play import examine
 from tsr_gym.agents.models import language_model as hosts
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.lora import base_weights
-from tsr_gym.agents.runs.parity import ROUNDING, compared
+from tsr_gym.agents.runs.parity import ROUNDING, compare
 from tsr_gym.agents.runs.workers.worker import Exam, RolloutWorker, files_of, weights_of
 
 SEED, VERSION = 7, 3
@@ -87,13 +87,13 @@ def test_a_worker_plays_by_the_weights_that_it_took_last(base_model, tmp_path, h
     worker.take(weights_of(learner.model), VERSION)
     for _ in range(2):
         brought = worker.work(exam)
-        assert played(brought.found) == played(expected)
-        assert brought.found.forms == expected.forms
+        assert played(brought.result) == played(expected)
+        assert brought.result.forms == expected.forms
         assert brought.weight_version == VERSION
-        assert {one.weight_versions for group in brought.found.groups for one in group.trajectories} == {
+        assert {one.weight_versions for group in brought.result.groups for one in group.trajectories} == {
             frozenset({VERSION})
         }
-        assert compared(brought.said, own, temperature=1.0).difference < ROUNDING[torch.float32]
+        assert compare(brought.continuations, own, temperature=1.0).difference < ROUNDING[torch.float32]
     assert len(hosted) == (engine == "vllm")
 
 
@@ -102,10 +102,10 @@ def test_a_worker_plays_the_start_that_it_is_given(base_model, tmp_path):
     worker = RolloutWorker(config, files_of(base_model, adapter=False))
     exam, _ = exam_of(config, load_policy(base_model, device=CPU))
     worker.take({}, 0)
-    forms = worker.work(exam).found.forms
+    forms = worker.work(exam).result.forms
     # Another start under the same seed, as where data that an environment reads are other data.
     turned = exam._replace(starts=exam.starts[::-1])
-    assert worker.work(turned).found.forms == forms[::-1] != forms
+    assert worker.work(turned).result.forms == forms[::-1] != forms
 
 
 def test_an_exam_without_instances_says_how_the_engine_continues_the_fixed_prompts(base_model, tmp_path):
@@ -113,5 +113,5 @@ def test_an_exam_without_instances_says_how_the_engine_continues_the_fixed_promp
     worker = RolloutWorker(config, files_of(base_model, adapter=False))
     worker.take({}, 0)
     brought = worker.work(Exam((), (), 0))
-    assert brought.found.groups == ()
-    assert compared(brought.said, worker.model, temperature=1.0).difference < ROUNDING[torch.float32]
+    assert brought.result.groups == ()
+    assert compare(brought.continuations, worker.model, temperature=1.0).difference < ROUNDING[torch.float32]

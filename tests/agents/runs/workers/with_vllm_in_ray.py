@@ -12,11 +12,10 @@ from tests.agents.cli.with_vllm import SMALL
 from tests.agents.runs.workers.ray_here import SEARCH, cluster, faults_in, faulty, nodes_of, on, train
 from tests.agents.short_runs import records, result, train_flags
 from tests.conftest import ROOT
-from tsr_gym.agents.runs import training as trainers
+from tsr_gym.agents.runs import parts
 from tsr_gym.agents.runs.trainer import resume_run
-from tsr_gym.agents.runs.workers.on_ray import connected
+from tsr_gym.agents.runs.workers.on_ray import WorkerConfig, connected
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
-from tsr_gym.agents.runs.workers.settings import WorkerConfig
 from tsr_gym.agents.teaching.base_model import build_base_model
 from tsr_gym.errors import ConfigError
 
@@ -88,7 +87,7 @@ def test_an_engine_that_was_killed_gets_the_weights_again_before_it_samples(here
 
 @pytest.mark.parametrize("kind", ["stale", "secretly stale"])
 def test_an_engine_that_keeps_its_first_weights_is_refused(here, by_one, base, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=faulty(kind, tmp_path)))
+    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty(kind, tmp_path)))
     found = by_vllm(tmp_path / "run", base, workers=patient(here))
     assert faults_in(found) == {"refused": 1}
     assert found == by_one
@@ -97,7 +96,7 @@ def test_an_engine_that_keeps_its_first_weights_is_refused(here, by_one, base, t
 def test_searching_ahead_stale_engines_are_refused_by_one_that_was_compared(here, base, tmp_path, monkeypatch):
     ahead = {"run": {"updates": 3, "eval_every": 0, "overlap": True, "checkpoint_every": 10}}
     expected = by_vllm(tmp_path / "plain", base, **ahead)
-    monkeypatch.setattr(trainers, "RemoteCollector", partial(RemoteCollector, make=faulty("secretly stale", tmp_path)))
+    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty("secretly stale", tmp_path)))
     found = by_vllm(tmp_path / "run", base, workers=patient(here), **ahead)
     assert [line["weights_behind"] for line in found["metrics"]] == [0, 1, 1]
     assert faults_in(found) == {"refused": 1}

@@ -8,7 +8,7 @@ from tsr_gym import ConfigError, InvalidTree
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.start_states import MomentBank, States
 from tsr_gym.agents.runs.check import check_config
-from tsr_gym.agents.runs.practice import FILE, NUMBERS, Practice
+from tsr_gym.agents.runs.start_states import FILE, NUMBERS, StartStates
 
 
 class Counting(States):
@@ -30,7 +30,7 @@ class Counting(States):
         self.tries, self.successes = int(numbers["tries"]), int(numbers["successes"])
 
 
-COUNTING = "tests.agents.runs.test_practice:Counting"
+COUNTING = "tests.agents.runs.test_start_states:Counting"
 
 
 def searched(count=24):
@@ -39,23 +39,23 @@ def searched(count=24):
 
 
 def test_states_from_which_success_is_seen_and_not_certain_are_kept_from_a_runs_trees():
-    practice = Practice(2, seed=0)
-    practice.keep(searched())
-    assert len(practice.bank) > 0
-    assert all(0 < moment.success_rate < 1 for moment in practice.bank)
-    nothing = Practice(0, seed=0)
+    states = StartStates(2, seed=0)
+    states.keep(searched())
+    assert len(states.bank) > 0
+    assert all(0 < moment.success_rate < 1 for moment in states.bank)
+    nothing = StartStates(0, seed=0)
     nothing.keep(searched())
     assert len(nothing.bank) == 0
 
 
 def test_groups_begin_at_moments_as_soon_as_there_are_any_and_are_spread_evenly():
-    practice = Practice(2, seed=0)
-    assert practice.starts(0, 5) == [None] * 5
-    practice.keep(searched())
-    starts = practice.starts(10, 5)
+    states = StartStates(2, seed=0)
+    assert states.choose(0, 5) == [None] * 5
+    states.keep(searched())
+    starts = states.choose(10, 5)
     assert [start is not None for start in starts] == [False, False, True, False, True]
     # They derive from the number of the group, whatever was drawn before.
-    assert practice.starts(10, 5) == starts
+    assert states.choose(10, 5) == starts
     found = collector(SearchConfig(trajectories=4), "FrozenLake").collect(10, 5, starts)
     for grown, start in zip(found.trees, starts, strict=True):
         seen = grown[0].nodes[0].observation
@@ -64,94 +64,94 @@ def test_groups_begin_at_moments_as_soon_as_there_are_any_and_are_spread_evenly(
 
 @pytest.mark.parametrize("first", range(7))
 def test_of_as_many_groups_in_a_row_as_an_update_has_a_fixed_number_begins_at_moments(first):
-    practice = Practice(3, seed=0)
-    practice.keep(searched())
-    assert sum(start is not None for start in practice.starts(first, 7)) == 3
+    states = StartStates(3, seed=0)
+    states.keep(searched())
+    assert sum(start is not None for start in states.choose(first, 7)) == 3
 
 
 def test_a_group_begins_alike_whatever_part_of_an_update_it_is_searched_in():
-    practice = Practice(2, seed=0)
-    practice.keep(searched())
-    whole, rest = practice.starts(10, 5), practice.starts(12, 5)
+    states = StartStates(2, seed=0)
+    states.keep(searched())
+    whole, rest = states.choose(10, 5), states.choose(12, 5)
     assert rest[:3] == whole[2:]
 
 
 def test_the_moments_of_a_run_are_in_its_checkpoints(tmp_path):
-    practice, again = Practice(1, seed=3), Practice(1, seed=3)
-    practice.keep(searched())
-    practice.save(tmp_path)
+    states, again = StartStates(1, seed=3), StartStates(1, seed=3)
+    states.keep(searched())
+    states.save(tmp_path)
     again.load(tmp_path)
-    assert [moment.key for moment in again.bank] == [moment.key for moment in practice.bank]
-    assert [one and one.key for one in again.starts(7, 2)] == [one and one.key for one in practice.starts(7, 2)]
+    assert [moment.key for moment in again.bank] == [moment.key for moment in states.bank]
+    assert [one and one.key for one in again.choose(7, 2)] == [one and one.key for one in states.choose(7, 2)]
 
 
 @pytest.mark.parametrize("kind", ["states", COUNTING])
 def test_practice_that_is_read_from_a_checkpoint_goes_on_as_if_nothing_had_been(kind, tmp_path):
     """Practise for some updates, and read it anew before every one in a second run."""
-    whole, again = Practice(2, seed=3, kind=kind), Practice(2, seed=3, kind=kind)
+    whole, again = StartStates(2, seed=3, kind=kind), StartStates(2, seed=3, kind=kind)
     own = collector(SearchConfig(trajectories=8), "FrozenLake")
     begun = 0
     for update in range(4):
         folder = tmp_path / str(update)
         folder.mkdir()
         again.save(folder)
-        again = Practice(2, seed=3, kind=kind)
+        again = StartStates(2, seed=3, kind=kind)
         again.load(folder)
-        starts = whole.starts(6 * update, 6)
-        assert [one and one.key for one in again.starts(6 * update, 6)] == [one and one.key for one in starts]
+        starts = whole.choose(6 * update, 6)
+        assert [one and one.key for one in again.choose(6 * update, 6)] == [one and one.key for one in starts]
         begun += sum(one is not None for one in starts)
         collected = own.collect(6 * update, 6, starts)
         whole.keep(collected, 6 * update)
         again.keep(collected, 6 * update)
-        assert again.signs() == whole.signs()
+        assert again.metrics() == whole.metrics()
     assert begun == 6
     assert again.kind.numbers() == whole.kind.numbers()
     assert list(again.bank) == list(whole.bank)
 
 
 def test_groups_that_began_at_moments_are_known_by_their_numbers():
-    practice = Practice(1, seed=0, kind=COUNTING)
-    practice.keep(searched())
-    practice.starts(24, 3)
-    brought = collector(SearchConfig(trajectories=5), "FrozenLake").collect(24, 3, practice.starts(24, 3))
-    practice.keep(brought, 24)
+    states = StartStates(1, seed=0, kind=COUNTING)
+    states.keep(searched())
+    states.choose(24, 3)
+    brought = collector(SearchConfig(trajectories=5), "FrozenLake").collect(24, 3, states.choose(24, 3))
+    states.keep(brought, 24)
     solved = sum(one.success for one in brought.groups[2].trajectories)
-    assert practice.kind.numbers() == {"tries": 5, "successes": solved}
+    assert states.kind.numbers() == {"tries": 5, "successes": solved}
     # Where nothing began at a moment, nothing is learned of one.
-    practice.keep(searched(3), 27)
-    assert practice.kind.numbers() == {"tries": 5, "successes": solved}
+    states.keep(searched(3), 27)
+    assert states.kind.numbers() == {"tries": 5, "successes": solved}
 
 
 def test_what_practice_says_of_itself_is_in_the_log():
-    practice = Practice(2, seed=0, kind=COUNTING)
-    practice.keep(searched())
-    assert practice.signs() == {"moments": len(practice.bank), "moments_tries": 0, "moments_successes": 0}
-    assert Practice(0, seed=0).signs() == {}
+    states = StartStates(2, seed=0, kind=COUNTING)
+    states.keep(searched())
+    assert states.metrics() == {"moments": len(states.bank), "moments_tries": 0, "moments_successes": 0}
+    assert StartStates(0, seed=0).metrics() == {}
 
 
 def test_damaged_numbers_are_refused(tmp_path):
-    practice = Practice(1, seed=3, kind=COUNTING)
-    practice.keep(searched())
-    practice.save(tmp_path)
+    states = StartStates(1, seed=3, kind=COUNTING)
+    states.keep(searched())
+    states.save(tmp_path)
     (tmp_path / NUMBERS).write_text('{"tries": 2}')
     with pytest.raises(InvalidTree, match="damaged"):
-        Practice(1, seed=3, kind=COUNTING).load(tmp_path)
+        StartStates(1, seed=3, kind=COUNTING).load(tmp_path)
 
 
 def test_a_checkpoint_without_numbers_is_one_of_an_older_version(tmp_path):
-    practice, again = Practice(1, seed=3), Practice(1, seed=3)
-    practice.keep(searched())
-    practice.save(tmp_path)
+    states, again = StartStates(1, seed=3), StartStates(1, seed=3)
+    states.keep(searched())
+    states.save(tmp_path)
     (tmp_path / NUMBERS).unlink()
     again.load(tmp_path)
-    assert len(again.bank) == len(practice.bank) > 0
+    assert len(again.bank) == len(states.bank) > 0
 
 
 def test_old_moments_go_first():
     bank = MomentBank()
-    practice = Practice(1, seed=0)
-    practice.keep(searched())
-    bank.add(practice.bank)
+    states = StartStates(1, seed=0)
+    states.keep(searched())
+    bank.add(states.bank)
     keys = [moment.key for moment in bank]
     bank.keep_last(2)
     assert [moment.key for moment in bank] == keys[-2:]

@@ -1,4 +1,4 @@
-"""Practice: a run that also begins episodes at moments, states of its own earlier trees."""
+"""StartStates: states of a run's own earlier trees, at which some groups of every update begin."""
 
 import json
 from pathlib import Path
@@ -12,21 +12,21 @@ from tsr_gym.errors import InvalidTree
 from tsr_gym.files import write_atomically
 from tsr_gym.seeds import derive_seed
 
-# Moments that are kept at most; the oldest go first, because they are those of an older policy.
+# Maximum number of states; the oldest are dropped first, because an older policy reached them.
 MOST = 512
 FILE = "moments.jsonl"
 NUMBERS = "moments.json"
 
 
-class Practice:
-    """The moments of a run: kept from its trees, and drawn for some groups of every update.
+class StartStates:
+    """The start states of a run: kept from its trees, and drawn for some groups of every update.
 
-    What is drawn derives from the run's seed and the number of the group, so a run that goes on repeats it.
+    Draws derive from the run's seed and the number of the group, so a resumed run repeats them.
 
     Args:
-        groups: Groups of each update that begin at a moment; 0 keeps nothing.
-        seed: Of the run.
-        kind: Which states are worth a start, see `choose_starts`.
+        groups: Groups of each update that begin at such a state; 0 keeps nothing.
+        seed: Seed of the run.
+        kind: Which states to keep, see `choose_starts`.
     """
 
     def __init__(self, groups: int, *, seed: int, kind: str = "states") -> None:
@@ -37,31 +37,31 @@ class Practice:
 
     @property
     def bank(self) -> MomentBank:
-        """The moments to draw from."""
+        """The states to draw from."""
         return self.kind.bank
 
-    def starts(self, first: int, count: int) -> list[Moment | None]:
-        """Return where some groups begin, None for the start of an instance; as many as wanted begin at moments.
+    def choose(self, first: int, count: int) -> list[Moment | None]:
+        """Return the start state of each of some groups, None for the start of an instance.
 
-        These are spread evenly over the groups of a run, so that budgets, which cut an update's last groups off, leave
-        their share as it is.
+        Of every `count` groups in a row, `groups` begin at a state. They are spread evenly, because a limit of tokens
+        cuts off the last groups of an update, and their share must not depend on that.
 
         Args:
             first: Number of the first group in the run's sequence.
-            count: How many groups; of as many in a row, whichever they are, `groups` begin at moments.
+            count: Number of groups.
         """
-        found: list[Moment | None] = [None] * count
+        starts: list[Moment | None] = [None] * count
         for place, number in enumerate(range(first, first + count)):
             if len(self.bank) and (number + 1) * self.groups // count > number * self.groups // count:
                 rng = np.random.default_rng(derive_seed(self.seed, "practice", number))
-                found[place] = self._begun[number] = self.kind.draw(rng)
-        return found
+                starts[place] = self._begun[number] = self.kind.draw(rng)
+        return starts
 
     def keep(self, collected: Collected, first: int = 0) -> None:
-        """Learn from how an update's groups went, and keep what its trees have.
+        """Keep states of an update's trees, and update those at which its groups began.
 
         Args:
-            collected: What the update's searches brought.
+            collected: Groups and trees of the update.
             first: Number of its first group.
         """
         if not self.groups:
@@ -72,15 +72,15 @@ class Practice:
         self.kind.keep([tree for grown in collected.trees for tree in grown], begun)
         self.bank.keep_last(MOST)
 
-    def signs(self) -> dict[str, Any]:
-        """Return what a line of the log says of practice: the moments that are known, and numbers of their kind."""
+    def metrics(self) -> dict[str, Any]:
+        """Return the number of states as ``moments``, and the numbers of their kind as ``moments_*``."""
         if not self.groups:
             return {}
         numbers = {name: value for name, value in self.kind.numbers().items() if isinstance(value, int | float)}
         return {"moments": len(self.bank), **{f"moments_{name}": value for name, value in numbers.items()}}
 
     def save(self, folder: Path) -> None:
-        """Write the moments into a checkpoint's folder.
+        """Write the states into a checkpoint's folder.
 
         Raises:
             OSError: The disk is full or not writable.
@@ -101,4 +101,4 @@ class Practice:
         try:
             self.kind.recall(json.loads((folder / NUMBERS).read_bytes()) if (folder / NUMBERS).exists() else {})
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidTree(f"{folder / NUMBERS}: not what is known of the moments ({error}): damaged") from error
+            raise InvalidTree(f"{folder / NUMBERS}: not the numbers of start states ({error}): damaged") from error

@@ -1,35 +1,41 @@
-"""Token budget: groups are searched together only far from the limit."""
+"""Schedule: what the share of a run that is done decides."""
 
 import pytest
 
 from tsr_gym import Budget
+from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.runs.config import RunConfig
-from tsr_gym.agents.runs.token_budget import Limit, counted, groups_at_once, total_of, update_end
+from tsr_gym.agents.runs.progress import Progress, counted, lr_scale, share_done, total_of, update_end
 
 
 @pytest.mark.parametrize(
-    ("left", "sampled", "groups", "least", "wanted"),
+    ("progress", "run", "wanted"),
     [
-        # 100 tokens a group: of 4,000 that are left ten groups may take four times as much each.
-        (4000, 1000, 10, 1, 10),
-        (3999, 1000, 10, 1, 9),
-        (399, 1000, 10, 1, 1),
-        (1, 1000, 10, 1, 1),
-        # One for every process.
-        (399, 1000, 10, 2, 2),
-        # Of the first group nothing is known.
-        (10_000, 0, 0, 1, 1),
+        (Progress(update=3), RunConfig(updates=12), 0.25),
+        (Progress(update=3, sampled_tokens=900), RunConfig(updates=12, total_tokens=1000), 0.9),
+        # The last group went beyond the limit.
+        (Progress(update=3, sampled_tokens=1100), RunConfig(updates=12, total_tokens=1000), 1.0),
+        (Progress(), RunConfig(updates=0), 0.0),
+        (
+            Progress(update=3, sampled_tokens=200, prompt_tokens=3000),
+            RunConfig(total_tokens=1000, prompt_price=0.1),
+            0.5,
+        ),
     ],
 )
-def test_groups_that_are_searched_together_have_four_times_their_mean_left(left, sampled, groups, least, wanted):
-    assert groups_at_once([Limit(sampled + left)], spent=sampled, groups=groups, least=least) == wanted
+def test_a_run_is_done_by_its_tokens_or_where_they_are_not_limited_by_its_updates(progress, run, wanted):
+    assert share_done(progress, run) == wanted
 
 
-def test_the_narrower_of_two_limits_counts():
-    # 100 tokens a group: 5 groups of what may be passed, 10 of what may not.
-    soft, hard = Limit(1500, margin=1), Limit(5000)
-    assert groups_at_once([soft, hard], spent=1000, groups=10) == 5
-    assert groups_at_once([Limit(3000, margin=1), hard], spent=1000, groups=10) == 10
+@pytest.mark.parametrize(
+    ("share", "wanted"), [(0.0, 1.0), (0.5, 1.0), (0.6, 0.8), (0.75, 0.5), (0.95, 0.1), (1.0, 0.1)]
+)
+def test_learning_rates_fall_in_a_straight_line_to_their_floor(share, wanted):
+    assert lr_scale(share, LearnConfig(lr_decay_from=0.5)) == pytest.approx(wanted)
+
+
+def test_without_a_decay_learning_rates_stay():
+    assert {lr_scale(share, LearnConfig()) for share in (0.0, 0.5, 1.0)} == {1.0}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,203 @@
+"""Sampler: collects the trajectories of each update, in rounds of searches that respect the run's limits of tokens."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from operator import add
+from typing import NamedTuple
+
+from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
+from tsr_gym.agents.episodes.start_states import Moment
+from tsr_gym.agents.learning.learner import Learner
+from tsr_gym.agents.lessons.filters import Filtered
+from tsr_gym.agents.processes import ALONE, Processes
+from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.runs.progress import Progress, Tokens, counted, share_done, total_of, update_end
+from tsr_gym.agents.runs.start_states import StartStates
+from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
+
+# Factors of a group's expected tokens that must be left for each group that is searched together with others. Groups
+# vary in length: with 4, a run hardly passes the limit; with 1, it passes it by some groups.
+_HARD, _SOFT = 4, 1
+
+
+class Limit(NamedTuple):
+    """A number of tokens after which no group is begun.
+
+    Attributes:
+        tokens: The number, counted from the beginning of the run.
+        margin: Groups are searched together only if `margin` times their expected tokens are left.
+    """
+
+    tokens: int
+    margin: int = _HARD
+
+
+def groups_at_once(limits: Sequence[Limit], *, spent: float, groups: int, least: int = 1) -> int:
+    """Return how many groups to search together before the limits, at least `least`.
+
+    The tokens of a group are expected to be the mean over all groups of the run. A group's search cannot be stopped in
+    the middle, so groups that are searched together may pass a limit together. Close to it they are therefore searched
+    one after the other, and the limit is passed by less than the tokens of `least` groups.
+
+    Args:
+        limits: At least one.
+        spent: Tokens that the run has counted.
+        groups: Groups that took these tokens; 0 if there is no mean yet.
+        least: Minimum number of groups, one for every process.
+
+    >>> groups_at_once([Limit(5000)], spent=1000, groups=10)
+    10
+    """
+    if not spent:
+        return least
+    return max(least, min(int((limit.tokens - spent) * groups // (limit.margin * spent)) for limit in limits))
+
+
+def search_within(
+    limits: Sequence[Limit],
+    search: Callable[[int, Sequence[Moment | None]], Collected],
+    first: int,
+    starts: Sequence[Moment | None],
+    *,
+    count: Callable[[Tokens], float],
+    spent: float,
+    least: int = 1,
+) -> Collected:
+    """Search an instance from each start, and stop after the first limit that is reached.
+
+    Args:
+        limits: At least one.
+        search: Searches some instances, given the number of the first one and their starts.
+        first: Number of the first instance, which is also the number of instances before it.
+        starts: Start of each instance; at least one.
+        count: Returns how many tokens count.
+        spent: Tokens that the run has counted.
+        least: Minimum number of instances at a time, one for every process.
+    """
+    parts: list[Collected] = []
+    while not parts or (starts and spent < min(limit.tokens for limit in limits)):
+        together = groups_at_once(limits, spent=spent, groups=first, least=least)
+        parts.append(search(first, starts[:together]))
+        starts, first = starts[together:], first + len(parts[-1].groups)
+        spent += count(parts[-1].spent)
+    return reduce(add, parts)
+
+
+class Sampler:
+    """Collect the trajectories of each update.
+
+    The processes of a run share the instances of a round, and all of them get the trajectories of all instances.
+
+    Args:
+        config: Settings of the run.
+        collector: Searches instances, in this process or in workers of Ray.
+        learner: Learner whose model is sampled from; it holds the whole model meanwhile.
+        select: Returns the groups to learn from, which `RunConfig.update_trajectories` counts.
+        token_targets: Counted tokens after each update, for a run that matches another; None for other runs.
+        processes: Processes that train together.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        collector: Collector | RemoteCollector,
+        learner: Learner,
+        select: Callable[[Collected], Filtered],
+        token_targets: Sequence[int] | None,
+        processes: Processes = ALONE,
+    ) -> None:
+        self.config = config
+        self.collector = collector
+        self.learner = learner
+        self.select = select
+        self.token_targets = token_targets
+        self.total_tokens = total_of(config.run, token_targets)
+        self.processes = processes
+        self.starts = StartStates(config.search.moments, seed=config.run.seed, kind=config.search.moments_from)
+        # The search for the next update, if it has begun: the version of its weights, and a function that waits for it.
+        self._ahead: tuple[int, Callable[[], Collected]] | None = None
+
+    def is_used_up(self, tokens: float) -> bool:
+        """Return whether the run ends at this number of counted tokens."""
+        return self.total_tokens is not None and tokens >= self.total_tokens
+
+    def collect(self, progress: Progress) -> tuple[int, Collected]:
+        """Return the version of the weights that were sampled from, and what the update learns from.
+
+        With `RunConfig.overlap` the search for the next update begins here, by the weights as they are before this
+        update. It never begins before a checkpoint: a resumed run has only the weights of the checkpoint and could not
+        repeat that search.
+
+        Args:
+            progress: Progress of the run before the update.
+        """
+        run, update = self.config.run, progress.update
+        with self.learner.sampling():
+            if self._ahead is None:
+                version, collected = update, self._collect(progress)
+            else:
+                (version, wait), self._ahead = self._ahead, None
+                collected = side_by_side(self.processes.each(wait))
+            if run.overlap and update + 1 < run.updates and (update + 1) % run.checkpoint_every:
+                begun: list[Callable[[], Collected]] = []
+                after = replace(progress, update=update + 1, tasks=progress.tasks + len(collected.groups))
+                self.processes.each(lambda: begun.append(self._begin(after)))
+                self._ahead = update, begun[0]
+        return version, collected
+
+    def _begin(self, progress: Progress) -> Callable[[], Collected]:
+        """Begin this process's share of the search for an update, and return a function that waits for it."""
+        own = self.processes.share(self.config.search.groups)
+        return self.collector.begin(progress.tasks + own.start, len(own), plainly=self._plays_plainly(progress))
+
+    def _plays_plainly(self, progress: Progress) -> bool:
+        return share_done(progress, self.config.run) >= self.config.search.search_until
+
+    def _collect(self, progress: Progress) -> Collected:
+        """Search rounds of instances until the update has enough."""
+        run, first = self.config.run, progress.tasks
+        before = counted(progress, run)
+        collected = self._round(progress, first, before)
+        while not self._has_enough(collected, progress.update, spent := before + counted(collected.spent, run)):
+            collected += self._round(progress, first + len(collected.groups), spent)
+        return collected
+
+    def _has_enough(self, collected: Collected, update: int, spent: float) -> bool:
+        """Return whether an update needs no more instances, given the tokens that the run has counted."""
+        if self.is_used_up(spent):
+            return True
+        enough = self.config.run.update_trajectories
+        if enough is not None:
+            return sum(len(group.trajectories) for group in self.select(collected)) >= enough
+        end = update_end(self.config.run, self.token_targets, update)
+        return end is None or spent >= end
+
+    def _round(self, progress: Progress, first: int, spent: float) -> Collected:
+        """Search `SearchConfig.groups` instances, or fewer if a limit of tokens is reached before.
+
+        Args:
+            progress: Progress of the run before the update.
+            first: Number of the first instance, which is also the number of instances before it.
+            spent: Tokens that the run has counted.
+        """
+        run = self.config.run
+        starts = self.starts.choose(first, self.config.search.groups)
+        search = partial(self._search, plainly=self._plays_plainly(progress))
+        end = update_end(run, self.token_targets, progress.update)
+        both = ((self.total_tokens, _HARD), (end, _SOFT))
+        limits = [Limit(tokens, margin) for tokens, margin in both if tokens is not None]
+        if not limits:
+            return search(first, starts)
+        count, least = partial(counted, run=run), self.processes.size
+        return search_within(limits, search, first, starts, count=count, spent=spent, least=least)
+
+    def _search(self, first: int, starts: Sequence[Moment | None], *, plainly: bool) -> Collected:
+        """Search an instance from each start, each process its share, and return the results of all processes."""
+        own = self.processes.share(len(starts))
+        own_starts = starts[own.start : own.stop]
+        return side_by_side(
+            self.processes.each(
+                lambda: self.collector.collect(first + own.start, len(own), own_starts, plainly=plainly)
+            )
+        )
