@@ -115,7 +115,7 @@ def test_a_run_hands_over_its_matrices_alone_also_where_it_goes_on(base_model, t
     more = resume_run(tmp_path / "run", updates=3)
     assert more.run()
     plain = load_policy(base_model, device=pick_device("cpu")).model.state_dict()
-    assert all(torch.equal(more.host.plain[name], value) for name, value in plain.items())
+    assert all(torch.equal(more.parts.host.plain[name], value) for name, value in plain.items())
 
 
 def test_a_host_that_misses_an_update_ends_the_run(hosted, tmp_path):

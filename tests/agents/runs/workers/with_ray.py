@@ -116,7 +116,7 @@ def test_an_evaluation_whose_workers_all_die_is_made_up_for_when_the_run_goes_on
 ):
     def kill_all(made, kind, record):
         if (kind, record["step"]) == ("update", 1):
-            os.kill(made.remote.crew.where(0)[0], signal.SIGKILL)
+            os.kill(made.parts.remote.crew.where(0)[0], signal.SIGKILL)
 
     with pytest.raises(WorkerLost):
         train(tmp_path / "run", base_model, workers=on(here, ray_workers=1, ray_retries=0), watch=kill_all, **EXAMS)
@@ -144,7 +144,7 @@ def test_killed_actors_change_nothing_but_the_count_of_faults(here, undisturbed_
     def kill(made, kind, record):
         if (kind, record["step"]) == ("update", 1):
             for worker in range(2):
-                os.kill(made.collector.crew.where(worker)[0], signal.SIGKILL)
+                os.kill(made.parts.collector.crew.where(worker)[0], signal.SIGKILL)
 
     found = train(tmp_path / "run", base_model, workers=on(here), watch=kill)
     assert faults_in(found) == {"lost": 2}
@@ -185,7 +185,7 @@ def test_searching_while_it_is_learned_is_what_searching_before_it_is(here, sear
 def test_workers_that_die_while_it_is_learned_change_nothing(here, searched_ahead, base_model, tmp_path):
     def kill(made, kind, record):
         if (kind, record["step"]) == ("update", 2):
-            os.kill(made.collector.crew.where(0)[0], signal.SIGKILL)
+            os.kill(made.parts.collector.crew.where(0)[0], signal.SIGKILL)
 
     found = train(tmp_path / "run", base_model, workers=on(here, ray_workers=1), watch=kill, **AHEAD)
     assert faults_in(found) == {"lost": 1}

@@ -78,7 +78,7 @@ def said_in(found):
 def test_an_engine_that_was_killed_gets_the_weights_again_before_it_samples(here, by_one, base, tmp_path):
     def kill(made, kind, record):
         if (kind, record["step"]) == ("update", 1):
-            os.kill(made.remote.crew.where(0)[0], signal.SIGKILL)
+            os.kill(made.parts.remote.crew.where(0)[0], signal.SIGKILL)
 
     found = by_vllm(tmp_path / "run", base, workers=patient(here), watch=kill)
     assert faults_in(found) == {"lost": 1}
@@ -109,7 +109,7 @@ def test_low_rank_matrices_go_to_workers_as_adapters_and_again_where_one_was_kil
 
     def kill(made, kind, record):
         if (kind, record["step"]) == ("update", 1):
-            os.kill(made.remote.crew.where(0)[0], signal.SIGKILL)
+            os.kill(made.parts.remote.crew.where(0)[0], signal.SIGKILL)
 
     found = by_vllm(tmp_path / "run", base, workers=patient(here), watch=kill, **adapters)
     assert faults_in(found) == {"lost": 1}
