@@ -22,10 +22,10 @@ from benchmarks.measure import SHARED, write_result
 from tsr_gym.state_env import NO_NOISE
 from tsr_gym.wrappers import RetrievalQAScore
 from tsr_gym.wrappers.retrieval_qa_score import Kind
+from tsr_gym_envs.retrieval_qa.contract import Question
 from tsr_gym_envs.retrieval_qa.env import RetrievalQAEnv, make
 from tsr_gym_envs.retrieval_qa.plan import queries_of, sensible_turns
 from tsr_gym_envs.retrieval_qa.protocol import parse, write_search
-from tsr_gym_envs.retrieval_qa.question import Question
 from tsr_gym_envs.retrieval_qa.state import RetrievalState
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -19,11 +19,10 @@ import numpy as np
 
 from benchmarks.measure import SHARED, write_result
 from tsr_gym.seeds import derive_seed
-from tsr_gym_envs.retrieval_qa.answers import contains_answer
+from tsr_gym_envs.retrieval_qa.contract import Question, Retriever
 from tsr_gym_envs.retrieval_qa.env import RetrievalQAEnv, make
-from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.retrieval_qa.retriever import Retriever
-from tsr_gym_envs.retrieval_qa.searcher import (
+from tsr_gym_envs.retrieval_qa.grading import contains_answer
+from tsr_gym_envs.retrieval_qa.players import (
     Oracle,
     Player,
     QuestionResult,

@@ -24,9 +24,9 @@ from tsr_gym.codec import outline
 from tsr_gym.testing.recording import Actions
 from tsr_gym_envs.frozen_lake.rules import check_map
 from tsr_gym_envs.lucene_bm25 import BM25Index
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import contents_of, open_corpus, write_corpus
-from tsr_gym_envs.retrieval_qa.loaders import load_questions, passages_of
-from tsr_gym_envs.retrieval_qa.passage import Passage
+from tsr_gym_envs.retrieval_qa.questions import load_questions, passages_of
 from tsr_gym_envs.sokoban.levels import LevelFiles, TitledLevel, parse_collection, to_collection
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.product import document_of

@@ -9,7 +9,7 @@ from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, RetrievalQAScore, So
 from tsr_gym_envs.textworld.state import Scene, TextWorldState
 from tsr_gym_envs.webshop.score import fit, overlap, progress
 from tsr_gym_envs.webshop.shoppers import RuleShopper
-from tsr_gym_envs.zmachine.memory import Memory
+from tsr_gym_envs.zmachine.machine import Memory
 
 LAKE = ["SFF", "FHF", "FFG"]
 

@@ -12,12 +12,10 @@ import numpy as np
 from tsr_gym import ConfigError, Step
 from tsr_gym.codec import encode
 from tsr_gym.optional import require
-from tsr_gym_envs.jericho.settings import JerichoSettings, make_settings
-from tsr_gym_envs.jericho.state import About, StoryState
+from tsr_gym_envs.jericho.stories import About, JerichoSettings, StoryState, make_settings
 from tsr_gym_envs.zmachine.child import Child, NoAnswer, shared_child
-from tsr_gym_envs.zmachine.commands import refusal
-from tsr_gym_envs.zmachine.memory import Memory
-from tsr_gym_envs.zmachine.story_env import StoryEnv
+from tsr_gym_envs.zmachine.machine import Memory
+from tsr_gym_envs.zmachine.story_env import StoryEnv, refusal
 
 OPERATIONS = "tsr_gym_envs.jericho.stories:operations"
 INSTRUCTIONS = (

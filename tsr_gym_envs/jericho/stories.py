@@ -1,13 +1,78 @@
-"""Stories in Jericho's interpreter, answered in a process of its own; every answer depends on the question alone."""
+"""Stories in Jericho's interpreter: settings, states, and the operations of the child process that plays them.
+
+Every answer of an operation depends on its arguments alone.
+"""
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tsr_gym_envs.jericho.state import About, StoryState
-from tsr_gym_envs.zmachine.machine import Machine, Told
+from tsr_gym import ConfigError
+from tsr_gym_envs.settings import settings_from
+from tsr_gym_envs.zmachine.machine import Machine, Memory, Told
+
+PRESETS: dict[str, dict[str, Any]] = {"default": {}}
+DICE = ("fresh", "story")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JerichoSettings:
+    """What decides the dice, the limits and what is told; `JerichoEnv` documents it."""
+
+    preset: str = "default"
+    dice: str = "fresh"
+    story_seed: int = 1
+    valid_actions: bool = False
+    max_turns: int | None = 100
+
+    def __post_init__(self) -> None:
+        if self.dice not in DICE:
+            raise ConfigError(f"wanted dice of {sorted(DICE)}, got {self.dice!r}")
+        if self.story_seed < 1:
+            raise ConfigError(f"wanted story_seed >= 1, got {self.story_seed}")
+
+
+def make_settings(preset: str, given: dict[str, Any]) -> JerichoSettings:
+    """Return the settings that keywords stand for.
+
+    Raises:
+        ConfigError: A setting is unknown or impossible.
+    """
+    return settings_from(JerichoSettings, PRESETS, preset, given, discrete={}, arrays=())
+
+
+class About(NamedTuple):
+    """What does not change in a story.
+
+    Attributes:
+        supported: Whether Jericho knows where this very file keeps its points and its end.
+        max_points: How many points there are; None where it is not supported.
+        words: The words that it knows.
+    """
+
+    supported: bool
+    max_points: int | None
+    words: frozenset[str]
+
+
+class StoryState(NamedTuple):
+    """Where a story stands.
+
+    Attributes:
+        memory: The interpreter's.
+        text: What the story printed last.
+        points: Points so far; None where Jericho does not support the file.
+        ended: ``"won"``, ``"lost"``, ``"over"`` (it ended, nobody knows how) or "".
+    """
+
+    memory: Memory
+    text: str
+    points: int | None
+    ended: str
+
 
 # How stories that were written with Inform end: three stars, no more (Zork prints four, and goes on).
 _END = re.compile(r"(?<!\*)\*{3}\s+([^*]+?)\s+\*{3}(?!\*)")

@@ -1,24 +1,169 @@
 """Building an index from a stream of passages with bounded memory: runs on disk, then one merge.
 
-Invariant: until the last step the folder's place holds what it held before.
+Invariants: until the last step the folder holds what it held before. The runs' passages follow each other, so a term's
+postings are those of its runs one after the other.
 """
 
+import heapq
 import shutil
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tsr_gym.errors import InvalidCorpus
 from tsr_gym.files import in_place_of
-from tsr_gym_envs.lucene_bm25.identity import first_repeated
-from tsr_gym_envs.lucene_bm25.layout import DTYPES, FORMAT, VERSION, ArrayFile, IndexMeta, is_index, write_meta
-from tsr_gym_envs.lucene_bm25.lengths import inverse_norms, length_bytes
-from tsr_gym_envs.lucene_bm25.merge import merge_postings, merge_terms
-from tsr_gym_envs.lucene_bm25.runs import Run, write_run
-from tsr_gym_envs.lucene_bm25.stretches import MAX_WORDS, Progress, Stretch, stretches
+from tsr_gym_envs.compiled import njit
+from tsr_gym_envs.lucene_bm25.blocks import SIZE, Bytes, Singles, inverse_norms, length_bytes, pack
+from tsr_gym_envs.lucene_bm25.layout import COLUMNS, DTYPES, FORMAT, VERSION, ArrayFile, IndexMeta, is_index, write_meta
+from tsr_gym_envs.lucene_bm25.runs import MAX_WORDS, Progress, Run, Stretch, stretches, unsqueeze, write_run
+
+Longs = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+# Ids whose hashes are compared at a time.
+IDS_AT_A_TIME = 1 << 22
+
+
+def first_repeated(ends: Longs, data: Bytes, at_a_time: int = IDS_AT_A_TIME) -> tuple[int, int] | None:
+    """Return the numbers of two equal ids, None where all differ.
+
+    Args:
+        ends: `[P + 1]` where the ids end in `data`; the first is 0.
+        data: The ids' bytes.
+        at_a_time: Ids whose hashes are compared at a time, about.
+    """
+    num_parts = 1 + (ends.size - 1) // at_a_time
+    for part in range(num_parts):
+        hashes, numbers = _hashes(ends, data, part, num_parts)
+        order = np.argsort(hashes, kind="stable")
+        hashes, numbers = hashes[order], numbers[order]
+        for same in np.flatnonzero(hashes[1:] == hashes[:-1]):
+            # Different ids of one hash may stand between equal ones.
+            group = numbers[np.searchsorted(hashes, hashes[same]) : np.searchsorted(hashes, hashes[same], "right")]
+            seen: dict[bytes, int] = {}
+            for number in group.tolist():
+                first = seen.setdefault(data[ends[number] : ends[number + 1]].tobytes(), number)
+                if first != number:
+                    return first, number
+    return None
+
+
+@njit
+def _hashes(ends: Longs, data: Bytes, part: int, num_parts: int) -> tuple[Hashes, Longs]:
+    """Return the hashes (FNV-1a) that fall into a part, and the numbers of the ids they belong to."""
+    hashes, numbers = np.empty(ends.size, np.uint64), np.empty(ends.size, np.int64)
+    found = 0
+    for number in range(ends.size - 1):
+        mixed = np.uint64(0xCBF29CE484222325)
+        for place in range(ends[number], ends[number + 1]):
+            mixed = (mixed ^ np.uint64(data[place])) * np.uint64(0x100000001B3)
+        hashes[found], numbers[found] = mixed, number
+        found += (mixed >> np.uint64(40)) % np.uint64(num_parts) == np.uint64(part)
+    return hashes[:found].copy(), numbers[:found].copy()
+
+
+# Postings that are merged at a time, unless a single term has more.
+AT_A_TIME = 1 << 22
+Ints = NDArray[np.int32]
+
+
+def merge_terms(runs: list[Run], files: dict[str, ArrayFile]) -> tuple[list[Ints], int]:
+    """Write all terms of the runs in ascending order.
+
+    Returns:
+        For every run the numbers of its terms among all, and how many there are in all.
+    """
+    numbers = [array("i") for _ in runs]
+    ends, terms = array("q", [0]), []
+    latest, number, end = None, -1, 0
+    for term, run in heapq.merge(*(zip(_lines(run.terms), repeat(place)) for place, run in enumerate(runs))):
+        if term != latest:
+            latest, number, end = term, number + 1, end + len(term)
+            ends.append(end)
+            terms.append(term)
+            if len(terms) == AT_A_TIME:
+                files["term_bytes"].append(b"".join(terms))
+                terms.clear()
+        numbers[run].append(number)
+    files["term_bytes"].append(b"".join(terms))
+    _check_size("bytes of terms", end)
+    files["term_ends"].append(np.asarray(ends))
+    return [np.asarray(of_run) for of_run in numbers], number + 1
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        for line in file:
+            yield line[:-1]
+
+
+def merge_postings(
+    runs: list[Run],
+    numbers: list[Ints],
+    num_terms: int,
+    lengths: Bytes,
+    inverse: Singles,
+    files: dict[str, ArrayFile],
+) -> int:
+    """Write the postings of all terms in blocks and return the number of blocks.
+
+    Args:
+        runs: The runs.
+        numbers: For every run the numbers of its terms among all.
+        num_terms: Terms in all.
+        lengths: Length bytes of all passages.
+        inverse: `[256]` inverse norms of the length bytes.
+        files: Where the arrays go.
+    """
+    counts = np.zeros(num_terms, np.int64)
+    for run, of_run in zip(runs, numbers, strict=True):
+        counts[of_run] += run.counts
+    blocks = np.cumsum((counts + SIZE - 1) // SIZE)
+    files["term_counts"].append(counts)
+    files["term_blocks"].append(blocks - (counts + SIZE - 1) // SIZE)
+    ends, start, num_words = np.concatenate(([0], np.cumsum(counts))), 0, 0
+    while start < num_terms:
+        stop = max(start + 1, int(np.searchsorted(ends, ends[start] + AT_A_TIME, "right")) - 1)
+        passages, frequencies = _gather(runs, numbers, start, stop, ends[start : stop + 1] - ends[start])
+        size = int(blocks[stop - 1] - (blocks[start - 1] if start else 0))
+        words = np.zeros(2 * passages.size + size + 1, np.uint32)
+        part = np.empty((size, COLUMNS), np.uint32)
+        part_ends = ends[start : stop + 1] - ends[start]
+        used = pack(passages, frequencies, part_ends, lengths, inverse, num_words, words, part)
+        files["words"].append(words[:used])
+        files["blocks"].append(part)
+        start, num_words = stop, num_words + used
+    _check_size("words of postings", num_words)
+    # Reading a number takes the word behind it too.
+    files["words"].append(np.zeros(2, np.uint32))
+    return int(blocks[-1]) if num_terms else 0
+
+
+def _check_size(what: str, size: int) -> None:
+    if size >= 1 << 32:
+        raise InvalidCorpus(f"the corpus is too large for one index: {size} {what}, at most {2**32 - 1}; split it")
+
+
+def _gather(
+    runs: list[Run], numbers: list[Ints], start: int, stop: int, ends: Longs
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return passages and frequencies of the terms from `start` to `stop`, one term after the other."""
+    passages, frequencies = np.empty(ends[-1], np.uint32), np.empty(ends[-1], np.uint32)
+    filled = ends[:-1].copy()
+    for run, of_run in zip(runs, numbers, strict=True):
+        first, after = np.searchsorted(of_run, (start, stop))
+        if first == after:
+            continue
+        place, size = int(run.ends[first]), int(run.ends[after] - run.ends[first])
+        data = np.fromfile(run.postings, np.uint8, size, offset=place)
+        targets = of_run[first:after].astype(np.int64) - start
+        unsqueeze(data, run.counts[first:after], run.first, targets, filled, passages, frequencies)
+    return passages, frequencies
 
 
 class _Read(NamedTuple):

@@ -11,8 +11,8 @@ from tsr_gym.errors import InvalidCorpus
 from tsr_gym.files import cached
 from tsr_gym_envs.lucene_bm25 import BM25Index, Hit
 from tsr_gym_envs.lucene_bm25.layout import VERSION
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import BM25, MANIFEST, open_corpus, write_index
-from tsr_gym_envs.retrieval_qa.passage import Passage
 
 
 class BM25Retriever:

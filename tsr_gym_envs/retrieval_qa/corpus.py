@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tsr_gym.errors import InvalidCorpus
 from tsr_gym.files import cached, write_whole
 from tsr_gym.state_env import new_tuple
-from tsr_gym_envs.retrieval_qa.passage import Passage
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.verified import check_once
 
 MANIFEST = "corpus.json"

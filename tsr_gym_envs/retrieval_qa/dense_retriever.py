@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from tsr_gym.errors import ConfigError, InvalidCorpus
 from tsr_gym.files import write_whole
 from tsr_gym.optional import require
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import Corpus, Progress, open_corpus, write_corpus
-from tsr_gym_envs.retrieval_qa.passage import Passage
 
 DENSE = "dense.json"
 VECTORS = "vectors.faiss"

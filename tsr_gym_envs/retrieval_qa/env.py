@@ -13,20 +13,30 @@ from tsr_gym.state_env import new_tuple
 from tsr_gym.teaching import Teaching
 from tsr_gym.text_env import MAX_TEXT, Guide
 from tsr_gym_envs.reasons import invalid
-from tsr_gym_envs.retrieval_qa.answers import exact_match, token_f1
-from tsr_gym_envs.retrieval_qa.bars import random_success
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
-from tsr_gym_envs.retrieval_qa.compact import compact_protocol, compact_turn, plain
-from tsr_gym_envs.retrieval_qa.plan import next_turn, sensible_turns
-from tsr_gym_envs.retrieval_qa.protocol import Protocol, cut_turn, make_protocol, parse
-from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.retrieval_qa.retriever import Retriever
-from tsr_gym_envs.retrieval_qa.reward import Reward, Transcript, grade, make_reward
+from tsr_gym_envs.retrieval_qa.contract import Question, Retriever
+from tsr_gym_envs.retrieval_qa.grading import Reward, Transcript, exact_match, grade, make_reward, token_f1
+from tsr_gym_envs.retrieval_qa.plan import next_turn, random_success, sensible_turns
+from tsr_gym_envs.retrieval_qa.players import qa_teaching
+from tsr_gym_envs.retrieval_qa.protocol import (
+    Protocol,
+    compact_protocol,
+    compact_turn,
+    cut_turn,
+    make_protocol,
+    parse,
+    plain,
+)
 from tsr_gym_envs.retrieval_qa.searches import Searches
-from tsr_gym_envs.retrieval_qa.settings import AnswerMatch, History, ObservationMode, RetrievalSettings
 from tsr_gym_envs.retrieval_qa.sources import Sources, open_sources
-from tsr_gym_envs.retrieval_qa.state import RetrievalState, RetrievalTurn
-from tsr_gym_envs.retrieval_qa.teaching import qa_teaching
+from tsr_gym_envs.retrieval_qa.state import (
+    AnswerMatch,
+    History,
+    ObservationMode,
+    RetrievalSettings,
+    RetrievalState,
+    RetrievalTurn,
+)
 from tsr_gym_envs.settings import check_kinds
 
 _VALID: dict[str, Any] = {}

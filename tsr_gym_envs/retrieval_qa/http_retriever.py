@@ -15,8 +15,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from tsr_gym.errors import ConfigError, RetrievalFailed
 from tsr_gym.optional import require
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import row_of, split_contents, whole
-from tsr_gym_envs.retrieval_qa.passage import Passage
 
 DIGEST_HEADER = "x-index-digest"
 # Statuses after which the same request may succeed.

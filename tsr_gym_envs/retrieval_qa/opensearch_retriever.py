@@ -15,8 +15,8 @@ from typing import Any
 from tsr_gym.errors import ConfigError, InvalidCorpus, RetrievalFailed, TsrGymError
 from tsr_gym.optional import require
 from tsr_gym_envs.lucene_bm25 import analyse
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import NEWS_EVERY, Corpus, Progress, row_of, split_contents
-from tsr_gym_envs.retrieval_qa.passage import Passage
 
 # The steps of Anserini's default analyser by their names in OpenSearch.
 TOKENIZER = "standard"

@@ -1,11 +1,13 @@
-"""Turns that make sense at a question: those of anybody who reads it, and those of its decomposition."""
+"""Sensible turns: those of a plain reader, those of a question's decomposition, and the success of random play."""
 
 import re
 from collections.abc import Callable, Collection
 from functools import lru_cache
 
-from tsr_gym_envs.retrieval_qa.protocol import Protocol, write_answer, write_search
-from tsr_gym_envs.retrieval_qa.question import Question
+from tsr_gym_envs.retrieval_qa.contract import Question
+from tsr_gym_envs.retrieval_qa.grading import exact_match
+from tsr_gym_envs.retrieval_qa.protocol import Protocol, parse, write_answer, write_search
+from tsr_gym_envs.retrieval_qa.searches import Searches
 
 _NAME = re.compile(r"[A-Z][\w'’.-]*(?:\s+(?:(?:of|the|and|de|von|van|in)\s+)*[A-Z0-9][\w'’.-]*)*")
 _REFERENCE = re.compile(r"#(\d+)")
@@ -71,3 +73,38 @@ def next_turn(
         return action
     thought = f"I look for: {missing[0]}" if missing and may_search else "I know the answer."
     return f"<{protocol.think_tag}>{thought}</{protocol.think_tag}>\n{action}"
+
+
+# From the titles that were read last to the turns that are drawn from.
+Turns = Callable[[tuple[str, ...]], tuple[str, ...]]
+
+
+def random_success(question: Question, searches: Searches, turns: Turns, protocol: Protocol, num_turns: int) -> float:
+    """Return the probability that uniformly drawn turns end in a golden answer.
+
+    ``V_n(q) = mean_a V(q, a)``: an answer is worth 1 or 0, a search for q' is worth ``V_{n-1}(q')``, and 0 in the last
+    turn, which never searches.
+
+    Args:
+        question: The question.
+        searches: What is searched.
+        turns: What is drawn from.
+        protocol: How turns are read.
+        num_turns: Turns of an episode.
+    """
+    known: dict[tuple[tuple[str, ...], int], float] = {}
+
+    def value(titles: tuple[str, ...], left: int) -> float:
+        key = (titles, left)
+        if key not in known:
+            offered = turns(titles)
+            known[key] = sum(worth(turn, left) for turn in offered) / len(offered)
+        return known[key]
+
+    def worth(turn: str, left: int) -> float:
+        action = parse(turn, protocol)
+        if action.kind == "answer":
+            return float(exact_match(action.answer, question.golden_answers))
+        return value(searches.find(action.queries).titles, left - 1) if left > 1 else 0.0
+
+    return value((), num_turns)

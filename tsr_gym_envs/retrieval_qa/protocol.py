@@ -1,17 +1,64 @@
-r"""Protocol: how an agent writes searches and answers, and how what was found is written back to it.
+"""Protocol: the text format in which an agent searches and answers, and in which passages are shown to it.
 
-One frozen value says it all; the presets are the texts and rules of Search-R1 (arXiv 2503.09516), SkyRL and verl in our
-own words. Invariant: every function here is a pure function of text and protocol, linear in the text, and never raises.
+One frozen value holds the whole format; the presets follow Search-R1 (arXiv 2503.09516), SkyRL and verl in our own
+words. Invariant: every function here is a pure function of text and protocol, linear in the text, and never raises.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import string
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from re import finditer
 from typing import Any, Literal, NamedTuple
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.retrieval_qa.shorten import length_of, shorten
+from tsr_gym.optional import load
+from tsr_gym_envs.retrieval_qa.contract import Passage
+
+
+def _words(text: str) -> int:
+    return len(text.split())
+
+
+@lru_cache(maxsize=64)
+def length_of(name: str) -> Callable[[str], int]:
+    """Return the function that measures a text: ``"words"``, ``"characters"`` or ``"package.module:name"``.
+
+    Raises:
+        ConfigError: There is no such function.
+    """
+    known: dict[str, Callable[[str], int]] = {"words": _words, "characters": len}
+    if name in known:
+        return known[name]
+    try:
+        found: Any = load(name)
+    except (ValueError, ImportError, KeyError) as error:
+        raise ConfigError(f"wanted length of {sorted(known)} or 'package.module:name', got {name!r}") from error
+    measure: Callable[[str], int] = found
+    return measure
+
+
+def shorten(text: str, limit: int | None, length: str = "words") -> str:
+    """Return the longest beginning of a text that ends with a whole word and is not longer than `limit`.
+
+    A first word that is too long by itself is cut inside. The measure may not fall as a text grows.
+
+    >>> shorten("One two  three", 2), shorten("One two  three", 7, "characters"), shorten("Onetwo", 3, "characters")
+    ('One two', 'One two', 'One')
+    """
+    if limit is None:
+        return text
+    measure = length_of(length)
+    if measure(text) <= limit:
+        return text
+    ends = [word.end() for word in finditer(r"\S+", text)]
+    kept = bisect_right(ends, limit, key=lambda end: measure(text[:end]))
+    if kept:
+        return text[: ends[kept - 1]]
+    return text[: bisect_right(range(1, len(text)), limit, key=lambda end: measure(text[:end]))]
+
 
 MAX_QUERIES = 8
 
@@ -301,3 +348,61 @@ PROTOCOLS: Mapping[str, Protocol] = {
         extra_turn=False,
     ),
 }
+
+
+# What stands between the parts of an observation, and what tags are made of.
+_SIGNS = str.maketrans(dict.fromkeys("<>|", " "))
+# What is shown where a search found nothing, and after a turn that is none.
+NOTHING, NO_ACTION = "nothing", "no action"
+
+
+def plain(text: str) -> str:
+    """Return a text as lower-case words between blanks, without the signs around them.
+
+    >>> plain("The film 'Larkwell (1,105 metres)', by J. O-Brien")
+    'the film larkwell 1,105 metres by j o-brien'
+    """
+    # Grading ignores no other signs than these.
+    stripped = (word.strip(string.punctuation) for word in text.lower().translate(_SIGNS).split())
+    return " ".join(word for word in stripped if word)
+
+
+def plain_passage(passage: Passage) -> Passage:
+    """Return a passage with plain title and text."""
+    return passage._replace(title=plain(passage.title), text=plain(passage.text))
+
+
+def compact_protocol(protocol: Protocol) -> Protocol:
+    """Return a protocol with its tags and rules, whose observations hold no more than the passages.
+
+    Raises:
+        ConfigError: Searches are calls of a tool, which need signs.
+    """
+    if protocol.tool:
+        raise ConfigError(
+            "compact texts hold words and tags alone: wanted a protocol without tool calls, such as 'search-r1', got "
+            f"the tool {protocol.tool!r}"
+        )
+    return replace(
+        protocol,
+        instructions="",
+        document="doc {name} | {text} ",
+        strip=True,
+        between=" ",
+        escape="",
+        observation="{documents}",
+        invalid=NO_ACTION,
+    )
+
+
+def compact_turn(turn: str, protocol: Protocol) -> str:
+    """Return a turn in plain words.
+
+    >>> from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
+    >>> compact_turn("<search>Who led Larkwell?</search>", PROTOCOLS["search-r1"])
+    '<search> who led larkwell </search>'
+    """
+    action = parse(turn, protocol)
+    if action.kind == "answer":
+        return write_answer(f" {plain(action.answer)} ", protocol)
+    return write_search(f" {plain(' '.join(action.queries))} ", protocol)

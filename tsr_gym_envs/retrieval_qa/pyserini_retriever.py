@@ -10,8 +10,8 @@ from typing import Any
 from tsr_gym.errors import RetrievalFailed
 from tsr_gym.files import write_whole
 from tsr_gym_envs.lucene_java import java, lucene_searcher
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import NEWS_EVERY, Corpus, Progress, open_corpus, parse_row, split_contents
-from tsr_gym_envs.retrieval_qa.passage import Passage
 
 MARKER = "segments_1"
 

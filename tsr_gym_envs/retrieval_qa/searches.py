@@ -6,11 +6,9 @@ from typing import NamedTuple
 
 from tsr_gym import RetrievalFailed
 from tsr_gym.text_env import MAX_TEXT
-from tsr_gym_envs.retrieval_qa.answers import Match, contains_answer
-from tsr_gym_envs.retrieval_qa.compact import NOTHING, plain_passage
-from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.retrieval_qa.protocol import Protocol, show
-from tsr_gym_envs.retrieval_qa.retriever import Retriever
+from tsr_gym_envs.retrieval_qa.contract import Passage, Retriever
+from tsr_gym_envs.retrieval_qa.grading import Match, contains_answer
+from tsr_gym_envs.retrieval_qa.protocol import NOTHING, Protocol, plain_passage, show
 
 # An engine never sees more of a query; encoders read less, and no sensible query is as long.
 MAX_QUERY = 2_000

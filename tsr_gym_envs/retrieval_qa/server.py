@@ -26,10 +26,9 @@ from starlette.routing import Route
 
 from tsr_gym.errors import RetrievalFailed
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
+from tsr_gym_envs.retrieval_qa.contract import Passage, Retriever
 from tsr_gym_envs.retrieval_qa.corpus import contents_of
 from tsr_gym_envs.retrieval_qa.http_retriever import DIGEST_HEADER
-from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.retrieval_qa.retriever import Retriever
 from tsr_gym_envs.serving import CLIENT_LEFT, MAX_BODY, BodyLimit, client_left
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

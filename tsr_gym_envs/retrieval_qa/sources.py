@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 from tsr_gym import ConfigError
 from tsr_gym.optional import load
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
-from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.retrieval_qa.question_set import QuestionSet, question_set, read_questions
-from tsr_gym_envs.retrieval_qa.retriever import Retriever
+from tsr_gym_envs.retrieval_qa.contract import Question, Retriever
+from tsr_gym_envs.retrieval_qa.questions import QuestionSet, question_set, read_questions
 from tsr_gym_envs.retrieval_qa.world import WorldSettings, default_world
 
 MAX_HOPS = 4

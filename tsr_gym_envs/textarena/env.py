@@ -11,7 +11,7 @@ from tsr_gym.codec import encode
 from tsr_gym.optional import require
 from tsr_gym.teaching import Teaching
 from tsr_gym_envs.reasons import invalid
-from tsr_gym_envs.textarena.state import TextArenaState
+from tsr_gym_envs.textarena.games import TextArenaState
 from tsr_gym_envs.zmachine.child import Child, InterpreterFailed, NoAnswer, shared_child
 
 OPERATIONS = "tsr_gym_envs.textarena.games:operations"

@@ -1,18 +1,36 @@
-"""Games of TextArena, answered in a process of its own; the one file that imports TextArena.
+"""Games of TextArena, played in a child process; the one file that imports TextArena.
 
-The games draw from Python's and numpy's global generators, which nobody else uses in that process: they are seeded at
-the beginning and before every turn. A state is played again from there unless the process still stands at it, and what
-comes is held against what came before.
+The games draw from Python's and numpy's global generators, which nothing else uses in that process. They are seeded at
+the beginning and before every turn. A state is replayed from the beginning unless the process still stands at it, and
+the replay is compared with what came before.
 """
 
 import random
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tsr_gym_envs.textarena.state import TextArenaState
+
+class TextArenaState(NamedTuple):
+    """Where an episode stands.
+
+    Attributes:
+        seed: Of the game's beginning.
+        turns: What was said, each with the seed of the dice that were thrown for it.
+        text: What the game said last.
+        mark: Digest of all that the game said, by which a replay is held against what was.
+        reward: The game's verdict; 0 as long as it goes on.
+        ended: Whether the game is over.
+    """
+
+    seed: int
+    turns: tuple[tuple[str, int], ...]
+    text: str
+    mark: str
+    reward: float
+    ended: bool
 
 
 class _Table:

@@ -11,10 +11,9 @@ from tsr_gym import ConfigError, Step
 from tsr_gym.codec import encode
 from tsr_gym.text_env import Guide
 from tsr_gym_envs.settings import actions_within
-from tsr_gym_envs.textworld.settings import TextWorldSettings, make_settings
-from tsr_gym_envs.textworld.state import About, Scene, TextWorldState
-from tsr_gym_envs.textworld.stories import child, library_version, numbers, story_of
-from tsr_gym_envs.zmachine.memory import Memory
+from tsr_gym_envs.textworld.games import child, library_version, numbers, story_of
+from tsr_gym_envs.textworld.state import About, Scene, TextWorldSettings, TextWorldState, make_settings
+from tsr_gym_envs.zmachine.machine import Memory
 from tsr_gym_envs.zmachine.story_env import StoryEnv
 
 INSTRUCTIONS = (

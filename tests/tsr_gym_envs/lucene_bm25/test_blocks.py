@@ -2,8 +2,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsr_gym_envs.lucene_bm25.blocks import BOUND, COUNT_WIDTH, LAST, SIZE, START, WIDTH, pack, take, unpack
-from tsr_gym_envs.lucene_bm25.lengths import inverse_norms
+from tsr_gym_envs.lucene_bm25.blocks import (
+    BOUND,
+    COUNT_WIDTH,
+    LAST,
+    SIZE,
+    START,
+    WIDTH,
+    inverse_norms,
+    pack,
+    take,
+    unpack,
+)
 
 NUM = 100_000
 LENGTH_BYTES = np.random.default_rng(0).integers(1, 60, NUM).astype(np.uint8)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tsr_gym import InvalidCorpus
-from tsr_gym_envs.lucene_bm25 import BM25Index, merge
+from tsr_gym_envs.lucene_bm25 import BM25Index, build
 from tsr_gym_envs.lucene_bm25.build import build_index
 from tsr_gym_envs.lucene_bm25.layout import DTYPES, META, read_meta
 
@@ -17,7 +17,7 @@ def passages(num, seed=0):
 def test_an_index_does_not_depend_on_how_much_was_in_memory(tmp_path, monkeypatch):
     corpus = passages(400)
     build_index(corpus, tmp_path / "whole", k1=0.9, b=0.4)
-    monkeypatch.setattr(merge, "AT_A_TIME", 50)
+    monkeypatch.setattr(build, "AT_A_TIME", 50)
     build_index(corpus, tmp_path / "pieces", k1=0.9, b=0.4, max_words=500)
     assert read_meta(tmp_path / "whole") == read_meta(tmp_path / "pieces")
 

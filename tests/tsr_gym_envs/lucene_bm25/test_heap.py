@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsr_gym_envs.lucene_bm25.heap import id_before, offer, rank
+from tsr_gym_envs.lucene_bm25.top import id_before, offer, rank
 
 IDS = ["b", "a", "aa", "ab", "", "\u4e2d", "z", "10", "9", "\U0001f600"]
 NAMES = [name.encode() for name in IDS]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsr_gym_envs.lucene_bm25.identity import first_repeated
+from tsr_gym_envs.lucene_bm25.build import first_repeated
 
 
 def table(ids):

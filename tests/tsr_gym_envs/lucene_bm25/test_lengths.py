@@ -1,7 +1,7 @@
 import numpy as np
 
 from tests.tsr_gym_envs.lucene_bm25.naive_bm25 import byte4
-from tsr_gym_envs.lucene_bm25.lengths import LENGTHS, inverse_norms, length_bytes
+from tsr_gym_envs.lucene_bm25.blocks import LENGTHS, inverse_norms, length_bytes
 
 
 def test_short_lengths_are_exact_and_long_ones_keep_four_bits():

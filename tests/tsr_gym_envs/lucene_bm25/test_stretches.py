@@ -4,7 +4,7 @@ import pytest
 
 from tsr_gym import InvalidCorpus
 from tsr_gym_envs.lucene_bm25 import analyse
-from tsr_gym_envs.lucene_bm25.stretches import stretches
+from tsr_gym_envs.lucene_bm25.runs import stretches
 
 PASSAGES = [
     (f"p{number}", f"the {'word ' * (number % 4)} Passage number {number}, caf\xe9 {number}") for number in range(25)

@@ -3,7 +3,7 @@ import pytest
 
 from tsr_gym import InvalidCorpus
 from tsr_gym_envs.lucene_bm25 import BM25Index
-from tsr_gym_envs.lucene_bm25.terms import find_term
+from tsr_gym_envs.lucene_bm25.index import find_term
 
 TERMS = ["a1", "a", "ab", "b", "\xe9", "\u4e2d", "\U0001f600", "zz", "zzz"]
 

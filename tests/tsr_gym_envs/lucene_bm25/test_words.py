@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from uniseg import wordbreak
 
-from tsr_gym_envs.lucene_bm25 import words
-from tsr_gym_envs.lucene_bm25.words import MAX_UNITS, split_words
+from tsr_gym_envs.lucene_bm25 import analysis as words
+from tsr_gym_envs.lucene_bm25.analysis import MAX_UNITS, split_words
 
 # What Lucene 9.9's StandardTokenizer makes of these.
 KNOWN = {

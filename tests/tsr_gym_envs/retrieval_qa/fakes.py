@@ -1,9 +1,8 @@
 """A corpus that fits on a page, questions over it, and a retriever whose ranking can be worked out by hand."""
 
 from tsr_gym import RetrievalFailed
+from tsr_gym_envs.retrieval_qa.contract import Passage, Question
 from tsr_gym_envs.retrieval_qa.env import make
-from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.retrieval_qa.question import Question
 
 PASSAGES = (
     ("p0", "Ada Moor", "Ada Moor is a painter. She was born in Velden."),

@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 from tsr_gym_envs.retrieval_qa.world.facts import Literal
-from tsr_gym_envs.retrieval_qa.world.grammar import grammar
+from tsr_gym_envs.retrieval_qa.world.sentences import grammar
 
 SLOT = re.compile(r"\\\{(\w+)\\\}")
 

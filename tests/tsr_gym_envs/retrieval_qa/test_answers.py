@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tsr_gym_envs.retrieval_qa.answers import contains_answer, exact_match, normalise, token_f1
+from tsr_gym_envs.retrieval_qa.grading import contains_answer, exact_match, normalise, token_f1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from tests.tsr_gym_envs.retrieval_qa.fakes import QUESTIONS, WordRetriever
-from tsr_gym_envs.retrieval_qa.bars import random_success
+from tsr_gym_envs.retrieval_qa.plan import random_success
 from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
 from tsr_gym_envs.retrieval_qa.searches import Searches
 

@@ -9,8 +9,8 @@ import pytest
 from tests.tsr_gym.own_process import run_python
 from tsr_gym import InvalidCorpus
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import build_index
-from tsr_gym_envs.retrieval_qa.passage import Passage
 
 ROWS = [
     {"id": "sky", "contents": '"Sky"\nThe sky is blue.'},

@@ -6,8 +6,8 @@ import pytest
 from tests.tsr_gym_envs.retrieval_qa.fakes import at, qa
 from tsr_gym import ConfigError
 from tsr_gym.testing import check_snapshot, check_text_env
-from tsr_gym_envs.retrieval_qa.answers import exact_match
-from tsr_gym_envs.retrieval_qa.compact import plain
+from tsr_gym_envs.retrieval_qa.grading import exact_match
+from tsr_gym_envs.retrieval_qa.protocol import plain
 
 BORN = "doc ada moor | ada moor is a painter she was born in velden"
 TOWN = "doc velden | velden is a town on the river sull its mayor is otto brand"

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsr_gym import ConfigError, InvalidCorpus
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import (
     build_index,
     contents_of,
@@ -19,7 +20,6 @@ from tsr_gym_envs.retrieval_qa.corpus import (
     split_contents,
     write_corpus,
 )
-from tsr_gym_envs.retrieval_qa.passage import Passage
 
 ROWS = [
     {"id": "0", "contents": '"Oslo"\nOslo is the capital of Norway.', "source": "extra keys are let alone"},

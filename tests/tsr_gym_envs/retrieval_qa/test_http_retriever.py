@@ -13,11 +13,10 @@ import pytest
 from tests.tsr_gym_envs.retrieval_qa.engines import scripted, served, served_slowly, write_rows
 from tsr_gym import ConfigError, RetrievalFailed, restore, snapshot
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
+from tsr_gym_envs.retrieval_qa.contract import Passage, Question
 from tsr_gym_envs.retrieval_qa.corpus import build_index
 from tsr_gym_envs.retrieval_qa.env import make
 from tsr_gym_envs.retrieval_qa.http_retriever import HttpRetriever
-from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.retrieval_qa.question import Question
 
 JSON = {"content-type": "application/json"}
 OSLO = {"document": {"id": "1", "contents": '"Oslo"\nA city.'}, "score": 2.5}

@@ -12,8 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from tsr_gym import ConfigError, InvalidCorpus
-from tsr_gym_envs.retrieval_qa.loaders import FORMATS, load_questions, passages_of
-from tsr_gym_envs.retrieval_qa.question import Question
+from tsr_gym_envs.retrieval_qa.contract import Question
+from tsr_gym_envs.retrieval_qa.questions import FORMATS, load_questions, passages_of
 
 FLASHRAG = [
     {"id": "test_0", "question": "who wrote it", "golden_answers": ["Ann Lee", "A. Lee", "Ann Lee"]},

@@ -20,7 +20,7 @@ from tests.tsr_gym_envs.retrieval_qa.test_loaders import (
     TWO_WIKI,
 )
 from tsr_gym import InvalidCorpus
-from tsr_gym_envs.retrieval_qa.loaders import FORMATS, load_questions, passages_of
+from tsr_gym_envs.retrieval_qa.questions import FORMATS, load_questions, passages_of
 
 FLASHRAG_HOTPOT = {
     **FLASHRAG[0],

@@ -1,9 +1,9 @@
 """Plans: turns for anybody who reads the question, and the turns of its decomposition."""
 
 from tests.tsr_gym_envs.retrieval_qa.fakes import QUESTIONS
+from tsr_gym_envs.retrieval_qa.grading import is_structured
 from tsr_gym_envs.retrieval_qa.plan import next_turn, queries_of, sensible_turns
 from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
-from tsr_gym_envs.retrieval_qa.reward import is_structured
 
 SEARCH_R1 = PROTOCOLS["search-r1"]
 FIRST, SECOND = "Where was Ada Moor born?", "Who is the mayor of Velden?"

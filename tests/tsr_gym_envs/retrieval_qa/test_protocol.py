@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.retrieval_qa.passage import Passage
+from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.protocol import (
     MAX_QUERIES,
     PROTOCOLS,

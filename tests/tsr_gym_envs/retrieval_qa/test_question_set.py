@@ -6,8 +6,8 @@ import pytest
 
 from tests.tsr_gym_envs.retrieval_qa.fakes import QUESTIONS
 from tsr_gym import ConfigError, InvalidCorpus
-from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.retrieval_qa.question_set import question_set, read_questions
+from tsr_gym_envs.retrieval_qa.contract import Question
+from tsr_gym_envs.retrieval_qa.questions import question_set, read_questions
 
 
 def plain(name, split="", source="s"):

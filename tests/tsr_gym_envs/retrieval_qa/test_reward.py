@@ -3,8 +3,7 @@
 import pytest
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
-from tsr_gym_envs.retrieval_qa.reward import (
+from tsr_gym_envs.retrieval_qa.grading import (
     REWARDS,
     Reward,
     Transcript,
@@ -14,6 +13,7 @@ from tsr_gym_envs.retrieval_qa.reward import (
     is_structured_chat,
     make_reward,
 )
+from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
 
 PROMPT = PROTOCOLS["search-r1"].instructions
 INVALID = PROTOCOLS["search-r1"].invalid

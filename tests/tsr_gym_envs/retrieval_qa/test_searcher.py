@@ -8,10 +8,9 @@ import pytest
 from tests.tsr_gym_envs.retrieval_qa.fakes import QUESTIONS, WordRetriever, qa
 from tests.tsr_gym_envs.retrieval_qa.naive_world import holds
 from tsr_gym_envs.lucene_bm25 import BM25Index
+from tsr_gym_envs.retrieval_qa.contract import Passage, Question
 from tsr_gym_envs.retrieval_qa.env import make
-from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.retrieval_qa.searcher import (
+from tsr_gym_envs.retrieval_qa.players import (
     UNKNOWN,
     Oracle,
     ScriptedSearcher,

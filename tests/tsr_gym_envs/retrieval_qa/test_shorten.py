@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.retrieval_qa.shorten import length_of, shorten
+from tsr_gym_envs.retrieval_qa.protocol import length_of, shorten
 
 
 def syllables(text):

@@ -6,7 +6,7 @@ import pytest
 from tests.tsr_gym_envs.retrieval_qa.fakes import PASSAGES, QUESTIONS, WordRetriever, at, qa
 from tests.tsr_gym_envs.trips import trip
 from tsr_gym_envs.retrieval_qa.env import make
-from tsr_gym_envs.retrieval_qa.teaching import MAX_TURNS, WORLD, poor_turn, teacher_turn
+from tsr_gym_envs.retrieval_qa.players import MAX_TURNS, WORLD, poor_turn, teacher_turn
 
 RNG = np.random.default_rng(0)
 

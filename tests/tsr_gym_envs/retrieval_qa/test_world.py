@@ -14,11 +14,11 @@ from tests.conftest import ROOT
 from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym_envs.retrieval_qa.naive_world import holds, says, solve_naively
 from tsr_gym import ConfigError, GenerationFailed
-from tsr_gym_envs.retrieval_qa.loaders import load_questions
+from tsr_gym_envs.retrieval_qa.questions import load_questions
 from tsr_gym_envs.retrieval_qa.world import WorldSettings, default_world, generate_world, inquiry, write_world
 from tsr_gym_envs.retrieval_qa.world.facts import Literal
-from tsr_gym_envs.retrieval_qa.world.grammar import grammar
-from tsr_gym_envs.retrieval_qa.world.wording import FRAMES
+from tsr_gym_envs.retrieval_qa.world.inquiry import FRAMES
+from tsr_gym_envs.retrieval_qa.world.sentences import grammar
 from tsr_gym_envs.retrieval_qa.world.world import VERSION
 
 SMALL = WorldSettings(num_entities=500, num_questions=150)

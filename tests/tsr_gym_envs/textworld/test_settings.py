@@ -3,8 +3,8 @@
 import pytest
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.textworld.settings import TextWorldSettings, make_settings, options_of
-from tsr_gym_envs.textworld.stories import numbers
+from tsr_gym_envs.textworld.games import numbers
+from tsr_gym_envs.textworld.state import TextWorldSettings, make_settings, options_of
 
 # As the difficulties are listed where they were published: ingredients, rooms, whether to cook and to cut.
 PUBLISHED = [

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tsr_gym_envs.zmachine.commands import command_of, refusal
+from tsr_gym_envs.zmachine.story_env import command_of, refusal
 
 WORDS = frozenset(
     ("go", "north", "take", "lamp", "save", "undo", "quit", "script", "on", "examine", "superbrie", "tw-print", "x")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsr_gym_envs.zmachine.memory import Memory, can_be, differences, filled
+from tsr_gym_envs.zmachine.machine import Memory, can_be, differences, filled
 
 
 @pytest.mark.parametrize("changes", [0, 1, 17, 4000])

@@ -1,25 +1,235 @@
-"""Inquiry: the questions of a world, each checked, and divided into splits that share nothing.
+"""Inquiry: the questions of a world, each checked, in splits that share neither facts nor answers.
 
-A question is kept only if its facts give exactly one answer; neither the answer nor any step's answer stands in it; no
-supporting passage but the last says the answer; each fact stands in a passage of its own; and no question of another
-split uses one of its facts, or has the same entity for an answer. So what a test question asks, at whatever hop, was
-asked by no training question. Dates and numbers, and yes and no, are not entities and occur in all splits.
+A question is kept only if all of these hold: its facts give exactly one answer; neither the answer nor any step's
+answer occurs in it; no supporting passage but the last contains the answer; each fact stands in its own passage; and no
+question of another split uses one of its facts or has the same entity as its answer. So no training question asks, at
+any hop, for what a test question asks. Dates, numbers, yes and no are not entities and occur in all splits.
+
+A sub-question refers to the answer of an earlier one as ``#1``, ``#2``, ..., as in MuSiQue's decompositions.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from tsr_gym.errors import GenerationFailed
 from tsr_gym.seeds import derive_seed
-from tsr_gym_envs.retrieval_qa.answers import contains_answer
-from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.retrieval_qa.world.draw import Drawing
-from tsr_gym_envs.retrieval_qa.world.facts import Knowledge
-from tsr_gym_envs.retrieval_qa.world.forms import Form, Solution, solve
+from tsr_gym_envs.retrieval_qa.contract import Question
+from tsr_gym_envs.retrieval_qa.grading import contains_answer
+from tsr_gym_envs.retrieval_qa.world.facts import Fact, Form, Hop, Knowledge, Solution, solve
+from tsr_gym_envs.retrieval_qa.world.sentences import Relation, call, capital, grammar
 from tsr_gym_envs.retrieval_qa.world.settings import WorldSettings
-from tsr_gym_envs.retrieval_qa.world.wording import word
+
+T = TypeVar("T")
+
+# How often a walk goes back along a relation where it can, and a yes/no question asks of what is one hop away.
+P_BACK, P_ONE_HOP_AWAY = 0.15, 0.5
+
+
+class Drawing:
+    """Draws forms; many have no answer or are no good and are to be thrown away.
+
+    Args:
+        settings: How often which form is drawn.
+        knowledge: What is true.
+        rng: Where forms are drawn from.
+    """
+
+    def __init__(self, settings: WorldSettings, knowledge: Knowledge, rng: np.random.Generator) -> None:
+        self._settings, self._knowledge, self._rng = settings, knowledge, rng
+        self._by_relation: dict[str, list[Fact]] = {}
+        for fact in knowledge.facts.values():
+            self._by_relation.setdefault(fact.relation, []).append(fact)
+        told = [grammar().relations[name] for name, facts in self._by_relation.items() if len(facts) > 1]
+        self._compared = [relation for relation in told if relation.less]
+        self._ordered = [relation for relation in told if relation.before]
+        self._shared = [relation for relation in told if relation.same]
+        # What leads to an entity, by its number.
+        self._into: dict[int, list[Fact]] = {}
+        for (number, _), facts in knowledge.inverse.items():
+            self._into.setdefault(number, []).extend(facts)
+        self._p_hops = np.array(settings.hops) / sum(settings.hops)
+
+    def form(self) -> Form | None:
+        """Return a form of a kind that is drawn as well; None where the draw led nowhere."""
+        settings, rng = self._settings, self._rng
+        kind = rng.random()
+        if kind < settings.p_comparison:
+            return self._comparison(1 + int(rng.random() < 0.5))
+        if kind < settings.p_comparison + settings.p_yes_no:
+            return self._same() if rng.random() < 0.6 else self._before()
+        num_hops = 1 + int(rng.choice(4, p=self._p_hops))
+        start = int(rng.integers(len(self._knowledge.entities)))
+        hops = self._walk(start, num_hops)
+        return None if hops is None else Form("chain", (start,), hops)
+
+    def _walk(self, start: int, num_hops: int) -> tuple[Hop, ...] | None:
+        """Return relations that lead away from an entity, to an entity each until the last."""
+        hops: list[Hop] = []
+        at, visited = start, {start}
+        while len(hops) < num_hops:
+            is_last = len(hops) == num_hops - 1
+            fact, is_inverse = self._next(at, is_last=is_last)
+            if fact is None:
+                return None
+            hops.append(Hop(fact.relation, is_inverse))
+            if len(hops) > 1 and hops[-1].relation == hops[-2].relation:
+                return None
+            end = fact.subject if is_inverse else fact.object
+            if not isinstance(end, int):
+                break
+            if end in visited:
+                return None
+            visited.add(end)
+            at = end
+        return tuple(hops)
+
+    def _next(self, at: int, *, is_last: bool) -> tuple[Fact | None, bool]:
+        if self._rng.random() < P_BACK:
+            backward = [fact for fact in self._into.get(at, ()) if grammar().relations[fact.relation].iask]
+            if backward:
+                return self._one(backward), True
+        forward = self._knowledge.about.get(at, ())
+        usable = [fact for fact in forward if is_last or isinstance(fact.object, int)]
+        return (self._one(usable) if usable else None), False
+
+    def _comparison(self, num_hops: int) -> Form | None:
+        criterion = self._one(self._compared)
+        starts = self._two(criterion)
+        hops = self._walk(starts[0], num_hops)
+        if hops is None or hops[0].relation == criterion.name:
+            return None
+        return Form("comparison", starts, hops, criterion.name, bool(self._rng.random() < 0.5))
+
+    def _before(self) -> Form:
+        criterion = self._one(self._ordered)
+        return Form("before", self._two(criterion), (), criterion.name)
+
+    def _same(self) -> Form | None:
+        """Return a form whose answer is yes about as often as no."""
+        relation = self._one(self._shared)
+        first = self._one(self._by_relation[relation.name])
+        others = self._by_relation[relation.name]
+        if self._rng.random() < 0.5:
+            others = [fact for fact in others if fact.object == first.object]
+        second = self._one(others)
+        if first.subject == second.subject:
+            return None
+        hop = Hop(relation.name)
+        if self._rng.random() >= P_ONE_HOP_AWAY:
+            return Form("same", (first.subject, second.subject), (hop,))
+        return self._one_hop_away(first.subject, second.subject, hop)
+
+    def _one_hop_away(self, first: int, second: int, hop: Hop) -> Form | None:
+        """Return a form about two entities that lead to the two given ones."""
+        into = self._into.get(first, ())
+        ways = {fact.relation: fact for fact in self._into.get(second, ())}
+        shared = [fact for fact in into if fact.relation in ways and fact.relation != hop.relation]
+        if not shared:
+            return None
+        fact = self._one(shared)
+        return Form("same", (fact.subject, ways[fact.relation].subject), (Hop(fact.relation), hop))
+
+    def _two(self, criterion: Relation) -> tuple[int, int]:
+        facts = self._by_relation[criterion.name]
+        first, second = self._rng.choice(len(facts), 2, replace=False)
+        return facts[first].subject, facts[second].subject
+
+    def _one(self, choices: Sequence[T]) -> T:
+        return choices[int(self._rng.integers(len(choices)))]
+
+
+# A comparison's frames: the winner as it is spoken of, and what stands before the question.
+FRAMES = (
+    ("the one {that} {more}", "Of {a} and {b}, "),
+    ("the one {that} {more}", "Compare {a} with {b}: "),
+    ("the one {that} {more}", "Consider {a} and {b}: "),
+    ("whichever of {a} and {b} {more}", ""),
+)
+
+
+def word(
+    form: Form, solution: Solution, knowledge: Knowledge, p_alias: float, rng: np.random.Generator
+) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return a question, and its decomposition as sub-questions with their answers as the passages say them."""
+
+    def one(patterns: Sequence[str]) -> str:
+        return patterns[int(rng.integers(len(patterns)))]
+
+    calls = [_call(start, knowledge, p_alias, rng) for start in form.starts]
+    if form.kind == "chain":
+        text = _ask(form.hops, calls[0], one)
+        return capital(text), tuple(_steps(form.hops, solution.ways[0], calls[0], 0, knowledge))
+    first, second = solution.ways[:2]
+    if form.kind == "same":
+        *way, last = form.hops
+        phrases = [_noun(way, name, one) for name in calls]
+        text = one(grammar().relations[last.relation].same).format(a=phrases[0], b=phrases[1])
+        steps = _steps(form.hops, first, calls[0], 0, knowledge)
+        return text, tuple(steps + _steps(form.hops, second, calls[1], len(steps), knowledge))
+    criterion = grammar().relations[form.criterion]
+    compared = (Hop(form.criterion),)
+    steps = _steps(compared, first, calls[0], 0, knowledge) + _steps(compared, second, calls[1], 1, knowledge)
+    if form.kind == "before":
+        return one(criterion.before).format(a=calls[0], b=calls[1]), tuple(steps)
+    winner, lead = FRAMES[int(rng.integers(len(FRAMES)))]
+    slots = {
+        "a": calls[0],
+        "b": calls[1],
+        "that": "who" if criterion.subject == "person" else "that",
+        "more": criterion.more if form.wants_more else criterion.less,
+    }
+    text = _ask(form.hops, winner.format(**slots), one)
+    if lead:
+        text = text[0].lower() + text[1:]
+    chosen = calls[form.starts.index(solution.winner)]
+    steps += _steps(form.hops, solution.ways[2], chosen, 2, knowledge)
+    return capital(lead.format(**slots) + text), tuple(steps)
+
+
+def _call(number: int, knowledge: Knowledge, p_alias: float, rng: np.random.Generator) -> str:
+    entity = knowledge.entities[number]
+    return call(entity, entity.alias if entity.alias and rng.random() < p_alias else entity.name)
+
+
+def _ask(hops: Sequence[Hop], start: str, one: Callable[[Sequence[str]], str]) -> str:
+    *way, last = hops
+    relation = grammar().relations[last.relation]
+    return _fill(relation.iask if last.is_inverse else relation.ask, _noun(way, start, one), start, one)
+
+
+def _noun(hops: Sequence[Hop], start: str, one: Callable[[Sequence[str]], str]) -> str:
+    phrase = start
+    for hop in hops:
+        relation = grammar().relations[hop.relation]
+        phrase = _fill(relation.inoun if hop.is_inverse else relation.noun, phrase, start, one)
+    return phrase
+
+
+def _fill(patterns: Sequence[str], phrase: str, start: str, one: Callable[[Sequence[str]], str]) -> str:
+    """Return a pattern about a phrase; one that ends with it where it is a phrase within a phrase, for readability."""
+    if phrase != start:
+        patterns = [pattern for pattern in patterns if pattern.rstrip("?").endswith("{x}")] or patterns
+    return one(patterns).format(x=phrase)
+
+
+def _steps(
+    hops: Sequence[Hop],
+    way: Sequence[Fact],
+    start: str,
+    before: int,
+    knowledge: Knowledge,
+) -> list[tuple[str, str]]:
+    """Return a query and its answer per hop; `before` queries stand before these."""
+    steps = []
+    for number, (hop, fact) in enumerate(zip(hops, way, strict=True)):
+        about = f"#{before + number}" if number else start
+        answer = knowledge.entities[fact.subject].name if hop.is_inverse else fact.said
+        relation = grammar().relations[hop.relation]
+        steps.append((f"{about} {relation.ifind if hop.is_inverse else relation.find}", answer))
+    return steps
+
 
 DATA_SOURCE = "tsr-world"
 SPLITS = ("train", "valid", "test")

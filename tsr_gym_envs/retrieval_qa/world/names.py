@@ -1,65 +1,28 @@
 """Invented names from syllables and plain words: nobody and nothing real, and never one name within another."""
 
 import re
+import tomllib
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 
 import numpy as np
 
 from tsr_gym.errors import GenerationFailed
-from tsr_gym_envs.retrieval_qa.answers import normalise
+from tsr_gym_envs.retrieval_qa.grading import normalise
 
 MAX_TRIES = 1000
 _THRICE = re.compile(r"(.)\1\1")
 
 
-def words(text: str) -> tuple[str, ...]:
-    """Return the words of a text."""
-    return tuple(text.split())
-
-
-FIRST = words("Tav Ors Mer Kel Bran Sel Dar Ilv Nor Cas Hal Per Vel Jor Lin Rud Tam Yar Fen Gar Iso Cor Alb Ren")
-MALE = words("in ric mund o en as or ek iel ander")
-FEMALE = words("ela ina ara isse ona eth wyn ia une ika")
-SURNAME = words(
-    "Hal Brack Thorn Vesk Mor Ald Quen Strav Lin Pell Cass Dran Ember Frost Gild Harr Isk Jarn Kest Lorr Marl Nev "
-    "Ost Pryd Rav Sorr Tull Ulv Varr Wend Yell Zor"
-)
-SURNAME_END = words(
-    "vane wick more sen low ett ard ingham by croft dell er field gate holt ian kov lund man nor ovic quist ridge "
-    "stead ton ulis worth"
-)
-PLACE = words(
-    "Vel Tarn Ash Bel Cor Dun Eld Fal Gren Holl Ist Kal Lum Mar Nar Ores Pont Quar Ros Sel Tor Ulm Vas Wyn Yst Zel"
-)
-PLACE_MIDDLE = words("a e i o en ar or is")
-CITY_END = words("mora dale burg stad polis vik mouth haven ford nova ry ley grad minster")
-COUNTRY_END = words("venia land stan donia ria mark")
-WATER_END = words("nel une sour beth gow lume rane va")
-PEAK_END = words("sel horn dag bruk tor gis lak rim")
-HAMLET_END = words("ebrook amoor wood crest ehurst acombe bank oley istow")
-COINED = words("Nor Vex Lum Cal Tri Bor Sol Har Quil Meg Pax Ter Zan Ald Ful Kro Del Win Arb Ost Rho Sig")
 COINED_MIDDLE = ("", "", "a", "o", "i")
-COINED_END = words("dex ona ivo atec ella arc unda ix ovar mont elis ora eco ran")
-ADJECTIVES = words(
-    "Pale Silent Hidden Broken Golden Distant Hollow Patient Crooked Burning Frozen Wandering Borrowed Velvet "
-    "Restless Bitter Gentle Scarlet Weathered Forgotten Northern Midnight Painted Sleeping Drifting Copper Shallow "
-    "Narrow"
-)
-NOUNS = words(
-    "Lantern Harbour Orchard Mirror River Winter Garden Station Letter Shadow Island Clock Bridge Sparrow Summer "
-    "Piano Window Compass Meadow Cinema Lighthouse Journey Anchor Market Thimble Feather Carousel Horizon Cellar "
-    "Ladder Violin Ferry Candle Kingdom Balcony Courtyard Telegram Umbrella Almanac Vineyard"
-)
-ANIMALS = words("Herons Foxes Otters Ravens Badgers Hornets Kestrels Stags Wolves Magpies Pikes Lynxes")
-COMPANY_END = {
-    "film studio": ("Pictures", "Films", "Studios"),
-    "record label": ("Records", "Recordings", "Sound"),
-    "publishing house": ("Press", "Books", "Verlag"),
-    "shipyard": ("Shipyards", "Marine", "Slipways"),
-    "toy maker": ("Toys", "Games", "Playthings"),
-    "food company": ("Foods", "Mills", "Dairies"),
-    "machine builder": ("Motors", "Instruments", "Engines"),
+_LISTS = tomllib.loads((files(__package__) / "names.toml").read_text(encoding="utf-8"))
+# The endings of companies' names by trade.
+COMPANY_END: dict[str, tuple[str, ...]] = {
+    trade: tuple(text.split()) for trade, text in _LISTS.pop("company_end").items()
 }
+# Syllables and words by what they make up.
+_WORDS: dict[str, tuple[str, ...]] = {key: tuple(text.split()) for key, text in _LISTS.items()}
+PLACE_MIDDLE = _WORDS["place_middle"]
 
 
 def plural(noun: str) -> str:
@@ -87,8 +50,10 @@ class NameBook:
 
     def person(self, is_female: bool, surname: str | None = None) -> str:
         """Return a person's name, with a surname of your choice where you have one."""
-        ends = FEMALE if is_female else MALE
-        return self._new(lambda: f"{self.one(FIRST)}{self.one(ends)} {surname or self._pair(SURNAME, SURNAME_END)}")
+        end = "female" if is_female else "male"
+        return self._new(
+            lambda: f"{self._word('first')}{self._word(end)} {surname or self._pair('surname', 'surname_end')}"
+        )
 
     def credit(self, name: str) -> str:
         """Return another form of a person's name: initials, or a short first name, with the surname."""
@@ -98,17 +63,17 @@ class NameBook:
 
     def company(self, trade: str) -> tuple[str, str]:
         """Return a company's name and its short form."""
-        short = self._new(lambda: self.one(COINED) + self.one(COINED_MIDDLE) + self.one(COINED_END))
+        short = self._new(lambda: self._word("coined") + self.one(COINED_MIDDLE) + self._word("coined_end"))
         return f"{short} {self.one(COMPANY_END[trade])}", short
 
     def river(self) -> tuple[str, str]:
         """Return a river's name and its short form."""
-        short = self._new(lambda: self._place(WATER_END))
+        short = self._new(lambda: self._place("water_end"))
         return f"{short} River", short
 
     def country(self) -> tuple[str, str]:
         """Return a country's name and its official style."""
-        name = self._new(lambda: self._place(COUNTRY_END, ("", "", "a", "o")))
+        name = self._new(lambda: self._place("country_end", ("", "", "a", "o")))
         return name, f"the {self.one(('Republic', 'Kingdom', 'Federation', 'Commonwealth'))} of {name}"
 
     def of_kind(self, kind: str) -> str:
@@ -117,21 +82,25 @@ class NameBook:
             "film": self._title,
             "book": self._title,
             "album": self._title,
-            "band": lambda: f"{self.one(('The', 'The', ''))} {self.one(ADJECTIVES)} {plural(self.one(NOUNS))}".strip(),
-            "city": lambda: self._place(CITY_END),
-            "mountain": lambda: f"Mount {self._place(PEAK_END, ('', *PLACE_MIDDLE))}",
-            "lake": lambda: f"Lake {self._place(WATER_END, ('', *PLACE_MIDDLE))}",
+            "band": lambda: (
+                f"{self.one(('The', 'The', ''))} {self._word('adjectives')} {plural(self._word('nouns'))}".strip()
+            ),
+            "city": lambda: self._place("city_end"),
+            "mountain": lambda: f"Mount {self._place('peak_end', ('', *PLACE_MIDDLE))}",
+            "lake": lambda: f"Lake {self._place('water_end', ('', *PLACE_MIDDLE))}",
             "university": self._university,
             "club": lambda: f"{self._hamlet()} {self.one(('Rovers', 'Athletic', 'Wanderers', 'United', 'Albion'))}",
-            "nickname": lambda: f"the {self.one(ADJECTIVES)} {self.one(ANIMALS)}",
+            "nickname": lambda: f"the {self._word('adjectives')} {self._word('animals')}",
             "stadium": lambda: f"{self._hamlet()} {self.one(('Park', 'Arena', 'Ground', 'Field'))}",
             "museum": lambda: f"{self._hamlet()} {self.one(('Museum', 'Gallery', 'Collection', 'Museum of Art'))}",
             "bridge": lambda: f"{self._hamlet()} {self.one(('Bridge', 'Crossing', 'Viaduct'))}",
             "newspaper": lambda: (
                 f"The {self._hamlet()} {self.one(('Courier', 'Gazette', 'Herald', 'Tribune', 'Post'))}"
             ),
-            "ship": lambda: f"{self.one(('SS', 'MV'))} {self.one(ADJECTIVES)} {self.one(NOUNS)}",
-            "festival": lambda: f"{self.one(ADJECTIVES)} {self.one(NOUNS)} {self.one(('Festival', 'Days', 'Fair'))}",
+            "ship": lambda: f"{self.one(('SS', 'MV'))} {self._thing()}",
+            "festival": lambda: (
+                f"{self._word('adjectives')} {self._word('nouns')} {self.one(('Festival', 'Days', 'Fair'))}"
+            ),
         }
         return self._new(make[kind])
 
@@ -140,33 +109,45 @@ class NameBook:
         return choices[int(self._rng.integers(len(choices)))]
 
     def _title(self) -> str:
-        adjective = self.one(ADJECTIVES)
-        first, second = self._rng.choice(len(NOUNS), 2, replace=False)
-        noun, other = NOUNS[first], NOUNS[second]
+        adjective = self._word("adjectives")
+        nouns = _WORDS["nouns"]
+        first, second = self._rng.choice(len(nouns), 2, replace=False)
+        noun, other = nouns[first], nouns[second]
         patterns = (
             f"The {adjective} {noun}",
             f"{noun} of the {adjective} {other}",
             f"Beneath the {adjective} {noun}",
             f"When the {noun} Was {adjective}",
-            f"{'An' if noun[0] in 'AEIOU' else 'A'} {noun} for {self._pair(FIRST, FEMALE)}",
-            f"{self._pair(FIRST, MALE)} and the {adjective} {noun}",
+            f"{'An' if noun[0] in 'AEIOU' else 'A'} {noun} for {self._pair('first', 'female')}",
+            f"{self._pair('first', 'male')} and the {adjective} {noun}",
             f"Letters from a {adjective} {noun}",
             f"The {noun} and the {other}",
         )
         return self.one(patterns)
 
+    def _thing(self) -> str:
+        return f"{self._word('adjectives')} {self._word('nouns')}"
+
+    def _band(self) -> str:
+        article = self.one(("The", "The", ""))
+        return f"{article} {self._word('adjectives')} {plural(self._word('nouns'))}".strip()
+
     def _university(self) -> str:
-        stem = self._pair(SURNAME, SURNAME_END)
+        stem = self._pair("surname", "surname_end")
         return f"{stem} {self.one(('University', 'Institute of Technology', 'College', 'Polytechnic'))}"
 
     def _hamlet(self) -> str:
-        return self._pair(PLACE, HAMLET_END)
+        return self._pair("place", "hamlet_end")
 
-    def _place(self, ends: tuple[str, ...], middles: tuple[str, ...] = PLACE_MIDDLE) -> str:
-        return f"{self.one(PLACE)}{self.one(middles)}{self.one(ends)}"
+    def _word(self, key: str) -> str:
+        return self.one(_WORDS[key])
 
-    def _pair(self, starts: tuple[str, ...], ends: tuple[str, ...]) -> str:
-        return _THRICE.sub(r"\1\1", self.one(starts) + self.one(ends))
+    def _place(self, end: str, middles: tuple[str, ...] = PLACE_MIDDLE) -> str:
+        return f"{self._word('place')}{self.one(middles)}{self._word(end)}"
+
+    def _pair(self, start: str, end: str) -> str:
+        # Three equal letters in a row become two: no word is spelt so.
+        return _THRICE.sub(r"\1\1", self._word(start) + self._word(end))
 
     def _new(self, make: Callable[[], str]) -> str:
         for _ in range(MAX_TRIES):

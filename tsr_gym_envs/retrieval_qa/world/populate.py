@@ -11,8 +11,8 @@ import numpy as np
 
 from tsr_gym.seeds import derive_seed
 from tsr_gym_envs.retrieval_qa.world.facts import Entity, Fact, Knowledge, Literal, gather
-from tsr_gym_envs.retrieval_qa.world.grammar import Relation, grammar
 from tsr_gym_envs.retrieval_qa.world.names import COMPANY_END, NameBook
+from tsr_gym_envs.retrieval_qa.world.sentences import Relation, grammar
 from tsr_gym_envs.retrieval_qa.world.settings import WorldSettings
 
 # Entities of each kind among 1110.

@@ -1,9 +1,152 @@
-"""Sentences: an entity and its facts as a passage of natural English of about 40 to 110 words."""
+"""Sentences: the grammar of a world, and its entities and facts as passages of natural English.
+
+`grammar.toml` holds the grammar: kinds of entities, their relations, and every sentence that states or asks one. A kind
+has these keys:
+
+- ``call`` (its name in a question), ``refer`` (such as "the film"), ``article``, ``words`` (the choices of each slot,
+  with ``|`` between them), and sentences of its passage: ``open`` (the first), ``alias``, ``filler`` (states nothing
+  that is asked).
+
+A relation stands below the kind of its subject and has these keys:
+
+- ``object``: a kind, ``kind/trade`` or a unit of `UNITS`;
+- ``tell`` states it in the subject's passage, ``back`` in the object's; ``noun`` is a phrase for the object and
+  ``inoun`` for the subject; ``ask`` and ``iask`` ask for them, ``find`` and ``ifind`` are queries for them; ``same``
+  and ``before`` ask yes or no; ``less`` and ``more`` compare.
+
+Slots: ``{s}`` the subject at the head of a sentence, ``{it}`` within one, ``{o}`` the object, ``{x}`` the thing that a
+question is about, ``{a}`` and ``{b}`` the two of a comparison; ``{a mood}`` a choice with its article.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tsr_gym_envs.retrieval_qa.world.facts import Entity, Fact, Knowledge
-from tsr_gym_envs.retrieval_qa.world.grammar import Kind, Patterns, grammar
+
+UNITS = ("date", "year", "people", "students", "seats", "pages", "minutes", "kilometres", "metres")
+
+# The keys of a relation: those with several patterns, and those with one text.
+_PATTERN_KEYS = ("tell", "back", "noun", "inoun", "ask", "iask", "same", "before")
+_TEXT_KEYS = ("find", "ifind", "less", "more")
+
+Patterns = tuple[str, ...]
+
+
+class Kind(NamedTuple):
+    """A kind of entity.
+
+    Attributes:
+        name: Such as ``"film"``.
+        call: How a question names one.
+        refer: How its passage refers to it, besides a pronoun; "" for people.
+        article: ``"the "`` where the name takes one, else "".
+        words: Choices of each slot.
+        open: First sentences.
+        alias: Sentences that state the alias.
+        filler: Sentences that say nothing that is asked.
+    """
+
+    name: str
+    call: str
+    refer: str
+    article: str
+    words: dict[str, Patterns]
+    open: Patterns
+    alias: Patterns
+    filler: Patterns
+
+
+class Relation(NamedTuple):
+    """A relation: every subject has at most one object. The module says what the patterns are."""
+
+    name: str
+    subject: str
+    object: str
+    trade: str
+    tell: Patterns
+    back: Patterns
+    noun: Patterns
+    inoun: Patterns
+    ask: Patterns
+    iask: Patterns
+    find: str
+    ifind: str
+    same: Patterns
+    before: Patterns
+    less: str
+    more: str
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the object is a date or a number."""
+        return self.object in UNITS
+
+
+class Grammar(NamedTuple):
+    """All kinds and relations, by name."""
+
+    kinds: MappingProxyType[str, Kind]
+    relations: MappingProxyType[str, Relation]
+
+    @property
+    def statements(self) -> frozenset[str]:
+        """All sentence patterns of passages."""
+        kinds = [pattern for kind in self.kinds.values() for pattern in kind.open + kind.alias + kind.filler]
+        return frozenset(kinds).union(*(relation.tell + relation.back for relation in self.relations.values()))
+
+    @property
+    def questions(self) -> frozenset[str]:
+        """All patterns of questions with one hop, and of questions with yes or no."""
+        return frozenset().union(*(r.ask + r.iask + r.same + r.before for r in self.relations.values()))
+
+
+@lru_cache(maxsize=1)
+def grammar() -> Grammar:
+    """Return the grammar of the world."""
+    entries = _read()
+    del entries["overviews"]
+    return Grammar(
+        MappingProxyType({name: _kind(name, entry) for name, entry in entries.items()}),
+        MappingProxyType(
+            {
+                name: _relation(name, subject, relation)
+                for subject, entry in entries.items()
+                for name, relation in entry.get("relations", {}).items()
+            }
+        ),
+    )
+
+
+def _read() -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / "grammar.toml").read_text(encoding="utf-8"))
+
+
+def _kind(name: str, entry: Mapping[str, Any]) -> Kind:
+    return Kind(
+        name=name,
+        call=entry["call"],
+        refer=entry.get("refer", ""),
+        article=f"{entry['article']} " if "article" in entry else "",
+        words={slot: tuple(text.split("|")) for slot, text in entry.get("words", {}).items()},
+        open=tuple(entry["open"]),
+        alias=tuple(entry["alias"]),
+        filler=tuple(entry["filler"]),
+    )
+
+
+def _relation(name: str, subject: str, entry: Mapping[str, Any]) -> Relation:
+    object_kind, _, trade = entry["object"].partition("/")
+    patterns = {key: tuple(entry.get(key, ())) for key in _PATTERN_KEYS}
+    texts = {key: entry.get(key, "") for key in _TEXT_KEYS}
+    fields: dict[str, Any] = {**patterns, **texts}
+    return Relation(name=name, subject=subject, object=object_kind, trade=trade, **fields)
+
 
 # Fillers are added up to the first length as long as the passage stays below the second.
 ENOUGH_WORDS, MAX_WORDS = 55, 100
@@ -116,3 +259,46 @@ class _Writer:
 def capital(text: str) -> str:
     """Return a text with a capital at its head."""
     return text[:1].upper() + text[1:]
+
+
+MAX_LISTED = 6
+PLACED = ("museum_city", "university_city", "festival_city", "paper_city")
+
+
+def overviews(knowledge: Knowledge, num: int, rng: np.random.Generator) -> list[tuple[str, str]]:
+    """Return titles and texts of up to `num` overviews: of surnames, of natives of cities, of what cities have."""
+    texts = _read()["overviews"]
+    people = [entity for entity in knowledge.entities if entity.kind == "person"]
+    surnames: dict[str, list[Entity]] = {}
+    for person in people:
+        surnames.setdefault(person.name.split()[-1], []).append(person)
+    subjects = [
+        (f"{name} (surname)", texts["surnames"], name, bearers)
+        for name, bearers in surnames.items()
+        if len(bearers) > 1
+    ]
+    for city in [entity for entity in knowledge.entities if entity.kind == "city"]:
+        natives = _subjects(knowledge, city.number, ("born_in",))
+        placed = _subjects(knowledge, city.number, PLACED)
+        subjects += [(f"Natives of {city.name}", texts["natives"], city.name, natives)] if len(natives) > 1 else []
+        subjects += [(f"Sights of {city.name}", texts["located"], city.name, placed)] if len(placed) > 1 else []
+    drawn = [subjects[number] for number in sorted(rng.permutation(len(subjects))[:num])]
+    return [(title, _text(patterns, name, members, rng)) for title, patterns, name, members in drawn]
+
+
+def _subjects(knowledge: Knowledge, number: int, relations: tuple[str, ...]) -> list[Entity]:
+    facts = [fact for relation in relations for fact in knowledge.inverse.get((number, relation), ())]
+    return [knowledge.entities[fact.subject] for fact in facts]
+
+
+def _text(patterns: Patterns, name: str, members: list[Entity], rng: np.random.Generator) -> str:
+    listed = [_listed(member) for member in members[:MAX_LISTED]]
+    text = patterns[int(rng.integers(len(patterns)))]
+    return text.format(name=name, list=f"{', '.join(listed[:-1])} and {listed[-1]}")
+
+
+def _listed(entity: Entity) -> str:
+    if entity.kind == "person":
+        return f"the {entity.trade} {entity.name}"
+    article = "" if entity.name.startswith("The ") else "the "
+    return f"{article}{entity.name}" if entity.kind != "university" else entity.name

@@ -1,6 +1,6 @@
-"""World: an invented encyclopaedia with questions, generated from a seed and the same everywhere.
+"""World: an invented encyclopaedia with questions, generated from a seed and equal on every machine.
 
-Every answer is worked out from the facts that the passages state; see `inquiry` for what a question must satisfy.
+Every answer follows from facts that the passages state; `inquiry` lists the conditions that a question must meet.
 """
 
 import json
@@ -15,14 +15,11 @@ import numpy as np
 
 from tsr_gym.files import cache_home, first_use, write_whole
 from tsr_gym.seeds import derive_seed
-from tsr_gym_envs.retrieval_qa.passage import Passage
-from tsr_gym_envs.retrieval_qa.question import Question
-from tsr_gym_envs.retrieval_qa.world.facts import Knowledge
-from tsr_gym_envs.retrieval_qa.world.forms import Form
+from tsr_gym_envs.retrieval_qa.contract import Passage, Question
+from tsr_gym_envs.retrieval_qa.world.facts import Form, Knowledge
 from tsr_gym_envs.retrieval_qa.world.inquiry import inquire
-from tsr_gym_envs.retrieval_qa.world.overviews import overviews
 from tsr_gym_envs.retrieval_qa.world.populate import populate
-from tsr_gym_envs.retrieval_qa.world.sentences import passage, title
+from tsr_gym_envs.retrieval_qa.world.sentences import overviews, passage, title
 from tsr_gym_envs.retrieval_qa.world.settings import WorldSettings
 
 CORPUS, QUESTIONS = "corpus.jsonl", "questions.jsonl"
