@@ -1,1 +1,1 @@
-"""Bridges: what trees say, as data for trainers and tools of others."""
+"""Bridges: trees as data for other trainers and tools, and this package's search inside other trainers."""

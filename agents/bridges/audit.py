@@ -1,6 +1,6 @@
-"""Audit: whether training rows train what was sampled, all of it, and nothing else; torch-free but for a model.
+"""Audit: check that training rows train all sampled tokens and no others; torch-free without a model.
 
-A check says what holds in every row where it could look, and names the rows where it does not.
+A check states a property, the number of rows in which it could be checked, and the rows that violate it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,18 +12,18 @@ from tsr_gym.agents.bridges.audit_rows import Answer, AuditRow, Marks, answers_i
 from tsr_gym.errors import ConfigError
 from tsr_gym.records import read_records
 
-# From token ids of a row to the log-probability of each under a model, 0 for the first.
+# Returns the log-probability of each token of a row under a model, 0 for the first.
 Logprobs = Callable[[Sequence[int]], Sequence[float]]
-# Called with how many rows are done, and how many there are.
+# Called with the number of checked rows and the total.
 Watch = Callable[[int, int], None]
 
 
 class Finding(NamedTuple):
-    """What is wrong with a row.
+    """A row that violates a property.
 
     Attributes:
         row: Its number in the file, from 0.
-        says: What came, and what it means.
+        says: The observation and its likely cause.
     """
 
     row: int
@@ -31,13 +31,13 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         name: In a word or two.
-        holds: What is true of every row in which nothing is wrong.
-        rows: Rows in which it could look; 0 where what it needs is not there.
-        findings: What is wrong, a row at most once.
+        holds: The property that a correct row has.
+        rows: Number of rows in which it could be checked; 0 where a column, the tokenizer or the model is missing.
+        findings: The rows that violate it, each once.
     """
 
     name: str
@@ -54,7 +54,7 @@ def audit_file(
     tolerance: float = 0.1,
     watch: Watch = lambda done, total: None,
 ) -> list[Check]:
-    """Return the checks of a file of rows, JSON lines or Parquet; see `audit`."""
+    """Return the checks of a file of rows, JSON lines or Parquet, as `audit` does."""
     records = read_records(path, error=ConfigError)
     return audit(records, tokenizer=tokenizer, logprobs=logprobs, tolerance=tolerance, watch=watch)
 
@@ -67,18 +67,18 @@ def audit(
     tolerance: float = 0.1,
     watch: Watch = lambda done, total: None,
 ) -> list[Check]:
-    """Return what several checks find in training rows.
+    """Return the results of all checks of some training rows.
 
     Args:
-        records: Rows with token ids, what is trained of them, and perhaps log-probabilities and messages, under any of
-            the names of `read_row`.
-        tokenizer: With the chat template that the rows were made by, to tell answers from prompts; None to do without.
-        logprobs: Of the model that sampled the rows, at the temperature at which it did; None to do without.
+        records: Rows with token ids, a mask of the trained ones, and perhaps log-probabilities and messages, under any
+            of the names of `read_row`.
+        tokenizer: With the chat template of the rows, to separate answers from prompts; None skips these checks.
+        logprobs: Of the model that sampled the rows, at its sampling temperature; None skips this check.
         tolerance: Largest mean difference between recorded log-probabilities and the model's, in nats.
-        watch: Told of how many rows the model has been asked.
+        watch: Called with the number of rows that the model has scored and the total.
 
     Raises:
-        ConfigError: A record has no token ids, or does not say what is trained.
+        ConfigError: A record has no token ids, or no mask.
     """
     rows = [_read(number, record) for number, record in enumerate(records)]
     whole = [row for row in rows if not row.problems]
@@ -107,12 +107,12 @@ def _check(
     name: str,
     holds: str,
     rows: Sequence[AuditRow],
-    look: Callable[[AuditRow], str],
+    violation: Callable[[AuditRow], str],
     watch: Watch = lambda done, total: None,
 ) -> Check:
     findings = []
     for done, row in enumerate(rows, 1):
-        if says := look(row):
+        if says := violation(row):
             findings.append(Finding(row.number, says))
         watch(done, len(rows))
     return Check(name, holds, len(rows), tuple(findings))
@@ -133,33 +133,35 @@ def _trained(row: AuditRow) -> str:
 
 def _recorded(row: AuditRow) -> str:
     assert row.logprobs is not None
-    trained = {place for place, one in enumerate(row.mask) if one}
-    has = {place for place, one in enumerate(row.logprobs) if one}
-    # Where there are some for all tokens of a stretch, they come from a forward pass and do not say what was sampled.
-    dense = len(has) == max(has) - min(has) + 1
-    if has <= trained or (dense and trained <= has):
+    trained = {place for place, is_trained in enumerate(row.mask) if is_trained}
+    rated = {place for place, logprob in enumerate(row.logprobs) if logprob}
+    # Log-probabilities of all tokens of a stretch come from a forward pass, so they do not mark the sampled tokens.
+    dense = len(rated) == max(rated) - min(rated) + 1
+    if rated <= trained or (dense and trained <= rated):
         return ""
     for by, word in ((1, "early"), (-1, "late")):
-        if {place + by for place in has} <= trained:
+        if {place + by for place in rated} <= trained:
             return f"its log-probabilities stand one token too {word}"
-    if not has & trained:
-        return "what has log-probabilities is not trained, and what is trained has none: the mask is inverted"
-    return (
-        f"{len(has - trained)} tokens with log-probabilities are not trained, such as the one at {min(has - trained)}"
-    )
+    if not rated & trained:
+        return "tokens with log-probabilities are not trained, and trained tokens have none: the mask is inverted"
+    excess = rated - trained
+    return f"{len(excess)} tokens with log-probabilities are not trained, such as the one at {min(excess)}"
 
 
 def _by_answers(rows: Sequence[AuditRow], marks: Marks | None, tokenizer: Any) -> list[Check]:
-    """Return the checks that need to know where the model spoke."""
-    found = {} if marks is None else {row.number: answers_in(row.ids, marks) for row in rows}
-    spoken = [row for row in rows if found.get(row.number)]
-    known = {_said(row, answer) for row in spoken for answer in found[row.number] if any(_mask_of(row, answer))}
-    texts = [row for row in spoken if row.messages is not None]
+    """Return the checks that need the places of the answers."""
+    answers = {} if marks is None else {row.number: answers_in(row.ids, marks) for row in rows}
+    answered = [row for row in rows if answers.get(row.number)]
+    # An answer that stands in the prompt of one row may be trained in another row.
+    trained = {
+        _content(row, answer) for row in answered for answer in answers[row.number] if any(_mask_of(row, answer))
+    }
+    texts = [row for row in answered if row.messages is not None]
     return [
-        _check("answers", "what is trained lies in answers", spoken, lambda row: _outside(row, found[row.number])),
-        _check("turns", "every answer is trained", spoken, lambda row: _untrained(row, found[row.number], known)),
-        _check("text", "tokens are what messages say", texts, lambda row: _text(row, found[row.number], tokenizer)),
-        _histories(spoken, tokenizer),
+        _check("answers", "trained tokens lie in answers", answered, lambda row: _outside(row, answers[row.number])),
+        _check("turns", "every answer is trained", answered, lambda row: _untrained(row, answers[row.number], trained)),
+        _check("text", "tokens match the messages", texts, lambda row: _text(row, answers[row.number], tokenizer)),
+        _histories(answered, tokenizer),
     ]
 
 
@@ -167,34 +169,34 @@ def _mask_of(row: AuditRow, answer: Answer) -> tuple[int, ...]:
     return row.mask[answer.start : answer.end]
 
 
-def _said(row: AuditRow, answer: Answer) -> tuple[int, ...]:
-    """Return an answer without its end token, which may be the model's own or the template's."""
+def _content(row: AuditRow, answer: Answer) -> tuple[int, ...]:
+    """Return the tokens of an answer without its end token, which may be the model's or the template's."""
     return row.ids[answer.start : answer.end - answer.closed]
 
 
 def _outside(row: AuditRow, answers: Sequence[Answer]) -> str:
     inside = {place for answer in answers for place in range(answer.start, answer.end)}
-    trained = [place for place, one in enumerate(row.mask) if one]
+    trained = [place for place, is_trained in enumerate(row.mask) if is_trained]
     outside = [place for place in trained if place not in inside]
-    said = [one for answer in answers for one in row.mask[answer.start : answer.end - answer.closed]]
-    if 2 * len(outside) > len(trained) and 2 * sum(said) < len(said):
-        return "what is trained lies outside of the answers, which are not: the mask is inverted"
+    contents = [bit for answer in answers for bit in row.mask[answer.start : answer.end - answer.closed]]
+    if 2 * len(outside) > len(trained) and 2 * sum(contents) < len(contents):
+        return "trained tokens lie outside of the answers, which are not trained: the mask is inverted"
     if outside:
         return f"{len(outside)} of {len(trained)} trained tokens are not in answers, such as the one at {outside[0]}"
     for number, answer in enumerate(answers):
         mask = _mask_of(row, answer)
-        # A forced beginning is not sampled, nor is the end of an answer that was cut off.
+        # A forced beginning is not sampled, nor is the end token of an answer that was cut off.
         body = mask[mask.index(1) : -1] if 1 in mask else ()
         if 0 in body:
-            return f"answer {number} is trained in parts: a token between trained ones is not"
+            return f"answer {number} is trained in parts: a token between trained tokens is not trained"
     return ""
 
 
-def _untrained(row: AuditRow, answers: Sequence[Answer], known: set[tuple[int, ...]]) -> str:
+def _untrained(row: AuditRow, answers: Sequence[Answer], trained: set[tuple[int, ...]]) -> str:
     missing = [
         number
         for number, answer in enumerate(answers)
-        if not any(_mask_of(row, answer)) and _said(row, answer) not in known
+        if not any(_mask_of(row, answer)) and _content(row, answer) not in trained
     ]
     if not missing:
         return ""
@@ -204,46 +206,48 @@ def _untrained(row: AuditRow, answers: Sequence[Answer], known: set[tuple[int, .
 
 
 def _text(row: AuditRow, answers: Sequence[Answer], tokenizer: Any) -> str:
-    said = [str(one.get("content", "")) for one in row.messages or () if one.get("role") == "assistant"]
-    if len(said) != len(answers):
-        return f"{len(answers)} answers in tokens, {len(said)} in messages"
-    for number, (answer, text) in enumerate(zip(answers, said, strict=True)):
-        decoded = str(tokenizer.decode(_said(row, answer), skip_special_tokens=True))
+    messages = row.messages or ()
+    texts = [str(message.get("content", "")) for message in messages if message.get("role") == "assistant"]
+    if len(texts) != len(answers):
+        return f"{len(answers)} answers in tokens, {len(texts)} in messages"
+    for number, (answer, text) in enumerate(zip(answers, texts, strict=True)):
+        decoded = str(tokenizer.decode(_content(row, answer), skip_special_tokens=True))
         if decoded.strip() != text.strip():
             return f"answer {number} is {decoded[:40]!r} in tokens, {text[:40]!r} in messages"
     return ""
 
 
 def _histories(rows: Sequence[AuditRow], tokenizer: Any) -> Check:
-    """Return the check that a row which repeats what another one says repeats its tokens."""
-    lasts = [max((place for place, one in enumerate(row.mask) if one), default=-1) for row in rows]
-    said = [row.ids[: last + 1] for row, last in zip(rows, lasts, strict=True)]
-    texts = [str(tokenizer.decode(ids)) for ids in said]
-    findings, looked = [], 0
-    # Whatever begins with a text stands behind it in sorted order, with nothing else between.
+    """Return the check that a row which repeats the text of another row repeats its tokens."""
+    lasts = [max((place for place, trained in enumerate(row.mask) if trained), default=-1) for row in rows]
+    heads = [row.ids[: last + 1] for row, last in zip(rows, lasts, strict=True)]
+    texts = [str(tokenizer.decode(ids)) for ids in heads]
+    findings, compared = [], 0
+    # In sorted order, the texts that begin with a text directly follow it. So a stack of the texts that the current one
+    # begins with finds all pairs in one pass.
     order = sorted(range(len(rows)), key=lambda index: texts[index])
     above: list[int] = []
     for index in order:
         while above and not texts[index].startswith(texts[above[-1]]):
             above.pop()
-        shorter = [said[other] for other in above if texts[other] and len(texts[other]) < len(texts[index])]
-        looked += bool(shorter)
-        place = _breaks(said[index], rows[index].mask, shorter)
+        shorter = [heads[other] for other in above if texts[other] and len(texts[other]) < len(texts[index])]
+        compared += bool(shorter)
+        place = _breaks(heads[index], rows[index].mask, shorter)
         if place is not None:
             says = f"it repeats the text of an earlier turn in other tokens from {place} on: it was tokenised again"
             findings.append(Finding(rows[index].number, says))
         above.append(index)
-    return Check("history", "text of earlier turns is repeated in its own tokens", looked, tuple(sorted(findings)))
+    return Check("history", "text of earlier turns is repeated in its tokens", compared, tuple(sorted(findings)))
 
 
 def _breaks(ids: Sequence[int], mask: Sequence[int], shorter: Iterable[Sequence[int]]) -> int | None:
-    """Return where a row's prompt leaves the tokens of every row whose text it repeats; None where it does not.
+    """Return where a row's prompt departs from the tokens of all rows whose text it repeats; None where it does not.
 
-    Trained tokens were sampled, in whatever way a text can be spelled, so only a prompt can be spelled wrongly.
+    A text has several tokenisations, and trained tokens were sampled in one of them, so only a prompt can be wrong.
     """
     places = []
     for other in shorter:
-        place = next((at for at, (one, its) in enumerate(zip(ids, other, strict=False)) if one != its), None)
+        place = next((at for at, (own, token) in enumerate(zip(ids, other, strict=False)) if own != token), None)
         if place is None:
             return None
         places.append(place)
@@ -252,29 +256,29 @@ def _breaks(ids: Sequence[int], mask: Sequence[int], shorter: Iterable[Sequence[
 
 
 def _fits(row: AuditRow, *, logprobs: Logprobs | None, tolerance: float) -> str:
-    """Compare recorded log-probabilities with a model's, at their places and moved by one."""
+    """Return how recorded log-probabilities differ from a model's, at their places and moved by one; empty if not."""
     assert logprobs is not None
     model, recorded = logprobs(row.ids), row.logprobs or ()
-    places = [place for place, one in enumerate(row.mask) if one]
+    places = [place for place, trained in enumerate(row.mask) if trained]
 
-    def off(by: int) -> float:
+    def mean_difference(by: int) -> float:
         pairs = [(recorded[at + by], model[at]) for at in places if 0 <= at + by < len(model)]
-        return sum(abs(one - its) for one, its in pairs) / max(len(pairs), 1)
+        return sum(abs(own - expected) for own, expected in pairs) / max(len(pairs), 1)
 
-    here = off(0)
-    if here <= tolerance:
+    difference = mean_difference(0)
+    if difference <= tolerance:
         return ""
     for by, word in ((-1, "early"), (1, "late")):
-        if len(places) > 2 and off(by) <= min(tolerance, here / 4):
+        if len(places) > 2 and mean_difference(by) <= min(tolerance, difference / 4):
             return f"its log-probabilities stand one token too {word}: moved by one they are the model's"
-    return f"they differ from the model's by {here:.3g} on average, wanted at most {tolerance:g}"
+    return f"they differ from the model's by {difference:.3g} on average, wanted at most {tolerance:g}"
 
 
 class Witness(NamedTuple):
-    """A model that is asked about rows.
+    """The model that sampled some rows.
 
     Attributes:
-        logprobs: From token ids to the log-probability of each, 0 for the first.
+        logprobs: See `Logprobs`.
         tokenizer: The model's.
     """
 
@@ -283,12 +287,12 @@ class Witness(NamedTuple):
 
 
 def witness(folder: Path, *, temperature: float = 1.0, device: str = "auto") -> Witness:
-    """Return a model that says how likely it was to sample what rows hold.
+    """Return the log-probabilities and the tokenizer of a model.
 
     Args:
         folder: A Hugging Face model.
         temperature: At which the rows were sampled.
-        device: Where to compute.
+        device: Of the computation.
 
     Raises:
         CheckpointError: The model cannot be read.
@@ -306,18 +310,19 @@ def witness(folder: Path, *, temperature: float = 1.0, device: str = "auto") -> 
     policy.model.eval()
 
     def logprobs(row: Sequence[int]) -> list[float]:
-        words, context = policy.model.config.vocab_size, policy.model.config.max_position_embeddings
-        if len(row) > context or max(row) >= words:
+        vocabulary, context = policy.model.config.vocab_size, policy.model.config.max_position_embeddings
+        if len(row) > context or max(row) >= vocabulary:
             raise ConfigError(
-                f"the model reads {context} tokens below {words}, got {len(row)} up to {max(row)}: not its rows"
+                f"the model reads {context} tokens below {vocabulary}, got {len(row)} up to {max(row)}: not its rows"
             )
         ids = torch.tensor([list(row)], device=policy.model.device)
         present = torch.ones_like(ids, dtype=torch.bool)
-        asked = present.clone()
-        asked[:, 0] = False
+        # The first token has no context, so it has no log-probability.
+        rated = present.clone()
+        rated[:, 0] = False
         with torch.no_grad():
-            found, _ = token_logprobs(policy.model, ids, present, asked, temperature=temperature)
-        values: list[float] = found[0].tolist()
+            logprobs, _ = token_logprobs(policy.model, ids, present, rated, temperature=temperature)
+        values: list[float] = logprobs[0].tolist()
         return values
 
     return Witness(logprobs, policy.tokenizer)

@@ -1,4 +1,4 @@
-"""Rows of anybody's training, under the names that trainers give their columns, as rows that can be audited."""
+"""Rows for the audit: training rows of any trainer, and the places of the answers in them; torch-free."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym.errors import ConfigError, shown
 
-# Names of columns, those of this package first; then those of TRL, verl, SkyRL, slime and Hugging Face collators.
+# Names of columns: those of this package first, then those of TRL, verl, SkyRL, slime and Hugging Face collators.
 IDS = ("input_ids", "token_ids", "tokens")
 PROMPTS = ("prompt_ids", "prompt_token_ids", "prompts")
 COMPLETIONS = ("completion_ids", "response_ids", "response_token_ids", "responses")
@@ -19,7 +19,7 @@ LOGPROBS = (
     "sampling_per_token_logps",
 )
 LABELS = "labels"
-# What Hugging Face's losses leave out.
+# The label that Hugging Face's losses ignore.
 IGNORED = -100
 
 
@@ -30,9 +30,9 @@ class AuditRow(NamedTuple):
         number: Its place in the file, from 0.
         ids: `[T]` token ids, prompt included.
         mask: `[T]` 1 where a token is trained.
-        logprobs: `[T]` what was recorded of each token, 0 where nothing was; None where there is no such column.
-        messages: The conversation as text; None where there is no such column.
-        problems: What does not fit together; the row is then left out of all other checks.
+        logprobs: `[T]` recorded log-probability of each token, 0 where none was recorded; None without such a column.
+        messages: The conversation as text; None without such a column.
+        problems: Contradictions between the columns; a row with problems is left out of all other checks.
     """
 
     number: int
@@ -44,13 +44,14 @@ class AuditRow(NamedTuple):
 
 
 def read_row(number: int, record: Mapping[str, Any]) -> AuditRow:
-    """Return a record as a row, with what is wrong with its lengths and values.
+    """Return a record as a row, with the problems of its lengths and values.
 
     Raises:
-        ConfigError: It has no column of token ids, or none that says what is trained.
+        ConfigError: The record has no column of token ids, or none that marks the trained tokens.
     """
     ids, first = _ids(number, record)
-    problems = [] if all(type(one) is int and one >= 0 for one in ids) else ["token ids are not whole numbers from 0"]
+    whole = all(type(token) is int and token >= 0 for token in ids)
+    problems = [] if whole else ["token ids are not whole numbers from 0"]
     mask = _mask(number, record, len(ids), first, problems)
     logprobs = _logprobs(record, mask, first, problems)
     messages = record.get("messages")
@@ -58,7 +59,7 @@ def read_row(number: int, record: Mapping[str, Any]) -> AuditRow:
 
 
 def _ids(number: int, record: Mapping[str, Any]) -> tuple[list[int], int]:
-    """Return the token ids of a record, and where its completion begins; 0 where prompt and completion are one."""
+    """Return the token ids of a record and the start of its completion; 0 where one column holds both."""
     if (whole := _column(record, IDS)) is not None:
         return list(record[whole]), 0
     prompt, completion = _column(record, PROMPTS), _column(record, COMPLETIONS)
@@ -73,16 +74,16 @@ def _ids(number: int, record: Mapping[str, Any]) -> tuple[list[int], int]:
 def _mask(number: int, record: Mapping[str, Any], length: int, first: int, problems: list[str]) -> list[int]:
     name = _column(record, MASKS)
     if name is not None:
-        given = [int(one) for one in record[name]]
+        given = [int(value) for value in record[name]]
     elif record.get(LABELS) is not None:
-        name, given = LABELS, [int(one != IGNORED) for one in record[LABELS]]
+        name, given = LABELS, [int(label != IGNORED) for label in record[LABELS]]
     elif first:
-        # Without a mask, trainers train the whole completion.
+        # Trainers train the whole completion where there is no mask.
         return [0] * first + [1] * (length - first)
     else:
-        raise ConfigError(f"record {number}: wanted what is trained in one of {[*MASKS, LABELS]}, got {sorted(record)}")
+        raise ConfigError(f"record {number}: wanted a mask in one of {[*MASKS, LABELS]}, got {sorted(record)}")
     if set(given) - {0, 1}:
-        problems.append(f"{name} holds {sorted(set(given) - {0, 1})[:3]} beside 0 and 1")
+        problems.append(f"{name} holds {sorted(set(given) - {0, 1})[:3]}, wanted only 0 and 1")
     return _placed(name, given, length, first, problems, 0)
 
 
@@ -92,18 +93,18 @@ def _logprobs(
     name = _column(record, LOGPROBS)
     if name is None:
         return None
-    given = [float(one) for one in record[name]]
-    if bad := [one for one in given if not isfinite(one) or one > 1e-6]:
+    given = [float(value) for value in record[name]]
+    if bad := [value for value in given if not isfinite(value) or value > 1e-6]:
         problems.append(f"{name} holds {bad[0]}, which is no log-probability")
+    # Some trainers keep a list for the sampled tokens only.
     if len(given) not in (len(mask), len(mask) - first) and len(given) == sum(mask):
-        # A list of the sampled tokens alone.
         values = iter(given)
-        return tuple(next(values) if one else 0.0 for one in mask)
+        return tuple(next(values) if trained else 0.0 for trained in mask)
     return tuple(_placed(name, given, len(mask), first, problems, 0.0))
 
 
 def _placed(name: str, given: list[Any], length: int, first: int, problems: list[str], empty: Any) -> list[Any]:
-    """Return a column beside all tokens, where it was given for them or for those of the completion."""
+    """Return a column for all tokens, from one for all of them or for those of the completion."""
     if len(given) == length:
         return given
     if first and len(given) == length - first:
@@ -117,15 +118,15 @@ def _column(record: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return next((name for name in names if record.get(name) is not None), None)
 
 
-_USER, _SAID = "question", "answer"
+_QUESTION, _ANSWER = "question", "answer"
 
 
 class Marks(NamedTuple):
-    """What stands around an answer.
+    """The tokens around an answer.
 
     Attributes:
-        opening: Token ids that begin an answer.
-        ends: Token ids that end one.
+        opening: Token ids that stand before an answer.
+        ends: Token ids that end an answer.
     """
 
     opening: tuple[int, ...]
@@ -133,12 +134,12 @@ class Marks(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a model said or was made to begin with.
+    """The place of an answer in a row, with a forced beginning, if it has one.
 
     Attributes:
-        start: Where it begins.
-        end: Where it ends, excluded; its end token is part of it.
-        closed: Whether it has an end token, its own or one that the template wrote.
+        start: Index of its first token.
+        end: Index after its last token; its end token is part of it.
+        closed: Whether it has an end token, sampled or written by the template.
     """
 
     start: int
@@ -147,30 +148,31 @@ class Answer(NamedTuple):
 
 
 def marks_of(tokenizer: Any) -> Marks:
-    """Return what stands around the answers of a tokenizer's chat template.
+    """Return the tokens around the answers of a tokenizer's chat template.
 
     Raises:
-        ConfigError: It has no chat template, or one that does not tell where answers begin.
+        ConfigError: The tokenizer has no chat template, or one that does not mark the start of answers.
     """
     if not tokenizer.chat_template:
-        raise ConfigError("the tokenizer has no chat template, so nobody can tell where answers begin: leave it out")
-    user, said = {"role": "user", "content": _USER}, {"role": "assistant", "content": _SAID}
+        raise ConfigError("the tokenizer has no chat template, so the start of answers is unknown: leave it out")
+    user, assistant = {"role": "user", "content": _QUESTION}, {"role": "assistant", "content": _ANSWER}
 
     def render(messages: list[dict[str, str]], ask: bool) -> str:
         return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
 
-    asked = render([user], True).removeprefix(render([user], False))
-    after = render([user, said], False).rpartition(_SAID)[2]
-    opening, closing = _encode(tokenizer, asked), _encode(tokenizer, after)
+    # The generation prompt stands before each answer; the text after the answer begins with the template's end token.
+    before = render([user], True).removeprefix(render([user], False))
+    after = render([user, assistant], False).rpartition(_ANSWER)[2]
+    opening, closing = _encode(tokenizer, before), _encode(tokenizer, after)
     if not opening:
-        raise ConfigError("the chat template does not tell where answers begin: leave the tokenizer out")
+        raise ConfigError("the chat template does not mark the start of answers: leave the tokenizer out")
     ends = {tokenizer.eos_token_id, *closing[:1]} - {None}
     return Marks(tuple(opening), tuple(sorted(ends)))
 
 
 def answers_in(ids: Sequence[int], marks: Marks) -> list[Answer]:
-    """Return the answers of a row, in order; one that has no end goes on to the end of the row."""
-    found = []
+    """Return the answers of a row, in order; an answer without an end token ends with the row."""
+    answers = []
     place, width = 0, len(marks.opening)
     while place + width <= len(ids):
         if tuple(ids[place : place + width]) != marks.opening:
@@ -180,9 +182,9 @@ def answers_in(ids: Sequence[int], marks: Marks) -> list[Answer]:
         stop = next((at for at in range(start, len(ids)) if ids[at] in marks.ends), None)
         place = len(ids) if stop is None else stop + 1
         if place > start:
-            found.append(Answer(start, place, stop is not None))
-    return found
+            answers.append(Answer(start, place, stop is not None))
+    return answers
 
 
 def _encode(tokenizer: Any, text: str) -> list[int]:
-    return [int(one) for one in tokenizer(text, add_special_tokens=False)["input_ids"]]
+    return [int(token) for token in tokenizer(text, add_special_tokens=False)["input_ids"]]

@@ -1,7 +1,7 @@
-"""Export: from saved trees to JSON lines or Parquet that trainers and tools of others read.
+"""Export: saved trees as JSON lines or Parquet for other trainers and tools; torch-free but for step values.
 
-A record says of which file its tree is, as ``tree``. Token ids are exactly those that were sampled. The fields of each
-kind are those of its record: `Pair` for ``preferences``, `StepValue` for ``step-values``, `Row` for ``trajectories``,
+The column ``tree`` names the file of a record's tree. Token ids are exactly the sampled ones. The other columns are the
+fields of the record: `Pair` for ``preferences``, `StepValue` for ``step-values``, `Row` for ``trajectories``,
 `NodeRecord` for ``nodes`` and `Chat` for ``chat``.
 """
 
@@ -28,12 +28,12 @@ KINDS = {
     "nodes": "tsr_gym.agents.bridges.nodes:tree_nodes",
     "chat": "tsr_gym.agents.bridges.export:tree_chats",
 }
-# These can be made of what a person has played or a program has said, without tokens.
+# These need no tokens: they can be made from episodes of people and of scripted players.
 OF_TEXTS = ("nodes", "chat")
 
 
 class Exported(NamedTuple):
-    """What was written.
+    """The size of an export.
 
     Attributes:
         trees: Trees that were read.
@@ -51,19 +51,18 @@ def export(
     kind: str = "preferences",
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Exported:
-    """Write what trees say, and return how much; an older file is replaced only when all is written.
+    """Write the records of some trees, and return their number; an older file is replaced only when all is written.
 
     Args:
         sources: Folders of runs, folders of trees, or files of trees.
         out: The file: Parquet where its name ends in .parquet, else JSON lines.
         kind: One of `KINDS`, with keywords of its function as in ``"preferences(pairing='all')"``, or
-            ``package.module:name`` of a function of yours from a tree to NamedTuples.
-        watch: Called with the number of trees that were read, and of all.
+            ``package.module:name`` of your own function from a tree to NamedTuples.
+        watch: Called with the number of trees that were read and the total.
 
     Raises:
         ConfigError: There is no such kind or keyword, or there are no trees.
-        InvalidTree: A tree is damaged, or its turns have no tokens, which all kinds but `OF_TEXTS` are made of, or
-            nothing can be said of any of them.
+        InvalidTree: A tree is damaged, or has no tokens, which all kinds but `OF_TEXTS` need, or no tree has a record.
         MissingExtra: The kind, or Parquet, needs a package that is not installed.
         OSError: A file cannot be read or written.
     """
@@ -72,21 +71,21 @@ def export(
     if not files:
         raise ConfigError("wanted the folder of at least one run, or a file of a tree")
     read = Tree.load if parse_call(kind, what="kind of records").name in OF_TEXTS else _with_tokens
-    found: list[tuple[str, Any]] = []
+    records: list[tuple[str, Any]] = []
     for number, file in enumerate(files, start=1):
-        found += [(str(file), record) for record in records_of(read(file))]
+        records += [(str(file), record) for record in records_of(read(file))]
         watch(number, len(files))
-    if not found:
+    if not records:
         raise InvalidTree(f"the {len(files)} trees hold no {kind}: nothing was written")
-    write_records(out, [{"tree": tree, **record._asdict()} for tree, record in found], like=type(found[0][1]))
-    return Exported(len(files), len(found))
+    write_records(out, [{"tree": tree, **record._asdict()} for tree, record in records], like=type(records[0][1]))
+    return Exported(len(files), len(records))
 
 
 def tree_files(source: Path) -> Iterator[Path]:
-    """Yield the files of trees that a path stands for: itself, or all in a folder, of a run those in its ``trees``.
+    """Yield the files of trees at a path: the file itself, the files in a folder, or those in a run's ``trees``.
 
     Raises:
-        ConfigError: There is no such file, or the folder has none.
+        ConfigError: There is no such file, or no tree in the folder.
     """
     if not source.is_dir():
         if not source.is_file():
@@ -94,10 +93,10 @@ def tree_files(source: Path) -> Iterator[Path]:
         yield source
         return
     folder = source / "trees" if (source / "config.json").is_file() else source
-    found = sorted(folder.rglob("*.jsonl"))
-    if not found:
+    files = sorted(folder.rglob("*.jsonl"))
+    if not files:
         raise ConfigError(f"{folder}: found no trees; a run saves some at every checkpoint (--save-trees)")
-    yield from found
+    yield from files
 
 
 def _records_of(kind: str) -> Callable[[Tree], Sequence[Any]]:
@@ -140,13 +139,13 @@ def tree_chats(
 
     Args:
         tree: A grown tree.
-        prompt: The words around observations, by the name of a prompt.
-        instructions: The rules of the game; None for those that the environment gives with its default settings.
-        keep: How many episodes, those that the search chose first.
-        successes: Whether to take only those that solved their task.
+        prompt: Name of the prompt, which gives the words around observations.
+        instructions: The rules of the game; None for those of the environment with its default settings.
+        keep: Number of episodes, those that the search chose first.
+        successes: Whether to take only episodes that solved their task.
 
     Raises:
-        ConfigError: There is no such prompt, or the environment cannot be asked for its rules.
+        ConfigError: There is no such prompt, or the environment cannot be made to read its rules.
     """
     if prompt not in PROMPTS:
         raise ConfigError(f"wanted a prompt of {sorted(PROMPTS)}, got {prompt!r}")
@@ -160,13 +159,13 @@ def tree_chats(
         messages = list(system)
         for before, after in pairwise(tree.path(trajectory.turns[-1].node)):
             messages.append({"role": "user", "content": words.turn(tree.nodes[before])})
-            messages.append({"role": "assistant", "content": _said(tree, after, think=words.think)})
+            messages.append({"role": "assistant", "content": _answer_text(tree, after, think=words.think)})
         chats.append(Chat(tree.seed, tuple(messages), trajectory.total_reward, trajectory.success))
     return chats
 
 
-def _said(tree: Tree, node: int, *, think: bool) -> str:
-    """Return what was said as a model would say it: people play bare actions, which it writes into an answer."""
+def _answer_text(tree: Tree, node: int, *, think: bool) -> str:
+    """Return the answer of a turn in a model's form: people play bare actions, which a model writes into tags."""
     text = str(tree.nodes[node].candidate.text)
     if tree.about.get("player") != "person" or text.startswith("<"):
         return text
@@ -174,11 +173,11 @@ def _said(tree: Tree, node: int, *, think: bool) -> str:
 
 
 def _instructions(env: str) -> str:
-    """Return the rules that an environment gives with its default settings."""
+    """Return the rules of an environment with its default settings."""
     try:
         made = gym.make(env)
     except (gym.error.Error, TsrGymError, TypeError) as error:
-        raise ConfigError(f"{env} cannot be made to ask for its rules ({error}): give instructions='...'") from error
+        raise ConfigError(f"{env} cannot be made to read its rules ({error}): give instructions='...'") from error
     base = made.unwrapped
     made.close()
     return base.instructions if isinstance(base, TextEnv) else ""

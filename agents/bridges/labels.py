@@ -1,4 +1,8 @@
-"""Preferences: pairs of candidates that were sampled at the same node, one better than the other; torch-free."""
+"""Labels for reward models: preferences among candidates of a node, and values of sampled turns.
+
+Preferences are torch-free. Step values come from the backup of the estimator `tree_backup`, so a process reward model
+learns the values that the estimator would have used.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -18,12 +22,12 @@ class Pair(NamedTuple):
     """Two candidates that answered the same prompt.
 
     Attributes:
-        prompt_ids: Token ids that the model saw.
+        prompt_ids: Token ids of the prompt.
         chosen_ids: Token ids of the better candidate.
         rejected_ids: Token ids of the worse one.
         chosen_logprobs: Log-probability of each of `chosen_ids` when it was sampled.
         rejected_logprobs: Of each of `rejected_ids`.
-        gap: How much more the better one is worth.
+        gap: Worth of the better candidate minus that of the worse one.
         node: Index of the node at which both were sampled.
     """
 
@@ -37,14 +41,14 @@ class Pair(NamedTuple):
 
 
 def merit(tree: Tree) -> list[float]:
-    """Return the merit of each node, by which the search kept some candidates and left others."""
+    """Return the merit of each node, by which the search keeps or drops candidates; NaN for the root."""
     return [nan if node.parent is None else tree.merit(index) for index, node in enumerate(tree.nodes)]
 
 
 def mean_return(tree: Tree) -> list[float]:
-    """Return for each node the mean return of the finished episodes through it; NaN where there is none.
+    """Return the mean return of the finished episodes through each node; NaN for a node without any.
 
-    A return is not compared with one that is not complete, so branches that a search left have no worth.
+    Returns of unfinished episodes are incomplete and cannot be compared, so branches that a search left have no worth.
     """
     sums, counts = [0.0] * len(tree.nodes), [0] * len(tree.nodes)
     for index in reversed(range(len(tree.nodes))):
@@ -64,18 +68,18 @@ WORTHS: dict[str, Worth] = {"merit": merit, "mean_return": mean_return}
 def sibling_pairs(
     tree: Tree, *, worth: Worth | str = merit, margin: float = 0.0, pairing: Pairing = "extremes"
 ) -> list[Pair]:
-    """Return the preferences among candidates of one node, for all nodes of a tree.
+    """Return the preferences among the candidates of each node of a tree.
 
-    Only candidates with tokens that answered the same prompt are compared; one that was sampled twice stands once, with
-    the first of its nodes; equal worth (`are_equal`) is no preference.
+    Only candidates with tokens that answered the same prompt are compared. A candidate that was sampled twice counts
+    once, with the first of its nodes. Equal worth (`are_equal`) is no preference.
 
     Args:
         tree: A grown tree.
-        worth: What makes a candidate better: `merit` (the search's judgement) or `mean_return` (how episodes ended), by
-            name or as a function of yours.
+        worth: The measure that candidates are compared by: `merit` (the search's judgement) or `mean_return` (the ends
+            of episodes), by name or as your own function.
         margin: The least difference in worth that is a preference.
-        pairing: ``"extremes"``: the best against the worst. ``"against_best"``: the best against each other one.
-            ``"all"``: each against each that is worse.
+        pairing: ``"extremes"``: the best with the worst. ``"against_best"``: the best with each other one. ``"all"``:
+            each with each worse one.
 
     Raises:
         ConfigError: There is no such worth or pairing.
@@ -95,7 +99,7 @@ def sibling_pairs(
 
 
 def _comparable(tree: Tree, parent: int, values: Sequence[float]) -> Iterator[list[int]]:
-    """Yield the children of a node that answered the same prompt, best first, each text once."""
+    """Yield the children of a node that answered the same prompt, best first, equal tokens once."""
     different: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     for child in tree.children(parent):
         candidate = tree.nodes[child].candidate
@@ -125,14 +129,14 @@ def _pair(tree: Tree, better: int, worse: int, gap: float) -> Pair:
 
 
 class StepValue(NamedTuple):
-    """One sampled turn and what it led to.
+    """A sampled turn and its value.
 
     Attributes:
         task: Seed of the task instance.
-        prompt_ids: Token ids that the model saw.
-        response_ids: Token ids that it sampled.
+        prompt_ids: Token ids of the prompt.
+        response_ids: Sampled token ids.
         value: Backed-up return of the trajectories through the turn.
-        trajectories: How many these are.
+        trajectories: Number of these trajectories.
         turn: Number of the turn, from 0.
     """
 
@@ -153,10 +157,10 @@ def step_values(
     """Return the value of every sampled turn, each node once (step labels as ReST-MCTS*, arXiv 2406.03816, uses them).
 
     Args:
-        groups: Trajectories with nodes; of all leaves (`harvest_leaves`) where rejected turns are wanted, too.
-        backup: A node's value: the mean of its children's, or the mean of its leaves'.
-        unfinished: What a branch that the search left is worth, see `Backup`; turns of which nothing is known are left
-            out. Unknown by default, because a label should be what happened.
+        groups: Trajectories with nodes; of all leaves (`harvest_leaves`) to include rejected turns.
+        backup: A node's value: the mean of its children's values, or the mean of its leaves' returns.
+        unfinished: The value of a branch that the search left, see `Backup`. Unknown by default, because a label should
+            be an observed result; turns with an unknown value are left out.
     """
     # Learning needs torch, pairs of siblings do not.
     from tsr_gym.agents.learning.advantages.turn_table import (
@@ -175,11 +179,11 @@ def step_values(
     check_nodes(table)
     worth = back_up(table, rewards_of(table, rule), rule)
     entries, starts, sharers = first_entries(table), table.starts, table.sharers
-    found = []
+    labels = []
     for entry in entries[worth.known[entries]].tolist():
         row, start = int(table.row[starts[entry]]), int(table.column[starts[entry]])
         ids = batch.ids[row].tolist()
-        found.append(
+        labels.append(
             StepValue(
                 task=tasks[int(table.group[entry])],
                 prompt_ids=tuple(ids[:start]),
@@ -189,7 +193,7 @@ def step_values(
                 turn=int(table.turn[entry]),
             )
         )
-    return found
+    return labels
 
 
 def tree_step_values(
@@ -198,7 +202,7 @@ def tree_step_values(
     backup: Literal["child_mean", "leaf_mean"] = "child_mean",
     unfinished: Literal["return", "score", "skip"] = "skip",
 ) -> list[StepValue]:
-    """Return the values of all sampled turns of a tree, those of rejected branches too; see `step_values`.
+    """Return the values of all sampled turns of a tree, including rejected branches, as `step_values` does.
 
     The task of each is the seed of the tree.
     """

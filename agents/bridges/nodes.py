@@ -1,4 +1,4 @@
-"""Nodes: a tree as records, one per node, and back again; nothing is lost but snapshots. Torch-free."""
+"""Nodes: a tree as records, one per node, and back; only snapshots are lost. Torch-free."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,26 +17,26 @@ class NodeRecord(NamedTuple):
 
     Attributes:
         seed: Seed of the tree.
-        score_of: What the scores rate, ``"turn"`` or ``"state"``.
+        score_of: Whether scores rate a ``"turn"`` or a ``"state"``.
         about: Facts about the tree, in JSON.
         node: Number of the node, from 0 for the first.
         parent: Number of the node it grew from; -1 for the first.
         depth: Turns since the first node.
-        prompt_ids: Token ids that the model saw at the parent.
-        token_ids: Token ids that it sampled there.
+        prompt_ids: Token ids of the prompt at the parent.
+        token_ids: Token ids sampled there.
         logprobs: Log-probability of each when it was sampled.
-        weight_version: Version of the weights that sampled them; -1 where nobody counted.
+        weight_version: Version of the weights that sampled them; -1 where it is unknown.
         advantages: Of each token in the loss of a run, see `Learned`; () where the turn was not learned from.
-        text: What the environment received, in JSON.
-        observation: What it answered, in JSON.
+        text: The action that the environment received, in JSON.
+        observation: The observation that it returned, in JSON.
         reward: Of the turn.
         score: The search's judgement of the turn.
         terminated: The task ended here.
         truncated: A limit ended the episode here.
-        chosen: Place among the paths that the search chose, from 0; -1 for others.
+        chosen: Place among the paths that the search chose, from 0; -1 for other nodes.
         played: Whether the node belongs to the episode that was really played.
         info: The environment's info, in JSON.
-        state_key: What the rules depend on from here, in hexadecimal digits; "" where nobody knows.
+        state_key: The state that the rules depend on, in hexadecimal digits; "" where it is unknown.
     """
 
     seed: int
@@ -64,12 +64,12 @@ class NodeRecord(NamedTuple):
 
 def tree_nodes(tree: Tree) -> list[NodeRecord]:
     """Return the record of every node of a tree, in the order in which they were added."""
-    chosen = {node: place for place, node in enumerate(tree.chosen)}
+    places = {node: place for place, node in enumerate(tree.chosen)}
     played, about = set(tree.played), _json(_facts(tree))
     advantages = learned_from(tree).of
     records = []
     for index, node in enumerate(tree.nodes):
-        said = node.candidate
+        candidate = node.candidate
         records.append(
             NodeRecord(
                 seed=tree.seed,
@@ -78,18 +78,18 @@ def tree_nodes(tree: Tree) -> list[NodeRecord]:
                 node=index,
                 parent=-1 if node.parent is None else node.parent,
                 depth=node.depth,
-                prompt_ids=said.prompt_ids,
-                token_ids=said.token_ids,
-                logprobs=said.logprobs,
-                weight_version=-1 if said.weight_version is None else said.weight_version,
+                prompt_ids=candidate.prompt_ids,
+                token_ids=candidate.token_ids,
+                logprobs=candidate.logprobs,
+                weight_version=-1 if candidate.weight_version is None else candidate.weight_version,
                 advantages=advantages.get(index, ()),
-                text=_json(said.text),
+                text=_json(candidate.text),
                 observation=_json(node.observation),
                 reward=float(node.reward),
                 score=float(node.score),
                 terminated=node.terminated,
                 truncated=node.truncated,
-                chosen=chosen.get(index, -1),
+                chosen=places.get(index, -1),
                 played=index in played,
                 info=_json(dict(node.info)),
                 state_key="" if node.state_key is None else node.state_key.hex(),
@@ -101,10 +101,10 @@ def tree_nodes(tree: Tree) -> list[NodeRecord]:
 def read_trees(path: Path) -> dict[str, Tree]:
     """Return the trees of a file that `export` wrote with ``kind="nodes"``, by the names in its column ``tree``.
 
-    They can be harvested and learned from as those that were exported. Without snapshots they cannot be grown further.
+    They can be harvested and learned from like the exported trees. Without snapshots they cannot be grown further.
 
     Raises:
-        InvalidTree: The file is damaged, or is none of nodes.
+        InvalidTree: The file is damaged, or does not hold nodes.
         OSError: There is no such file.
     """
     by_tree: dict[str, list[Mapping[str, Any]]] = {}
@@ -114,27 +114,27 @@ def read_trees(path: Path) -> dict[str, Tree]:
 
 
 def tree_of_records(place: str, records: Iterable[Mapping[str, Any]]) -> Tree:
-    """Return the tree whose nodes stand in records, which are those of `tree_nodes` as dictionaries.
+    """Return the tree of some node records.
 
     Args:
-        place: Where they come from, for errors.
-        records: In the order of the nodes.
+        place: The source of the records, for errors.
+        records: Those of `tree_nodes` as dictionaries, in the order of the nodes.
 
     Raises:
         InvalidTree: They are not the nodes of a tree.
     """
-    found = [dict(record) for record in records]
+    rows = [dict(record) for record in records]
     try:
-        first = found[0]
+        first = rows[0]
         tree = Tree(seed=first["seed"], score_of=first["score_of"], about=json.loads(first["about"]))
-        for index, record in enumerate(found):
+        for index, record in enumerate(rows):
             if record["node"] != index:
                 raise ValueError(f"node {shown(record['node'])} stands where node {index} belongs")
             tree.add(node_from_json(_as_saved(record)), played=record["played"])
-        ranked = sorted((record["chosen"], record["node"]) for record in found if record["chosen"] >= 0)
+        ranked = sorted((record["chosen"], record["node"]) for record in rows if record["chosen"] >= 0)
         tree.choose([node for _, node in ranked])
         if NAME in tree.about:
-            of = {record["node"]: tuple(record["advantages"]) for record in found if record.get("advantages")}
+            of = {record["node"]: tuple(record["advantages"]) for record in rows if record.get("advantages")}
             keep_learned(tree, Learned(learned_from(tree).estimator, of))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidTree(f"{place}: not the nodes of a tree ({error})") from error
@@ -142,7 +142,7 @@ def tree_of_records(place: str, records: Iterable[Mapping[str, Any]]) -> Tree:
 
 
 def _as_saved(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node as `node_to_json` writes it."""
+    """Return a node record in the form of `node_to_json`."""
     kept = ("depth", "reward", "score", "terminated", "truncated")
     return {
         **{name: record[name] for name in kept},
@@ -160,7 +160,7 @@ def _as_saved(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(tree: Tree) -> dict[str, Any]:
-    """Return the facts of a tree; what was learned from each node stands with the node."""
+    """Return the facts of a tree without the advantages, which are columns of the nodes."""
     if NAME not in tree.about:
         return tree.about
     return {**tree.about, NAME: {"estimator": learned_from(tree).estimator, "of": {}}}

@@ -1,4 +1,4 @@
-"""Rows: trajectories as training rows, token ids exactly as sampled, and back again; torch-free."""
+"""Rows: trajectories as training rows with exactly the sampled token ids, and back; torch-free but for advantages."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -21,7 +21,7 @@ AnyT = TypeVar("AnyT")
 
 
 class Row(NamedTuple):
-    """A training sequence: an episode, or a turn of one where prompts do not extend what was said before.
+    """A training sequence: an episode, or a part of one that begins where a prompt does not extend the tokens before.
 
     Attributes:
         task: Seed of the tree.
@@ -29,17 +29,17 @@ class Row(NamedTuple):
         input_ids: `[T]` token ids.
         mask: `[T]` 1 where the model sampled the token, 0 elsewhere.
         logprobs: `[T]` log-probability of each sampled token when it was sampled; 0 elsewhere.
-        starts: `[K]` where the tokens of each turn begin in `input_ids`.
-        ends: `[K]` where they end, excluded.
+        starts: `[K]` index of the first sampled token of each turn in `input_ids`.
+        ends: `[K]` index after the last one.
         turns: `[K]` numbers of these turns in the trajectory, from 0.
-        nodes: `[K]` nodes of the tree that they led to; rows that share one have sampled that turn once.
+        nodes: `[K]` nodes of the tree that the turns led to; rows that share a node share one sampled turn.
         rewards: `[K]` rewards.
-        scores: `[K]` the search's judgement.
+        scores: `[K]` scores of the search.
         total_reward: Sum of the rewards of the whole trajectory.
-        score: What the search thought of the whole trajectory.
-        success: Whether it solved the task.
+        score: Score of the whole trajectory.
+        success: Whether the trajectory solved the task.
         finished: Whether its episode ended.
-        selected_by: How it came to be.
+        selected_by: What selected the trajectory, such as ``"search"``.
     """
 
     task: int
@@ -61,14 +61,14 @@ class Row(NamedTuple):
 
 
 def rows_of(trajectory: Trajectory, *, task: int = 0, number: int = 0) -> list[Row]:
-    """Return a trajectory as rows: one where each prompt extends what stands before it, else a new one at each break.
+    """Return a trajectory as rows: a new row begins where a prompt does not extend the tokens of the turn before.
 
     A turn without tokens has no place in a row; its reward still counts in `Row.total_reward`.
 
     Args:
         trajectory: An episode.
         task: Seed of its instance.
-        number: Which trajectory of its tree it is.
+        number: Number of the trajectory in its tree.
     """
     pieces: list[tuple[list[int], list[tuple[int, Turn, int]]]] = []
     for place, turn in enumerate(trajectory.turns):
@@ -116,21 +116,21 @@ def tree_rows(tree: Tree, *, take: Taken = "chosen", keep: int = 1, successes: b
         tree: A grown tree.
         take: ``"chosen"``: the best `keep` episodes, those that the search chose first. ``"episodes"``: all that ended.
             ``"leaves"``: the path to every leaf, so that each sampled answer lies on one of them.
-        keep: How many are chosen.
+        keep: Number of chosen episodes.
         successes: Whether to take only those that solved their task, as for a warm start.
 
     Raises:
-        ConfigError: There is no such way to take them.
+        ConfigError: `take` is none of these words.
     """
     if take not in get_args(Taken):
         raise ConfigError(f"wanted take of {list(get_args(Taken))}, got {take!r}")
     if take == "chosen":
-        found = harvest(tree, keep, selected_by="search")
+        trajectories = harvest(tree, keep, selected_by="search")
     else:
-        found = harvest_all(tree) if take == "episodes" else harvest_leaves(tree)
+        trajectories = harvest_all(tree) if take == "episodes" else harvest_leaves(tree)
     return [
         row
-        for number, trajectory in enumerate(found)
+        for number, trajectory in enumerate(trajectories)
         if trajectory.success or not successes
         for row in rows_of(trajectory, task=tree.seed, number=number)
     ]
@@ -139,11 +139,11 @@ def tree_rows(tree: Tree, *, take: Taken = "chosen", keep: int = 1, successes: b
 def read_groups(path: Path) -> list[Group]:
     """Return the groups of a file that `export` wrote with ``kind="trajectories"``, for `collate` and estimators.
 
-    The trajectories of a task are a group, each tree of it with a number of its own. Turns without tokens are not in
-    the file.
+    The trajectories of a task are a group, in which each tree has its own number. Turns without tokens are not in the
+    file.
 
     Raises:
-        InvalidTree: The file is damaged, or is none of trajectories.
+        InvalidTree: The file is damaged, or does not hold trajectories.
         OSError: There is no such file.
     """
     records = read_records(path, error=InvalidTree)
@@ -151,8 +151,8 @@ def read_groups(path: Path) -> list[Group]:
         groups: dict[int, list[Trajectory]] = {}
         trees: dict[tuple[int, str], int] = {}
         for (task, tree, _), rows in groupby(records, key=lambda row: (row["task"], row["tree"], row["trajectory"])):
-            known = sum(of_task == task for of_task, _ in trees)
-            number = trees.setdefault((task, tree), known)
+            # Trees are numbered within their task, in the order of their first row.
+            number = trees.setdefault((task, tree), sum(of_task == task for of_task, _ in trees))
             groups.setdefault(task, []).append(_trajectory(list(rows), number))
     except (ValueError, LookupError, TypeError) as error:
         raise InvalidTree(f"{path}: not the rows of trajectories ({error!r})") from error
@@ -177,12 +177,12 @@ def _turns(row: dict[str, Any]) -> list[Turn]:
 
 
 class TrainedRow(NamedTuple):
-    """A row and what is learned from it.
+    """A row with rewards and advantages per token.
 
     Attributes:
         row: Tokens, mask and log-probabilities.
-        rewards: `[T]` of each turn on its last sampled token; 0 elsewhere.
-        advantages: `[T]` 0 where nothing was sampled; None without an estimator.
+        rewards: `[T]` reward of each turn on its last sampled token; 0 elsewhere.
+        advantages: `[T]` 0 where no token was sampled; None without an estimator.
     """
 
     row: Row
@@ -194,8 +194,8 @@ def trained_rows(groups: Sequence[Group], estimator: "Estimator | None") -> list
     """Return the rows of each trajectory of each group; trajectories without tokens are left out.
 
     Args:
-        groups: Trajectories, which have their advantages among themselves.
-        estimator: Whose advantages the rows have; None for none.
+        groups: Trajectories; advantages are computed within each group.
+        estimator: Computes the advantages; None for no advantages.
     """
     if not any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
         return [[] for _ in groups]
@@ -203,10 +203,10 @@ def trained_rows(groups: Sequence[Group], estimator: "Estimator | None") -> list
     from tsr_gym.agents.learning.batch import collate
 
     batch = collate(groups)
-    # A batch has a row wherever a trajectory has tokens, in the order of `rows_of`.
+    # The rows of a batch are those of `rows_of`, in the same order, so both are read in step.
     rewards = iter(batch.rewards)
     advantages = iter(()) if estimator is None else iter(estimator(batch))
-    found = []
+    rows_by_group = []
     for group in groups:
         trajectories: list[list[TrainedRow]] = []
         for number, trajectory in enumerate(group.trajectories):
@@ -216,19 +216,19 @@ def trained_rows(groups: Sequence[Group], estimator: "Estimator | None") -> list
                 given = None if estimator is None else next(advantages)[:length].tolist()
                 parts.append(TrainedRow(row, next(rewards)[:length].tolist(), given))
             trajectories += [parts] if parts else []
-        found.append(trajectories)
-    return found
+        rows_by_group.append(trajectories)
+    return rows_by_group
 
 
-def drawn_evenly(found: Sequence[AnyT], size: int, *parts: int | str) -> list[AnyT]:
-    """Return `size` of what was found, drawn evenly and in its order, or all of it where there is no more.
+def drawn_evenly(items: Sequence[AnyT], size: int, *parts: int | str) -> list[AnyT]:
+    """Return `size` of some items, drawn uniformly and in their order; all items where there are not more.
 
     Args:
-        found: What to draw from.
-        size: How many.
-        parts: What the draw derives from, beside how much there is.
+        items: To draw from.
+        size: Number of items to draw.
+        parts: The seed of the draw, with the number of items.
     """
-    if len(found) <= size:
-        return list(found)
-    rng = np.random.default_rng(derive_seed("rows", *parts, len(found)))
-    return [found[index] for index in sorted(rng.choice(len(found), size, replace=False))]
+    if len(items) <= size:
+        return list(items)
+    rng = np.random.default_rng(derive_seed("rows", *parts, len(items)))
+    return [items[index] for index in sorted(rng.choice(len(items), size, replace=False))]

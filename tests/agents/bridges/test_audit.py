@@ -221,7 +221,7 @@ def test_messages_are_compared_with_tokens(grown):
     [
         ({"mask": [1]}, "mask has 1 entries, wanted"),
         ({"logprobs": [-0.1]}, "logprobs has 1 entries, wanted"),
-        ({"mask": lambda mask: [0, *mask[1:-1], 2]}, "mask holds [2] beside 0 and 1"),
+        ({"mask": lambda mask: [0, *mask[1:-1], 2]}, "mask holds [2], wanted only 0 and 1"),
         ({"logprobs": lambda given: [0.5, *given[1:]]}, "logprobs holds 0.5, which is no log-probability"),
         ({"logprobs": lambda given: [float("nan"), *given[1:]]}, "logprobs holds nan"),
         ({"input_ids": lambda ids: [-1, *ids[1:]]}, "token ids are not whole numbers from 0"),
@@ -241,7 +241,7 @@ def test_what_does_not_fit_together_is_found_in_its_row(rows, change, says):
     ("record", "message"),
     [
         ({"text": "hello"}, "record 0: wanted token ids in one of"),
-        ({"input_ids": [1, 2]}, "record 0: wanted what is trained in one of"),
+        ({"input_ids": [1, 2]}, "record 0: wanted a mask in one of"),
         ({"input_ids": [1, 2], "mask": [0, None]}, "record 0: wanted columns of numbers"),
         ({"input_ids": 3, "mask": [0]}, "record 0: wanted columns of numbers"),
     ],
