@@ -1,7 +1,7 @@
-"""OpenEnv: our worlds as its server and client, with snapshots as tokens, which its protocol does not have.
+"""OpenEnv: environments of text as its server and client, with snapshots as tokens, which its protocol lacks.
 
-Written for OpenEnv 0.10.0. A token is the snapshot itself, without pickle, so that any server of the same environment
-with the same settings can go on from it, and no server has to remember anything.
+Written for OpenEnv 0.10.0. A token is the snapshot itself, without pickle, so any server of the same environment with
+the same settings can continue from it, and no server keeps a table of snapshots.
 """
 
 import base64
@@ -26,11 +26,11 @@ from tsr_gym.wrappers import AnswerFormat
 
 
 class Seen(NamedTuple):
-    """What a turn brought.
+    """The result of a turn.
 
     Attributes:
         text: The observation.
-        reward: Of the turn; None where none was taken.
+        reward: Of the turn; None where no turn was taken.
         terminated: The task ended.
         truncated: A limit ended the episode.
         info: Facts about the turn, in JSON's types.
@@ -52,31 +52,31 @@ class Session:
 
     def __init__(self, env: gym.Env[str, str]) -> None:
         self.env = env
-        # Whatever was never reset has no snapshots, and takes none.
+        # An environment that was never reset can neither take nor restore a snapshot.
         text, info = env.reset(seed=0)
-        self.seen = Seen(text, None, False, False, _told(info))
+        self.seen = Seen(text, None, False, False, _plain(info))
 
     def reset(self, seed: int | None = None, token: str | None = None) -> Seen:
-        """Begin the episode of a seed, or in the middle of one, at a token."""
+        """Begin the episode of a seed, or continue the one at a token."""
         text, info = self.env.reset(seed=seed)
-        self.seen = Seen(text, None, False, False, _told(info))
+        self.seen = Seen(text, None, False, False, _plain(info))
         return self.seen if token is None else self.enter(token)
 
     def enter(self, token: str, *, noise: Literal["same", "fresh", "common"] = "same", seed: int | None = None) -> Seen:
-        """Go on from a token.
+        """Continue from a token.
 
         Args:
-            token: What `token` returned, here or at another server.
-            noise: Whose dice are thrown from now on, as in `tsr_gym.restore`.
-            seed: Of fresh dice.
+            token: A result of `token`, from this or another server.
+            noise: The random numbers from now on, as in `tsr_gym.restore`.
+            seed: Of fresh random numbers.
 
         Raises:
-            SnapshotError: The token is damaged, or belongs to something else; the episode stands where it stood.
+            SnapshotError: The token is damaged, or of another environment; the episode is unchanged.
         """
         try:
             snap = Snapshot.from_bytes(base64.b64decode(token, validate=True))
         except (ValueError, binascii.Error) as error:
-            raise SnapshotError(f"wanted a token of this environment's, got another text ({error})") from error
+            raise SnapshotError(f"wanted a token of this environment, got another text ({error})") from error
         restore(self.env, snap, noise=noise, seed=seed)
         base: Any = self.env.unwrapped
         episode = base.episode
@@ -86,28 +86,28 @@ class Session:
     def step(self, text: str) -> Seen:
         """Take a turn."""
         observation, reward, terminated, truncated, info = self.env.step(text)
-        self.seen = Seen(observation, float(reward), terminated, truncated, _told(info))
+        self.seen = Seen(observation, float(reward), terminated, truncated, _plain(info))
         return self.seen
 
     def token(self) -> str:
-        """Return the token of where the episode stands."""
+        """Return the token of the current state."""
         return base64.b64encode(snapshot(self.env).to_bytes()).decode()
 
 
-def _told(info: dict[str, Any]) -> dict[str, Any]:
-    """Return what of an info is plain data, in JSON's types."""
-    found = {}
+def _plain(info: dict[str, Any]) -> dict[str, Any]:
+    """Return the plain data of an info in JSON's types; other values are left out."""
+    facts = {}
     for name, value in info.items():
         try:
             encode(value)
         except SnapshotError:
             continue
-        found[name] = json.loads(json.dumps(value, default=plain))
-    return found
+        facts[name] = json.loads(json.dumps(value, default=plain))
+    return facts
 
 
 def session_of(env: str, settings: dict[str, Any]) -> Session:
-    """Return a session of an environment of text, whose turns are written as this package's models write them.
+    """Return a session of an environment of text; turns have the form in which this package's models answer.
 
     Raises:
         ConfigError: The environment is not made of text.
@@ -120,14 +120,14 @@ def session_of(env: str, settings: dict[str, Any]) -> Session:
 
 
 class OpenEnvKinds(NamedTuple):
-    """The classes of this package's worlds behind OpenEnv.
+    """OpenEnv's classes for environments of text.
 
     Attributes:
-        action: `text` (None to take no turn), `enter` (a token to go back to before), `noise` and `seed` (of the dice
-            from there on), and `keep` (whether the answer holds a token).
-        observation: `text`, `terminated`, `truncated`, and `token` where it was asked for; `metadata` is the info.
-        environment: Its `Environment` over a `Session`.
-        client: Its client, typed.
+        action: `text` (None to take no turn), `enter` (a token to restore first), `noise` and `seed` (of the random
+            numbers from there on), and `keep` (whether the answer holds a token).
+        observation: `text`, `terminated`, `truncated`, and `token` where it was requested; `metadata` is the info.
+        environment: OpenEnv's `Environment` over a `Session`.
+        client: OpenEnv's typed client.
     """
 
     action: type[Any]
@@ -158,7 +158,7 @@ def _messages() -> tuple[type[Any], type[Any]]:
 
 
 def _shown(seen: Seen, token: str | None) -> Any:
-    """Return what was seen as OpenEnv's observation."""
+    """Return the result of a turn as OpenEnv's observation."""
     done = seen.terminated or seen.truncated
     ends = {"terminated": seen.terminated, "truncated": seen.truncated, "done": done}
     return _messages()[1](text=seen.text, reward=seen.reward, token=token, metadata=seen.info, **ends)
@@ -166,7 +166,7 @@ def _shown(seen: Seen, token: str | None) -> Any:
 
 @cache
 def openenv_kinds() -> OpenEnvKinds:
-    """Return the classes, made at the first call.
+    """Return the classes, which are made at the first call.
 
     Raises:
         MissingExtra: OpenEnv is not installed.
@@ -221,7 +221,7 @@ def openenv_kinds() -> OpenEnvKinds:
 
 
 def openenv_factory(env: str, **settings: Any) -> Callable[[], Any]:
-    """Return what makes an OpenEnv `Environment` of an environment of text, one for each session.
+    """Return a function that makes an OpenEnv `Environment` of an environment of text, one for each session.
 
     Args:
         env: Gymnasium id or short name.
@@ -240,7 +240,7 @@ def openenv_app(env: str, *, max_sessions: int = 64, **settings: Any) -> Any:
 
     Args:
         env: Gymnasium id or short name.
-        max_sessions: Most episodes at once, each of a client of its own.
+        max_sessions: Most episodes at a time, each of a separate client.
         settings: Of the environment.
 
     Raises:
@@ -248,7 +248,7 @@ def openenv_app(env: str, *, max_sessions: int = 64, **settings: Any) -> Any:
         MissingExtra: OpenEnv is not installed.
     """
     kinds = openenv_kinds()
-    # So that a wrong name or setting is told now and not to the first client.
+    # A wrong name or setting is an error now, and not at the first client's request.
     session_of(env, settings)
     from openenv.core.env_server import create_app
 

@@ -1,6 +1,6 @@
-"""TRL: rollouts by search for its GRPOTrainer, and a trainer that learns from this package's advantages.
+"""TRL: rollouts by search for its GRPOTrainer, a trainer that learns from this package's advantages, and a tool.
 
-Written for TRL 1.16. The rollout function needs nothing of TRL's; only `tsr_grpo_trainer` imports it.
+Written for TRL 1.16. The rollout function does not import TRL; only `tsr_grpo_trainer` does.
 """
 
 import re
@@ -28,13 +28,13 @@ from tsr_gym.optional import require
 from tsr_gym.registration import env_id
 from tsr_gym.text_env import TextEnv
 
-# Column of the advantages; no dataset has one of this name.
+# Column of the advantages, with a name that no dataset uses.
 ADVANTAGES = "tsr_advantages"
 Rollout = Callable[[list[Any], Any], dict[str, Any]]
 
 
 def task_prompts(instances: Sequence[int]) -> list[dict[str, str]]:
-    """Return the rows of a dataset for the trainer: a prompt names its instance, and the environment says the rest.
+    """Return the rows of a dataset for the trainer: a prompt names its instance, the environment supplies the text.
 
     Args:
         instances: Numbers of task instances in the sequence that the rollout function's seed decides.
@@ -43,7 +43,7 @@ def task_prompts(instances: Sequence[int]) -> list[dict[str, str]]:
 
 
 def env_reward(completions: Sequence[Any], env_reward: Sequence[float | None], **columns: Any) -> list[float | None]:
-    """Return the rewards of the environment, as a reward function of TRL's; None for rows that only fill a group."""
+    """Return the rewards of the environment, as a TRL reward function; None for rows that only fill a group."""
     return list(env_reward)
 
 
@@ -53,7 +53,7 @@ class RowOfTrl(NamedTuple):
     Attributes:
         row: Tokens, mask and log-probabilities.
         advantages: Of its tokens after the prompt; None without an estimator.
-        reward: Of its episode; None where the row only fills a group, in which nothing is then trained.
+        reward: Of its episode; None for a row that only fills a group and trains no token.
     """
 
     row: Row
@@ -74,33 +74,33 @@ def tsr_rollout_func(
 ) -> Rollout:
     """Return a function for ``GRPOTrainer(rollout_func=...)`` that plays and searches with the trainer's model.
 
-    Prompts arrive repeated, a group of `num_generations` side by side; each group is one search for as many
-    trajectories, on the instance that its prompt names (`task_prompts`). What comes back is exactly what was sampled.
-    In evaluation it plays without search.
+    TRL repeats each prompt `num_generations` times; each such group is one search for as many trajectories, on the
+    instance that its prompt names (`task_prompts`). The rows hold exactly the sampled tokens. In evaluation it plays
+    without search.
 
     Args:
         env: Gymnasium id or short name.
         strategy: With its numbers, such as ``"beam(width=2, branching=4)"``.
-        estimator: Whose advantages the rows carry for `tsr_grpo_trainer`, such as ``"tspo"`` or ``"tree_backup"``; they
-            are taken over whole groups, before any row is left out. None where TRL's own are wanted.
-        task: What is played.
-        search: How trajectories come to be, its strategy and their number left aside.
-        model: How the model speaks; the temperature is the trainer's.
-        card: What the model was made for; None for the one in its folder, where it has one.
-        seed: Everything random derives from it, and from the trainer's step.
+        estimator: Computes the advantages of the rows for `tsr_grpo_trainer`, such as ``"tspo"`` or ``"tree_backup"``,
+            over whole groups, before any row is left out. None to use TRL's own advantages.
+        task: Settings of the environment.
+        search: Settings of the search; its strategy and its number of trajectories are ignored.
+        model: Prompt and history; the temperature is the trainer's.
+        card: The model's card; None for the card in its folder, if it has one.
+        seed: All randomness derives from it and from the trainer's step.
 
     Raises:
         ConfigError: A setting is unknown, or the estimator needs a critic.
     """
-    wanted = replace(search or SearchConfig(), search=strategy)
-    if wanted.naive:
-        raise ConfigError(f"groups of TRL have a size of their own: wanted naive=0, got {wanted.naive}")
-    chosen = None if estimator is None else choose_estimator(estimator, critic=False)
-    return _Rollout(env, wanted, chosen, task or TaskConfig(), model or ModelConfig(), card, seed)
+    config = replace(search or SearchConfig(), search=strategy)
+    if config.naive:
+        raise ConfigError(f"TRL sets the size of groups: wanted naive=0, got {config.naive}")
+    bound = None if estimator is None else choose_estimator(estimator, critic=False)
+    return _Rollout(env, config, bound, task or TaskConfig(), model or ModelConfig(), card, seed)
 
 
 class _Rollout:
-    """The rollout function; environments are made at the first call and used again."""
+    """The rollout function; environments are made at the first call and reused."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class _Rollout:
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
         """Return a row for each prompt, in their order, in the form of TRL's `RolloutFunc`."""
         if trainer.use_vllm:
-            raise ConfigError("searches sample from the trainer's own model: wanted use_vllm=False")
+            raise ConfigError("searches sample from the trainer's model in this process: wanted use_vllm=False")
         training = bool(trainer.model.training)
         size = trainer.num_generations if training else trainer.num_generations_eval
         numbers = _groups(prompts, size)
@@ -143,7 +143,7 @@ class _Rollout:
             pool = player.pool(task.train_split if training else task.eval_split, self.search)
             chat = player.chat_about(pool.base, temperature=float(trainer.temperature))
             if chat.history.turns is not None:
-                raise ConfigError("TRL knows one row per episode: wanted history=full, got another one")
+                raise ConfigError("TRL has one row per episode: wanted history=full, got another history")
             config = replace(self.search, trajectories=size)
             self._collectors[training, size] = Collector(config, pool, chat, seed=self.seed)
         return self._collectors[training, size]
@@ -153,32 +153,32 @@ class _Rollout:
         starts = [row.starts[0] for row, *_ in rows]
         pairs = list(zip(rows, starts, strict=True))
         columns: dict[str, Any] = {
-            "prompt_ids": [list(one.row.input_ids[:start]) for one, start in pairs],
-            "completion_ids": [list(one.row.input_ids[start:]) for one, start in pairs],
-            "logprobs": [list(one.row.logprobs[start:]) for one, start in pairs],
-            "env_mask": [list(one.row.mask[start:]) for one, start in pairs],
-            "env_reward": [one.reward for one in rows],
-            "success": [one.row.success for one in rows],
+            "prompt_ids": [list(trl_row.row.input_ids[:start]) for trl_row, start in pairs],
+            "completion_ids": [list(trl_row.row.input_ids[start:]) for trl_row, start in pairs],
+            "logprobs": [list(trl_row.row.logprobs[start:]) for trl_row, start in pairs],
+            "env_mask": [list(trl_row.row.mask[start:]) for trl_row, start in pairs],
+            "env_reward": [row.reward for row in rows],
+            "success": [trl_row.row.success for trl_row in rows],
         }
         if self.estimator is not None:
-            columns[ADVANTAGES] = [one.advantages for one in rows]
+            columns[ADVANTAGES] = [row.advantages for row in rows]
         return columns
 
     def _rows(self, groups: Sequence[Group]) -> list[list[RowOfTrl]]:
-        """Return the rows of each group, with the advantages that its trajectories have among themselves."""
+        """Return the rows of each group, with advantages computed within the group."""
         estimator = None if self.estimator is None else self.estimator.estimator
-        found = []
+        rows_by_group = []
         for trajectories in trained_rows(groups, estimator):
             for parts in trajectories:
                 if len(parts) > 1:
-                    raise ConfigError(f"TRL knows one row per episode, got {len(parts)}: wanted prompts that only grow")
-            found.append([_with(part.row, part.advantages) for (part,) in trajectories])
-        return found
+                    raise ConfigError(f"TRL has one row per episode, got {len(parts)}: wanted prompts that only grow")
+            rows_by_group.append([_with(part.row, part.advantages) for (part,) in trajectories])
+        return rows_by_group
 
     def _cut(self, rows: list[RowOfTrl], size: int) -> list[RowOfTrl]:
-        """Return as many rows as a group has: some of more, drawn evenly, or beside fewer some that are not trained."""
+        """Return `size` rows: a uniform draw from more rows, or fewer rows filled up with rows that train no token."""
         if not rows:
-            raise ConfigError("a search brought no tokens: wanted a task that has not ended where it begins")
+            raise ConfigError("a search sampled no tokens: wanted a task that is not over at its start")
         taken = drawn_evenly(rows, size, self.seed, rows[0].row.task)
         return taken + [_filling(rows[0])] * (size - len(taken))
 
@@ -189,13 +189,13 @@ def _with(row: Row, advantages: list[float] | None) -> RowOfTrl:
 
 
 def _filling(like: RowOfTrl) -> RowOfTrl:
-    """Return a row of which nothing is trained, and which no baseline counts."""
+    """Return a row that trains no token and that no baseline counts."""
     empty = like.row._replace(mask=(0,) * len(like.row.mask))
     return RowOfTrl(empty, None if like.advantages is None else [0.0] * len(like.advantages), None)
 
 
 def _groups(prompts: Sequence[Any], size: int) -> list[int]:
-    """Return the instance of each group of `size` equal prompts that stand side by side.
+    """Return the instance of each group of `size` equal, adjacent prompts.
 
     Raises:
         ConfigError: A group is not whole, or a prompt names no instance.
@@ -208,10 +208,10 @@ def _groups(prompts: Sequence[Any], size: int) -> list[int]:
                 f"wanted whole groups of {size} equal prompts, got {count} of {shown(text)}: make "
                 "per_device_train_batch_size * steps_per_generation a multiple of num_generations"
             )
-        found = re.findall(r"\d+", text)
-        if not found:
+        digits = re.findall(r"\d+", text)
+        if not digits:
             raise ConfigError(f"wanted a prompt that names an instance (task_prompts), got {shown(text)}")
-        numbers += [int(found[-1])] * (count // size)
+        numbers += [int(digits[-1])] * (count // size)
     return numbers
 
 
@@ -221,9 +221,10 @@ def _text(prompt: Any) -> str:
 
 @cache
 def tsr_grpo_trainer() -> Any:
-    """Return a subclass of TRL's GRPOTrainer that learns from the advantages of `tsr_rollout_func`, a token each.
+    """Return a subclass of TRL's GRPOTrainer that learns from the advantages per token of `tsr_rollout_func`.
 
-    Everything else is TRL's. Its own advantages, of the reward functions, are computed and logged and not used.
+    Everything else is TRL's. TRL still computes and logs its advantages from the reward functions, but does not use
+    them.
 
     Raises:
         MissingExtra: TRL is not installed.
@@ -237,7 +238,7 @@ def tsr_grpo_trainer() -> Any:
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
             output: dict[str, Any] = super()._generate_and_score_completions(inputs)
             given: list[Any] = [row.get(ADVANTAGES) for row in inputs]
-            if any(one is None for one in given):
+            if any(advantages is None for advantages in given):
                 raise ConfigError("the rows have no advantages: wanted tsr_rollout_func(..., estimator='...')")
             advantages = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
             for index, own in enumerate(given):
@@ -249,10 +250,10 @@ def tsr_grpo_trainer() -> Any:
 
 
 def tsr_environment(env: str, **settings: Any) -> Callable[[], Any]:
-    """Return what ``GRPOTrainer(environment_factory=...)`` takes: a callable that makes an environment with a tool.
+    """Return a callable for ``GRPOTrainer(environment_factory=...)`` that makes an environment with a tool.
 
     A row of the dataset needs the column ``task``, the seed of its instance. The trainer owns the loop: it samples,
-    calls the tool and ends an episode, so nothing can be branched; for search use `tsr_rollout_func`.
+    calls the tool and ends an episode, so a search cannot branch; for search use `tsr_rollout_func`.
 
     Args:
         env: Gymnasium id or short name of an environment of text.
@@ -273,11 +274,11 @@ def tsr_environment(env: str, **settings: Any) -> Callable[[], Any]:
 
 
 class ToolEnvironment:
-    """One episode at a time; its public methods but `reset` and `get_reward` are tools.
+    """One episode at a time; its public methods except `reset` and `get_reward` are tools.
 
     Args:
         env: An environment of text.
-        instructions: What is told before the first observation.
+        instructions: The rules, which stand before the first observation.
     """
 
     def __init__(self, env: gym.Env[str, str], instructions: str) -> None:
@@ -287,7 +288,7 @@ class ToolEnvironment:
         self._over = True
 
     def reset(self, task: int = 0, **columns: Any) -> str:
-        """Begin the episode of a row, and return the rules and the first observation."""
+        """Begin the episode of a row; return the rules and the first observation."""
         observation, _ = self._env.reset(seed=int(task))
         self._reward, self._over = 0.0, False
         return f"{self._instructions}\n\n{observation}"
@@ -297,10 +298,10 @@ class ToolEnvironment:
         Take a turn in the environment.
 
         Args:
-            action: What to do in this turn, in the words of the rules.
+            action: The action of this turn, in the form that the rules state.
 
         Returns:
-            What the environment answers.
+            The next observation.
         """
         if self._over:
             return "The episode is over."

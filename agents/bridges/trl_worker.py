@@ -1,6 +1,6 @@
-"""TRL's asynchronous trainer: a rollout worker that searches beside it, with its weights.
+"""TRL's asynchronous trainer: a rollout worker that searches with its weights while it trains.
 
-Written for TRL 1.16's ``experimental.async_grpo.AsyncGRPOTrainer``, and needs nothing of TRL's.
+Written for TRL 1.16's ``experimental.async_grpo.AsyncGRPOTrainer``; it does not import TRL.
 """
 
 import queue
@@ -37,22 +37,23 @@ class AsyncRow(NamedTuple):
 
 
 class TsrRolloutWorker:
-    """Search in a thread of the trainer's process: hand it over as ``rollout_worker`` and as ``weight_transfer``.
+    """Search in a thread of the trainer's process; pass it as ``rollout_worker`` and as ``weight_transfer``.
 
-    TRL knows one advantage per row. A row whose tokens have different ones is given once for each, with a mask of its
-    own: the loss is a sum over tokens, so it is that of the advantages of tokens, and TRL computes equal beginnings
-    once. Weights arrive between two rounds of searches, never within one, so that a row is of one version.
+    TRL has one advantage per row. A row whose tokens have different advantages is repeated once for each of them, with
+    a mask of its tokens. The loss is a sum over tokens, so it equals the loss with advantages per token, and TRL
+    computes equal prefixes once. Weights arrive between two rounds of searches, never within one, so that a row has one
+    version.
 
     Args:
-        policy: Samples; a copy of the trainer's model on a device of its own, whose weights become the trainer's.
+        policy: Samples; a copy of the trainer's model on another device, which receives the trainer's weights.
         env: Gymnasium id or short name.
-        estimator: Whose advantages rows have, such as ``"grpo"`` or ``"tree_backup"``.
-        task: What is played.
-        search: How trajectories come to be: also how many make a group, and how many groups a round.
-        model: How the model speaks; its temperature has to be the trainer's.
-        seed: Everything random derives from it.
-        first: Number of the first instance in the sequence that the seed decides.
-        most: Rows that wait at most.
+        estimator: Computes the advantages, such as ``"grpo"`` or ``"tree_backup"``.
+        task: Settings of the environment.
+        search: Settings of the search, with the number of trajectories per group and of groups per round.
+        model: Prompt and history; its temperature has to be the trainer's.
+        seed: All randomness derives from it.
+        first: Number of the first instance in the sequence of the seed.
+        most: Most rows that wait for the trainer.
 
     Raises:
         ConfigError: A setting is unknown, or the estimator needs a critic.
@@ -93,21 +94,21 @@ class TsrRolloutWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the round that is being searched."""
+        """End after the current round of searches."""
         self._stopped.set()
         self._open.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def update_model_version(self, model_version: int) -> None:
-        """Take the trainer's number for the weights that are live."""
+        """Take the trainer's number of the current weights."""
         self.model_version = model_version
 
     def check_health(self, stale_after_s: float) -> None:
-        """Raise where the searches have failed, or nothing has come of them for so many seconds.
+        """Check that the searches run, and that one ended within some seconds.
 
         Raises:
-            EngineFailed: So it is.
+            EngineFailed: The searches have failed, or none has ended for so long.
         """
         if self._failed is not None:
             raise EngineFailed(f"the searches have failed: {self._failed}") from self._failed
@@ -116,21 +117,21 @@ class TsrRolloutWorker:
             raise EngineFailed(f"no search has ended for {quiet:.0f} s: wanted less than {stale_after_s:.0f} s")
 
     def init_weight_transfer(self) -> None:
-        """Do nothing: weights are handed over in this process."""
+        """Do nothing: weights are passed within this process."""
 
     def pause(self) -> None:
-        """Wait for the end of the round that is being searched, and keep the next one from beginning."""
+        """Wait for the end of the current round of searches, and block the next one."""
         self._open.clear()
         self._weights.acquire()
 
     def send_weights(self, iterator: Iterator[tuple[str, Any]]) -> None:
         """Take the trainer's weights, by their names in its model."""
-        # The trainer counts them only after searches may have gone on.
+        # The trainer reports its version only after `resume`, when a search may already have begun.
         self.model_version += 1
         self.engine.load_weights(iterator, version=self.model_version)
 
     def resume(self) -> None:
-        """Let searches go on."""
+        """Let the searches continue."""
         self._weights.release()
         self._open.set()
 
@@ -143,7 +144,7 @@ class TsrRolloutWorker:
                 self._open.wait()
                 for row in self._round():
                     self._put(row)
-        except Exception as error:  # Told by `check_health`, in the trainer's thread.
+        except Exception as error:  # Raised by `check_health`, in the trainer's thread.
             self._failed = error
 
     def _round(self) -> list[AsyncRow]:
@@ -153,13 +154,13 @@ class TsrRolloutWorker:
             collected = self.collector.collect_at(places)
         self._next += len(places)
         self._beat = time.monotonic()
-        found = zip(places, trained_rows(collected.groups, self.estimator), strict=True)
+        groups = zip(places, trained_rows(collected.groups, self.estimator), strict=True)
         return [
-            one
-            for place, group in found
+            sample
+            for place, group in groups
             for rows in group
             for row in rows
-            for one in async_rows(row, version=version, group=place.number)
+            for sample in async_rows(row, version=version, group=place.number)
         ]
 
     def _put(self, row: AsyncRow) -> None:
@@ -167,25 +168,25 @@ class TsrRolloutWorker:
             try:
                 self.rollout_buffer.put(row._replace(enqueued_at=time.time()), timeout=0.2)
             except queue.Full:
-                # What waits for the trainer is not stale.
+                # A worker that waits for the trainer is healthy.
                 self._beat = time.monotonic()
             else:
                 return
 
 
-def async_rows(one: TrainedRow, *, version: int, group: int) -> Iterable[AsyncRow]:
-    """Return a row for each advantage that tokens of a row have, with a mask of these tokens.
+def async_rows(trained: TrainedRow, *, version: int, group: int) -> Iterable[AsyncRow]:
+    """Yield a row for each distinct advantage of a row, with a mask of the tokens that have it.
 
     Args:
-        one: The row, with advantages.
+        trained: The row, with advantages.
         version: Of the weights that sampled it.
         group: Number of its group.
     """
-    row, advantages = one.row, np.array(one.advantages)
+    row, advantages = trained.row, np.array(trained.advantages)
     sampled, ids = np.array(row.mask) > 0, np.array(row.input_ids)
-    told = {"reward": row.total_reward, "success": float(row.success), "turns": float(len(row.starts))}
+    metrics = {"reward": row.total_reward, "success": float(row.success), "turns": float(len(row.starts))}
     prompt = [{"role": "user", "content": f"instance {group}"}]
     logprobs = np.array(row.logprobs, dtype=np.float32)
     for value in np.unique(advantages[sampled]).tolist():
         mask = (sampled & (advantages == value)).astype(np.int64)
-        yield AsyncRow(prompt, [], ids, mask, logprobs, value, version, group, told)
+        yield AsyncRow(prompt, [], ids, mask, logprobs, value, version, group, metrics)

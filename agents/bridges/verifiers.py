@@ -1,7 +1,7 @@
-"""verifiers: our worlds as its tasksets and environments, and trees as its message graphs and back.
+"""verifiers: environments of text as its tasksets and environments, and trees as its message graphs and back.
 
-Written for verifiers 0.4.0 (`verifiers.v1`), whose branches prime-rl turns into training samples. The exporter and its
-way back need nothing of verifiers'; only `tsr_taskset` and `tree_trace` import it.
+Written for verifiers 0.4.0 (`verifiers.v1`), whose branches prime-rl turns into training samples. Only `tsr_taskset`
+and `tree_trace` import verifiers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +18,11 @@ from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Tree
 from tsr_gym.wrappers import AnswerFormat
 
-# What a model is told where turns are answers of `AnswerFormat`.
+# The instruction for environments whose turns are answers of `AnswerFormat`.
 FORM = "Always answer in the form <think> [your reasoning] </think> <answer> [your actions] </answer>."
-# Where a trace keeps what its nodes have no place for.
+# Key of a trace's info for the fields of a tree that message nodes do not have.
 INFO = "tsr_gym"
-# What stands in the messages instead.
+# Fields of a tree's nodes that the messages hold.
 _IN_MESSAGES = ("prompt_ids", "token_ids", "logprobs")
 
 
@@ -31,8 +31,8 @@ class MessageGraph(NamedTuple):
 
     Attributes:
         nodes: Fields of verifiers' `MessageNode`s: `parent`, `message`, `sampled`, `token_ids`, `mask`, `logprobs`, and
-            `advantages` where they are known. What two paths share stands there once.
-        info: Everything else of the tree.
+            `advantages` where they are known. A shared beginning of two paths is stored once.
+        info: All other fields of the tree.
     """
 
     nodes: list[dict[str, Any]]
@@ -40,50 +40,52 @@ class MessageGraph(NamedTuple):
 
 
 def tree_messages(tree: Tree, advantages: Mapping[int, Sequence[float]] | None = None) -> MessageGraph:
-    """Return a tree as a message graph; `tree_from_messages` makes the same tree of it, snapshots left out.
+    """Return a tree as a message graph; `tree_from_messages` restores the tree without its snapshots.
 
-    A node of the tree becomes the message that the model answered, shared by its siblings, and the answer. Tokens along
-    a path to an answer are those that the model saw and sampled: a message holds what a prompt adds to what came
-    before it, and where a prompt does not extend that, as with a window of history, it begins a path of its own.
+    A node of the tree becomes two messages: the prompt, shared by its siblings, and the answer. The tokens along a path
+    to an answer are exactly the prompt and sampled tokens: a prompt's message holds the tokens that it adds to the path
+    before. A prompt that does not extend the path before, as with a window of history, begins a separate path.
 
     Args:
-        tree: With tokens; nodes without are not among the messages.
-        advantages: By the number of a node, one for each token that was sampled to reach it. None where a trainer is to
-            compute its own.
+        tree: With tokens; nodes without tokens are not among the messages.
+        advantages: By the number of a node, one for each token that was sampled to reach it. None to let the trainer
+            compute advantages.
 
     Raises:
-        ConfigError: There are not as many advantages as tokens.
+        ConfigError: The number of advantages is not the number of tokens.
     """
     nodes: list[dict[str, Any]] = []
-    # By tree node: the message that its answer became, and all tokens up to there.
+    # By tree node: the message of its answer, and all tokens of the path up to its end.
     answers: dict[int, tuple[int, tuple[int, ...]]] = {}
-    asked: dict[tuple[int | None, tuple[int, ...]], int] = {}
+    # By the message before and the added tokens: the message of a prompt, which siblings share.
+    prompts: dict[tuple[int | None, tuple[int, ...]], int] = {}
     places: list[int] = []
     for index, node in enumerate(tree.nodes):
-        said = node.candidate
-        if node.parent is None or not said.token_ids:
+        candidate = node.candidate
+        if node.parent is None or not candidate.token_ids:
             places.append(-1)
             continue
-        before, known = answers.get(node.parent, (None, ()))
-        if said.prompt_ids[: len(known)] != known:
-            before, known = None, ()
-        added = said.prompt_ids[len(known) :]
-        if (before, added) not in asked:
-            asked[before, added] = len(nodes)
-            shown = {"role": "user", "content": str(tree.nodes[node.parent].observation)}
-            nodes.append(_message(before, shown, added, sampled=False))
-        answer = _message(asked[before, added], {"role": "assistant", "content": str(said.text)}, said.token_ids, True)
-        answer["logprobs"] = list(said.logprobs)
+        before, path = answers.get(node.parent, (None, ()))
+        if candidate.prompt_ids[: len(path)] != path:
+            before, path = None, ()
+        added = candidate.prompt_ids[len(path) :]
+        if (before, added) not in prompts:
+            prompts[before, added] = len(nodes)
+            observed = {"role": "user", "content": str(tree.nodes[node.parent].observation)}
+            nodes.append(_message(before, observed, added, sampled=False))
+        text = {"role": "assistant", "content": str(candidate.text)}
+        answer = _message(prompts[before, added], text, candidate.token_ids, sampled=True)
+        answer["logprobs"] = list(candidate.logprobs)
         if advantages is not None:
-            answer["advantages"] = _credit(advantages.get(index), len(said.token_ids), index)
-        answers[index] = (len(nodes), said.prompt_ids + said.token_ids)
+            answer["advantages"] = _credit(advantages.get(index), len(candidate.token_ids), index)
+        answers[index] = (len(nodes), candidate.prompt_ids + candidate.token_ids)
         places.append(len(nodes))
         nodes.append(answer)
     kept = [
         {name: value for name, value in record._asdict().items() if name not in _IN_MESSAGES} | {"message": place}
         for record, place in zip(tree_nodes(tree), places, strict=True)
     ]
-    # The first node, and those without tokens, have no message that would hold their prompt.
+    # The root and nodes without tokens have no message that holds their prompt.
     for record, node in zip(kept, tree.nodes, strict=True):
         if record["message"] < 0:
             record["prompt_ids"] = list(node.candidate.prompt_ids)
@@ -96,7 +98,7 @@ def _message(parent: int | None, message: dict[str, str], token_ids: Sequence[in
 
 
 def _credit(given: Sequence[float] | None, count: int, index: int) -> list[float]:
-    credit = [0.0] * count if given is None else [float(one) for one in given]
+    credit = [0.0] * count if given is None else [float(advantage) for advantage in given]
     if len(credit) != count:
         raise ConfigError(f"wanted {count} advantages of node {index}, one for each of its tokens, got {len(credit)}")
     return credit
@@ -110,13 +112,13 @@ def tree_from_messages(nodes: Iterable[Mapping[str, Any]], info: Mapping[str, An
         info: Its info, or that of the trace.
 
     Raises:
-        InvalidTree: They hold no tree of ours.
+        InvalidTree: They hold no tree of this package.
     """
     messages = list(nodes)
     try:
         records = [_record(dict(kept), messages) for kept in info[INFO]]
     except (LookupError, TypeError, ValueError) as error:
-        raise InvalidTree(f"the trace holds no tree of tsr_gym's ({type(error).__name__}: {error})") from error
+        raise InvalidTree(f"the trace holds no tree of tsr_gym ({type(error).__name__}: {error})") from error
     return tree_of_records("the trace", records)
 
 
@@ -126,7 +128,7 @@ def _record(kept: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> dict
         return {**kept, "prompt_ids": list(kept.pop("prompt_ids")), "token_ids": [], "logprobs": []}
     answer, prompt = messages[place], []
     before = answer["parent"]
-    # Parents stand before their children, so that this ends.
+    # Parents stand before their children in a whole trace, so the loop ends even for a damaged one.
     while before is not None and before < place:
         prompt.append(list(messages[before]["token_ids"]))
         place, before = before, messages[before]["parent"]
@@ -139,13 +141,13 @@ def _record(kept: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> dict
 
 
 def tree_trace(tree: Tree, advantages: Mapping[int, Sequence[float]] | None = None) -> Any:
-    """Return a tree as a `verifiers.v1.Trace`: every root-to-leaf branch is a training sample of prime-rl's.
+    """Return a tree as a `verifiers.v1.Trace`: every root-to-leaf branch is a training sample for prime-rl.
 
-    Write it with ``trace.model_dump()`` or ``to_record(float_decimals=None)``: a record is rounded otherwise.
+    Write it with ``trace.model_dump()`` or ``to_record(float_decimals=None)``; other records are rounded.
 
     Args:
         tree: As in `tree_messages`.
-        advantages: As there. Leaves of a tree have rewards of their own, and a trace has one, so that a trainer needs
+        advantages: As in `tree_messages`. Each leaf of a tree has a reward and a trace has only one, so a trainer needs
             these.
 
     Raises:
@@ -154,7 +156,7 @@ def tree_trace(tree: Tree, advantages: Mapping[int, Sequence[float]] | None = No
     require("verifiers", "verifiers")
     import verifiers.v1 as vf
 
-    # Not among the names that verifiers hands on.
+    # verifiers.v1 does not export these names.
     parts = import_module("verifiers.v1.trace")
     graph = tree_messages(tree, advantages)
     name = f"tree {tree.seed}"
@@ -167,14 +169,14 @@ def tree_trace(tree: Tree, advantages: Mapping[int, Sequence[float]] | None = No
 
 
 def tsr_taskset(env: str, *, tasks: int = 1000, **settings: Any) -> tuple[type[Any], type[Any]]:
-    """Return a `Taskset` and an `Env` of verifiers' for an environment of text.
+    """Return a verifiers `Taskset` and `Env` for an environment of text.
 
-    A plug-in of verifiers is a module whose ``__all__`` holds both; a task is the instance of a seed. The environment
-    is stepped beside the model's conversation; a turn is written as this package's models write it.
+    A plug-in of verifiers is a module whose ``__all__`` holds both; a task is the instance of a seed. Each reply of the
+    model is a turn of the environment, in the form in which this package's models answer.
 
     Args:
         env: Gymnasium id or short name.
-        tasks: How many instances, of the seeds from 0 on.
+        tasks: Number of instances; their seeds count from 0.
         settings: Of the environment.
 
     Raises:
@@ -194,7 +196,7 @@ def tsr_taskset(env: str, *, tasks: int = 1000, **settings: Any) -> tuple[type[A
         return made if base.reads_tags else AnswerFormat(made)
 
     base: Any = make().unwrapped
-    told = base.instructions if base.reads_tags else f"{base.instructions}\n{FORM}"
+    rules = base.instructions if base.reads_tags else f"{base.instructions}\n{FORM}"
 
     class TsrData(vf.TaskData):  # type: ignore[misc, unused-ignore]
         """A task: the instance of a seed."""
@@ -211,11 +213,11 @@ def tsr_taskset(env: str, *, tasks: int = 1000, **settings: Any) -> tuple[type[A
             played = make()
             for seed in range(tasks):
                 observation, _ = played.reset(seed=seed)
-                data = TsrData(name=f"{name}#{seed}", prompt=observation, system_prompt=told, seed=seed)
+                data = TsrData(name=f"{name}#{seed}", prompt=observation, system_prompt=rules, seed=seed)
                 yield TsrTask(data, self.config.task)
 
     class TsrEnvConfig(vf.EnvConfig):  # type: ignore[misc, unused-ignore]
-        """Who plays."""
+        """The player."""
 
         player: vf.AgentConfig = vf.AgentConfig()
 
@@ -229,7 +231,7 @@ def tsr_taskset(env: str, *, tasks: int = 1000, **settings: Any) -> tuple[type[A
 
 
 async def _play(env: gym.Env[str, str], task: Any, player: Any) -> None:
-    """Play the episode of a task, and record what it earned."""
+    """Play the episode of a task, and record its return and success."""
     env.reset(seed=task.data.seed)
     total, over = 0.0, False
     info: dict[str, Any] = {}

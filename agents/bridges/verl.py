@@ -1,7 +1,7 @@
 """verl: an agent loop that searches, a trainer that learns from this package's advantages, and estimators by name.
 
 Written for verl 0.9.1 with its V1 trainer, whose workers put rows into a TransferQueue. The sessions of a prompt run in
-one worker at the same time; here they share one search. docs/verl.md shows the configuration.
+one worker at the same time and share one search. docs/verl.md shows the configuration.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from tsr_gym.optional import require
 # Column of the advantages in the TransferQueue, and the name of the trainer that reads it.
 ADVANTAGES = "tsr_advantages"
 TRAINER = "tsr_sync"
-# Estimators that need no more than verl hands to one: rewards and masks of tokens, and groups. It does not tell which
-# trajectories solved their task, nor trees or states.
+# Estimators for which the arguments of verl's estimators are enough: rewards and masks of tokens, and groups. These
+# contain neither the success of a trajectory nor trees or states.
 ESTIMATORS = {
     **{f"tsr_{name}": name for name in ("grpo", "dr_grpo", "rloo", "reinforce_pp", "mt_grpo")},
     "tsr_tspo": "tspo(groups='all')",
@@ -72,39 +72,42 @@ def tsr_agent_loop(
 ) -> Any:
     """Return the agent loop of one session: the ``_target_`` of an entry in the file of ``agent_loop_config_path``.
 
-    The sessions of a prompt share one search for as many trajectories. Each returns one of them or, with an estimator,
-    its part of all that were found, with the advantages that these have among themselves, from which the trainer
-    `TRAINER` learns. Rows of evaluation are played without search.
+    The sessions of a prompt share one search for as many trajectories. Each session returns one of them. With an
+    estimator it returns its part of all harvested trajectories, with advantages computed over all of them, from which
+    the trainer `TRAINER` learns. Rows of evaluation are played without search.
 
     Args:
         env: Gymnasium id or short name.
         strategy: With its numbers, such as ``"beam(width=2, branching=4)"``.
-        estimator: Whose advantages the rows carry; None where an estimator of verl's or of `ESTIMATORS` is wanted.
+        estimator: Computes the advantages of the rows; None to use an estimator of verl or of `ESTIMATORS`.
         task: Fields of `TaskConfig`.
-        search: Fields of `SearchConfig`, its strategy and the number of trajectories left aside.
-        model: Fields of `ModelConfig` that say how the model speaks; the temperature is verl's.
-        seed: Instances, dice and ties derive from it; samples are those of verl's servers.
+        search: Fields of `SearchConfig`; the strategy and the number of trajectories are ignored.
+        model: Fields of `ModelConfig` for prompt and history; the temperature is verl's.
+        seed: Instances, random numbers and ties derive from it; samples are drawn by verl's servers.
         name: Of the entry.
-        of_verl: What verl hands to every agent loop.
+        of_verl: The arguments that verl passes to every agent loop.
 
     Raises:
         ConfigError: A setting is unknown, or the estimator needs a critic.
         MissingExtra: verl is not installed.
     """
-    wanted: SearchConfig = _section(SearchConfig, {**(search or {}), "search": strategy})
-    if wanted.naive:
-        raise ConfigError(f"groups of verl have a size of their own: wanted naive=0, got {wanted.naive}")
-    played, spoken = _section(TaskConfig, task or {}), _section(ModelConfig, model or {})
-    return _kinds().loop(_searches(LoopSettings(env, wanted, estimator, played, spoken, seed)), **of_verl)
+    search_config: SearchConfig = _section(SearchConfig, {**(search or {}), "search": strategy})
+    if search_config.naive:
+        raise ConfigError(f"verl sets the size of groups: wanted naive=0, got {search_config.naive}")
+    task_config, model_config = _section(TaskConfig, task or {}), _section(ModelConfig, model or {})
+    settings = LoopSettings(env, search_config, estimator, task_config, model_config, seed)
+    return _classes().loop(_searches(settings), **of_verl)
 
 
-def _section(kind: Any, fields: Mapping[str, Any]) -> Any:
+def _section(section: Any, fields: Mapping[str, Any]) -> Any:
     # Lists of a YAML file are tuples in a section.
-    plain = {key: one if isinstance(one, str | int | float | None) else tuple(one) for key, one in fields.items()}
+    plain = {
+        key: value if isinstance(value, str | int | float | None) else tuple(value) for key, value in fields.items()
+    }
     try:
-        return kind(**plain)
+        return section(**plain)
     except TypeError as error:
-        raise ConfigError(f"{kind.__name__}: {error}") from error
+        raise ConfigError(f"{section.__name__}: {error}") from error
 
 
 @cache
@@ -113,14 +116,14 @@ def _searches(settings: LoopSettings) -> Searches:
 
 
 class _Ends(NamedTuple):
-    """A model of which only its end tokens are known here."""
+    """A model whose end tokens are known, but whose weights are only in verl's servers."""
 
     generation_config: Any
 
 
 @cache
 def _served(path: str, tokenizer: Any) -> LanguageModel:
-    """Return what is known of the model that verl's servers hold: its end tokens, its tokenizer and its card."""
+    """Return the end tokens, the tokenizer and the card of the model that verl's servers hold."""
     try:
         ends = GenerationConfig.from_pretrained(path)
     except OSError:
@@ -129,7 +132,7 @@ def _served(path: str, tokenizer: Any) -> LanguageModel:
 
 
 def _sessions(config: Any, sampling: Mapping[str, Any], row: Mapping[str, Any], *, given: bool) -> int:
-    """Return how many sessions a prompt has; raise ConfigError where a search cannot be in this configuration."""
+    """Return the number of sessions of a prompt; raise ConfigError where the configuration does not allow a search."""
     rollout = config.actor_rollout_ref.rollout
     if rollout.name != "vllm":
         raise ConfigError(f"searches ask verl's vLLM servers: wanted rollout.name=vllm, got {rollout.name}")
@@ -140,19 +143,19 @@ def _sessions(config: Any, sampling: Mapping[str, Any], row: Mapping[str, Any], 
         raise ConfigError("the sessions of a prompt share a search in verl's V1 trainer: wanted trainer.use_v1=true")
     mode = config.trainer.v1.trainer_mode
     if given and mode != TRAINER:
-        raise ConfigError(f"rows have advantages of their own: wanted trainer.v1.trainer_mode={TRAINER}, got {mode}")
+        raise ConfigError(f"rows carry advantages: wanted trainer.v1.trainer_mode={TRAINER}, got {mode}")
     size = int(rollout.val_kwargs.n if is_evaluation(row) else rollout.n)
     if row["session_id"] >= size:
-        raise ConfigError(f"wanted as many sessions as rollout.n says, {size}, got number {row['session_id']}")
+        raise ConfigError(f"wanted rollout.n={size} sessions, got number {row['session_id']}")
     return size
 
 
-class _Kinds(NamedTuple):
-    """Subclasses of verl's own classes.
+class _Classes(NamedTuple):
+    """Subclasses of verl's classes.
 
     Attributes:
         loop: The agent loop.
-        output: What it returns.
+        output: The row that it returns.
     """
 
     loop: Any
@@ -160,18 +163,21 @@ class _Kinds(NamedTuple):
 
 
 @cache
-def _kinds() -> _Kinds:
+def _classes() -> _Classes:
     require("verl", "verl")
     from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
     class SearchedOutput(AgentLoopOutput):  # type: ignore[misc, unused-ignore]
-        """A row whose rewards and advantages stand beside its tokens."""
+        """A row with rewards and advantages per token."""
 
         token_rewards: list[float]
         token_advantages: list[float] | None = None
 
         def as_dict(self) -> dict[str, Any]:
-            """Return the columns of the row, whatever reward verl gave it: it gives all of a session the last one's."""
+            """Return the columns of the row, with its rewards per token.
+
+            verl's own rewards are replaced: it gives all rows of a session the reward of the last row.
+            """
             columns: dict[str, Any] = super().as_dict()
             columns["rm_scores"] = torch.tensor(columns.pop("token_rewards"), dtype=torch.float32)
             given = columns.pop("token_advantages", None)
@@ -187,7 +193,7 @@ def _kinds() -> _Kinds:
             self.searches = searches
 
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[Any]:
-            """Return the rows of this session; none where the search brought fewer trajectories than sessions."""
+            """Return the rows of this session; none where the search harvested fewer trajectories than sessions."""
             evaluation = is_evaluation(row)
             given = self.searches.estimator is not None and not evaluation
             size = _sessions(self.config, sampling_params, row, given=given)
@@ -196,24 +202,25 @@ def _kinds() -> _Kinds:
             events = asyncio.get_running_loop()
             host = ServedByVerl(self.server_manager, row["uid"], events, context, len(self.tokenizer))
             policy = _served(str(self.config.actor_rollout_ref.model.path), self.tokenizer)
-            found = await self.searches.of(host, policy, size, float(sampling_params["temperature"]), row)
-            part = self.searches.part(found, int(row["session_id"]), size, evaluation=evaluation)
-            fields = {"min_global_steps": found.versions[0], "max_global_steps": found.versions[1]}
+            harvest = await self.searches.of(host, policy, size, float(sampling_params["temperature"]), row)
+            rows = self.searches.part(harvest, int(row["session_id"]), size, evaluation=evaluation)
+            steps = {"min_global_steps": harvest.versions[0], "max_global_steps": harvest.versions[1]}
             longest = int(rollout.response_length)
-            return [SearchedOutput(metrics=AgentLoopMetrics(), **output_fields(one, longest, fields)) for one in part]
+            return [SearchedOutput(metrics=AgentLoopMetrics(), **output_fields(own, longest, steps)) for own in rows]
 
-    return _Kinds(SearchLoop, SearchedOutput)
+    return _Classes(SearchLoop, SearchedOutput)
 
 
 def tensor_estimator(text: str) -> VerlEstimator:
-    """Return an estimator of this package in the form of verl's, which knows rewards, masks and groups alone.
+    """Return an estimator of this package in the form of verl's, which has only rewards, masks and groups.
 
-    A turn is a run of ones in a mask; its reward is what stands on it and up to the next one.
+    A turn is a run of ones in a mask; its reward is the sum of the rewards from its start to the start of the next.
 
     Args:
-        text: One of `tsr_gym.agents.learning.advantages` with its numbers, which needs no critic, trees or states.
+        text: An estimator of `tsr_gym.agents.learning.advantages` with its numbers that needs no critic, trees or
+            states.
     """
-    chosen = choose_estimator(text, critic=False).estimator
+    compute = choose_estimator(text, critic=False).estimator
 
     def estimator(
         token_level_rewards: Tensor, response_mask: Tensor, index: Sequence[Any], config: Any = None, **more: Any
@@ -221,15 +228,15 @@ def tensor_estimator(text: str) -> VerlEstimator:
         """Return advantages and returns `[B, T]`."""
         advantages = torch.zeros_like(token_level_rewards, dtype=torch.float32)
         numbers = sorted(range(len(index)), key=lambda number: str(index[number]))
-        said = [number for number in numbers if response_mask[number].any()]
+        sampled = [number for number in numbers if response_mask[number].any()]
         groups = []
-        for task, (_, members) in enumerate(groupby(said, key=lambda number: str(index[number]))):
-            turns = [tuple(_turns(response_mask[one].tolist(), token_level_rewards[one].tolist())) for one in members]
+        for task, (_, members) in enumerate(groupby(sampled, key=lambda number: str(index[number]))):
+            turns = [tuple(_turns(response_mask[row].tolist(), token_level_rewards[row].tolist())) for row in members]
             groups.append(Group(task, tuple(Trajectory(own, False, 0.0, "naive") for own in turns)))
         if groups:
             length = advantages.shape[1]
-            for number, own in zip(said, chosen(collate(groups)), strict=True):
-                # The first place of a row is that of a prompt.
+            for number, own in zip(sampled, compute(collate(groups)), strict=True):
+                # Each row of the batch begins with the prompt of one token that `_turns` adds.
                 advantages[number, : len(own) - 1] = own[1 : length + 1]
         return advantages, advantages
 
@@ -237,7 +244,7 @@ def tensor_estimator(text: str) -> VerlEstimator:
 
 
 def _turns(mask: Sequence[int], rewards: Sequence[float]) -> Iterator[Turn]:
-    """Yield the turns of a row; numbers of places stand for the ids, behind a prompt of one."""
+    """Yield the turns of a row, with indices in place of token ids, which estimators do not read, and a prompt of 1."""
     starts = [place for place, own in enumerate(mask) if own and not (place and mask[place - 1])]
     for start, following in zip(starts, [*starts[1:], len(mask)], strict=True):
         end = start + sum(map(bool, mask[start:following]))
@@ -263,7 +270,7 @@ def tsr_trainer() -> Any:
 
         @property
         def trainer_mode(self) -> str:
-            """What verl asks for settings and buffers by, whatever the trainer is called."""
+            """The name by which verl looks up settings and buffers, independent of the trainer's own name."""
             return "sync"
 
         @trainer_mode.setter
@@ -276,7 +283,7 @@ def tsr_trainer() -> Any:
             where = {"keys": batch.keys, "partition_id": batch.partition_id}
             data = tq.kv_batch_get(**where, select_fields=["response_mask", ADVANTAGES])
             masks, given = data["response_mask"].unbind(), data[ADVANTAGES].unbind()
-            # Rows that only fill a batch have the advantages of the row that they were made of, and an empty mask.
+            # A row that only fills a batch is a copy of another row, with its advantages and an empty mask.
             kept = [own[: len(mask)] * mask for mask, own in zip(masks, given, strict=True)]
             data["advantages"] = torch.nested.as_nested_tensor(kept, layout=torch.jagged)
             return tq.kv_batch_put(**where, fields=data.select("advantages"))
@@ -285,7 +292,7 @@ def tsr_trainer() -> Any:
 
 
 def register_with_verl() -> None:
-    """Make verl know `TRAINER` and the names of `ESTIMATORS`; once more changes nothing.
+    """Register `TRAINER` and `ESTIMATORS` with verl; a second call changes nothing.
 
     Raises:
         MissingExtra: verl is not installed.

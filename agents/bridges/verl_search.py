@@ -1,4 +1,4 @@
-"""verl's servers as the host of an engine, asked from a thread that is not that of their loop."""
+"""Searches in a worker of verl, one per prompt, with verl's servers as the host of the engine; does not import verl."""
 
 import asyncio
 from collections import Counter
@@ -26,13 +26,15 @@ from tsr_gym.errors import ConfigError, EngineFailed, Unsupported
 class ServedByVerl:
     """The servers of a run, for the search of one prompt.
 
+    A search runs in a thread; its requests are passed to the event loop of the client.
+
     Attributes:
-        client: An ``LLMServerClient`` of verl's.
-        uid: Of the prompt; requests with the same one go to the same server and its prefix cache.
-        events: The loop that the client lives in.
+        client: An ``LLMServerClient`` of verl.
+        uid: Of the prompt; requests with the same id go to the same server and its prefix cache.
+        events: The event loop of the client.
         context: Longest sequence.
         vocabulary: Number of tokens.
-        versions: Of the weights that answered so far.
+        versions: Of the weights that sampled so far.
     """
 
     client: Any
@@ -44,19 +46,19 @@ class ServedByVerl:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Samples do not repeat, and weights are verl's own business."""
+        """Samples do not repeat, and verl updates the weights."""
         return Capabilities(seeds=False, company=False, weights=False, abort=False)
 
     @property
     def weight_version(self) -> int:
-        """The newest version that answered."""
+        """The newest version that sampled."""
         return max(self.versions, default=0)
 
     def sample(self, asked: Sequence[Asked], settings: dict[str, Any]) -> list[Completion]:
         """Return a completion for each, in order."""
 
         async def together() -> list[Completion]:
-            return list(await asyncio.gather(*(self._ask(one, settings) for one in asked)))
+            return list(await asyncio.gather(*(self._ask(request, settings) for request in asked)))
 
         return asyncio.run_coroutine_threadsafe(together(), self.events).result()
 
@@ -72,22 +74,24 @@ class ServedByVerl:
         """Raise: verl's trainer pauses its servers itself."""
         raise Unsupported("verl's trainer pauses its servers: wanted no abort")
 
-    async def _ask(self, one: Asked, settings: dict[str, Any]) -> Completion:
-        # verl asks its server for the log-probability of the sampled token where this is true.
-        sampling = {**settings, "max_tokens": one.max_tokens, "logprobs": True}
-        said = await self.client.generate(request_id=self.uid, prompt_ids=list(one.prompt), sampling_params=sampling)
-        logprobs = said.log_probs or ()
-        if len(logprobs) != len(said.token_ids):
-            raise EngineFailed(f"verl's server gave {len(logprobs)} log-probabilities for {len(said.token_ids)} tokens")
-        known = [said.extra_fields.get(name) for name in ("min_global_steps", "max_global_steps")]
-        self.versions.update(int(step) for step in known if step is not None)
-        reason = "abort" if said.stop_reason == "aborted" else "stop"
-        return Completion(tuple(said.token_ids), tuple(logprobs), reason)  # type: ignore[arg-type]
+    async def _ask(self, request: Asked, settings: dict[str, Any]) -> Completion:
+        # In verl, True requests the log-probabilities of the sampled tokens.
+        sampling = {**settings, "max_tokens": request.max_tokens, "logprobs": True}
+        prompt_ids = list(request.prompt)
+        output = await self.client.generate(request_id=self.uid, prompt_ids=prompt_ids, sampling_params=sampling)
+        ids, logprobs = tuple(output.token_ids), tuple(output.log_probs or ())
+        if len(logprobs) != len(ids):
+            raise EngineFailed(f"verl's server gave {len(logprobs)} log-probabilities for {len(ids)} tokens")
+        # The weights may change during a request.
+        steps = [output.extra_fields.get(name) for name in ("min_global_steps", "max_global_steps")]
+        self.versions.update(int(step) for step in steps if step is not None)
+        reason = "abort" if output.stop_reason == "aborted" else "stop"
+        return Completion(ids, logprobs, reason)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """What an agent loop plays and how, see `tsr_gym.agents.bridges.verl.tsr_agent_loop`."""
+    """The arguments of an agent loop, see `tsr_gym.agents.bridges.verl.tsr_agent_loop`."""
 
     env: str
     search: SearchConfig
@@ -97,12 +101,12 @@ class LoopSettings:
     seed: int
 
 
-class Found(NamedTuple):
-    """What the search of a prompt brought.
+class Harvest(NamedTuple):
+    """The result of the search of a prompt.
 
     Attributes:
-        trajectories: The rows of each.
-        versions: Oldest and newest weights that answered; those of the prompt's step where servers do not say.
+        trajectories: The rows of each trajectory.
+        versions: Oldest and newest weights that sampled; the prompt's step where servers do not report them.
     """
 
     trajectories: list[list[TrainedRow]]
@@ -110,7 +114,7 @@ class Found(NamedTuple):
 
 
 class Searches:
-    """The searches of a worker: one per prompt, however many sessions ask; environments are used again.
+    """The searches of a worker: one per prompt, shared by its sessions; environments are reused.
 
     Args:
         settings: Of the agent loop.
@@ -118,33 +122,35 @@ class Searches:
 
     def __init__(self, settings: LoopSettings) -> None:
         self.settings = settings
-        chosen = None if settings.estimator is None else choose_estimator(settings.estimator, critic=False)
-        self.estimator: Estimator | None = None if chosen is None else chosen.estimator
-        self._found: dict[str, asyncio.Future[Found]] = {}
-        self._asked: Counter[str] = Counter()
+        bound = None if settings.estimator is None else choose_estimator(settings.estimator, critic=False)
+        self.estimator: Estimator | None = None if bound is None else bound.estimator
+        self._harvests: dict[str, asyncio.Future[Harvest]] = {}
+        self._requests: Counter[str] = Counter()
         self._idle: dict[bool, list[EnvPool]] = {False: [], True: []}
 
-    async def of(self, host: ServedByVerl, policy: LanguageModel, size: int, temperature: float, row: Any) -> Found:
-        """Return what the search of a prompt brought, for one of its `size` sessions; the first one begins it.
+    async def of(self, host: ServedByVerl, policy: LanguageModel, size: int, temperature: float, row: Any) -> Harvest:
+        """Return the result of the search of a prompt, for one of its `size` sessions; the first session begins it.
 
         Args:
             host: verl's servers.
             policy: Tokenizer, end tokens and card of the model.
             size: Sessions of the prompt.
             temperature: Of sampling.
-            row: Of the dataset, with what verl adds to it.
+            row: Of the dataset, with the columns that verl adds.
         """
         uid = host.uid
-        if uid not in self._found:
+        if uid not in self._harvests:
             search = partial(self._search, host, policy, size, temperature, row)
-            self._found[uid] = asyncio.ensure_future(asyncio.to_thread(search))
-        self._asked[uid] += 1
-        found = self._found[uid]
-        if self._asked[uid] == size:
-            del self._found[uid], self._asked[uid]
-        return await asyncio.shield(found)
+            self._harvests[uid] = asyncio.ensure_future(asyncio.to_thread(search))
+        self._requests[uid] += 1
+        harvest = self._harvests[uid]
+        # The last session has asked, so the result can be freed.
+        if self._requests[uid] == size:
+            del self._harvests[uid], self._requests[uid]
+        # A session that is cancelled must not cancel the search of the others.
+        return await asyncio.shield(harvest)
 
-    def _search(self, host: ServedByVerl, policy: LanguageModel, size: int, temperature: float, row: Any) -> Found:
+    def _search(self, host: ServedByVerl, policy: LanguageModel, size: int, temperature: float, row: Any) -> Harvest:
         settings, evaluation = self.settings, is_evaluation(row)
         task = settings.task.held_out if evaluation else settings.task
         player = ModelPlayer(settings.env, task, settings.model, policy, host)
@@ -159,21 +165,21 @@ class Searches:
         idle.append(pool)
         (trajectories,) = trained_rows([group], None if evaluation else self.estimator)
         versions = host.versions or {step}
-        return Found(trajectories, (min(versions), max(versions)))
+        return Harvest(trajectories, (min(versions), max(versions)))
 
-    def part(self, found: Found, session: int, size: int, *, evaluation: bool) -> list[TrainedRow]:
-        """Return the rows of one session: of its trajectory, or with an estimator of its part of all.
+    def part(self, harvest: Harvest, session: int, size: int, *, evaluation: bool) -> list[TrainedRow]:
+        """Return the rows of a session: those of its trajectory, or with an estimator of its part of all trajectories.
 
         Raises:
-            ConfigError: A trajectory has several rows, and verl's estimators count one.
+            ConfigError: A trajectory has several rows, and verl's estimators take one row per trajectory.
         """
         if self.estimator is not None and not evaluation:
-            return [row for rows in found.trajectories[session::size] for row in rows]
-        tasks = [rows[0].row.task for rows in found.trajectories[:1]]
-        taken = drawn_evenly(found.trajectories, size, self.settings.seed, *tasks)[session : session + 1]
+            return [row for rows in harvest.trajectories[session::size] for row in rows]
+        tasks = [rows[0].row.task for rows in harvest.trajectories[:1]]
+        taken = drawn_evenly(harvest.trajectories, size, self.settings.seed, *tasks)[session : session + 1]
         if not evaluation and any(len(rows) > 1 for rows in taken):
             raise ConfigError(
-                "verl's estimators know one row per episode: wanted history=full, or estimator='...' with its trainer"
+                "verl's estimators take one row per episode: wanted history=full, or estimator='...' with its trainer"
             )
         return [row for rows in taken for row in rows]
 
@@ -183,31 +189,31 @@ def is_evaluation(row: Mapping[str, Any]) -> bool:
     return bool(row["extra_info"].get("evaluation", False))
 
 
-def output_fields(one: TrainedRow, longest: int, extra_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a row for verl, as keywords of its ``AgentLoopOutput`` and of two more.
+def output_fields(trained: TrainedRow, longest: int, extra_fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row for verl, as keywords of its ``AgentLoopOutput`` and two further columns.
 
-    The rewards of a row sum to that of its whole trajectory: each turn's stands on its last token, and what was earned
-    in other rows, or is cut off, on the row's last token.
+    The rewards of a row sum to the reward of its whole trajectory: the reward of a turn stands on its last token, and
+    the rewards of other rows and of cut tokens stand on the row's last token.
 
     Args:
-        one: The row.
-        longest: Most tokens after the prompt; what follows is cut off, as verl's own loops do.
-        extra_fields: What else verl keeps of it.
+        trained: The row.
+        longest: Most tokens after the prompt; further tokens are cut off, as in verl's loops.
+        extra_fields: Further columns that verl keeps.
     """
-    row, start = one.row, one.row.starts[0]
+    row, start = trained.row, trained.row.starts[0]
     end = min(len(row.input_ids), start + longest)
-    rewards = one.rewards[start:end]
+    rewards = trained.rewards[start:end]
     rewards[-1] += row.total_reward - sum(rewards)
-    told = {"acc": float(row.success), "tsr_task": row.task, "tsr_turns": len(row.starts)}
+    reward_info = {"acc": float(row.success), "tsr_task": row.task, "tsr_turns": len(row.starts)}
     fields: dict[str, Any] = {
         "prompt_ids": list(row.input_ids[:start]),
         "response_ids": list(row.input_ids[start:end]),
         "response_mask": list(row.mask[start:end]),
         "response_logprobs": list(row.logprobs[start:end]),
-        # Set, so that verl asks no reward function; `as_dict` writes the rewards of the tokens.
+        # With a score, verl calls no reward function; `as_dict` writes the rewards of the tokens.
         "reward_score": row.total_reward,
         "token_rewards": rewards,
         "num_turns": 2 * len(row.starts),
-        "extra_fields": {**extra_fields, "reward_extra_info": told},
+        "extra_fields": {**extra_fields, "reward_extra_info": reward_info},
     }
-    return fields if one.advantages is None else {**fields, "token_advantages": one.advantages[start:end]}
+    return fields if trained.advantages is None else {**fields, "token_advantages": trained.advantages[start:end]}
