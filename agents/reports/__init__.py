@@ -1,1 +1,1 @@
-"""Reports: what runs, models and scores are worth: tables, findings, calibration."""
+"""Reports: tables of runs and models, findings about a run, and the viewer."""

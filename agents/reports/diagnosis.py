@@ -1,6 +1,6 @@
-"""Diagnosis: from the records of a run to findings such as an Echo Trap, each with what to do; torch-free.
+"""Diagnosis: findings about a run from its records, such as an echo trap, each with advice; torch-free.
 
-Thresholds are rules of thumb, not measurements; docs/stability.md says what each finding means.
+Thresholds are rules of thumb, not measurements; docs/stability.md explains each finding.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sign that a run shows, what was seen, with numbers, and what to do."""
+    """A symptom of a run, the observation with numbers, and advice."""
 
     name: str
     what: str
@@ -29,15 +29,15 @@ class Thresholds:
     fallen: float = 0.5
     """Share of its beginning below which a number has fallen."""
     solved: float = 0.9
-    """Success above which there is little left to learn, and falling spread is no sign of anything."""
+    """Success above which there is little left to learn, so that a falling spread is expected."""
     equal_groups: float = 0.8
-    """Share of groups with equal returns above which an update learns from nearly nothing."""
+    """Share of groups with equal returns above which an update has nearly no signal."""
     clip_fraction: float = 0.3
     """Share of clipped tokens above which most of an update is thrown away."""
     duplicates: float = 0.5
-    """Share of repeated candidates above which a search pays for what it has."""
+    """Share of repeated candidates above which most of a search's budget is wasted."""
     spikes: float = 0.1
-    """Share of steps with spiking gradients above which they are no accident."""
+    """Share of steps with spiking gradients above which they are systematic."""
 
 
 class _Trend(NamedTuple):
@@ -52,40 +52,37 @@ _Check = Callable[[Sequence[Record], Thresholds], Finding | None]
 
 
 def diagnose(records: Sequence[Record], thresholds: Thresholds | None = None) -> list[Finding]:
-    """Return what the records of a run show.
+    """Return the findings of a run, the gravest first; none while it is shorter than two windows.
 
     Args:
-        records: One per update in order, with what `group_metrics`, `tree_metrics`, `prompt_information` and the
-            learner report; numbers that are missing or None are skipped.
+        records: One per update in order, with the numbers of `group_metrics`, `tree_metrics`, `prompt_information` and
+            the learner; numbers that are missing or None are skipped.
         thresholds: When a trend is a finding.
-
-    Returns:
-        Findings, the gravest first; nothing while the run is younger than two windows.
     """
     limits = thresholds or Thresholds()
     if len(records) < 2 * limits.window:
         return []
-    found = [check(records, limits) for check in _CHECKS]
-    return [finding for finding in found if finding is not None]
+    findings = [check(records, limits) for check in _CHECKS]
+    return [finding for finding in findings if finding is not None]
 
 
 def at_random(records: Sequence[Record], random: float | None, updates: int = 20) -> Finding | None:
-    """Return that the last updates were no better than random play, or None where they were, or are too few.
+    """Return a finding where the last updates were no better than random play; else, or with too few updates, None.
 
     Args:
         records: One per update in order, with the `success` of training.
-        random: Success of random play, None where nobody knows it.
-        updates: How many of the last ones are looked at.
+        random: Success of random play; None where it is unknown.
+        updates: Number of the last updates that count.
     """
-    found = [record["success"] for record in records[-updates:] if record.get("success") is not None]
-    # Two in a hundred is what the mean of so many may be off by chance.
-    if random is None or len(found) < updates or (success := sum(found) / updates) > random + 0.02:
+    successes = [record["success"] for record in records[-updates:] if record.get("success") is not None]
+    # The mean of so many updates is about two points off by chance.
+    if random is None or len(successes) < updates or (success := sum(successes) / updates) > random + 0.02:
         return None
     return Finding(
         "at the random bar",
         f"success was {success:.3f} over the last {updates} updates, random play has {random:.3f}",
-        "raise the learning rates (--lr, --critic-lr), which small models need to be far above the paper's; see that "
-        "some trajectories succeed where others of their group fail, by easier tasks or by search; try another --model",
+        "raise the learning rates (--lr, --critic-lr), which small models need far above the paper's; use easier tasks "
+        "or search, so that some trajectories of a group succeed where others fail; try another --model",
     )
 
 
@@ -104,8 +101,8 @@ def _echo_trap(records: Sequence[Record], limits: Thresholds) -> Finding | None:
     if spread.late < limits.fallen * spread.early and entropy.late < limits.fallen * entropy.early:
         return Finding(
             "echo trap",
-            f"returns within a group vary less ({spread}) and so does what is said (entropy {entropy}), unsolved",
-            "go back to a checkpoint before the fall; keep only groups of mixed success, lower the learning rate, "
+            f"returns within a group vary less ({spread}) and so do answers (entropy {entropy}), before it is solved",
+            "resume from a checkpoint before the fall; keep only groups of mixed success, lower the learning rate, "
             "raise the entropy bonus or clip_high, or sample more groups",
         )
     return None
@@ -118,9 +115,9 @@ def _template_collapse(records: Sequence[Record], limits: Thresholds) -> Finding
     if recall.late < limits.fallen * recall.early:
         return Finding(
             "template collapse",
-            f"answers say less about their prompts (retrieval above chance {recall}) at an entropy of {entropy}",
-            "entropy hides it: filter by the spread of returns, lower the weights of KL and entropy, and look whether "
-            "the reward needs the prompt at all",
+            f"answers depend less on their prompts (retrieval above chance {recall}) at an entropy of {entropy}",
+            "entropy hides it: filter by the spread of returns, lower the weights of KL and entropy, and check whether "
+            "the reward depends on the prompt at all",
         )
     return None
 
@@ -132,12 +129,12 @@ def _gradient_unrest(records: Sequence[Record], limits: Thresholds) -> Finding |
     return Finding(
         "gradient unrest",
         f"{sum(spikes) / len(spikes):.0%} of the last steps had spiking gradients",
-        "lower the learning rate or grad_clip; skip spiking steps; look at the trajectories of a spike",
+        "lower the learning rate or grad_clip; skip spiking steps; read the trajectories of a spike",
     )
 
 
 def _excess(number: str, limit: Callable[[Thresholds], float], name: str, what: str, advice: str) -> _Check:
-    """Return a check of whether a number of the records has come to lie above its limit."""
+    """Return a check whether the last median of a number lies above its limit."""
 
     def check(records: Sequence[Record], limits: Thresholds) -> Finding | None:
         trend = _trend(records, number, limits.window)
@@ -156,7 +153,7 @@ _CHECKS: tuple[_Check, ...] = (
         lambda limits: limits.equal_groups,
         "nothing to learn",
         "in most groups every trajectory earns the same (share {})",
-        "easier or harder tasks, more trajectories a group, or search, so that some succeed where others fail",
+        "use easier or harder tasks, more trajectories per group, or search, so that some succeed where others fail",
     ),
     _gradient_unrest,
     _excess(
@@ -164,13 +161,13 @@ _CHECKS: tuple[_Check, ...] = (
         lambda limits: limits.clip_fraction,
         "clip binds",
         "a large share of tokens is clipped ({})",
-        "fewer epochs or larger minibatches; with old_logprobs=sampler, see whether sampler and learner agree",
+        "use fewer epochs or larger minibatches; with old_logprobs=sampler, check that sampler and learner agree",
     ),
     _excess(
         "duplicate_candidates",
         lambda limits: limits.duplicates,
         "idle search",
         "most candidates repeat a sibling (share {})",
-        "less branching, a higher sampling temperature, or plain play: the policy has made up its mind",
+        "use less branching, a higher sampling temperature, or plain play: the policy is nearly deterministic",
     ),
 )

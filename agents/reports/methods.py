@@ -1,4 +1,8 @@
-"""Methods: from folders to runs by method, each seed once, all evaluated on the same instances; torch-free."""
+"""Methods: runs grouped by method, each seed once, and differences between methods in pairs of equal seeds.
+
+All runs are evaluated on the same instances. Success and cost between two evaluations are interpolated linearly.
+Torch-free.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,11 +30,11 @@ _NO_METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run, as its files tell it.
+    """A run, as read from its files.
 
     Attributes:
-        folder: Where it lies.
-        label: What its method is called.
+        folder: Its folder.
+        label: Name of its method.
         config: All settings.
         updates: The lines of ``metrics.jsonl``.
         evaluations: The lines of ``evaluations.jsonl``.
@@ -59,7 +63,7 @@ def load_run(folder: Path) -> Run:
 
 
 def label_of(config: TrainConfig) -> str:
-    """Return what reports call a run's method."""
+    """Return the name of a run's method in reports."""
     search = config.search
     if config.run.label:
         return config.run.label
@@ -85,7 +89,7 @@ def load_comparable(folders: Sequence[Path]) -> list[Run]:
 
 
 def _instances_of(run: Run) -> tuple[Any, ...]:
-    """Return all that decides which held-out instances a run was evaluated on."""
+    """Return the settings that determine the held-out instances of a run."""
     task = run.config.task.held_out
     settings = parse_settings(task.env_set)
     return env_id(run.config.env), task.preset, settings, task.eval_split, run.evaluations[0]["instances"]
@@ -95,16 +99,17 @@ def runs_by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Return the runs of each method by its name.
 
     Raises:
-        ConfigError: Two runs of a method have the same seed, so that one of them says nothing of its own.
+        ConfigError: Two runs of a method have the same seed, so one of them is a repetition.
     """
-    found: dict[str, list[Run]] = {}
+    methods: dict[str, list[Run]] = {}
     settings = [dict(_settings(asdict(run.config))) for run in runs]
     for run, own in zip(runs, settings, strict=True):
-        alike = [other for twin, other in zip(runs, settings, strict=True) if twin.label == run.label]
-        differing = [name for name in own if any(other[name] != own[name] for other in alike)]
+        # Runs that share a label but not all settings are different methods: their names get the settings that differ.
+        same_label = [other for twin, other in zip(runs, settings, strict=True) if twin.label == run.label]
+        differing = [name for name in own if any(other[name] != own[name] for other in same_label)]
         words = [f"{name.rpartition('.')[2]}={own[name]}" for name in differing]
-        found.setdefault(", ".join([run.label, *words]), []).append(run)
-    for name, members in found.items():
+        methods.setdefault(", ".join([run.label, *words]), []).append(run)
+    for name, members in methods.items():
         by_seed: dict[int, Run] = {}
         for run in members:
             twin = by_seed.setdefault(run.config.run.seed, run)
@@ -112,16 +117,16 @@ def runs_by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:
                 raise ConfigError(
                     f"{twin.folder} and {run.folder} are both seed {run.config.run.seed} of {name}: report one of them"
                 )
-    return found
+    return methods
 
 
 def _settings(section: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the settings that make a method, by section and name."""
+    """Yield the settings that define a method, by section and name."""
     for name, value in section.items():
         if isinstance(value, Mapping):
             yield from _settings(value, f"{path}{name}.")
         elif path + name == "search.match_tokens":
-            # Every seed has a run of its own to match.
+            # Each seed matches the tokens of another run, so only the use of the setting counts.
             yield "match_tokens", value is not None
         elif path + name not in _NO_METHOD:
             yield path + name, value
@@ -129,29 +134,29 @@ def _settings(section: Mapping[str, Any], path: str = "") -> Iterator[tuple[str,
 
 Cost = Literal["sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps"]
 COSTS: tuple[Cost, ...] = ("sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps")
-# Where pairs are held beside each other: shares of what the shorter run of a pair spent.
+# Points at which pairs are compared: shares of the cost of the shorter run of a pair.
 SHARES = {"1/2": 0.5, "3/4": 0.75, "1": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a method gains over a control, in percentage points.
+    """The gain of a method over a control, in percentage points.
 
     Attributes:
         method: Its name.
-        control: What it is held against.
-        at: Share of the cost that both are held equal in, ``"1"`` for all of it; ``"end"`` for the ends of runs, where
-            some pair's are further apart than a group.
+        control: Name of the control.
+        at: Share of the equal cost at which both are compared, ``"1"`` for all of it; ``"end"`` for the ends of runs,
+            where those of some pair are further apart than a group.
         seeds: Of the pairs.
-        instances: Distinct held-out instances; 1 where runs do not say which of them were solved.
+        instances: Distinct held-out instances; 1 where runs do not record which of them were solved.
         success: Mean success of the method over distinct instances, in percent.
         control_success: Of the control.
         points: The difference.
         low: Lower end of its 95 % interval over seeds and instances.
         high: Upper end.
         student: Student's interval over the seeds alone; None for fewer than three.
-        spent: What the method had taken in training there, mean over the pairs; None where a run does not say.
-        control_spent: What the control had taken.
+        spent: Cost of the method's training up to there, mean over the pairs; None where a run does not record it.
+        control_spent: Of the control.
     """
 
     method: str
@@ -172,27 +177,27 @@ class Difference:
 def differences(
     methods: Mapping[str, Sequence[Run]], *, against: str | None = None, equal: Cost = "sampled_tokens"
 ) -> list[Difference]:
-    """Return what each method gains over the control, at some shares of an equal cost.
+    """Return the gain of each method over the control, at some shares of an equal cost.
 
-    Seeds that only one of both has are left out.
+    Seeds that only one of the two has are left out.
 
     Args:
         methods: Runs by method, evaluated on the same instances.
         against: Name or label of the control; None for the first method.
-        equal: What is held equal.
+        equal: The cost at which both are compared.
 
     Raises:
         ConfigError: There is no such control.
-        CheckpointError: A run does not say what it spent, or which instances it solved is damaged.
+        CheckpointError: A run does not record its cost, or its record of solved instances is damaged.
     """
     control = _control(methods, against)
-    found = []
+    gains = []
     for name, members in methods.items():
         theirs = {run.config.run.seed: run for run in methods[control]}
         pairs = [(run, theirs[run.config.run.seed]) for run in members if run.config.run.seed in theirs]
         if name != control and pairs:
-            found += _compared(name, control, sorted(pairs, key=lambda pair: pair[0].config.run.seed), equal)
-    return found
+            gains += _compared(name, control, sorted(pairs, key=lambda pair: pair[0].config.run.seed), equal)
+    return gains
 
 
 def _control(methods: Mapping[str, Sequence[Run]], against: str | None) -> str:
@@ -205,18 +210,20 @@ def _control(methods: Mapping[str, Sequence[Run]], against: str | None) -> str:
 
 
 def _compared(name: str, control: str, pairs: Sequence[tuple[Run, Run]], equal: Cost) -> list[Difference]:
-    known = all("won" in record for pair in pairs for run in pair for record in run.evaluations)
+    by_instance = all("won" in record for pair in pairs for run in pair for record in run.evaluations)
     places = [_places(pair, equal) for pair in pairs]
-    # Where a run went on after its partner, the ends say something else than equal cost.
+    # Where a run continued after its partner, their ends have different costs and are compared separately.
     far = any(place["1"] != place["end"] for place in places)
-    found = []
+    gains = []
     for at in (*SHARES, "end") if far else SHARES:
         mine, theirs = (
             [(pair[side], place[at][side]) for pair, place in zip(pairs, places, strict=True)] for side in (0, 1)
         )
-        won, lost = (100 * np.array([_solved(run, place, known) for run, place in side]) for side in (mine, theirs))
+        won, lost = (
+            100 * np.array([_solved(run, place, by_instance) for run, place in side]) for side in (mine, theirs)
+        )
         gain, by_seed = crossed_mean(won - lost), student((won - lost).mean(axis=1).tolist())
-        found.append(
+        gains.append(
             Difference(
                 method=name,
                 control=control,
@@ -233,35 +240,36 @@ def _compared(name: str, control: str, pairs: Sequence[tuple[Run, Run]], equal: 
                 control_spent=_spent_by(theirs),
             )
         )
-    return found
+    return gains
 
 
 def _places(pair: tuple[Run, Run], equal: Cost) -> dict[str, tuple[float, ...]]:
-    """Return where both runs of a pair are read, as numbers of evaluations, at each share and at their ends.
+    """Return the places at which both runs of a pair are read, at each share and at their ends.
 
-    A run that spent at most a group more than the other one is read at its end and not before it.
+    A place counts evaluations, with fractions between them. Runs that end by their cost can end a group apart, so a run
+    that spent at most a group more than its partner is read at its end and not before it.
     """
-    axes = [_known(run, equal) for run in pair]
+    axes = [_axis(run, equal) for run in pair]
     budget = min(axis[-1] for axis in axes)
     ends = tuple(float(len(axis) - 1) for axis in axes)
-    found = {
+    places = {
         at: tuple(float(np.interp(share * budget, axis, range(len(axis)))) for axis in axes)
         for at, share in SHARES.items()
     }
     near = [axis[-1] - budget <= group_cost(run, equal) for run, axis in zip(pair, axes, strict=True)]
-    last = tuple(end if is_near else place for end, place, is_near in zip(ends, found["1"], near, strict=True))
-    return {**found, "1": last, "end": ends}
+    last = tuple(end if is_near else place for end, place, is_near in zip(ends, places["1"], near, strict=True))
+    return {**places, "1": last, "end": ends}
 
 
 def group_cost(run: Run, cost: Cost) -> float:
-    """Return what a group of a run took on average, in the update where that was most; 0 where it is not known."""
+    """Return the mean cost of a group of a run, in its most expensive update; 0 where it is not recorded."""
     costs = [(_cost_of(update, cost), update.get("groups")) for update in run.updates]
     return max((taken / groups for taken, groups in costs if taken is not None and groups), default=0.0)
 
 
 def _spent_by(side: Sequence[tuple[Run, float]]) -> dict[Cost, float | None]:
-    """Return what runs had spent at some places, mean over the runs."""
-    found: dict[Cost, float | None] = {}
+    """Return the costs of some runs at some places, mean over the runs; None where a run does not record one."""
+    means: dict[Cost, float | None] = {}
     for cost in COSTS:
         axes = [spent(run, cost) for run, _ in side]
         values = [
@@ -269,12 +277,12 @@ def _spent_by(side: Sequence[tuple[Run, float]]) -> dict[Cost, float | None]:
             for (_, place), axis in zip(side, axes, strict=True)
             if axis is not None
         ]
-        found[cost] = fmean(values) if len(values) == len(side) else None
-    return found
+        means[cost] = fmean(values) if len(values) == len(side) else None
+    return means
 
 
 def spent(run: Run, cost: Cost) -> list[float] | None:
-    """Return what a run had spent in training at each of its evaluations; None where its records do not say."""
+    """Return the training cost of a run at each of its evaluations; None where it is not recorded."""
     if cost == "sampled_tokens":
         return [float(record["sampled_tokens_total"]) for record in run.evaluations]
     costs = [_cost_of(update, cost) for update in run.updates]
@@ -285,28 +293,28 @@ def spent(run: Run, cost: Cost) -> list[float] | None:
     return [after[record["step"]] for record in run.evaluations]
 
 
-def _known(run: Run, cost: Cost) -> list[float]:
+def _axis(run: Run, cost: Cost) -> list[float]:
     axis = spent(run, cost)
     if axis is None:
-        raise CheckpointError(f"{run.folder}: its metrics.jsonl does not say its {cost}: choose another --equal")
+        raise CheckpointError(f"{run.folder}: its metrics.jsonl does not record {cost}: choose another --equal")
     return axis
 
 
 def _cost_of(update: Mapping[str, Any], cost: Cost) -> float | None:
-    """Return what an update took; None where its record does not say."""
+    """Return the cost of an update; None where it is not recorded."""
     if cost == "seconds":
         return float(update["seconds"]["all"])
     if cost == "optimizer_steps":
-        # An update that learned from nothing took none, and says nothing.
+        # An update without any group to learn from takes no step and records none.
         return float(update.get(cost) or 0)
     return None if update.get(cost) is None else float(update[cost])
 
 
-def _solved(run: Run, place: float, known: bool) -> NDArray[np.float64]:
-    """Return the success on each distinct instance `[I]` at a place between evaluations; on all as one if not known."""
+def _solved(run: Run, place: float, by_instance: bool) -> NDArray[np.float64]:
+    """Return the success on each distinct instance `[I]` at a place, or, without `by_instance`, the mean as `[1]`."""
     first = int(place)
     before, after = (
-        _by_instance(run, record) if known else np.array([record["success"]])
+        _by_instance(run, record) if by_instance else np.array([record["success"]])
         for record in (run.evaluations[first], run.evaluations[min(first + 1, len(run.evaluations) - 1)])
     )
     share = place - first
@@ -314,13 +322,13 @@ def _solved(run: Run, place: float, known: bool) -> NDArray[np.float64]:
 
 
 def _by_instance(run: Run, record: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Return the success on each distinct instance, a mean over those that are equal up to symmetry."""
+    """Return the success on each distinct instance, the mean over instances that are equal up to symmetry."""
     won = np.array([mark == "1" for mark in record["won"]], dtype=float)
-    kind = np.arange(record["instances"])
+    distinct = np.arange(record["instances"])
     try:
         for number, same in record["twins"]:
-            kind[number] = same
-        _, kind = np.unique(kind, return_inverse=True)
-        return np.bincount(kind, won) / np.bincount(kind)
+            distinct[number] = same
+        _, distinct = np.unique(distinct, return_inverse=True)
+        return np.bincount(distinct, won) / np.bincount(distinct)
     except (LookupError, TypeError, ValueError) as error:
         raise CheckpointError(f"{run.folder}: the evaluation of step {record['step']} is damaged ({error})") from error

@@ -1,4 +1,4 @@
-"""Report: several runs held beside each other, over seeds, with intervals, with what they cost and what they show."""
+"""Report: tables that compare runs over seeds, with intervals, costs and findings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ class Table:
     """A table.
 
     Attributes:
-        title: What it shows.
+        title: Its title.
         caption: How to read it.
-        columns: Their names; the first one says what a row is about.
-        rows: As many cells as there are columns.
+        columns: Names of the columns; the first column names the row.
+        rows: Cells, one per column.
     """
 
     title: str
@@ -42,16 +42,16 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Some methods held beside each other.
+    """A comparison of methods.
 
     Attributes:
-        ends: Where each began and ended, and what it cost.
+        ends: Success of each method at the start and at the end, and its costs.
         by_updates: Success after some numbers of updates.
         by_tokens: Success after some numbers of sampled tokens.
-        runs: Which runs these are.
-        pairs: What each method gains over the control, seed by seed; without rows where there is nothing to pair.
+        runs: The runs.
+        pairs: Gain of each method over the control, seed by seed; without rows where no seeds are equal.
         differences: The same as numbers.
-        findings: Signs of collapse or of waste in runs, by folder; runs without any are left out.
+        findings: Symptoms of collapse or of waste, by the run's folder; runs without any are left out.
     """
 
     ends: Table
@@ -70,32 +70,33 @@ def summarise_runs(
     equal: Cost = "sampled_tokens",
     with_student: bool = False,
 ) -> Report:
-    """Return the tables of some runs, methods in the order in which they come.
+    """Return the tables of some runs, with methods in the order of their first runs.
 
-    Runs with the same settings but for the seed are one method, which their label names. Where runs of one label have
-    other settings, these stand in the name.
+    Runs whose settings differ only in the seed are one method, named by their label. Where runs with the same label
+    differ in other settings, these are added to the name.
 
     Args:
         folders: Of the runs.
         against: Name or label of the method that the others are paired with; None for the first one.
-        equal: What pairs are held equal in.
-        with_student: Whether the table of pairs shows Student's interval over seeds as well.
+        equal: The cost at which pairs are compared.
+        with_student: Whether the table of pairs also shows Student's interval over seeds.
 
     Raises:
-        CheckpointError: A folder holds no evaluated run, or one that does not say what is to be equal.
+        CheckpointError: A folder holds no evaluated run, or a run does not record the equal cost.
         ConfigError: There is no folder, two runs of a method have the same seed, or the runs were evaluated on
             different instances, or there is no such control.
     """
     runs = load_comparable(folders)
     methods = runs_by_method(runs)
-    first, known = runs[0], runs[0].evaluations[0]
-    bars = ", ".join(f"{name} {100 * known[name]:.1f} %" for name in ("random", "optimal") if known[name] is not None)
+    config, start = runs[0].config, runs[0].evaluations[0]
+    bars = ", ".join(f"{name} {100 * start[name]:.1f} %" for name in ("random", "optimal") if start[name] is not None)
     fewest = min(map(len, methods.values()))
     caption = f"On the same held-out instances: {bars or 'bars not known'}. Intervals: 95 % over seeds (Student's t)."
     if fewest < 8:
         caption += f" {fewest} {'seed does' if fewest == 1 else 'seeds do'} not rank methods; 8 or more may."
-    task = f"{first.config.env}, preset {first.config.task.preset}"
-    title = f"{task}, {known['instances']} held-out instances, no search at test time"
+    title = (
+        f"{config.env}, preset {config.task.preset}, {start['instances']} held-out instances, no search at test time"
+    )
     costs = ("tokens", "s/update", *[f"{part} %" for part in PARTS])
     columns = ("method", "per instance", "seeds", "base %", "final %", "gain", "worst gain", *costs)
     paired = differences(methods, against=against, equal=equal)
@@ -107,7 +108,7 @@ def summarise_runs(
         _each(methods),
         _pairs(paired, equal, with_student),
         paired,
-        {folder: found for folder, found in findings.items() if found},
+        {folder: symptoms for folder, symptoms in findings.items() if symptoms},
     )
 
 
@@ -128,7 +129,7 @@ def _each(methods: Mapping[str, Sequence[Run]]) -> Table:
 
 
 def _over(key: str, name: str, methods: Mapping[str, Sequence[Run]]) -> Table:
-    """Return success at some points of an axis, interpolated between evaluations, where all runs got that far."""
+    """Return success at some points of an axis, interpolated between evaluations, where all runs reached them."""
     ends = [run.evaluations[-1][key] for members in methods.values() for run in members]
     points = sorted({max(1, max(ends) * share // 16) for share in (1, 2, 4, 8, 16)})
     rows = []
@@ -138,40 +139,41 @@ def _over(key: str, name: str, methods: Mapping[str, Sequence[Run]]) -> Table:
             reached = all(run.evaluations[-1][key] + _slack(run, key) >= point for run in members)
             cells.append(_interval([float(np.interp(point, *_curve(run, key))) for run in members]) if reached else "-")
         rows.append((label, *cells))
-    title = f"held-out success, %, after so many {name}"
+    title = f"held-out success, %, by {name}"
     return Table(
         title,
-        "Interpolated between evaluations; - where not all runs got that far, or within a group of it.",
+        "Interpolated between evaluations; - where not all runs came within a group of the point.",
         ("method", *[f"{point:,}" for point in points]),
         rows,
     )
 
 
 def _slack(run: Run, key: str) -> float:
-    """Return how much further a run is taken to have come: runs that end by their tokens end a group apart."""
+    """Return the tolerance with which a run reaches a point: runs that end by their tokens can end a group apart."""
     return group_cost(run, "sampled_tokens") if key == "sampled_tokens_total" else 0.0
 
 
-def _pairs(found: Sequence[Difference], equal: Cost, with_student: bool) -> Table:
+def _pairs(gains: Sequence[Difference], equal: Cost, with_student: bool) -> Table:
     words = equal.replace("_", " ")
     caption = (
-        f"1/2, 3/4, 1: at equal {words}, shares of what the shorter run of each pair took, interpolated between "
+        f"1/2, 3/4, 1: at equal {words}, as shares of the cost of the shorter run of each pair, interpolated between "
         "evaluations; a run that ended within a group of that is read at its end. Success over distinct instances."
     )
-    if any(one.at == "end" for one in found):
+    if any(gain.at == "end" for gain in gains):
         caption += " end: at the ends of runs, which are further apart than a group."
-    kinds = {one.instances > 1 for one in found}
-    caption += f" Intervals: 95 %, bootstrap over {'seeds and instances' if kinds == {True} else 'seeds'}."
+    by_instance = bool(gains) and all(gain.instances > 1 for gain in gains)
+    caption += f" Intervals: 95 %, bootstrap over {'seeds and instances' if by_instance else 'seeds'}."
     names = ("method", "against", "at", "pairs", "%", "control %", "points", "95 %")
     columns = (*names, *(("Student's t",) if with_student else ()), *(cost.replace("_", " ") for cost in COSTS))
     rows: list[tuple[str, ...]] = [
         (
-            *(one.method, one.control, one.at, str(len(one.seeds)), f"{one.success:.1f}", f"{one.control_success:.1f}"),
-            *(f"{one.points:+.1f}", f"{one.low:+.1f} to {one.high:+.1f}"),
-            *([_ends(one.student)] if with_student else []),
-            *(f"{_amount(one.spent[cost])} / {_amount(one.control_spent[cost])}" for cost in COSTS),
+            *(gain.method, gain.control, gain.at, str(len(gain.seeds))),
+            *(f"{gain.success:.1f}", f"{gain.control_success:.1f}"),
+            *(f"{gain.points:+.1f}", f"{gain.low:+.1f} to {gain.high:+.1f}"),
+            *([_ends(gain.student)] if with_student else []),
+            *(f"{_amount(gain.spent[cost])} / {_amount(gain.control_spent[cost])}" for cost in COSTS),
         )
-        for one in found
+        for gain in gains
     ]
     return Table(f"pairs of equal seeds, at equal {words}", caption, columns, rows)
 
@@ -211,7 +213,7 @@ def _row(label: str, runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _times(seconds: Sequence[Mapping[str, float]]) -> list[str]:
-    """Return the seconds of an update and the share of each part in percent."""
+    """Return the seconds of an update and the share of each part in percent, as cells."""
     if not seconds:
         return ["-"] * (1 + len(PARTS))
     total = sum(update["all"] for update in seconds)
@@ -220,12 +222,12 @@ def _times(seconds: Sequence[Mapping[str, float]]) -> list[str]:
 
 
 def _interval(values: Sequence[float]) -> str:
-    known = student(values)
-    return f"{fmean(values):.1f}" if known is None else f"{known.mean:.1f} ± {known.high - known.mean:.1f}"
+    interval = student(values)
+    return f"{fmean(values):.1f}" if interval is None else f"{interval.mean:.1f} ± {interval.high - interval.mean:.1f}"
 
 
 def draw_curves(folders: Sequence[Path], out: Path) -> None:
-    """Draw success on held-out instances over updates and over sampled tokens, a line per method, and save a PNG.
+    """Draw success on held-out instances by updates and by sampled tokens, a line per method, and save a PNG.
 
     Raises:
         CheckpointError: A folder holds no evaluated run.
@@ -247,15 +249,15 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
             curves = [_curve(run, key) for run in members]
             mean = [[fmean([curve[axis][i] for curve in curves]) for i in range(length)] for axis in (0, 1)]
             panel.plot(*mean, color=f"C{number}", linewidth=2, marker="o", markersize=3, label=label)
-        known = runs[0].evaluations[0]
+        start = runs[0].evaluations[0]
         for bar, style in (("random", ":"), ("optimal", "--")):
-            if known[bar] is not None:
-                panel.axhline(100 * known[bar], color="grey", linestyle=style, linewidth=1, label=bar)
+            if start[bar] is not None:
+                panel.axhline(100 * start[bar], color="grey", linestyle=style, linewidth=1, label=bar)
         panel.set_xlabel(name)
         panel.grid(alpha=0.3)
     panels[1].set_xscale("symlog", linthresh=10_000)
     panels[1].set_xlim(left=0)
-    # The ticks of a symlog axis stand so close below its threshold that they cannot be read.
+    # matplotlib's ticks of a symlog axis stand so close below its threshold that they cannot be read.
     panels[1].set_xticks(_powers(max(run.evaluations[-1]["sampled_tokens_total"] for run in runs)))
     panels[1].minorticks_off()
     panels[1].xaxis.set_major_formatter(lambda tokens, place: _short(tokens))
@@ -267,10 +269,10 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
 
 def _powers(most: int) -> list[int]:
     """Return 0 and the round numbers of tokens, 1, 2 or 5 times a power of ten, from 10,000 to `most`."""
-    found = [first * 10**power for power in range(4, 16) for first in (1, 2, 5)]
-    found = [0, *[number for number in found if number <= max(most, 10_000)]]
-    # Labels of more would touch.
-    return found if len(found) <= 9 else [number for number in found if str(number)[0] in "01"]
+    rounds = [first * 10**power for power in range(4, 16) for first in (1, 2, 5)]
+    ticks = [0, *[number for number in rounds if number <= max(most, 10_000)]]
+    # More than nine labels would overlap.
+    return ticks if len(ticks) <= 9 else [number for number in ticks if str(number)[0] in "01"]
 
 
 def _short(tokens: float) -> str:

@@ -27,7 +27,7 @@ def test_runs_are_held_beside_each_other_and_drawn(capsys, undisturbed, tmp_path
     assert shown.err == ""
     for text in (
         "sokoban, preset paper, 4 held-out instances, no search at test time",
-        "held-out success, %, after so many updates",
+        "held-out success, %, by updates",
         "held-out success, %, after so many sampled tokens",
         "3 rollouts",
         "3 seeds do not rank methods",

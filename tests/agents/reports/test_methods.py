@@ -180,7 +180,7 @@ def test_a_control_that_is_none_or_several_is_refused(pairs, tmp_path):
 
 def test_a_run_that_does_not_say_its_cost_is_named(pairs, tmp_path):
     old = write_run(tmp_path / "old", [(0, 0, 0.1), (1, 8, 0.2)], label="old", instances=4)
-    with pytest.raises(CheckpointError, match=r"old: its metrics\.jsonl does not say its prompt_tokens"):
+    with pytest.raises(CheckpointError, match=r"old: its metrics\.jsonl does not record prompt_tokens"):
         found(*pairs, old, equal="prompt_tokens")
 
 
