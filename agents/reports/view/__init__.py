@@ -1,1 +1,1 @@
-"""The run viewer: what runs and trees say as JSON, pages that show it in a browser, a server for both, and one file."""
+"""The run viewer: runs and trees as JSON, pages that draw them, a local server, and the export as one file."""

@@ -1,4 +1,8 @@
-"""Fates: what became of every node of a tree, why the search left it or kept it, and what lies below it."""
+"""Describe a tree for the viewer: its shape as columns, one node in full, and a summary for lists of trees.
+
+A node has an outcome (how its episode stands), a fate (what the search did with it), a reason for the fate, and a
+value (the mean return of the episodes below it).
+"""
 
 import json
 from bisect import bisect_left, bisect_right
@@ -20,7 +24,7 @@ Fate = Literal["kept", "played", "expanded", "ended", "pruned"]
 
 
 def outcome_of(node: Node) -> Outcome:
-    """Return how the episode stands at a node; ``cut`` is by a limit."""
+    """Return the state of the episode at a node; ``cut`` means that a limit ended it."""
     if node.terminated:
         return "solved" if node.solved else "failed"
     if node.truncated:
@@ -29,10 +33,10 @@ def outcome_of(node: Node) -> Outcome:
 
 
 def fates(tree: Tree) -> list[Fate]:
-    """Return what the search made of every node.
+    """Return what the search did with every node.
 
-    ``kept``: on a path that it chose; ``played``: of the episode that was really played; ``expanded``: it went on
-    from there, and chose no path through it; ``ended``: the episode ended there; ``pruned``: left without going on.
+    ``kept``: on a path that it chose; ``played``: of the episode that was really played; ``expanded``: continued, but
+    on no path that it chose; ``ended``: the episode ended there; ``pruned``: not continued.
     """
     kept = {node for end in tree.chosen for node in tree.path(end)}
     played = set(tree.played) if len(tree.played) > 1 else set()
@@ -51,10 +55,15 @@ def fates(tree: Tree) -> list[Fate]:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """How nodes of one depth rank by their merit: merits in falling order as negative numbers, and who went on."""
+    """The ranking of the nodes of one depth by their merit.
+
+    Attributes:
+        merits: Negated merits, so that they rise from the best to the worst, for bisection.
+        expanded: Number of nodes that the search continued from.
+    """
 
     merits: tuple[float, ...]
-    went_on: int
+    expanded: int
 
     def words(self, merit: float) -> str:
         """Return the rank of a merit as words."""
@@ -78,7 +87,7 @@ def ranks(tree: Tree) -> dict[int, Ranks]:
 
 
 def reason(tree: Tree, index: int, fate: Fate, by_depth: dict[int, Ranks]) -> str:
-    """Return why a node has its fate, as a sentence; only what the tree itself says."""
+    """Return the reason for a node's fate as a sentence, from facts of the tree alone."""
     node = tree.nodes[index]
     rank = by_depth[node.depth]
     ranked = f"merit {tree.merit(index):.3g}, {rank.words(tree.merit(index))}"
@@ -88,15 +97,15 @@ def reason(tree: Tree, index: int, fate: Fate, by_depth: dict[int, Ranks]) -> st
     if fate == "played":
         return "of the episode that was played"
     if fate == "expanded":
-        chose = "chose no path through it" if tree.chosen else "chose nothing"
-        return f"the search went on from here and {chose}; {ranked}"
+        chose = "chose no path through it" if tree.chosen else "chose no path"
+        return f"the search continued from here and {chose}; {ranked}"
     if fate == "ended":
         return f"the episode ended here; {ranked}"
     if node.info.get("dead_end"):
         return f"a dead end: {node.info['dead_end']}"
     first = tree.twins(index, turns=False)[0]
     twin = f"; the same state as node {first}" if first != index else ""
-    return f"not continued: {ranked}; the search went on from {rank.went_on} there{twin}"
+    return f"not continued: {ranked}; the search continued from {rank.expanded} there{twin}"
 
 
 def _nth(places: Sequence[int]) -> str:
@@ -104,10 +113,10 @@ def _nth(places: Sequence[int]) -> str:
 
 
 def values(tree: Tree) -> list[float | None]:
-    """Return what every node is worth: the mean over its children of reward plus worth, 0 where the episode ends.
+    """Return the value of every node: the mean over its children of reward plus value, 0 where the episode ends.
 
-    ``V(n) = mean over children c of r(c) + V(c)``, of the children whose worth is known; None where no episode below
-    a node has ended. Every child counts alike, however much was searched below it.
+    ``V(n) = mean over children c of r(c) + V(c)``, over the children with a known value; None where no episode below a
+    node has ended. Every child has the same weight, independent of the size of the tree below it.
     """
     worth: list[float | None] = [None] * len(tree.nodes)
     for index in range(len(tree.nodes) - 1, -1, -1):
@@ -116,33 +125,33 @@ def values(tree: Tree) -> list[float | None]:
             worth[index] = 0.0
             continue
         below = [(tree.nodes[child].reward, worth[child]) for child in tree.children(index)]
-        known = [reward + value for reward, value in below if value is not None]
-        worth[index] = fmean(known) if known else None
+        returns = [reward + value for reward, value in below if value is not None]
+        worth[index] = fmean(returns) if returns else None
     return worth
 
 
 def gains(tree: Tree, worth: Sequence[float | None]) -> list[float | None]:
-    """Return how much better than its siblings the turn to every node was: ``r(n) + V(n) - V(parent)``.
+    """Return the gain of the turn to every node over its siblings: ``r(n) + V(n) - V(parent)``.
 
-    None at the first node, and where a value is not known.
+    None at the root, and where a value is not known.
     """
-    found: list[float | None] = []
+    differences: list[float | None] = []
     for node, value in zip(tree.nodes, worth, strict=True):
         before = None if node.parent is None else worth[node.parent]
-        found.append(None if value is None or before is None else node.reward + value - before)
-    return found
+        differences.append(None if value is None or before is None else node.reward + value - before)
+    return differences
 
 
 MAX_LABEL = 64
-# Facts of a turn that stand elsewhere on the page.
+# Facts of a turn that the page shows elsewhere.
 _SHOWN_ELSEWHERE = {"executed", "available_actions"}
 Spell = Callable[[Sequence[int]], list[str]]
 
 
 def summarise_tree(path: Path) -> dict[str, Any]:
-    """Return a line about the tree in a file without building it: nodes, ends by outcome, the best return.
+    """Return a summary of the tree in a file without building it: nodes, ends by outcome, the best return.
 
-    Only whole lines count, so a damaged file has a summary as well; ``outcome`` is then of what can be read.
+    Only whole lines count, so a damaged file has a summary of its readable part.
 
     Raises:
         InvalidTree: Its header cannot be read.
@@ -170,7 +179,10 @@ def summarise_tree(path: Path) -> dict[str, Any]:
 
 
 def describe_tree(seen: SeenTree) -> dict[str, Any]:
-    """Return the shape of a tree as columns, one entry per node, in JSON's own types; the seed exceeds JavaScript's."""
+    """Return the shape of a tree as columns, one entry per node, in JSON's types.
+
+    The seed is text, because it can exceed JavaScript's integers.
+    """
     tree = seen.tree
     worth = values(tree)
     indices = range(len(tree.nodes))
@@ -201,33 +213,33 @@ def describe_tree(seen: SeenTree) -> dict[str, Any]:
 def describe_node(
     seen: SeenTree, index: int, *, spell: Spell | None, picture: str | None, reading: Reading | None = None
 ) -> dict[str, Any]:
-    """Return all that a page shows of one node, in JSON's own types.
+    """Return all that a page shows of one node, in JSON's types.
 
     Args:
         seen: The tree.
         index: The node.
         spell: Returns the text of each token id; None where no tokenizer is known.
-        picture: What the environment draws there, as a data URI.
-        reading: What people read there, where the model reads a form of its own.
+        picture: The environment's picture of the state, as a data URI.
+        reading: The text for people, where the model reads another form.
 
     Raises:
         IndexError: There is no such node.
     """
     tree = seen.tree
     node = tree.node(index)
-    said = node.candidate
+    candidate = node.candidate
     return {
         "node": index,
         "why": _why(tree, index),
         "observation": node.observation if isinstance(node.observation, str) else as_text(node.observation),
         "picture": picture,
         "page": None if reading is None else reading.text,
-        "said": said.text if isinstance(said.text, str) else as_text(said.text),
-        "prompt": "".join(spell(said.prompt_ids)) if spell and said.prompt_ids else None,
-        "num_prompt": len(said.prompt_ids),
-        "tokens": spell(said.token_ids) if spell else [f"⟨{token}⟩" for token in said.token_ids],
-        "logprobs": [number(one) for one in said.logprobs],
-        "advantages": [number(one) for one in learned_from(tree).of.get(index, ())],
+        "answer": candidate.text if isinstance(candidate.text, str) else as_text(candidate.text),
+        "prompt": "".join(spell(candidate.prompt_ids)) if spell and candidate.prompt_ids else None,
+        "num_prompt": len(candidate.prompt_ids),
+        "tokens": spell(candidate.token_ids) if spell else [f"⟨{token}⟩" for token in candidate.token_ids],
+        "logprobs": [number(logprob) for logprob in candidate.logprobs],
+        "advantages": [number(advantage) for advantage in learned_from(tree).of.get(index, ())],
         "answers": _texts(node.info.get("golden_answers")),
         "buttons": _buttons(node.info.get("available_actions")) if reading is None else list(reading.buttons),
         "info": {name: as_text(value) for name, value in node.info.items() if name not in _SHOWN_ELSEWHERE},
@@ -236,13 +248,13 @@ def describe_node(
 
 def _why(tree: Tree, index: int) -> str:
     if tree.nodes[index].parent is None:
-        return "where the search begins"
+        return "the root of the search"
     depths: dict[int, Ranks] = ranks(tree)
     return reason(tree, index, fates(tree)[index], depths)
 
 
 def number(value: float | None) -> float | None:
-    """Return a number rounded to what a page shows; None for what JSON cannot hold."""
+    """Return a number with the digits that a page shows; None for a value that JSON cannot hold."""
     return round(value, 6) if isinstance(value, (int, float)) and isfinite(value) else None
 
 
@@ -257,9 +269,9 @@ def as_text(value: object) -> str:
 
 
 def label_of(node: Node) -> str:
-    """Return the beginning of the actions of a turn, or of what was said where none was carried out, on one line."""
-    said = " || ".join(_texts(node.info.get("executed"))) or as_text(node.candidate.text)
-    text = " ".join(said.split())
+    """Return the beginning of a turn's executed actions, or of its answer where none was executed, on one line."""
+    actions = " || ".join(_texts(node.info.get("executed"))) or as_text(node.candidate.text)
+    text = " ".join(actions.split())
     return text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"
 
 
@@ -268,5 +280,5 @@ def _texts(values: object) -> list[str]:
 
 
 def _buttons(actions: object) -> list[str]:
-    """Return what can be clicked on a page, where the turn's facts say it."""
+    """Return the buttons and links of a page, where the turn's facts contain them."""
     return _texts(actions.get("clickables")) if isinstance(actions, Mapping) else []

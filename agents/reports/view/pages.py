@@ -1,4 +1,4 @@
-"""Page files: the page of the viewer, with its styles and scripts beside it or all in one."""
+"""Pages: the viewer's page with separate styles and scripts, and the export of runs and trees as one HTML file."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ SCRIPTS = (
     *("base.js", "observation.js", "charts.js", "run.js", "list.js", "tree.js", "node.js", "main.js"),
 )
 LICENCES = "libraries/LICENSES.txt"
-# What a page may load: nothing but what it was served with, or what it holds.
+# A page may load only its own files from the server, or nothing at all as a single file.
 SERVED_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'"
 )
@@ -56,7 +56,7 @@ def single_page(data: Mapping[str, str]) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return JSON in which nothing can end the script element that holds it, equal in meaning."""
+    """Return the same JSON with escapes, so that no text in it can end the script element that holds it."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -67,12 +67,12 @@ def _page(styles: Sequence[str], scripts: Sequence[str], policy: str) -> str:
 
 
 Watch = Callable[[int, int], None]
-# Texts of a node that many nodes have in common: written once, and given by number.
+# Texts that many nodes share: they are written once and referred to by number.
 _SHARED = ("picture", "prompt", "observation", "page")
 
 
 class ExportedPage(NamedTuple):
-    """What was written: trees in the file, trees left out, and its size in bytes."""
+    """The result of an export: trees in the file, trees left out, and its size in bytes."""
 
     trees: int
     left_out: int
@@ -82,16 +82,16 @@ class ExportedPage(NamedTuple):
 def export_page(
     paths: Sequence[Path], out: Path, *, most_trees: int = 100, watch: Watch = lambda done, total: None
 ) -> ExportedPage:
-    """Write runs and trees as one HTML file; an older one is replaced when all is written.
+    """Write runs and trees as one HTML file; an older file is replaced when all is written.
 
     Args:
         paths: As `find_sources` takes them.
         out: The file.
-        most_trees: Trees at most, the newest ones; with their pictures, prompts and tokens they take the room.
-        watch: Called with the number of trees that are drawn, and of all.
+        most_trees: Most trees, of which the newest are taken; their pictures, prompts and tokens need the most space.
+        watch: Called with the number of trees that are written and the total.
 
     Raises:
-        ConfigError: There is nothing to see.
+        ConfigError: The paths hold neither runs nor trees.
         OSError: A file cannot be read or written.
     """
     site = Site(paths)
@@ -112,7 +112,7 @@ def export_page(
 
 
 def _tree(site: Site, name: str) -> dict[str, Any]:
-    """Return what there is to see of a tree by address; of one that is damaged from its beginning, why."""
+    """Return the data of a tree by address; of an unreadable tree, the error."""
     try:
         shape = site.data(f"tree/{name}")
     except TsrGymError as error:

@@ -1,4 +1,4 @@
-"""Read a tree for the viewer: as far as its file is whole, with snapshots left as they lie in the file."""
+"""Read trees, runs and tokenizers for the viewer; a damaged file is read up to the damage."""
 
 import json
 from collections import Counter
@@ -16,18 +16,18 @@ from tsr_gym.errors import ConfigError, InvalidTree, shown
 from tsr_gym.node import node_from_json
 from tsr_gym.tree import FORMAT, SCORES_OF, VERSION, Tree
 
-# What reading a damaged line may raise.
+# Exceptions that a damaged line may raise.
 DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTree:
-    """A tree as far as its file is whole.
+    """The readable part of a tree's file.
 
     Attributes:
         tree: Its nodes, without their snapshots.
-        snapshots: Of each node, in base64 and unread; None where the file holds none.
-        note: What is wrong with the file; empty for a whole one.
+        snapshots: Snapshot of each node, undecoded base64; None where the file holds none.
+        note: The damage of the file; empty for a whole file.
     """
 
     tree: Tree
@@ -57,9 +57,9 @@ def read_tree(path: Path) -> SeenTree:
         snapshots.append(snapshot if isinstance(snapshot, str) else None)
     if not tree.nodes:
         raise InvalidTree(f"{path}: wanted a tree with at least its first node, got none: the file is cut short")
-    wanted = header.get("nodes")
-    if note or wanted != len(tree.nodes):
-        note = f"{note or 'the file is cut short'}: {len(tree.nodes):,} nodes shown of {shown(wanted)}"
+    total = header.get("nodes")
+    if note or total != len(tree.nodes):
+        note = f"{note or 'the file is cut short'}: {len(tree.nodes):,} nodes shown of {shown(total)}"
     tree.choose([index for index in _ints(header.get("chosen")) if 0 <= index < len(tree.nodes)])
     return SeenTree(tree, tuple(snapshots), note)
 
@@ -68,12 +68,12 @@ def tree_header(line: bytes, path: Path) -> dict[str, Any]:
     """Return the first line of a tree's file.
 
     Raises:
-        InvalidTree: It is not that of a tree.
+        InvalidTree: The line is not the header of a tree.
     """
     try:
         header: dict[str, Any] = json.loads(line)
-        known = header["format"] == FORMAT and header["version"] == VERSION and header["score_of"] in SCORES_OF
-        if known and type(header["seed"]) is int and isinstance(header["about"], dict):
+        readable = header["format"] == FORMAT and header["version"] == VERSION and header["score_of"] in SCORES_OF
+        if readable and type(header["seed"]) is int and isinstance(header["about"], dict):
             return header
     except DAMAGE:
         pass
@@ -86,7 +86,7 @@ def _ints(values: object) -> Iterable[int]:
 
 Record = dict[str, Any]
 
-# What a run page draws of ``metrics.jsonl``, by the names of its columns.
+# Columns of ``metrics.jsonl`` that a run page draws.
 METRICS = (
     *("success", "reward_mean", "entropy", "grad_norm", "response_length", "turns", "sampled_tokens", "env_steps"),
     *("valid", "groups_kept", "groups"),
@@ -95,32 +95,32 @@ _EVALUATED = ("success", "total_reward", "turns", "response_length")
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Return what a run page shows of a run, in JSON's own types.
+    """Return the data of a run page, in JSON's types.
 
     Args:
-        folder: Of the run; what is missing or damaged in it is left out and named in ``notes``.
+        folder: Of the run; missing and damaged parts are left out and named in ``notes``.
 
     Returns:
         ``label``, ``env``, ``about`` (settings by name), ``updates`` and ``evaluations`` (columns by name, with
-        ``step`` and ``tokens``), ``counters`` (groups: seen, kept, and dropped by reason), ``findings``, ``notes``.
+        ``step`` and ``tokens``), ``counters`` (groups: sampled, kept, and dropped by reason), ``findings``, ``notes``.
     """
     config, *notes = _read_config(folder / "config.json")
-    updates, harm = whole_lines(folder / "metrics.jsonl")
-    evaluations, other = whole_lines(folder / "evaluations.jsonl")
+    updates, update_notes = whole_lines(folder / "metrics.jsonl")
+    evaluations, evaluation_notes = whole_lines(folder / "evaluations.jsonl")
     return {
         "label": _label(config, folder),
         "env": config.get("env"),
         "about": _about(config),
         "updates": _columns(updates, METRICS),
-        "evaluations": _columns(evaluations, _EVALUATED) | {"interval": [_pair(one) for one in evaluations]},
+        "evaluations": _columns(evaluations, _EVALUATED) | {"interval": list(map(_pair, evaluations))},
         "counters": _counters(updates),
         "findings": [asdict(finding) for finding in _findings(updates, evaluations)],
-        "notes": [*notes, *harm, *other],
+        "notes": [*notes, *update_notes, *evaluation_notes],
     }
 
 
 def whole_lines(path: Path) -> tuple[list[Record], list[str]]:
-    """Return the lines of a log up to the first that is no object with a step, and what is wrong with that one."""
+    """Return the lines of a log up to the first that is not an object with a step, and a note about that line."""
     if not path.is_file():
         return [], [f"{path.name}: not written yet"]
     records: list[Record] = []
@@ -136,7 +136,7 @@ def whole_lines(path: Path) -> tuple[list[Record], list[str]]:
 
 
 def _read_config(path: Path) -> tuple[Any, ...]:
-    """Return a run's settings, and where they cannot be read a note that says so."""
+    """Return a run's settings, followed by a note where they cannot be read."""
     try:
         config = json.loads(path.read_bytes())
         return (config,) if isinstance(config, dict) else ({}, f"{path.name}: not the configuration of a run")
@@ -152,7 +152,7 @@ def _label(config: Record, folder: Path) -> str:
 
 
 def _about(config: Record) -> dict[str, str]:
-    """Return the settings by their names on the command line, as text."""
+    """Return the settings by section and name, as text."""
     sections = [(config, "")] + [(part, f"{name}.") for name, part in config.items() if isinstance(part, dict)]
     return {
         f"{prefix}{name}": value if isinstance(value, str) else json.dumps(value)
@@ -164,8 +164,8 @@ def _about(config: Record) -> dict[str, str]:
 
 def _number(value: object) -> float | int | None:
     """Return a number that JSON can hold, None for anything else."""
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
-    return value if known else None  # type: ignore[return-value]
+    finite = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    return value if finite else None  # type: ignore[return-value]
 
 
 def _columns(records: Sequence[Record], names: Sequence[str]) -> dict[str, list[Any]]:
@@ -180,7 +180,7 @@ def _pair(record: Record) -> list[float | int | None] | None:
 
 
 def _counters(updates: Sequence[Record]) -> dict[str, Any]:
-    """Return how many groups were sampled, learned from, and dropped for which reason."""
+    """Return the numbers of groups that were sampled, that were learned from, and that were dropped, by reason."""
     dropped: Counter[str] = Counter()
     for record in updates:
         reasons = record.get("dropped")
@@ -193,21 +193,21 @@ def _counters(updates: Sequence[Record]) -> dict[str, Any]:
 def _findings(updates: Sequence[Record], evaluations: Sequence[Record]) -> list[Finding]:
     numbers = [{name: _number(value) for name, value in record.items()} for record in updates]
     bar = _number(evaluations[0].get("random")) if evaluations else None
-    found = at_random(numbers, bar)
-    return [*diagnose(numbers), *([found] if found else [])]
+    random_play = at_random(numbers, bar)
+    return [*diagnose(numbers), *([random_play] if random_play else [])]
 
 
 Spell = Callable[[Sequence[int]], list[str]]
 
 
 def find_spelling(folder: Path) -> Spell | None:
-    """Return what spells the tokens of a run; None where no tokenizer is found, or none can be read here.
+    """Return a function that spells the tokens of a run; None where no tokenizer is found or can be read.
 
     Args:
-        folder: Of the run; its newest checkpoint's tokenizer is taken, or else that of the model it began with.
+        folder: Of the run; the tokenizer is that of its newest checkpoint, or else of its first model.
     """
     try:
-        # Trees can be looked at where the extra of the agents is not installed.
+        # The viewer also works without the extra `agents`.
         from tokenizers import Tokenizer
     except ImportError:
         return None
@@ -221,7 +221,7 @@ def find_spelling(folder: Path) -> Spell | None:
 
 
 def spelling_of(tokenizer: Any) -> Spell:
-    """Return what gives the text of each token as it stands in the whole: the pieces add up to the decoded text."""
+    """Return a function that spells tokens in their context, so that the pieces add up to the decoded text."""
 
     def spell(ids: Sequence[int]) -> list[str]:
         return list(_pieces(tuple(ids)))
@@ -230,7 +230,8 @@ def spelling_of(tokenizer: Any) -> Spell:
     def _pieces(ids: tuple[int, ...]) -> tuple[str, ...]:
         pieces, start = [], 0
         for number in range(len(ids)):
-            # A few tokens before a token decide how it is written; more would make long texts slow.
+            # Tokenizers join characters and spaces across tokens, so a token is decoded with a few tokens before it and
+            # the text of those is cut off. A longer context would make long texts slow.
             start = max(0, number - _CONTEXT)
             before = decode(ids[start:number])
             after = decode(ids[start : number + 1])

@@ -1,4 +1,4 @@
-"""Server: the viewer's page and its data over HTTP, for this machine alone, by the standard library."""
+"""Server: the viewer's page and data over HTTP, for this machine only, by the standard library."""
 
 import json
 import sys
@@ -14,14 +14,14 @@ from tsr_gym.agents.reports.view.site import Site
 from tsr_gym.errors import TsrGymError
 
 LOOPBACK = "127.0.0.1"
-_KINDS = {"css": "text/css", "js": "text/javascript", "txt": "text/plain", "html": "text/html"}
+_TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain", "html": "text/html"}
 
 
 class Answer(NamedTuple):
-    """What a request is answered: HTTP status, kind of content, content."""
+    """The answer to a request: HTTP status, content type, content."""
 
     status: int
-    kind: str
+    content_type: str
     body: bytes
 
 
@@ -32,8 +32,10 @@ def answer(site: Site, path: str) -> Answer:
         return _text(served_page(), "html")
     if address.startswith("page/"):
         name = address.removeprefix("page/")
-        known = name in (*STYLES, *SCRIPTS, LICENCES)
-        return _text(asset(name), name.rpartition(".")[2]) if known else _json(404, {"error": "there is no such file"})
+        # Only the page's own files are served: no address becomes a path.
+        if name in (*STYLES, *SCRIPTS, LICENCES):
+            return _text(asset(name), name.rpartition(".")[2])
+        return _json(404, {"error": "there is no such file"})
     if not address.startswith("data/"):
         return _json(404, {"error": "there is no such page"})
     try:
@@ -44,8 +46,8 @@ def answer(site: Site, path: str) -> Answer:
         return _json(422, {"error": str(error)})
 
 
-def _text(text: str, kind: str) -> Answer:
-    return Answer(200, f"{_KINDS[kind]}; charset=utf-8", text.encode())
+def _text(text: str, suffix: str) -> Answer:
+    return Answer(200, f"{_TYPES[suffix]}; charset=utf-8", text.encode())
 
 
 def _json(status: int, data: dict[str, Any]) -> Answer:
@@ -53,7 +55,7 @@ def _json(status: int, data: dict[str, Any]) -> Answer:
 
 
 class _Visit(BaseHTTPRequestHandler):
-    """One connection of a browser."""
+    """A connection of a browser."""
 
     site: ClassVar[Site]
     protocol_version = "HTTP/1.1"
@@ -61,35 +63,35 @@ class _Visit(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        """Answer a page, a file of it, or data; only to whoever asks for this very machine."""
-        # A page of somebody else may have its own name lead here: it must not read the answer.
+        """Answer with the page, a file of it, or data; refuse requests under another host name."""
+        # DNS rebinding: a foreign page can make its own host name resolve to this machine, and could then read answers.
         host = self.headers.get("Host", "").rpartition(":")[0]
-        found = answer(self.site, urlsplit(self.path).path)
+        response = answer(self.site, urlsplit(self.path).path)
         if host not in (LOOPBACK, "localhost"):
-            found = _json(403, {"error": f"wanted a request for {LOOPBACK}"})
-        # A browser that goes on to another page does not wait for the answer.
+            response = _json(403, {"error": f"wanted a request for {LOOPBACK}"})
+        # A browser that leaves the page closes the connection without waiting for the answer.
         with suppress(ConnectionError):
-            self._send(found)
+            self._send(response)
 
-    def _send(self, found: Answer) -> None:
-        self.send_response(found.status)
-        self.send_header("Content-Type", found.kind)
-        self.send_header("Content-Length", str(len(found.body)))
+    def _send(self, response: Answer) -> None:
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
         self.send_header("Content-Security-Policy", SERVED_POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        self.wfile.write(found.body)
+        self.wfile.write(response.body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Stay silent."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that was closed in the middle of a request; show everything else."""
+        """Ignore a browser that was closed during a request; report all other errors."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -98,8 +100,8 @@ def make_server(site: Site, port: int = 0) -> ThreadingHTTPServer:
     """Return a server that listens on loopback; ``serve_forever`` runs it.
 
     Args:
-        site: What it shows.
-        port: Port, 0 for any free one.
+        site: The data that it shows.
+        port: Port, 0 for any free port.
 
     Raises:
         OSError: The port is taken.
@@ -108,13 +110,13 @@ def make_server(site: Site, port: int = 0) -> ThreadingHTTPServer:
 
 
 def address_of(server: ThreadingHTTPServer) -> str:
-    """Return where a server is found."""
+    """Return the URL of a server."""
     return f"http://{LOOPBACK}:{server.server_address[1]}/"
 
 
 @contextmanager
 def viewing(site: Site) -> Iterator[str]:
-    """Serve a site from a thread, give its address, and stop at the end."""
+    """Serve a site from a thread, yield its URL, and stop at the end."""
     with make_server(site) as server:
         thread = Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -1,4 +1,7 @@
-"""Sources: the runs and the files of trees that some paths stand for, each by a name that stays the same."""
+"""Site: the runs and trees at some paths, by names that stay the same, and the JSON at each address of the viewer.
+
+Files are read again when they have changed.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +18,11 @@ from tsr_gym.errors import ConfigError, TsrGymError
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What there is to look at.
+    """Runs and trees by name.
 
     Attributes:
         runs: Folders of runs by name.
-        trees: Files of trees by name; the trees of a run bear the run's name before a slash.
+        trees: Files of trees by name; the name of a run's tree begins with the run's name and a slash.
     """
 
     runs: Mapping[str, Path]
@@ -27,13 +30,13 @@ class Sources:
 
 
 def find_sources(paths: Sequence[Path]) -> Sources:
-    """Return the runs and trees that paths stand for, in their order.
+    """Return the runs and trees at some paths, in their order.
 
     Args:
         paths: Folders of runs, folders that hold runs or trees, or files of trees.
 
     Raises:
-        ConfigError: There is no path, or one leads to nothing.
+        ConfigError: There is no path, or a path holds neither a run nor a tree.
     """
     if not paths:
         raise ConfigError("wanted the folder of a run or a file of a tree, got none")
@@ -50,15 +53,15 @@ def find_sources(paths: Sequence[Path]) -> Sources:
             name = _unused(folder.resolve().name, runs)
             runs[name] = folder
             trees |= _trees_in(name, folder / "trees")
-        found = {} if folders else _trees_in(_unused(path.resolve().name, runs), path)
-        if not folders and not found:
+        own_trees = {} if folders else _trees_in(_unused(path.resolve().name, runs), path)
+        if not folders and not own_trees:
             raise ConfigError(f"{path}: found neither a run nor trees; a run saves trees at checkpoints (--save-trees)")
-        trees |= found
+        trees |= own_trees
     return Sources(runs, trees)
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """Return the runs that a folder is or holds."""
+    """Return the folder itself where it is a run, else the runs in it."""
     if (folder / "config.json").is_file() or (folder / "metrics.jsonl").is_file():
         return [folder]
     return sorted(file.parent for file in folder.rglob("metrics.jsonl"))
@@ -70,20 +73,20 @@ def _trees_in(name: str, folder: Path) -> dict[str, Path]:
 
 
 def _unused(name: str, taken: Mapping[str, Path]) -> str:
-    """Return a name, with a number behind it where it is taken."""
-    number, wanted = 1, name
-    while wanted in taken:
+    """Return the name, with a number after it where it is taken."""
+    number, unused = 1, name
+    while unused in taken:
         number += 1
-        wanted = f"{name}-{number}"
-    return wanted
+        unused = f"{name}-{number}"
+    return unused
 
 
-# Trees of which one request is told the outcomes.
+# Number of trees whose outcomes one request returns.
 CHUNK = 50
 
 
 class _Stamp(NamedTuple):
-    """A file as it is now; a file that was written anew has another stamp."""
+    """A version of a file; a rewritten file has another stamp, so caches by stamp are never stale."""
 
     path: Path
     size: int
@@ -91,22 +94,22 @@ class _Stamp(NamedTuple):
 
 
 class Site:
-    """What there is to see of some runs and trees, by address.
+    """The data of some runs and trees, by address.
 
-    Addresses are ``overview``, ``summaries/NUMBER``, ``tree/NAME`` and ``node/INDEX/NAME``. Names are looked up among
-    those that `find_sources` found: no address becomes a path.
+    Addresses are ``overview``, ``summaries/NUMBER``, ``tree/NAME`` and ``node/INDEX/NAME``. Names are looked up in the
+    result of `find_sources`: no address becomes a path.
 
     Args:
         paths: Folders of runs, folders that hold runs or trees, or files of trees.
 
     Raises:
-        ConfigError: There is nothing to see.
+        ConfigError: The paths hold neither runs nor trees.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = tuple(paths)
         self.sources: Sources = find_sources(paths)
-        # Environments draw one picture after the other.
+        # One environment draws all pictures of a tree, so requests are answered one after the other.
         self._lock = RLock()
         self._seen = lru_cache(maxsize=16)(lambda stamp: read_tree(stamp.path))
         self._summary = lru_cache(maxsize=100_000)(lambda stamp: _summary(stamp.path))
@@ -117,28 +120,28 @@ class Site:
         self._spelling: Callable[[Path], Spell | None] = lru_cache(maxsize=16)(find_spelling)
 
     def data(self, address: str) -> dict[str, Any]:
-        """Return what stands at an address, in JSON's own types.
+        """Return the data at an address, in JSON's types.
 
         Raises:
-            LookupError: There is nothing at the address.
-            TsrGymError: The file of the tree is damaged from its beginning.
+            LookupError: The address does not exist.
+            TsrGymError: The file of the tree cannot be read at all.
             OSError: A file cannot be read.
         """
-        kind, _, rest = address.partition("/")
+        page, _, rest = address.partition("/")
         with self._lock:
-            if kind == "overview" and not rest:
+            if page == "overview" and not rest:
                 return self._overview()
-            if kind == "summaries" and _is_number(rest):
+            if page == "summaries" and _is_number(rest):
                 return self._summaries(int(rest))
-            if kind == "tree":
+            if page == "tree":
                 return describe_tree(self._seen(self._stamp(rest)))
             index, _, name = rest.partition("/")
-            if kind == "node" and _is_number(index):
+            if page == "node" and _is_number(index):
                 return self._node(int(index), name)
         raise LookupError(f"there is nothing at {address[:200]!r}")
 
     def _overview(self) -> dict[str, Any]:
-        # A run that goes on has new trees.
+        # A run in progress has new trees.
         self.sources = find_sources(self._paths)
         runs = [{"name": name, **read_run(folder)} for name, folder in self.sources.runs.items()]
         return {"runs": runs, "trees": list(self.sources.trees), "chunk": CHUNK}
@@ -154,7 +157,7 @@ class Site:
         snapshot, spell = seen.snapshots[index], None if run is None else self._spelling(run)
         draw, read = self._drawing(stamp, run), self._reading(stamp)
         picture = draw(snapshot) if draw is not None and snapshot is not None else None
-        # What is drawn needs no words.
+        # A picture replaces the text for people.
         reading = read(snapshot) if read is not None and snapshot is not None and picture is None else None
         return describe_node(seen, index, spell=spell, picture=picture, reading=reading)
 
@@ -165,7 +168,7 @@ class Site:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether a part of an address is a number; Python reads none of thousands of digits."""
+    """Return whether a part of an address is a number; Python refuses to read thousands of digits."""
     return text.isdecimal() and len(text) < 10
 
 

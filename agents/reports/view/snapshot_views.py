@@ -1,4 +1,8 @@
-"""Pictures: what an environment draws of a node, made from the node's snapshot; torch-free and without any window."""
+"""Views of a node's snapshot: the picture that its environment draws, and the text that people read; torch-free.
+
+A tree's file may name any environment, so only registered ones are made. Environments are foreign code here and may
+raise any exception; the page then shows the text that the model read.
+"""
 
 import base64
 import zlib
@@ -20,23 +24,23 @@ from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore
 from tsr_gym.text_env import TextEnv
 
-# From a snapshot in base64 to a picture as a data URI; None where there is none.
+# Returns the picture of a snapshot in base64 as a data URI; None without a picture.
 Draw = Callable[[str], str | None]
 MODE = "rgb_array"
 
 
 def find_drawing(seen: SeenTree, run: Path | None) -> Draw | None:
-    """Return what draws the nodes of a tree; None where its environment draws no pictures or cannot be made.
+    """Return a function that draws the nodes of a tree; None where its environment has no pictures or cannot be made.
 
     Args:
         seen: The tree.
-        run: Folder of the run that grew it, whose configuration says how the environment is made.
+        run: Folder of the run that grew it, whose configuration has the settings of the environment.
     """
     first = next((snapshot for snapshot in seen.snapshots if snapshot is not None), None)
     if first is None:
         return None
     for name, settings in _ways(seen, run):
-        # Environments of anybody are made and drawn here, and may raise anything; text is shown then.
+        # Foreign code may raise any exception, see the module.
         try:
             if MODE not in _modes(name):
                 continue
@@ -50,7 +54,7 @@ def find_drawing(seen: SeenTree, run: Path | None) -> Draw | None:
 
 
 def _ways(seen: SeenTree, run: Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield names and settings with which the tree's environment may have been made, the surest first."""
+    """Yield names and settings with which the tree's environment may have been made, the most reliable first."""
     try:
         if run is not None:
             config = TrainConfig.from_json((run / "config.json").read_bytes())
@@ -59,14 +63,14 @@ def _ways(seen: SeenTree, run: Path | None) -> Iterator[tuple[str, Mapping[str, 
     except (OSError, ConfigError):
         pass
     name, rules = seen.tree.about.get("env"), seen.tree.about.get("rules")
-    # A file may name any module: only what is registered already is made.
+    # gym.make would import a module that a file names, so only registered ids are made.
     if isinstance(name, str) and name in gym.registry:
         yield name, {key: _tupled(value) for key, value in rules.items()} if isinstance(rules, dict) else {}
         yield name, {}
 
 
 def _modes(name: str) -> list[str]:
-    """Return the ways in which an environment renders, without making it where it can be helped."""
+    """Return the render modes of an environment."""
     find_env(name)
     made: Any = gym.make(env_id(name))
     modes: list[str] = made.metadata.get("render_modes", [])
@@ -81,13 +85,13 @@ def _tupled(value: Any) -> Any:
 def _drawn_or_none(env: gym.Env[Any, Any], snapshot: str) -> str | None:
     try:
         return _drawn(env, snapshot)
-    except Exception:  # As above: of a damaged snapshot, or of an environment that cannot draw this state.
+    except Exception:  # From a damaged snapshot, or from an environment that cannot draw this state.
         return None
 
 
 def _drawn(env: gym.Env[Any, Any], snapshot: str) -> str:
     snap = Snapshot.from_bytes(base64.b64decode(snapshot, validate=True))
-    # Only the environment itself draws: its wrappers are left out.
+    # The last layer is the environment itself; its wrappers draw nothing.
     restore(env, Snapshot(snap.layers[-1:]))
     pixels: Any = env.render()
     if not isinstance(pixels, np.ndarray) or pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[2] != 3:
@@ -105,31 +109,33 @@ def png(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> bytes:
         (b"IDAT", zlib.compress(rows.tobytes(), 9)),
         (b"IEND", b""),
     )
-    chunks = [pack(">I", len(data)) + kind + data + pack(">I", zlib.crc32(kind + data)) for kind, data in parts]
+    chunks = [pack(">I", len(data)) + name + data + pack(">I", zlib.crc32(name + data)) for name, data in parts]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 class Reading(NamedTuple):
-    """What people read of a node, and what they can click there."""
+    """The text of a node for people, and the buttons on it."""
 
     text: str
     buttons: tuple[str, ...]
 
 
-# From a snapshot in base64 to what people read; None where nothing can be told.
+# Returns the text of a snapshot in base64 for people; None where it cannot be restored.
 Read = Callable[[str], Reading | None]
 
 
 def find_reading(seen: SeenTree) -> Read | None:
-    """Return what tells people of the nodes of a tree; None where they read what the model did, or nothing is known."""
+    """Return a function that reads the nodes of a tree for people; None where the model reads the same text.
+
+    It is also None where the environment or its settings are not known.
+    """
     first = next((snapshot for snapshot in seen.snapshots if snapshot is not None), None)
     name, stack = seen.tree.about.get("env"), seen.tree.about.get("stack")
-    # A file may name any module: only what is registered already is made.
     if first is None or name not in gym.registry or not isinstance(stack, dict):
         return None
-    # Environments of anybody are made and asked here, and may raise anything; what the model read is shown then.
+    # Foreign code may raise any exception, see the module.
     try:
-        settings = {key: tuple(one) if isinstance(one, list) else one for key, one in stack["kwargs"].items()}
+        settings = {key: tuple(value) if isinstance(value, list) else value for key, value in stack["kwargs"].items()}
         cls = env_class(name)
         if cls is None or settings == (for_people := cls.people_settings(settings)):
             return None
@@ -150,7 +156,7 @@ def _text_env(name: str, settings: dict[str, Any]) -> TextEnv[Any]:
 
 def _read(plays: TextEnv[Any], shows: TextEnv[Any], snapshot: str) -> Reading:
     snap = Snapshot.from_bytes(base64.b64decode(snapshot, validate=True))
-    # Only the environment itself knows the state: its wrappers are left out.
+    # One environment restores the state, the other one, with the settings for people, shows it.
     restore(plays, Snapshot(snap.layers[-1:]))
     return Reading(shows.observe(plays.state), shows.buttons(plays.state))
 
@@ -158,5 +164,5 @@ def _read(plays: TextEnv[Any], shows: TextEnv[Any], snapshot: str) -> Reading:
 def _read_or_none(plays: TextEnv[Any], shows: TextEnv[Any], snapshot: str) -> Reading | None:
     try:
         return _read(plays, shows, snapshot)
-    except Exception:  # As above: of a damaged snapshot, or of an environment that cannot show this state.
+    except Exception:  # From a damaged snapshot, or from an environment that cannot show this state.
         return None

@@ -45,7 +45,7 @@ def test_a_page_its_files_and_its_data_are_served(ask):
     status, headers, body = ask("/data/tree/tree")
     assert (status, headers["Content-Type"]) == (200, "application/json")
     assert json.loads(body)["label"] == ["start", "left", "right", "up", "down", "up"]
-    assert json.loads(ask("/data/node/3/tree")[2])["said"] == "up"
+    assert json.loads(ask("/data/node/3/tree")[2])["answer"] == "up"
 
 
 def test_the_page_may_load_nothing_but_what_it_was_served_with(ask):

@@ -242,7 +242,7 @@ def test_a_damaged_tree_is_named_and_a_half_one_shown(browser, tmp_path):
     export_page([tmp_path / "half.jsonl", tmp_path / "bad.jsonl"], tmp_path / "page.html")
     visit(browser, f"file://{tmp_path}/page.html#/tree/half/0")
     assert len(all_of(browser, ".node")) == 4
-    assert find(browser, ".title .harm").text == "line 6 is not whole: 4 nodes shown of 6"
+    assert find(browser, ".title .damage").text == "line 6 is not whole: 4 nodes shown of 6"
     visit(browser, f"file://{tmp_path}/page.html#/tree/bad/0")
     assert "wanted a 'tsr-gym tree'" in find(browser, ".refused").text
     # Nothing of another tree is left, and the outcomes of all are told.

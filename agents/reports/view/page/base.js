@@ -1,5 +1,5 @@
-// What all parts of the page share: making elements, loading data, and where the page stands.
-// Texts of models and environments become text nodes and nothing else: no part of the page writes HTML.
+// Shared by all parts of the page: making elements, loading data, and the page's address.
+// Texts of models and environments only become text nodes: no part of the page writes HTML.
 "use strict";
 
 // el("button", {class: "small", onclick: go}, "text", child) makes an element; null children are left out.
@@ -14,7 +14,7 @@ function el(name, attributes = {}, ...children) {
   return made;
 }
 
-// Put children in place of what an element holds; null ones are left out.
+// Replace the children of an element; null ones are left out.
 function fill(element, ...children) {
   element.replaceChildren(...children.flat().filter(child => child !== null && child !== undefined));
 }
@@ -36,7 +36,7 @@ function show(value, digits = 3) {
   return String(+value.toPrecision(digits)).replace("-", "−");
 }
 
-// In an exported file the data lies in the page, by address; otherwise a server is asked.
+// An exported file holds the data in the page, by address; otherwise the data comes from a server.
 const embedded = (() => {
   const index = find("#addresses");
   if (!index) return null;
@@ -46,7 +46,7 @@ const embedded = (() => {
 const parsed = new Map();
 
 function readEmbedded(address) {
-  if (!embedded.has(address)) throw new Error("this file does not hold it");
+  if (!embedded.has(address)) throw new Error("the exported file does not contain this");
   if (!parsed.has(address)) {
     const holder = find(`script[data-address="${embedded.get(address)}"]`);
     parsed.set(address, JSON.parse(holder.textContent));
@@ -76,7 +76,7 @@ async function load(address) {
   return data;
 }
 
-// Where the page stands is its address after #, so that every view has a link that lasts:
+// The state of the page is its address after #, so every view has a lasting link:
 // #/runs?x=tokens, #/tree/NAME/NODE?only=solved&colour=advantage
 const place = {page: "", name: "", node: 0, options: new Map()};
 
@@ -113,4 +113,4 @@ function choice(label, name, values, changed) {
     el("select", {name, onchange: event => { option(name, event.target.value); changed(); }}, options));
 }
 
-function tell(text) { find("#said").textContent = text; }
+function notify(text) { find("#notice").textContent = text; }

@@ -1,4 +1,5 @@
-// The list of trees beside the page of one: names at once, outcomes as they are read, only visible rows in the document.
+// The list of trees next to the page of a tree. Names appear at once and outcomes as they arrive; only visible rows are in
+// the document, because a run can have thousands of trees.
 "use strict";
 
 const ROW = 30;
@@ -19,13 +20,13 @@ function drawList(names) {
   return list;
 }
 
-// Outcomes are asked for in parts, one after the other, and once for as long as the page is open.
+// Outcomes are requested in parts, one after the other, and only once while the page is open.
 async function readSummaries(list, chunk) {
   list.asked = true;
   for (let first = 0; first < list.names.length; first += chunk) {
     if (!list.names.slice(first, first + chunk).every(name => summaries.has(name))) {
-      const found = await load(`summaries/${first / chunk}`);
-      for (const [name, summary] of Object.entries(found)) summaries.set(name, summary);
+      const part = await load(`summaries/${first / chunk}`);
+      for (const [name, summary] of Object.entries(part)) summaries.set(name, summary);
     }
     if (!list.box.isConnected) return;
     filterList(list);
@@ -65,7 +66,7 @@ function linkTo(name, node = 0) {
   return `#/tree/${name.split("/").map(encodeURIComponent).join("/")}/${node}${query ? `?${query}` : ""}`;
 }
 
-// Bring the row of the tree that is shown into view.
+// Scroll to the row of the current tree.
 function reveal(list) {
   const number = list.shown.indexOf(place.name), {scroll} = list;
   const top = number * ROW;

@@ -1,4 +1,4 @@
-// Where the page's parts meet: addresses, keys, and the page of trees.
+// Connects the parts of the page: addresses, keys, and the page of trees.
 "use strict";
 
 let overview = null, list = null, tree = null, drawing = null, parts = null;
@@ -15,7 +15,7 @@ async function visit() {
     for (const link of document.querySelectorAll("nav a")) {
       link.classList.toggle("here", link.hash === `#/${place.page}`);
     }
-    tell(overview.left_out ? `${overview.left_out} older trees are not in this file` : "");
+    notify(overview.left_out ? `${overview.left_out} older trees are not in this file` : "");
     if (place.page === "runs") {
       list = tree = drawing = null;
       drawRuns(overview);
@@ -25,7 +25,7 @@ async function visit() {
   }
   document.body.dataset.ready = location.hash;
   performance.mark("drawn");
-  // What is seen at once comes first; outcomes are asked for even where a tree cannot be shown.
+  // The visible part is drawn first. Outcomes are requested even where the tree itself cannot be shown.
   if (list?.box.isConnected && !list.asked) readSummaries(list, overview.chunk);
 }
 
@@ -33,7 +33,7 @@ function refuse(error) {
   const message = el("p", {class: "refused", role: "alert"}, error.message);
   if (parts?.canvas.isConnected) {
     parts.canvas.replaceChildren(message);
-    // Nothing of a tree that was shown before is left beside it.
+    // The parts of the tree that was shown before are removed.
     parts.title.replaceChildren(el("b", {}, place.name ?? ""));
     parts.panel.replaceChildren();
     parts.siblings.hidden = true;
@@ -52,11 +52,12 @@ async function visitTrees() {
   if (tree?.name !== place.name) {
     const name = place.name;
     const [shape, first] = await Promise.all([load(`tree/${name}`), load(`node/0/${name}`)]);
-    const found = grown(name, shape);
-    found.nodes.set(0, Promise.resolve(first));
-    found.pictured = hasPicture(first);
+    const loaded = makeTree(name, shape);
+    loaded.nodes.set(0, Promise.resolve(first));
+    loaded.pictured = hasPicture(first);
+    // Another tree was chosen while this one was loading.
     if (place.name !== name) return;
-    tree = found;
+    tree = loaded;
     place.node = Math.min(place.node, tree.size - 1);
     tree.trajectory = pathTo(tree, endBelow(tree, place.node));
     redraw();
@@ -81,7 +82,7 @@ function beginTrees() {
   const title = el("div", {class: "title"});
   const tools = el("div", {class: "tools"}, choice("draw", "draw", DRAW, again), choice("colour by", "colour", COLOUR, again),
     choice("show", "only", ONLY, again),
-    el("button", {type: "button", title: "Siblings side by side (s)", onclick: toggleSiblings}, "siblings"));
+    el("button", {type: "button", title: "Compare siblings (s)", onclick: toggleSiblings}, "siblings"));
   const panel = el("section", {class: "panel", "aria-label": "Node", tabindex: 0});
   parts = {canvas, siblings, panel, title};
   list = drawList(overview.trees);
@@ -98,7 +99,7 @@ function redraw() {
   const words = [`${show(tree.size)} nodes`, `${show(ends.length)} ends`, `${show(solved)} solved`,
     shape.about.env, `seed ${shape.seed}`, shape.about.clairvoyant === "true" ? "clairvoyant" : null].filter(word => word);
   parts.title.replaceChildren(el("b", {}, tree.name), el("span", {class: "soft"}, ` ${words.join(" · ")}`),
-    shape.note ? el("span", {class: "harm"}, ` ${shape.note}`) : "");
+    shape.note ? el("span", {class: "damage"}, ` ${shape.note}`) : "");
   bringIntoView(drawing, place.node, false);
 }
 
@@ -112,8 +113,8 @@ function toggleFold(shown, node) {
 }
 
 function unfoldTo(node) {
-  const closed = pathTo(tree, node).slice(0, -1).filter(one => tree.folded.has(one));
-  for (const one of closed) tree.folded.delete(one);
+  const closed = pathTo(tree, node).slice(0, -1).filter(above => tree.folded.has(above));
+  for (const above of closed) tree.folded.delete(above);
   if (closed.length) redraw();
 }
 
@@ -152,18 +153,18 @@ function otherTree(by) {
 }
 
 const KEYS = {
-  ArrowRight: ["→", "a turn on along the trajectory", () => step("on")],
-  ArrowLeft: ["←", "a turn back", () => step("back")],
-  ArrowUp: ["↑", "the sibling before", () => step("before")],
-  ArrowDown: ["↓", "the sibling after", () => step("after")],
-  Home: ["Home", "the first node", () => step("first")],
-  End: ["End", "the end of the trajectory", () => step("last")],
-  "]": ["]", "the next trajectory", () => step("end after")],
-  "[": ["[", "the trajectory before", () => step("end before")],
-  n: ["n", "the next tree", () => otherTree(1)],
-  p: ["p", "the tree before", () => otherTree(-1)],
-  s: ["s", "siblings side by side", toggleSiblings],
-  f: ["f", "fold or unfold what lies below", () => tree.children[place.node].length && toggleFold(tree, place.node)],
+  ArrowRight: ["→", "next turn of the trajectory", () => step("on")],
+  ArrowLeft: ["←", "previous turn", () => step("back")],
+  ArrowUp: ["↑", "previous sibling", () => step("before")],
+  ArrowDown: ["↓", "next sibling", () => step("after")],
+  Home: ["Home", "first node", () => step("first")],
+  End: ["End", "end of the trajectory", () => step("last")],
+  "]": ["]", "next trajectory", () => step("end after")],
+  "[": ["[", "previous trajectory", () => step("end before")],
+  n: ["n", "next tree", () => otherTree(1)],
+  p: ["p", "previous tree", () => otherTree(-1)],
+  s: ["s", "compare siblings", toggleSiblings],
+  f: ["f", "fold or unfold the subtree", () => tree.children[place.node].length && toggleFold(tree, place.node)],
 };
 
 document.addEventListener("keydown", event => {
@@ -176,19 +177,20 @@ document.addEventListener("keydown", event => {
 });
 
 function showKeys() {
-  find("#keys").replaceChildren(el("h2", {}, "Keys"), el("dl", {}, Object.values(KEYS).map(([sign, words]) =>
-    el("div", {}, el("dt", {}, el("kbd", {}, sign)), el("dd", {}, words)))),
+  find("#keys").replaceChildren(el("h2", {}, "Keys"), el("dl", {}, Object.values(KEYS).map(([key, words]) =>
+    el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, words)))),
     el("form", {method: "dialog"}, el("button", {}, "close")));
   find("#keys").showModal();
 }
 
 find("#help").addEventListener("click", showKeys);
 addEventListener("hashchange", visit);
+// Redraw once after a series of resizes.
 let waiting = 0;
-function anew() {
+function redrawSoon() {
   clearTimeout(waiting);
   waiting = setTimeout(() => { if (place.page === "runs" && overview) drawRuns(overview); else if (drawing) drawVisible(drawing); }, 120);
 }
-addEventListener("resize", anew);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", anew);
+addEventListener("resize", redrawSoon);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawSoon);
 visit();

@@ -1,4 +1,4 @@
-// Draws what an environment showed, by what it holds: a picture, passages, a page in parts, a board, or plain text.
+// Draws an observation by its content: a picture, passages, a page in parts, a board, or plain text.
 "use strict";
 
 function drawObservation(node) {
@@ -14,11 +14,11 @@ function hasPicture(node) {
   return node.picture !== null || isBoard(node.observation);
 }
 
-// Text as nodes, with every answer in it marked, in any case of letters.
+// Text as nodes, with every golden answer in it marked, in any case of letters.
 function marked(text, answers) {
-  const wanted = answers.filter(answer => answer.trim().length > 1);
-  if (!wanted.length) return [text];
-  const literal = wanted.map(answer => answer.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const markable = answers.filter(answer => answer.trim().length > 1);
+  if (!markable.length) return [text];
+  const literal = markable.map(answer => answer.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   const parts = text.split(new RegExp(`(${literal.join("|")})`, "gi"));
   return parts.map((part, number) => number % 2 ? el("mark", {}, part) : part);
 }
@@ -39,17 +39,18 @@ function drawPassage(passage, answers) {
     el("h4", {}, el("span", {class: "soft"}, `${number} `), marked(title, answers)), el("p", {}, marked(body, answers)));
 }
 
-// Parts of a shop's page: what can be clicked becomes a button, an instruction is set apart.
+// Parts of a shop's page: clickable parts become buttons, the instruction is set apart.
 function drawPage(text, buttons) {
-  const known = new Set(buttons);
+  const clickable = new Set(buttons);
   const parts = text.split(/\s*\[SEP\]\s*/).filter(part => part.trim());
   let instruction = false;
   const drawn = parts.map(part => {
-    const told = instruction;
+    // The part after "Instruction:" is the instruction.
+    const isInstruction = instruction;
     instruction = part === "Instruction:";
     if (instruction) return null;
-    if (told) return el("p", {class: "instruction"}, part);
-    if (/^\[button\]/.test(part) || known.has(part.toLowerCase())) {
+    if (isInstruction) return el("p", {class: "instruction"}, part);
+    if (/^\[button\]/.test(part) || clickable.has(part.toLowerCase())) {
       return el("span", {class: "pressable"}, part.replace(/\[button_?\]/g, "").trim());
     }
     return el("p", {class: /^\$[\d.]/.test(part) ? "price" : ""}, part);
@@ -57,7 +58,7 @@ function drawPage(text, buttons) {
   return el("div", {class: "shop"}, drawn);
 }
 
-// Rows of equal length made of few signs are a board.
+// Rows of equal length made of few characters are a board.
 function isBoard(text) {
   const rows = text.split("\n").filter(row => row);
   const widths = new Set(rows.map(row => row.length));
@@ -67,31 +68,31 @@ function isBoard(text) {
 
 function drawBoard(text) {
   const rows = text.split("\n").filter(row => row);
-  const cells = rows.flatMap(row => [...row].map(sign =>
-    el("span", {class: sign === "#" ? "wall" : "_. ".includes(sign) ? "floor" : "piece"},
-      "#_. ".includes(sign) ? "" : sign)));
+  const cells = rows.flatMap(row => [...row].map(character =>
+    el("span", {class: character === "#" ? "wall" : "_. ".includes(character) ? "floor" : "piece"},
+      "#_. ".includes(character) ? "" : character)));
   const board = el("div", {class: "grid", role: "img", "aria-label": text}, cells);
   board.style.gridTemplateColumns = `repeat(${rows[0].length}, 1fr)`;
   return board;
 }
 
-// Tokens with the colour of their log-probability or advantage, or all with that of the turn's gain.
+// Tokens, each with the colour of its log-probability or advantage, or all with the colour of the turn's gain.
 function drawTokens(node, kind, shape) {
-  if (!node.tokens.length) return el("pre", {class: "text said"}, node.said);
+  if (!node.tokens.length) return el("pre", {class: "text"}, node.answer);
   const gain = shape.gain[node.node], scale = shape.estimator ? usual(shape.advantage) : 1;
   const pieces = node.tokens.map((text, number) => {
     const logprob = node.logprobs[number], advantage = node.advantages[number];
-    const told = [logprob == null ? null : `log p ${show(logprob)}`, advantage == null ? null : `advantage ${show(advantage)}`];
-    const piece = el("span", {class: "token", title: told.filter(one => one).join(", ") || null}, text);
+    const numbers = [logprob == null ? null : `log p ${show(logprob)}`, advantage == null ? null : `advantage ${show(advantage)}`];
+    const piece = el("span", {class: "token", title: numbers.filter(word => word).join(", ") || null}, text);
     if (kind === "logprob" && logprob != null) piece.style.backgroundColor = tint("--bad", Math.min(1, -logprob / 3));
     if (kind === "advantage" && advantage != null) piece.style.backgroundColor = signed(advantage, scale);
     if (kind === "gain" && gain !== null) piece.style.backgroundColor = signed(gain, 1);
     return piece;
   });
-  return el("pre", {class: "text said"}, pieces);
+  return el("pre", {class: "text"}, pieces);
 }
 
-// A ground in one of the page's colours, from none at share 0 to one on which text can still be read at share 1.
+// A background in one of the page's colours, from none at share 0 to one on which text can still be read at share 1.
 function tint(colour, share) {
   return `color-mix(in srgb, var(${colour}) ${Math.round(40 * share)}%, var(--panel))`;
 }

@@ -1,4 +1,4 @@
-// The page of runs: their curves over each other, what filters dropped, and what diagnosis found.
+// The page of runs: their curves in the same axes, the dropped groups, and the findings of the diagnosis.
 "use strict";
 
 const hidden = new Set();
@@ -8,7 +8,7 @@ function drawRuns(overview) {
   const page = el("div", {class: "page"});
   find("#main").replaceChildren(page);
   if (!overview.runs.length) {
-    page.append(el("p", {class: "soft"}, "No run is among what was given; the trees have a page of their own."));
+    page.append(el("p", {class: "soft"}, "There are no runs; the trees have a separate page."));
     return;
   }
   const again = () => drawRuns(overview);
@@ -37,7 +37,7 @@ function drawCharts(box, runs) {
     .filter(({run}) => !hidden.has(run.name))
     .map(({run, number}) => ({name: run.name, colour: colourOf(number), x: run[part][x], y: change(run[part][name])}));
   chart(box, "Success, held out", lines("evaluations", "success"), {percent: true, note: "no search at test time"});
-  chart(box, "Success, training", lines("updates", "success"), {percent: true, note: "searched and plain"});
+  chart(box, "Success, training", lines("updates", "success"), {percent: true, note: "searched and plain episodes"});
   chart(box, "Reward", lines("updates", "reward_mean"), {note: "mean return of an update"});
   chart(box, "Entropy", lines("updates", "entropy"), {note: "nats a token"});
   chart(box, "Gradient norm", lines("updates", "grad_norm"), {note: "before clipping"});
@@ -53,16 +53,16 @@ function total(values) {
 }
 
 function drawFindings(runs) {
-  const found = runs.flatMap((run, number) => run.findings.map(finding => ({run, number, finding})));
+  const findings = runs.flatMap((run, number) => run.findings.map(finding => ({run, number, finding})));
   const notes = runs.flatMap(run => run.notes.map(note => el("li", {}, el("b", {}, run.name), ` ${note}`)));
-  const cards = found.map(({run, number, finding}) => {
+  const cards = findings.map(({run, number, finding}) => {
     const card = el("article", {class: "finding"}, el("h3", {}, finding.name, el("span", {class: "soft"}, ` ${run.name}`)),
       el("p", {}, finding.what), el("p", {class: "soft"}, finding.advice));
     card.style.borderLeftColor = colourOf(number);
     return card;
   });
   const young = runs.every(run => run.updates.step.length < 20);
-  const none = `Diagnosis found nothing${young ? "; trends are looked for from 20 updates on" : ""}.`;
+  const none = `The diagnosis has no findings${young ? "; it needs 20 updates to see trends" : ""}.`;
   return el("section", {class: "findings", "aria-label": "Findings"},
     cards.length ? cards : el("p", {class: "soft"}, none), notes.length ? el("ul", {class: "notes"}, notes) : null);
 }

@@ -1,13 +1,14 @@
-// The tree itself: laid out by d3-hierarchy, of which only what can be seen is in the document.
+// The tree itself, laid out by d3-hierarchy; only the visible nodes are in the document.
 "use strict";
 
-// Widths and heights of a node with its picture, which stands below its parent, and of one in a row beside it.
+// Widths and heights of a node with a picture, which stands below its parent, and of a node as a line, which stands to the
+// right of its parent.
 const CARD = {width: 80, height: 126};
 const LINE = {width: 230, height: 26};
 const MANY = 300;
 
-// What the page knows of a tree: its columns, children, and which nodes are folded.
-function grown(name, shape) {
+// The page's state of a tree: its columns, children, and folded nodes.
+function makeTree(name, shape) {
   const children = shape.parent.map(() => []);
   shape.parent.forEach((parent, node) => { if (parent !== null) children[parent].push(node); });
   return {name, shape, children, folded: new Set(), nodes: new Map(), size: shape.parent.length};
@@ -19,7 +20,7 @@ function pathTo(tree, node) {
   return path;
 }
 
-// The end of the best path through a node: a chosen one, else the solved or best one below it.
+// The end of the best path through a node: a path that the search chose, else the solved or best one below the node.
 function endBelow(tree, node) {
   const chosen = tree.shape.chosen.find(end => pathTo(tree, end).includes(node));
   if (chosen !== undefined) return chosen;
@@ -29,13 +30,13 @@ function endBelow(tree, node) {
 }
 
 function leavesBelow(tree, node) {
-  const found = [], open = [node];
+  const leaves = [], open = [node];
   while (open.length) {
     const here = open.pop();
     if (tree.children[here].length) open.push(...tree.children[here].toReversed());
-    else found.push(here);
+    else leaves.push(here);
   }
-  return found;
+  return leaves;
 }
 
 function drawTree(tree, canvas) {
@@ -46,10 +47,11 @@ function drawTree(tree, canvas) {
     .separation((a, b) => a.parent === b.parent ? 1 : 1.12)(root);
   const all = root.descendants();
   let low = Infinity, high = -Infinity;
-  for (const one of all) { low = Math.min(low, one.x); high = Math.max(high, one.x); }
-  const places = new Map(all.map(one => {
-    const across = one.x - low + 16, along = one.y + 16;
-    return [one.data, pictured ? {x: across, y: along} : {x: along, y: across}];
+  for (const point of all) { low = Math.min(low, point.x); high = Math.max(high, point.x); }
+  // d3 lays trees out downwards; lines grow to the right, so their axes are swapped.
+  const places = new Map(all.map(point => {
+    const across = point.x - low + 16, along = point.y + 16;
+    return [point.data, pictured ? {x: across, y: along} : {x: along, y: across}];
   }));
   const breadth = high - low + (pictured ? size.width : size.height) + 32;
   const length = (root.height + 1) * (pictured ? size.height : size.width) + 32;
@@ -71,16 +73,16 @@ function drawVisible(drawing) {
   const margin = 200;
   const left = canvas.scrollLeft - margin - size.width, right = canvas.scrollLeft + canvas.clientWidth + margin;
   const top = canvas.scrollTop - margin - size.height, bottom = canvas.scrollTop + canvas.clientHeight + margin;
-  const wanted = new Set(), lines = [];
+  const visible = new Set(), lines = [];
   const kept = new Set(tree.trajectory);
   for (const [node, {x, y}] of places) {
-    if (x > left && x < right && y > top && y < bottom) wanted.add(node);
+    if (x > left && x < right && y > top && y < bottom) visible.add(node);
     const above = places.get(tree.shape.parent[node]);
     if (above && Math.max(x, above.x) > left && Math.min(x, above.x) < right && Math.max(y, above.y) > top
       && Math.min(y, above.y) < bottom) lines.push(link(drawing, node, above, {x, y}, kept.has(node)));
   }
-  for (const [node, made] of shown) if (!wanted.has(node)) { made.remove(); shown.delete(node); }
-  for (const node of wanted) if (!shown.has(node)) {
+  for (const [node, made] of shown) if (!visible.has(node)) { made.remove(); shown.delete(node); }
+  for (const node of visible) if (!shown.has(node)) {
     const made = drawing.pictured ? card(drawing, node) : line(drawing, node);
     made.style.left = `${places.get(node).x}px`;
     made.style.top = `${places.get(node).y}px`;
@@ -104,7 +106,7 @@ function bend(x, y, x2, y2, down) {
     : `M${x},${y}C${(x + x2) / 2},${y} ${(x + x2) / 2},${y2} ${x2},${y2}`;
 }
 
-// A filter by outcome leaves in full colour what lies on the way to such a node.
+// With a filter by outcome, only the paths to nodes with that outcome keep their full colour.
 function dim(tree, node) {
   return tree.lit && !tree.lit.has(node) ? " dim" : "";
 }
@@ -112,11 +114,11 @@ function dim(tree, node) {
 function light(tree, only) {
   if (!only) { tree.lit = null; return; }
   tree.lit = new Set();
-  const meant = node => only === "kept" ? tree.shape.fate[node] === "kept" : tree.shape.outcome[node] === only;
-  for (let node = 0; node < tree.size; node++) if (meant(node)) for (const one of pathTo(tree, node)) tree.lit.add(one);
+  const matches = node => only === "kept" ? tree.shape.fate[node] === "kept" : tree.shape.outcome[node] === only;
+  for (let node = 0; node < tree.size; node++) if (matches(node)) for (const above of pathTo(tree, node)) tree.lit.add(above);
 }
 
-const SIGNS = {solved: "✓", failed: "✕", cut: "⊣", "dead end": "⊘"};
+const SYMBOLS = {solved: "✓", failed: "✕", cut: "⊣", "dead end": "⊘"};
 
 function outline(tree, node) {
   const {shape} = tree;
@@ -133,9 +135,9 @@ function shade(tree, node, element) {
   element.style.backgroundColor = signed(value, tree.scale[colour]);
 }
 
-// The size that nine in ten do not exceed: one far outside leaves the others their colours.
+// The size that nine in ten values do not exceed, so that an outlier does not wash out the colours of the others.
 function usual(column) {
-  const sizes = column.filter(one => one !== null).map(Math.abs).sort((a, b) => a - b);
+  const sizes = column.filter(value => value !== null).map(Math.abs).sort((a, b) => a - b);
   return sizes[Math.floor(0.9 * (sizes.length - 1))] || sizes.at(-1);
 }
 
@@ -147,7 +149,7 @@ function number(tree, node) {
 function card(drawing, node) {
   const {tree} = drawing, {shape} = tree;
   const face = el("div", {class: "face"});
-  const foot = el("div", {class: "foot"}, el("span", {}, `${SIGNS[shape.outcome[node]] ?? ""}`), number(tree, node));
+  const foot = el("div", {class: "foot"}, el("span", {}, `${SYMBOLS[shape.outcome[node]] ?? ""}`), number(tree, node));
   shade(tree, node, foot);
   const made = el("a", {href: linkTo(tree.name, node), class: outline(tree, node), "data-node": node,
     title: `${shape.label[node]}\nreward ${show(shape.reward[node])}, score ${show(shape.score[node])}`},
@@ -162,7 +164,7 @@ function line(drawing, node) {
   const value = el("span", {class: "value"}, number(tree, node));
   shade(tree, node, value);
   return el("a", {href: linkTo(tree.name, node), class: outline(tree, node), "data-node": node, title: shape.label[node]},
-    value, el("span", {class: "label"}, shape.label[node]), el("span", {}, SIGNS[shape.outcome[node]] ?? ""),
+    value, el("span", {class: "label"}, shape.label[node]), el("span", {}, SYMBOLS[shape.outcome[node]] ?? ""),
     fold(drawing, node));
 }
 
@@ -182,7 +184,7 @@ function markPlace(drawing) {
   for (const [node, made] of drawing.shown) made.classList.toggle("here", node === place.node);
 }
 
-// Scroll no further than needed for a node to be seen.
+// Scroll only as far as needed to make a node visible.
 function bringIntoView(drawing, node, smooth) {
   const {canvas, places, size} = drawing, at = places.get(node);
   if (!at) return;

@@ -32,8 +32,8 @@ def test_every_node_is_kept_continued_ended_or_pruned():
 def test_a_reason_says_only_what_the_tree_says():
     tree = small_tree()
     assert why(tree, 3) == "on the path that the search chose (1 of 1); merit 3, rank 1 of 3 at its depth"
-    assert why(tree, 5) == "not continued: merit 1.2, rank 3 of 3 at its depth; the search went on from 0 there"
-    assert why(tree, 2).startswith("the search went on from here and chose no path through it; merit 1, rank 2 of 2")
+    assert why(tree, 5) == "not continued: merit 1.2, rank 3 of 3 at its depth; the search continued from 0 there"
+    assert why(tree, 2).startswith("the search continued from here and chose no path through it; merit 1, rank 2 of 2")
 
 
 def test_equals_share_a_rank_and_a_twin_and_a_dead_end_are_named():
@@ -43,7 +43,7 @@ def test_equals_share_a_rank_and_a_twin_and_a_dead_end_are_named():
         tree.add(node(0, 1, said, score=1.0, state_key=b"same"))
     tree.add(node(0, 1, "c", info={"dead_end": "a box in a corner"}))
     assert why(tree, 2) == (
-        "not continued: merit 1, rank 1 (shared) of 3 at its depth; the search went on from 0 there; "
+        "not continued: merit 1, rank 1 (shared) of 3 at its depth; the search continued from 0 there; "
         "the same state as node 1"
     )
     assert why(tree, 3) == "a dead end: a box in a corner"
@@ -119,7 +119,7 @@ def test_actions_observations_and_facts_of_any_kind_become_text():
     tree.add(node(0, 1, 3, reward=float("nan"), info={"deep": {"a": (1, None)}}))
     assert describe_node(seen(tree), 0, spell=None, picture=None)["observation"] == "[1, 2]"
     found = describe_node(seen(tree), 1, spell=None, picture=None)
-    assert (found["said"], found["info"]["deep"]) == ("3", '{"a": [1, null]}')
+    assert (found["answer"], found["info"]["deep"]) == ("3", '{"a": [1, null]}')
     # NaN is not JSON.
     json.dumps(describe_tree(seen(tree)), allow_nan=False)
 

@@ -71,7 +71,7 @@ def test_everything_that_the_server_would_say_is_in_it(exported):
     assert data["overview"]["trees"] == ["tree"]
     assert data["summaries/0"]["tree"]["outcome"] == "solved"
     assert data["tree/tree"]["chosen"] == [3]
-    assert [node["said"] for node in data["nodes/tree"]["nodes"]] == ["", "left", "right", "up", "down", "up"]
+    assert [node["answer"] for node in data["nodes/tree"]["nodes"]] == ["", "left", "right", "up", "down", "up"]
 
 
 def test_what_nodes_have_in_common_is_written_once(exported):
@@ -86,7 +86,7 @@ def test_no_text_ends_the_element_that_holds_it(exported):
     plain, evil = Reader(exported(small_tree())), Reader(text)
     assert {tag for tag, _ in evil.elements} == {tag for tag, _ in plain.elements}
     assert evil.data["tree/tree"]["about"][EVIL] == EVIL
-    assert evil.data["nodes/tree"]["nodes"][1]["said"] == EVIL
+    assert evil.data["nodes/tree"]["nodes"][1]["answer"] == EVIL
 
 
 def test_harmless_json_means_the_same():

@@ -74,7 +74,7 @@ def test_a_run_of_the_trainer_is_shown_with_its_trees_tokens_prompts_and_picture
     assert node["logprobs"] == pytest.approx(list(tree.nodes[1].candidate.logprobs), abs=1e-6)
     # The prompt of the embedded model ends with the tag that the answer goes on from.
     assert node["prompt"].endswith("<answer>")
-    assert f"<answer>{''.join(node['tokens'])}".replace(" ", "") == node["said"].replace(" ", "")
+    assert f"<answer>{''.join(node['tokens'])}".replace(" ", "") == node["answer"].replace(" ", "")
     assert node["picture"].startswith("data:image/png;base64,")
 
 
