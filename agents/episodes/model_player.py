@@ -10,10 +10,9 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, pick_autocast, stop_ids
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.policies.engine import Engine
+from tsr_gym.agents.policies.engine import Engine, Host
 from tsr_gym.agents.policies.prompts import History, Prompt, choose_prompt
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
-from tsr_gym.agents.policies.vllm_engine import Host, VllmEngine
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import env_id
 from tsr_gym.text_env import TextEnv
@@ -30,7 +29,7 @@ class ModelPlayer:
         task: What is played.
         model: How the model is used.
         policy: The model.
-        host: Where vLLM holds it for sampling; None where transformers samples from the model itself.
+        host: Where it is held for sampling; None where transformers samples from the model itself.
     """
 
     env: str
@@ -70,7 +69,7 @@ class ModelPlayer:
         stops = stop_ids(self.policy, prompt.stop)
         engine: Engine
         if self.host is not None:
-            engine = VllmEngine(self.host, tuple(stops), max_tokens=self.max_tokens, temperature=temperature)
+            engine = self.host.engine(stop_ids=stops, max_tokens=self.max_tokens, temperature=temperature)
         else:
             engine = TransformersEngine(
                 self.policy.model,

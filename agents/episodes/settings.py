@@ -11,6 +11,7 @@ from tsr_gym.agents.strategies import STRATEGIES
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_call
 from tsr_gym.sections import check_choices, check_numbers
+from tsr_gym.stack import Noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class SearchConfig:
     """What is taken from a search's trees: the paths that it selected; all episodes of one tree per instance; the same,
     told apart by their branches; or the path to every leaf, as tree_backup and treerl want. auto: what the strategy
     says of itself: selected for those that choose, episodes for plain play."""
-    noise: Literal["fresh", "common", "same"] = "fresh"
+    noise: Noise = "fresh"
     """Dice of imagined turns; same is clairvoyant and is marked in the results."""
     repeats: int = 1
     """Draws on which an imagined turn is scored that leaves something to chance."""

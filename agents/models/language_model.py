@@ -27,7 +27,7 @@ from tsr_gym.agents.models.lora import (
 )
 from tsr_gym.agents.models.settings import LoraSettings, ModelConfig
 from tsr_gym.agents.models.tokenizer import load_tokenizer, spelling_of
-from tsr_gym.agents.policies.vllm_engine import Host
+from tsr_gym.agents.policies.engine import Host, start_host
 from tsr_gym.errors import CheckpointError, ConfigError
 
 LORA = "lora"
@@ -220,18 +220,15 @@ def sampling_host(config: ModelConfig, folder: Path, *, lora_rank: int = 0) -> H
         MissingExtra: vLLM is not installed.
     """
     lower = pick_autocast(config.dtype, pick_device(config.device))
-    dtype = "float32" if lower is None else str(lower).removeprefix("torch.")
-    # Each is imported where it is wanted, because vLLM is optional.
-    gib, batch = config.engine_gib, config.max_batch
-    if config.engine == "vllm":
-        from tsr_gym.agents.policies.vllm_model import VllmModel
-
-        return VllmModel(folder, dtype=dtype, cache_gib=gib, max_batch=batch, lora_rank=lora_rank)
-    if config.engine == "vllm-server":
-        from tsr_gym.agents.policies.vllm_server import VllmServer
-
-        return VllmServer(folder, url=config.engine_url, dtype=dtype, cache_gib=gib, max_batch=batch)
-    return None
+    return start_host(
+        config.engine,
+        folder,
+        url=config.engine_url,
+        dtype="float32" if lower is None else str(lower).removeprefix("torch."),
+        cache_gib=config.engine_gib,
+        max_batch=config.max_batch,
+        lora_rank=lora_rank,
+    )
 
 
 def policy_host(config: ModelConfig, model: Any, folder: Path, *, adapter_rank: int = 0) -> Host | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from tsr_gym.agents.policies.engine import find_engine
 from tsr_gym.agents.policies.prompts import History
 from tsr_gym.errors import ConfigError
 from tsr_gym.sections import check_choices, check_numbers
@@ -14,9 +15,9 @@ class ModelConfig:
 
     model: str = "default"
     """Folder of a local Hugging Face model; default builds the small embedded model of the environment."""
-    engine: Literal["transformers", "vllm", "vllm-server", "openai"] = "transformers"
-    """Who answers: the model itself by transformers; vLLM in this process, or its own server, with the same weights; in
-    eval alone openai, a server that speaks OpenAI's API, whose model is known by its name and cannot be trained."""
+    engine: str = "transformers"
+    """Sampler of the same weights: transformers (the model itself), vllm (in this process), vllm-server (vLLM's own
+    server) or package.module:name of yours; in eval also openai, a server that speaks OpenAI's API."""
     engine_url: str | None = None
     """vLLM's own server, where it runs already on this machine; None starts one that ends with this process."""
     engine_gib: float = 1.0
@@ -41,6 +42,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        find_engine(self.engine)
         check_numbers(self, "max_tokens", "threads", "max_batch", least=1)
         check_numbers(self, "temperature", "engine_gib", above=0)
         if self.history != "auto":

@@ -5,9 +5,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from tsr_gym.errors import ConfigError, PromptTooLong
+from tsr_gym.keywords import choose, no_such, parse_call
 
 
 class Completion(NamedTuple):
@@ -96,6 +98,91 @@ class Engine(Protocol):
         Raises:
             Unsupported: The engine cannot.
         """
+
+
+class Host(Protocol):
+    """A model that is held for sampling outside of the learner; several engines may share it."""
+
+    @property
+    def weight_version(self) -> int:
+        """The version of its weights."""
+
+    def engine(self, *, stop_ids: Sequence[int], max_tokens: int, temperature: float) -> Engine:
+        """Return an engine that samples from the model.
+
+        Args:
+            stop_ids: Token ids that end an answer; they are part of it.
+            max_tokens: Longest answer.
+            temperature: Of the sampling distribution, 0 for the most likely token.
+        """
+
+    def load_weights(self, weights: Iterable[tuple[str, Any]], *, version: int | None = None) -> None:
+        """Replace parameters; see `Engine.load_weights`."""
+
+    def load_adapter(self, folder: Path, *, version: int) -> None:
+        """Sample with the low-rank matrices in a folder added to the host's own weights.
+
+        Raises:
+            Unsupported: The host takes no adapters.
+        """
+
+
+class EngineEntry(NamedTuple):
+    """What a configuration can rely on for an engine.
+
+    Attributes:
+        host: What makes its `Host` from a model's folder, as ``"module:name"``; None where no host is needed.
+        package: The package, and the extra of the same name, that a host on this machine needs.
+        takes_adapters: Whether `Host.load_adapter` works.
+        in_workers: Whether every worker of Ray can have one of its own.
+    """
+
+    host: str | None
+    package: str | None = None
+    takes_adapters: bool = False
+    in_workers: bool = False
+
+
+_HERE = "tsr_gym.agents.policies"
+ENGINES = {
+    "transformers": EngineEntry(None, in_workers=True),
+    "vllm": EngineEntry(f"{_HERE}.vllm_model:VllmModel", "vllm", takes_adapters=True, in_workers=True),
+    "vllm-server": EngineEntry(f"{_HERE}.vllm_server:VllmServer", "vllm"),
+    "openai": EngineEntry(None),
+}
+
+
+def find_engine(text: str) -> EngineEntry:
+    """Return the entry of an engine: one of `ENGINES`, or ``package.module:name`` of any other.
+
+    Raises:
+        ConfigError: There is no such engine.
+    """
+    name = parse_call(text, what="engine").name
+    if name in ENGINES:
+        return ENGINES[name]
+    if ":" in name:
+        return EngineEntry(text, takes_adapters=True, in_workers=True)
+    raise no_such("engine", name, list(ENGINES))
+
+
+def start_host(text: str, folder: Path, **settings: Any) -> Host | None:
+    """Return a new host of the model in a folder; None where the engine needs no host.
+
+    Args:
+        text: The engine; see `find_engine`.
+        folder: A Hugging Face model with weights in safetensors.
+        settings: Given to what makes the host, each where it has an argument of that name: ``url``, ``dtype``,
+            ``cache_gib``, ``max_batch`` and ``lora_rank``.
+
+    Raises:
+        ConfigError: There is no such engine, or it does not take the keywords in the text.
+    """
+    entry = find_engine(text)
+    if entry.host is None:
+        return None
+    host: Host = choose(entry.host, home=_HERE, what="engine", offered=settings)(folder)
+    return host
 
 
 def answer_limit(own: int, given: int | None) -> int:

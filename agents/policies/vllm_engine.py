@@ -6,7 +6,6 @@ this distribution: nothing is cut off (top-k, top-p), nothing punished, whatever
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
@@ -42,8 +41,8 @@ class CacheCounts(NamedTuple):
     found: int
 
 
-class Host(Protocol):
-    """Where a model is held that several engines may ask."""
+class VllmHost(Protocol):
+    """A model inside vLLM, which several engines may ask."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -72,13 +71,6 @@ class Host(Protocol):
     def load_weights(self, weights: Iterable[tuple[str, Any]], *, version: int | None = None) -> None:
         """See `Engine.load_weights`."""
 
-    def load_adapter(self, folder: Path, *, version: int) -> None:
-        """Sample with the low-rank matrices in a folder beside its own weights; see `VllmModel.load_adapter`.
-
-        Raises:
-            Unsupported: It takes none.
-        """
-
     def abort(self) -> None:
         """See `Engine.abort`."""
 
@@ -98,7 +90,7 @@ class VllmEngine:
         temperature: Of the sampling distribution, 0 for the most likely token.
     """
 
-    host: Host
+    host: VllmHost
     stop_ids: tuple[int, ...]
     max_tokens: int = 400
     temperature: float = 1.0

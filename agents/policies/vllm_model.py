@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion
-from tsr_gym.agents.policies.vllm_engine import Asked, CacheCounts, reason_of
+from tsr_gym.agents.policies.vllm_engine import Asked, CacheCounts, VllmEngine, reason_of
 from tsr_gym.errors import CheckpointError, ConfigError, EngineFailed, Unsupported
 from tsr_gym.optional import require
 
@@ -190,8 +190,12 @@ class VllmModel:
         """What it can do: all of it, but that the company in a batch matters on a GPU and in lower precision."""
         return Capabilities(company=self._exact)
 
+    def engine(self, *, stop_ids: Sequence[int], max_tokens: int, temperature: float) -> VllmEngine:
+        """Return an engine that samples from the model; see `Host.engine`."""
+        return VllmEngine(self, tuple(stop_ids), max_tokens=max_tokens, temperature=temperature)
+
     def sample(self, asked: Sequence[Asked], settings: dict[str, Any]) -> list[Completion]:
-        """Return a completion for each; see `Host.sample`.
+        """Return a completion for each; see `VllmHost.sample`.
 
         Raises:
             EngineFailed: vLLM broke off.

@@ -29,7 +29,7 @@ import torch
 from safetensors.torch import save_file
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion
-from tsr_gym.agents.policies.vllm_engine import Asked, CacheCounts, reason_of
+from tsr_gym.agents.policies.vllm_engine import Asked, CacheCounts, VllmEngine, reason_of
 from tsr_gym.agents.policies.vllm_model import BLOCK, served_model
 from tsr_gym.errors import ConfigError, EngineFailed, Unsupported, shown
 from tsr_gym.optional import require
@@ -184,8 +184,12 @@ class VllmServer:
         """Process of a child, the first of its group; None for another's server."""
         return None if self._child is None else self._child.process.pid
 
+    def engine(self, *, stop_ids: Sequence[int], max_tokens: int, temperature: float) -> VllmEngine:
+        """Return an engine that samples from the model; see `Host.engine`."""
+        return VllmEngine(self, tuple(stop_ids), max_tokens=max_tokens, temperature=temperature)
+
     def sample(self, asked: Sequence[Asked], settings: dict[str, Any]) -> list[Completion]:
-        """Return a completion for each; see `Host.sample`.
+        """Return a completion for each; see `VllmHost.sample`.
 
         Raises:
             EngineFailed: The server refuses, or stays silent.

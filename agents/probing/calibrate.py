@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import Interval
@@ -13,6 +13,7 @@ from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_api import ApiPolicy
+from tsr_gym.agents.policies.engine import find_engine
 from tsr_gym.agents.policies.random_policy import legal_player
 from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.probing.players import RANDOM, Note, Watch, WorldConfig, check_scorer, set_up
@@ -72,8 +73,9 @@ class CalibrationConfig(WorldConfig):
     model: str = RANDOM
     """Player that makes candidates: random for uniformly random legal actions, the folder of a model, default for the
     small embedded model, or with --engine openai the name of a model."""
-    engine: Literal["transformers", "vllm", "vllm-server", "openai"] = "transformers"
-    """Sampler: transformers or vLLM in this process, vLLM's own server, or a server that speaks OpenAI's API."""
+    engine: str = "transformers"
+    """Sampler: transformers, vllm (in this process), vllm-server (vLLM's own server), openai (a server that speaks
+    OpenAI's API) or package.module:name of yours."""
     engine_url: str | None = None
     """URL of a running vLLM server on this machine; None starts one."""
     api: ApiConfig = field(default_factory=ApiConfig)
@@ -84,6 +86,7 @@ class CalibrationConfig(WorldConfig):
 
     def __post_init__(self) -> None:
         check_choices(self)
+        find_engine(self.engine)
         check_numbers(self, "widths", "budgets", "instances", "seeds", least=1)
         check_numbers(self, "candidates", least=2)
         check_numbers(self, "depth", least=0)

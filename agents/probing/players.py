@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from tsr_gym.agents.episodes.api_player import api_player
 from tsr_gym.agents.episodes.env_pool import EnvPool, task_pool
@@ -15,6 +15,7 @@ from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.probing.rankings import siblings_walk
 from tsr_gym.agents.reports.model_evaluation import load_player
 from tsr_gym.errors import ConfigError, TsrGymError
+from tsr_gym.stack import Noise
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Policy
 
@@ -37,7 +38,7 @@ class WorldConfig:
     """Settings of the environment."""
     env_set: tuple[str, ...] = ()
     """More settings of the environment as KEY=VALUE, the value in JSON."""
-    noise: Literal["fresh", "common", "same"] = "fresh"
+    noise: Noise = "fresh"
     """Random numbers of imagined turns; same is clairvoyant and is marked in the report."""
 
     def in_words(self, amount: str) -> str:

@@ -8,6 +8,7 @@ from tsr_gym.agents.episodes.start_states import choose_starts
 from tsr_gym.agents.learning.estimators import ESTIMATORS, needs_of
 from tsr_gym.agents.lessons import credit
 from tsr_gym.agents.lessons.groups import choose_groups
+from tsr_gym.agents.policies.engine import find_engine
 from tsr_gym.agents.raters import choose_rater
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.progress import token_targets
@@ -27,8 +28,9 @@ def check_config(config: TrainConfig) -> None:
         raise ConfigError(
             f"{config.folder} exists: choose another --out, or go on with that run by --resume {config.folder}"
         )
-    if config.model.engine != "transformers" and config.model.engine_url is None:
-        require("vllm", "vllm")
+    package = find_engine(config.model.engine).package
+    if package is not None and config.model.engine_url is None:
+        require(package, package)
     estimator = parse_call(config.learn.estimator, what="estimator").name
     if ":" not in estimator and estimator not in ("auto", *ESTIMATORS):
         raise no_such("estimator", estimator, ("auto", *sorted(ESTIMATORS)))

@@ -13,6 +13,7 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.models.settings import LoraSettings, ModelConfig
+from tsr_gym.agents.policies.engine import find_engine
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_call
 from tsr_gym.sections import check_numbers, read_section
@@ -116,10 +117,12 @@ class TrainConfig:
             raise ConfigError(
                 "where the filter keeps nothing, update_trajectories searches for ever: wanted total_tokens, got None"
             )
-        if self.learn.lora_engine == "adapter" and (self.model.engine != "vllm" or not self.learn.lora_rank):
+        if self.learn.lora_engine == "adapter" and not (
+            find_engine(self.model.engine).takes_adapters and self.learn.lora_rank
+        ):
             raise ConfigError(
-                "lora_engine=adapter hands low-rank matrices to vLLM in this process: wanted engine=vllm and lora_rank "
-                f">= 1, got {self.model.engine} and {self.learn.lora_rank}"
+                "lora_engine=adapter hands low-rank matrices alone to the engine: wanted one that takes them, such as "
+                f"vllm, and lora_rank >= 1, got {self.model.engine} and {self.learn.lora_rank}"
             )
         if self.run.overlap:
             self._check_overlap({**ends, "total_tokens": self.run.total_tokens})

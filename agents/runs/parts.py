@@ -19,7 +19,7 @@ from tsr_gym.agents.models.language_model import (
     restore_adapter,
 )
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.policies.vllm_engine import Host
+from tsr_gym.agents.policies.engine import Host
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.raters import goes_by, make_rater
 from tsr_gym.agents.runs.config import TrainConfig

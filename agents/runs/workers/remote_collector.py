@@ -13,7 +13,7 @@ from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.play import Examined
 from tsr_gym.agents.episodes.start_states import Moment
 from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.policies.engine import Completion, Engine
+from tsr_gym.agents.policies.engine import Completion, Engine, find_engine
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.parity import Parity, compare, continue_prompts, largest, parity_error
@@ -68,7 +68,7 @@ class RemoteCollector:
         *,
         make: Callable[..., RolloutWorker] = RolloutWorker,
     ) -> None:
-        if config.model.engine not in ("transformers", "vllm"):
+        if not find_engine(config.model.engine).in_workers:
             raise ConfigError(
                 f"each worker of Ray has its own engine: wanted transformers or vllm, got {config.model.engine}"
             )

@@ -25,7 +25,7 @@ from tsr_gym.agents.models.language_model import (
     restore_adapter,
 )
 from tsr_gym.agents.models.lora import merged_weights
-from tsr_gym.agents.policies.engine import Completion
+from tsr_gym.agents.policies.engine import Completion, find_engine
 from tsr_gym.agents.policies.transformers_engine import replace_parameters
 from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.config import TrainConfig
@@ -96,8 +96,8 @@ class RolloutWorker:
             for path, data in files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(data)
-            # With vLLM this copy only receives the weights that are handed over to it, so it needs no GPU.
-            device = pick_device("cpu" if config.model.engine == "vllm" else config.model.device)
+            # Where a host samples, this copy only collects the weights that are handed over.
+            device = pick_device(config.model.device if find_engine(config.model.engine).host is None else "cpu")
             policy = load_policy(folder, device=device, lora=config.lora)
             if (folder / LORA).exists():
                 restore_adapter(policy.model, folder)

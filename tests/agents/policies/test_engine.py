@@ -2,14 +2,15 @@
 
 import copy
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.agents.scripted_engine import ScriptedEngine
 from tests.agents.tiny import random_qwen2
-from tsr_gym import CheckFailed
-from tsr_gym.agents.policies.engine import Completion, Engine
+from tsr_gym import CheckFailed, ConfigError
+from tsr_gym.agents.policies.engine import Completion, Engine, EngineEntry, find_engine, start_host
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.testing.check_engine import HELD
 
@@ -108,3 +109,34 @@ def test_in_lower_precision_company_is_not_promised(check_engine, learner):
     found = check_engine(engine, reference=partial(learners_logprobs, learner), tolerance=0.5, stop_ids=STOPS)
     assert found["company"] == "the engine does not promise it"
     assert found["seeds"] == HELD
+
+
+class Held:
+    """A host of a user's own."""
+
+    def __init__(self, folder, *, dtype, number=1):
+        self.made_with = (folder, dtype, number)
+
+
+def test_an_engine_of_ones_own_is_chosen_by_its_name_and_gets_the_settings_that_it_has_arguments_for():
+    text = "tests.agents.policies.test_engine:Held(number=3)"
+    assert find_engine(text) == EngineEntry(text, takes_adapters=True, in_workers=True)
+    assert start_host(text, Path("model"), url=None, dtype="float32", lora_rank=2).made_with == (
+        Path("model"),
+        "float32",
+        3,
+    )
+    assert start_host("transformers", Path("model")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vlm", "did you mean vllm"),
+        ("tests.agents.policies.test_engine:Held(size=3)", "has no"),
+        ("tests.agents.policies.test_engine:Missing", "Missing"),
+    ],
+)
+def test_an_engine_that_does_not_exist_is_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        start_host(text, Path("model"), dtype="float32")

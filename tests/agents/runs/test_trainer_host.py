@@ -17,6 +17,7 @@ from tsr_gym.agents.models.lora import adapted_layers, base_weights
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.engine import Capabilities
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.agents.policies.vllm_engine import VllmEngine
 from tsr_gym.agents.probing.calibrate import CalibrationConfig, calibrate_env
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.runs.loop import Trainer
@@ -34,18 +35,21 @@ class Copied:
     capabilities = Capabilities()
 
     def __init__(self, model):
-        self.engine = TransformersEngine(copy.deepcopy(model), stop_ids=[0])
-        self.context = self.engine.context
+        self.inner = TransformersEngine(copy.deepcopy(model), stop_ids=[0])
+        self.context = self.inner.context
         self.vocabulary = model.config.vocab_size
         self.updates = []
 
+    def engine(self, *, stop_ids, max_tokens, temperature):
+        return VllmEngine(self, tuple(stop_ids), max_tokens=max_tokens, temperature=temperature)
+
     @property
     def weight_version(self):
-        return self.engine.weight_version
+        return self.inner.weight_version
 
     def sample(self, asked, settings):
         engine = TransformersEngine(
-            self.engine.model, stop_ids=settings["stop_token_ids"], temperature=settings["temperature"]
+            self.inner.model, stop_ids=settings["stop_token_ids"], temperature=settings["temperature"]
         )
         limit = max(one.max_tokens for one in asked)
         said = engine.generate([one.prompt for one in asked], seeds=[[one.seed] for one in asked], max_tokens=limit)
@@ -54,7 +58,7 @@ class Copied:
     def load_weights(self, weights, *, version=None):
         given = list(weights)
         self.updates.append((version, len(given)))
-        self.engine.load_weights(given, version=version)
+        self.inner.load_weights(given, version=version)
 
 
 @pytest.fixture
@@ -94,7 +98,7 @@ class Adapted(Copied):
             own = f"{name.removeprefix('base_model.model.')}.weight"
             weights[own] = weights[own] + settings["lora_alpha"] / settings["r"] * up @ down
         self.updates.append((version, len(matrices)))
-        self.engine.load_weights(weights.items(), version=version)
+        self.inner.load_weights(weights.items(), version=version)
 
 
 def test_a_run_hands_over_its_matrices_alone_also_where_it_goes_on(base_model, tmp_path, monkeypatch):
@@ -134,7 +138,7 @@ def test_a_player_hands_its_weights_over_before_it_plays(base_model):
     player = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), policy, Copied(other))
     hand_over(player)
     assert player.host.updates == [(0, len(policy.model.state_dict()))]
-    player.host.load_weights = lambda weights, *, version=None: player.host.engine.model.lm_head.weight.data.mul_(1.5)
+    player.host.load_weights = lambda weights, *, version=None: player.host.inner.model.lm_head.weight.data.mul_(1.5)
     with pytest.raises(EngineFailed, match="log-probability"):
         hand_over(player)
 
