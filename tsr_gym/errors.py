@@ -50,7 +50,7 @@ class GenerationFailed(TsrGymError):
 
 
 class InvalidTree(TsrGymError, ValueError):
-    """A saved tree, or a bank of moments from trees, is damaged or of another format."""
+    """A saved tree, or a bank of start states from trees, is damaged or of another format."""
 
 
 class ConfigError(TsrGymError, ValueError):

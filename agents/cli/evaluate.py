@@ -17,7 +17,7 @@ from tsr_gym.optional import load, require
 # Settings of training, which the sections have besides.
 UNUSED = (
     *("--train-split", "--eval-split", "--groups", "--trajectories", "--paths-per-search", "--learn-from", "--naive"),
-    *("--search-when", "--search-until", "--moments", "--moments-from", "--match-tokens", "--temperature"),
+    *("--search-when", "--search-until", "--start-states", "--start-states-from", "--match-tokens", "--temperature"),
     *("--recipe", "--keep"),
 )
 # Settings that a run brings itself.

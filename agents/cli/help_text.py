@@ -17,7 +17,9 @@ import tyro
 WIDTH = 100
 # What settings take whose type is any text.
 TAKES = {
-    **dict.fromkeys(("--search", "--score", "--rater", "--filter", "--estimator", "--moments-from", "--kind"), "CALL"),
+    **dict.fromkeys(
+        ("--search", "--score", "--rater", "--filter", "--estimator", "--start-states-from", "--kind"), "CALL"
+    ),
     **dict.fromkeys(("--env-set", "--eval-env-set"), "KEY=VALUE"),
     **dict.fromkeys(("--split", "--train-split", "--eval-split"), "{train,valid,test,all,none}"),
     "--credit": "CALL",

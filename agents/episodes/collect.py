@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import SearchConfig
-from tsr_gym.agents.episodes.start_states import Moment
+from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.agents.episodes.trajectory import (
     Edge,
     Group,
@@ -89,12 +89,12 @@ class Place(NamedTuple):
 
     Attributes:
         number: Of its instance in the run's sequence.
-        moment: The moment in it, None for its start.
+        start_state: The start state in it, None for its start.
         again: What tells searches of the same instance apart that are not to draw the same samples.
     """
 
     number: int
-    moment: Moment | None = None
+    start_state: StartState | None = None
     again: tuple[int, ...] = ()
 
 
@@ -212,22 +212,24 @@ class Collector:
         self.strategy = self.search.to_the_end()
 
     def collect(
-        self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, plainly: bool = False
     ) -> Collected:
         """Search the instances number `first` to `first + count` of the run's sequence.
 
         Args:
             first: Number of the first instance.
             count: How many.
-            starts: Moment at which each begins, None for its own start; none for all at their starts.
+            starts: StartState at which each begins, None for its own start; none for all at their starts.
             plainly: Play as many episodes in place of the searches.
         """
         numbers = range(first, first + count)
-        places = [Place(number, moment) for number, moment in zip(numbers, starts or (None,) * count, strict=True)]
+        places = [
+            Place(number, start_state) for number, start_state in zip(numbers, starts or (None,) * count, strict=True)
+        ]
         return self.collect_at(places, plainly=plainly)
 
     def begin(
-        self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, plainly: bool = False
     ) -> Callable[[], Collected]:
         """Search by the weights as they are now, and return what returns it; see `collect`."""
         found = self.collect(first, count, starts, plainly=plainly)
@@ -272,7 +274,7 @@ class Collector:
         """Run searches from some places, `copies` of each."""
         started = perf_counter()
         tasks = [task_seed(self.seed, place.number) for place in places]
-        envs = self.pool.set(tasks, copies, [place.moment for place in places])
+        envs = self.pool.set(tasks, copies, [place.start_state for place in places])
         reset_seconds = perf_counter() - started
         seeds = [
             derive_seed(self.seed, name, place.number, copy, *place.again) for place in places for copy in range(copies)

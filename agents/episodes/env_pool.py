@@ -6,7 +6,7 @@ from typing import Any, Literal
 import gymnasium as gym
 
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
-from tsr_gym.agents.episodes.start_states import Moment
+from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import accepted, env_id
@@ -78,7 +78,7 @@ class EnvPool:
         self._starts.update(starts)
 
     def set(
-        self, tasks: Sequence[int], copies: int = 1, starts: Sequence[Moment | None] = ()
+        self, tasks: Sequence[int], copies: int = 1, starts: Sequence[StartState | None] = ()
     ) -> list[TreeSearchWrapper]:
         """Return environments that stand at the starts of some instances, each instance `copies` times.
 
@@ -87,17 +87,17 @@ class EnvPool:
         Args:
             tasks: Seeds of the instances.
             copies: Environments per instance, next to each other.
-            starts: Moment at which each instance begins, None for its own start; none for all at their starts.
+            starts: StartState at which each instance begins, None for its own start; none for all at their starts.
         """
         while len(self._envs) < len(tasks) * copies:
             self._envs.append(self._make())
         ready = self._envs[: len(tasks) * copies]
         for number, task in enumerate(tasks):
             first, *others = ready[number * copies : (number + 1) * copies]
-            moment = starts[number] if starts else None
-            start = self._starts.get(task) if moment is None else None
+            start_state = starts[number] if starts else None
+            start = self._starts.get(task) if start_state is None else None
             if start is None:
-                first.reset(seed=task, options=None if moment is None else moment.start)
+                first.reset(seed=task, options=None if start_state is None else start_state.start)
                 start = snapshot(first)
             else:
                 _stand(first, start, task)

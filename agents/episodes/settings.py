@@ -79,10 +79,10 @@ class SearchConfig:
     search_until: float = 1.0
     """Share of the run after which all trajectories, the searched ones and those of naive, are plain play instead: of
     its total_tokens, or of its updates where there is no total."""
-    moments: int = 0
-    """Groups of each update that begin at moments: states in the middle of the run's own episodes. Until there are any,
-    they begin at the start of their instance."""
-    moments_from: str = "states"
+    start_states: int = 0
+    """Groups of each update that begin at start states, which are states in the middle of the run's own episodes; until
+    there are any, at the start of their instance."""
+    start_states_from: str = "states"
     """Which states: states (from which success was seen and is not certain), or package.module:Name of a class of
     yours."""
     match_tokens: Path | None = None
@@ -93,12 +93,12 @@ class SearchConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", least=1)
-        check_numbers(self, "naive", "moments", least=0)
+        check_numbers(self, "naive", "start_states", least=0)
         check_numbers(self, "risk", "search_until", least=0, most=1)
         parse_call(self.search, what="strategy")
-        parse_call(self.moments_from, what="kind of moments")
-        if self.moments > self.groups:
-            raise ConfigError(f"wanted moments <= groups={self.groups}, got {self.moments}")
+        parse_call(self.start_states_from, what="kind of start states")
+        if self.start_states > self.groups:
+            raise ConfigError(f"wanted start_states <= groups={self.groups}, got {self.start_states}")
         if self.search_when == "failed" and not self.naive:
             raise ConfigError("search_when=failed searches where plain play has failed: wanted naive >= 1, got 0")
         if self.repeats > 1 and self.noise == "same":

@@ -1,7 +1,7 @@
-"""Moments: states in the middle of episodes that are worth practising, harvested from trees and kept in a bank.
+"""Start states: states in the middle of episodes that are worth practising, harvested from trees and kept in a bank.
 
 Starting where success is neither certain nor out of reach is a curriculum (reverse curricula, arXiv 1707.05300); the
-snapshots of a tree make every state a start. Outcomes are those of whoever grew the tree, search included.
+snapshots of a tree make every state a possible start. Success rates are those of the search that grew the tree.
 """
 
 import base64
@@ -24,26 +24,26 @@ from tsr_gym.node import plain
 from tsr_gym.snapshots import EnvState, Snapshot
 from tsr_gym.tree import Node, Tree
 
-FORMAT = "tsr-gym moments"
+FORMAT = "tsr-gym start states"
 VERSION = 1
 Preference = Literal["uncertain", "hard", "uniform"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class StartState:
     """A state from which an episode can be started.
 
     Attributes:
-        key: Identity: equal for moments of one environment, with one set of rules, in the same state.
+        key: Identity: equal for start states of one environment, with one set of rules, in the same state.
         env: The environment's id, None where it has none.
         rules: The environment's rules, as JSON, for people who read the file; the snapshot holds them, too.
         seed: Seed of the tree that it is from.
         depth: Turns from the first node of that tree.
-        observation: What is seen there.
-        snapshot: The state, to start from.
-        visits: Paths of the tree that went through it.
-        tries: Those of them whose outcome is known.
-        successes: Those of `tries` that solved the task.
+        observation: The observation in this state.
+        snapshot: The state itself.
+        visits: Number of paths of the tree that went through it.
+        tries: Number of those paths whose outcome is known.
+        successes: Number of `tries` that solved the task.
     """
 
     key: str
@@ -59,8 +59,8 @@ class Moment:
 
     def __post_init__(self) -> None:
         if not (self.visits >= self.tries >= self.successes >= 0 and self.tries > 0):
-            found = (self.visits, self.tries, self.successes)
-            raise ValueError(f"wanted visits >= tries >= successes >= 0 and some tries, got {found}")
+            counts = (self.visits, self.tries, self.successes)
+            raise ValueError(f"wanted visits >= tries >= successes >= 0 and some tries, got {counts}")
 
     @property
     def success_rate(self) -> float:
@@ -75,10 +75,10 @@ class Moment:
 
 
 class Outcomes(NamedTuple):
-    """What became of the paths through a node.
+    """Counts of the paths through a node.
 
     Attributes:
-        visits: Paths.
+        visits: All paths.
         tries: Paths that ended, or that are proven lost.
         successes: Paths that solved the task.
     """
@@ -89,34 +89,34 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(tree: Tree, *, solved: Callable[[Node], bool] = lambda node: node.solved) -> Outcomes:
-    """Return what became of the paths from the root of a tree, which may be a moment.
+    """Return the counts of the paths from the root of a tree, which may be a start state.
 
     Args:
         tree: A grown tree.
-        solved: Whether a leaf is a success; for environments whose info does not say so.
+        solved: Whether a leaf is a success; for environments that do not report it in their info.
     """
     leaves = [tree.nodes[leaf] for leaf in tree.leaves()]
     return Outcomes(len(leaves), sum(not leaf.is_open for leaf in leaves), sum(map(solved, leaves)))
 
 
-def harvest_moments(
+def harvest_start_states(
     tree: Tree,
     *,
     threshold: float = 1.0,
     min_tries: int = 2,
     turns: bool = True,
     solved: Callable[[Node], bool] = lambda node: node.solved,
-) -> list[Moment]:
-    """Return the states of a tree from which success is known and not certain, in the order in which they grew.
+) -> list[StartState]:
+    """Return the states of a tree from which some paths succeeded and others failed, in the order in which they grew.
 
-    A path counts once for every state that it went through, also where it came back to it. Dead ends count as failures.
+    A path counts once for every state on it, also where it returns to the state. Dead ends count as failures.
 
     Args:
         tree: A grown tree, with snapshots.
-        threshold: Success rates from 0 to this, both excluded, are wanted.
-        min_tries: Fewest paths with a known outcome.
-        turns: Whether the turns and actions that are left are part of a state.
-        solved: Whether a leaf is a success; for environments whose info does not say so.
+        threshold: States with a success rate above 0 and below this are returned.
+        min_tries: Least number of paths with a known outcome.
+        turns: Whether the remaining turns and actions are part of a state.
+        solved: Whether a leaf is a success; for environments that do not report it in their info.
 
     Raises:
         ValueError: A number is out of range.
@@ -124,41 +124,43 @@ def harvest_moments(
     """
     if not 0 < threshold <= 1 or min_tries < 1:
         raise ValueError(f"wanted 0 < threshold <= 1 and min_tries >= 1, got {threshold} and {min_tries}")
-    found = _count(tree, turns, solved)
-    wanted = {
-        key for key, (_, tries, successes) in found.items() if tries >= min_tries and 0 < successes < threshold * tries
+    counts = _count(tree, turns, solved)
+    uncertain = {
+        key for key, (_, tries, successes) in counts.items() if tries >= min_tries and 0 < successes < threshold * tries
     }
-    nodes = [index for index in sorted(tree.below()) if _state(tree, index, turns) in wanted]
-    return list(_moments(tree, nodes, turns, found).values())
+    nodes = [index for index in sorted(tree.below()) if _state(tree, index, turns) in uncertain]
+    return list(_start_states(tree, nodes, turns, counts).values())
 
 
-def moments_at(tree: Tree, nodes: Iterable[int], *, turns: bool = True) -> dict[int, Moment]:
-    """Return the moments of some nodes of a tree, by node, with what became of all paths through their states.
+def start_states_at(tree: Tree, nodes: Iterable[int], *, turns: bool = True) -> dict[int, StartState]:
+    """Return the start states of some nodes of a tree, by node, with the counts of all paths through their states.
 
-    Nodes from which nothing goes on, and those of whose paths no outcome is known, have none. Of nodes in the same
-    state the first one has it.
+    Nodes that are not open, and nodes without a path whose outcome is known, are left out. Of several nodes in the same
+    state only the first is in the result.
 
     Args:
         tree: A grown tree, with snapshots.
         nodes: Of the tree.
-        turns: Whether the turns and actions that are left are part of a state.
+        turns: Whether the remaining turns and actions are part of a state.
 
     Raises:
         TsrGymError: The tree was saved without snapshots.
     """
-    return _moments(tree, nodes, turns, _count(tree, turns, lambda node: node.solved))
+    return _start_states(tree, nodes, turns, _count(tree, turns, lambda node: node.solved))
 
 
-def _moments(tree: Tree, nodes: Iterable[int], turns: bool, found: dict[Hashable, Outcomes]) -> dict[int, Moment]:
+def _start_states(
+    tree: Tree, nodes: Iterable[int], turns: bool, counts: dict[Hashable, Outcomes]
+) -> dict[int, StartState]:
     first: dict[Hashable, int] = {}
     for index in nodes:
-        if tree.nodes[index].is_open and found[_state(tree, index, turns)].tries:
+        if tree.nodes[index].is_open and counts[_state(tree, index, turns)].tries:
             first.setdefault(_state(tree, index, turns), index)
-    return {index: _moment(tree, index, key, found[key]) for key, index in first.items()}
+    return {index: _start_state(tree, index, key, counts[key]) for key, index in first.items()}
 
 
 def _state(tree: Tree, index: int, turns: bool) -> Hashable:
-    """Return the identity of a node's state; the node itself where nobody knows it."""
+    """Return the identity of a node's state; that of the node where the environment has no state keys."""
     key = tree.key(index, turns=turns)
     return ("node", index) if key is None else key
 
@@ -178,13 +180,13 @@ def _count(tree: Tree, turns: bool, solved: Callable[[Node], bool]) -> dict[Hash
     return {state: Outcomes(visits[state], tries[state], successes[state]) for state in visits}
 
 
-def _moment(tree: Tree, index: int, state: Hashable, counted: Outcomes) -> Moment:
+def _start_state(tree: Tree, index: int, state: Hashable, counted: Outcomes) -> StartState:
     node = tree.nodes[index]
     if node.snapshot is None:
         raise TsrGymError("the tree was saved without snapshots: nothing can be started from it")
     env, rules = tree.about.get("env"), json.dumps(tree.about.get("rules"), sort_keys=True, default=plain)
     identity = node.snapshot.digest if node.state_key is None else state
-    return Moment(
+    return StartState(
         key=digest((env, rules, identity)),
         env=env,
         rules=rules,
@@ -196,47 +198,51 @@ def _moment(tree: Tree, index: int, state: Hashable, counted: Outcomes) -> Momen
     )
 
 
-class MomentBank:
+class StartStateBank:
     """Moments by their identity, in the order in which they were first added."""
 
     def __init__(self) -> None:
-        self._moments: dict[str, Moment] = {}
+        self._states: dict[str, StartState] = {}
 
     def __len__(self) -> int:
-        return len(self._moments)
+        return len(self._states)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._moments
+        return key in self._states
 
-    def __iter__(self) -> Iterator[Moment]:
-        return iter(self._moments.values())
+    def __iter__(self) -> Iterator[StartState]:
+        return iter(self._states.values())
 
-    def add(self, moments: Iterable[Moment]) -> int:
-        """Add moments; where one is known, what became of it is added to what was known. Return how many are new."""
+    def add(self, start_states: Iterable[StartState]) -> int:
+        """Add start states and return the number of new ones; counts of a state that is there already are added up."""
         before = len(self)
-        for moment in moments:
-            if moment.key in self._moments:
-                self.update(moment, Outcomes(moment.visits, moment.tries, moment.successes))
+        for start_state in start_states:
+            if start_state.key in self._states:
+                self.update(start_state, Outcomes(start_state.visits, start_state.tries, start_state.successes))
             else:
-                self._moments[moment.key] = moment
+                self._states[start_state.key] = start_state
         return len(self) - before
 
-    def update(self, moment: Moment, new: Outcomes) -> Moment:
-        """Add what `outcomes` says of a tree that was grown from a moment, and return the moment as it is now.
+    def update(self, start_state: StartState, new: Outcomes) -> StartState:
+        """Add the outcomes of a tree that grew from a start state, and return the updated start state.
 
         Raises:
-            KeyError: The bank has no such moment.
+            KeyError: The bank has no such start state.
         """
-        known = self._moments[moment.key]
-        counts = (known.visits + new.visits, known.tries + new.tries, known.successes + new.successes)
-        updated = replace(known, visits=counts[0], tries=counts[1], successes=counts[2])
-        self._moments[moment.key] = updated
+        old = self._states[start_state.key]
+        updated = replace(
+            old,
+            visits=old.visits + new.visits,
+            tries=old.tries + new.tries,
+            successes=old.successes + new.successes,
+        )
+        self._states[start_state.key] = updated
         return updated
 
     def keep_last(self, most: int) -> None:
-        """Drop the moments that were added first, where there are more than so many."""
-        for key in list(self._moments)[: max(0, len(self) - most)]:
-            del self._moments[key]
+        """Drop the start states that were added first, until at most `most` are left."""
+        for key in list(self._states)[: max(0, len(self) - most)]:
+            del self._states[key]
 
     def sample(
         self,
@@ -244,38 +250,39 @@ class MomentBank:
         num: int = 1,
         *,
         prefer: Preference = "uncertain",
-    ) -> list[Moment]:
-        """Draw moments, with replacement.
+    ) -> list[StartState]:
+        """Draw start states, with replacement.
 
         Args:
             rng: Draws.
             num: How many.
             prefer: ``"uncertain"`` draws by ``p (1 - p)``, the variance of the outcome; ``"hard"`` by ``1 - p``;
-                ``"uniform"`` all alike. Here p is ``(successes + 1) / (tries + 2)``, so that few tries say little.
+                ``"uniform"`` all with equal probability. Here p is ``(successes + 1) / (tries + 2)``, which stays near
+                1/2 after few tries.
 
         Raises:
-            ValueError: There is no such preference, or no moment.
+            ValueError: There is no such preference, or no start state.
         """
         if prefer not in get_args(Preference):
             raise ValueError(f"wanted prefer of {list(get_args(Preference))}, got {prefer!r}")
-        if not self._moments:
-            raise ValueError("there is no moment to draw: the bank is empty")
-        among = list(self)
-        weights = np.array([_weight(moment, prefer) for moment in among])
-        return [among[pick] for pick in rng.choice(len(among), size=num, p=weights / weights.sum())]
+        if not self._states:
+            raise ValueError("there is no start state to draw: the bank is empty")
+        states = list(self)
+        weights = np.array([_weight(state, prefer) for state in states])
+        return [states[pick] for pick in rng.choice(len(states), size=num, p=weights / weights.sum())]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the bank as JSON lines, a header and a line per moment; an older file is replaced only when done.
+        """Write the bank as JSON lines, a header and a line per start state; an older file is replaced only when done.
 
         Raises:
             SnapshotError: A snapshot or an observation has no pickle-free form.
         """
-        lines = [json.dumps({"format": FORMAT, "version": VERSION, "moments": len(self)})]
-        lines += [json.dumps(_to_json(moment)) for moment in self]
+        lines = [json.dumps({"format": FORMAT, "version": VERSION, "start_states": len(self)})]
+        lines += [json.dumps(_to_json(start_state)) for start_state in self]
         write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "MomentBank":
+    def load(cls, path: str | os.PathLike[str]) -> "StartStateBank":
         """Read a bank that `save` wrote.
 
         Raises:
@@ -291,47 +298,49 @@ class MomentBank:
             for line in lines:
                 bank.add([_from_json(json.loads(line))])
             if not len(lines) == len(bank) == wanted:
-                raise InvalidTree(f"{path}: wanted {wanted} different moments, got {len(bank)} in {len(lines)} lines")
+                raise InvalidTree(
+                    f"{path}: wanted {wanted} different start states, got {len(bank)} in {len(lines)} lines"
+                )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SnapshotError) as error:
             if isinstance(error, InvalidTree):
                 raise
             number = 1 if bank is None else len(bank) + 2
-            raise InvalidTree(f"{path}, line {number}: not a moment ({error}): damaged") from error
+            raise InvalidTree(f"{path}, line {number}: not a start state ({error}): damaged") from error
         return bank
 
 
-def _weight(moment: Moment, prefer: Preference) -> float:
-    chance = (moment.successes + 1) / (moment.tries + 2)
+def _weight(start_state: StartState, prefer: Preference) -> float:
+    chance = (start_state.successes + 1) / (start_state.tries + 2)
     return {"uncertain": chance * (1 - chance), "hard": 1 - chance, "uniform": 1.0}[prefer]
 
 
 def _read_header(line: str, path: str | os.PathLike[str]) -> int:
     header = json.loads(line)
     if header.get("format") != FORMAT or header.get("version") != VERSION:
-        found = (header.get("format"), header.get("version"))
-        raise InvalidTree(f"{path}: wanted {FORMAT!r} of version {VERSION}, got {found}")
-    return int(header["moments"])
+        got = (header.get("format"), header.get("version"))
+        raise InvalidTree(f"{path}: wanted {FORMAT!r} of version {VERSION}, got {got}")
+    return int(header["start_states"])
 
 
-def _to_json(moment: Moment) -> dict[str, Any]:
-    seen = moment.observation
+def _to_json(start_state: StartState) -> dict[str, Any]:
+    seen = start_state.observation
     return {
-        "key": moment.key,
-        "env": moment.env,
-        "rules": moment.rules,
-        "seed": moment.seed,
-        "depth": moment.depth,
-        "visits": moment.visits,
-        "tries": moment.tries,
-        "successes": moment.successes,
+        "key": start_state.key,
+        "env": start_state.env,
+        "rules": start_state.rules,
+        "seed": start_state.seed,
+        "depth": start_state.depth,
+        "visits": start_state.visits,
+        "tries": start_state.tries,
+        "successes": start_state.successes,
         "observation": seen if isinstance(seen, str) else {"encoded": _text(encode(seen))},
-        "snapshot": _text(moment.snapshot.to_bytes()),
+        "snapshot": _text(start_state.snapshot.to_bytes()),
     }
 
 
-def _from_json(data: dict[str, Any]) -> Moment:
+def _from_json(data: dict[str, Any]) -> StartState:
     seen, snapshot = data.pop("observation"), Snapshot.from_bytes(_bytes(data.pop("snapshot")))
-    return Moment(
+    return StartState(
         observation=seen if isinstance(seen, str) else decode(_bytes(seen["encoded"]), snapshot.packages),
         snapshot=snapshot,
         **data,
@@ -347,41 +356,41 @@ def _bytes(text: str) -> bytes:
 
 
 class Begun(NamedTuple):
-    """How a group went that began at a moment.
+    """How a group went that began at a start state.
 
     Attributes:
-        moment: Where it began.
+        start_state: Where it began.
         tries: Its episodes of plain play; all of its episodes where there is no plain play.
         successes: Those of them that solved the task.
     """
 
-    moment: Moment
+    start_state: StartState
     tries: int
     successes: int
 
     @classmethod
-    def of(cls, moment: Moment, group: Group) -> "Begun":
+    def of(cls, start_state: StartState, group: Group) -> "Begun":
         """Return how a group went."""
         ended = [trajectory for trajectory in group.trajectories if trajectory.finished]
         counted = [trajectory for trajectory in ended if trajectory.selected_by == "naive"] or ended
-        return cls(moment, len(counted), sum(trajectory.success for trajectory in counted))
+        return cls(start_state, len(counted), sum(trajectory.success for trajectory in counted))
 
 
 @runtime_checkable
 class Starts(Protocol):
-    """Where groups begin; a class of yours with these methods is chosen by ``package.module:Name``.
+    """Where groups begin; any class with these methods can be chosen by ``package.module:Name``.
 
     Attributes:
-        bank: The moments to draw from.
+        bank: The start states to draw from.
     """
 
-    bank: MomentBank
+    bank: StartStateBank
 
     def keep(self, trees: Sequence[Tree], begun: Sequence[Begun]) -> None:
-        """Learn from how groups went that began at moments, and keep the moments of an update's trees."""
+        """Learn from how groups went that began at start states, and keep the start states of an update's trees."""
 
-    def draw(self, rng: np.random.Generator) -> Moment:
-        """Return the moment at which a group is to begin, from a bank that is not empty."""
+    def draw(self, rng: np.random.Generator) -> StartState:
+        """Return the start state at which a group is to begin, from a bank that is not empty."""
 
     def numbers(self) -> dict[str, Any]:
         """Return everything that is remembered in addition to the bank, as JSON's own types."""
@@ -394,15 +403,15 @@ class States:
     """States from which some paths of a tree succeeded and others failed, drawn by the variance of their outcome."""
 
     def __init__(self) -> None:
-        self.bank = MomentBank()
+        self.bank = StartStateBank()
 
     def keep(self, trees: Sequence[Tree], begun: Sequence[Begun]) -> None:
-        """Keep the moments of some trees; those of a group that began at a moment count into it by themselves."""
+        """Keep the start states of some trees; a group that began at a start state adds to the counts of that state."""
         for tree in trees:
-            self.bank.add(harvest_moments(tree))
+            self.bank.add(harvest_start_states(tree))
 
-    def draw(self, rng: np.random.Generator) -> Moment:
-        """Return a moment by ``p (1 - p)``, see `MomentBank.sample`."""
+    def draw(self, rng: np.random.Generator) -> StartState:
+        """Return a start state by ``p (1 - p)``, see `StartStateBank.sample`."""
         return self.bank.sample(rng)[0]
 
     def numbers(self) -> dict[str, Any]:
@@ -426,11 +435,13 @@ def choose_starts(text: str) -> Starts:
     Raises:
         ConfigError: There are no such starts, or they cannot have these numbers.
     """
-    call = parse_call(text, what="kind of moments")
+    call = parse_call(text, what="kind of start states")
     if ":" not in call.name and call.name not in NAMES:
-        raise no_such("kind of moments", call.name, list(NAMES))
+        raise no_such("kind of start states", call.name, list(NAMES))
     written = str(call._replace(name=NAMES.get(call.name, call.name)))
-    make: Callable[[], Any] = choose(written, home=__name__, what="kind of moments", takes=0, trial=lambda made: made())
+    make: Callable[[], Any] = choose(
+        written, home=__name__, what="kind of start states", takes=0, trial=lambda made: made()
+    )
     starts = make()
     if not isinstance(starts, Starts):
         raise ConfigError(

@@ -35,7 +35,7 @@ def check_config(config: TrainConfig) -> None:
     if ":" not in estimator and estimator not in ("auto", *ESTIMATORS):
         raise no_such("estimator", estimator, ("auto", *sorted(ESTIMATORS)))
     choose_search(config.search)
-    choose_starts(config.search.moments_from)
+    choose_starts(config.search.start_states_from)
     choose_groups(config.lessons)
     if config.search.rater is not None:
         choose_rater(config.search.rater)

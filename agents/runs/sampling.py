@@ -7,7 +7,7 @@ from operator import add
 from typing import NamedTuple
 
 from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
-from tsr_gym.agents.episodes.start_states import Moment
+from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.processes import ALONE, Processes
@@ -56,9 +56,9 @@ def groups_at_once(limits: Sequence[Limit], *, spent: float, groups: int, least:
 
 def search_within(
     limits: Sequence[Limit],
-    search: Callable[[int, Sequence[Moment | None]], Collected],
+    search: Callable[[int, Sequence[StartState | None]], Collected],
     first: int,
-    starts: Sequence[Moment | None],
+    starts: Sequence[StartState | None],
     *,
     count: Callable[[Tokens], float],
     spent: float,
@@ -114,7 +114,9 @@ class Sampler:
         self.token_targets = token_targets
         self.total_tokens = total_of(config.run, token_targets)
         self.processes = processes
-        self.starts = StartStates(config.search.moments, seed=config.run.seed, kind=config.search.moments_from)
+        self.starts = StartStates(
+            config.search.start_states, seed=config.run.seed, kind=config.search.start_states_from
+        )
         # The search for the next update, if it has begun: the version of its weights, and a function that waits for it.
         self._ahead: tuple[int, Callable[[], Collected]] | None = None
 
@@ -192,7 +194,7 @@ class Sampler:
         count, least = partial(counted, run=run), self.processes.size
         return search_within(limits, search, first, starts, count=count, spent=spent, least=least)
 
-    def _search(self, first: int, starts: Sequence[Moment | None], *, plainly: bool) -> Collected:
+    def _search(self, first: int, starts: Sequence[StartState | None], *, plainly: bool) -> Collected:
         """Search an instance from each start, each process its share, and return the results of all processes."""
         own = self.processes.share(len(starts))
         own_starts = starts[own.start : own.stop]

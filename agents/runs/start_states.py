@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from tsr_gym.agents.episodes.collect import Collected
-from tsr_gym.agents.episodes.start_states import Begun, Moment, MomentBank, choose_starts
+from tsr_gym.agents.episodes.start_states import Begun, StartState, StartStateBank, choose_starts
 from tsr_gym.errors import InvalidTree
 from tsr_gym.files import write_atomically
 from tsr_gym.seeds import derive_seed
 
 # Maximum number of states; the oldest are dropped first, because an older policy reached them.
 MOST = 512
-FILE = "moments.jsonl"
-NUMBERS = "moments.json"
+FILE = "start_states.jsonl"
+NUMBERS = "start_states.json"
 
 
 class StartStates:
@@ -33,14 +33,14 @@ class StartStates:
         self.groups = groups
         self.seed = seed
         self.kind = choose_starts(kind)
-        self._begun: dict[int, Moment] = {}
+        self._begun: dict[int, StartState] = {}
 
     @property
-    def bank(self) -> MomentBank:
+    def bank(self) -> StartStateBank:
         """The states to draw from."""
         return self.kind.bank
 
-    def choose(self, first: int, count: int) -> list[Moment | None]:
+    def choose(self, first: int, count: int) -> list[StartState | None]:
         """Return the start state of each of some groups, None for the start of an instance.
 
         Of every `count` groups in a row, `groups` begin at a state. They are spread evenly, because a limit of tokens
@@ -50,7 +50,7 @@ class StartStates:
             first: Number of the first group in the run's sequence.
             count: Number of groups.
         """
-        starts: list[Moment | None] = [None] * count
+        starts: list[StartState | None] = [None] * count
         for place, number in enumerate(range(first, first + count)):
             if len(self.bank) and (number + 1) * self.groups // count > number * self.groups // count:
                 rng = np.random.default_rng(derive_seed(self.seed, "practice", number))
@@ -73,11 +73,11 @@ class StartStates:
         self.bank.keep_last(MOST)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the number of states as ``moments``, and the numbers of their kind as ``moments_*``."""
+        """Return the number of states as ``start_states``, and the numbers of their kind as ``start_states_*``."""
         if not self.groups:
             return {}
         numbers = {name: value for name, value in self.kind.numbers().items() if isinstance(value, int | float)}
-        return {"moments": len(self.bank), **{f"moments_{name}": value for name, value in numbers.items()}}
+        return {"start_states": len(self.bank), **{f"start_states_{name}": value for name, value in numbers.items()}}
 
     def save(self, folder: Path) -> None:
         """Write the states into a checkpoint's folder.
@@ -97,7 +97,7 @@ class StartStates:
         """
         if not (self.groups and (folder / FILE).exists()):
             return
-        self.kind.bank = MomentBank.load(folder / FILE)
+        self.kind.bank = StartStateBank.load(folder / FILE)
         try:
             self.kind.recall(json.loads((folder / NUMBERS).read_bytes()) if (folder / NUMBERS).exists() else {})
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

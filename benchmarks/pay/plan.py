@@ -250,7 +250,7 @@ ORACLE = Method("tsr+, oracle guide", BY_ESTIMATE.flags.replace("'estimate'", "'
 REWARD = Method("tsr+, reward alone", BY_ESTIMATE.flags.replace(ESTIMATE, "reward"))
 GRAPH = Method("graph credit, searches inform", f"{TSR_PLUS.flags} --estimator graph --searched-weight 0", "public")
 # A quarter of the groups begins in the middle of the run's own episodes.
-STATES = Method("tsr+, states", f"{TSR_PLUS.flags} --moments 4", "public")
+STATES = Method("tsr+, states", f"{TSR_PLUS.flags} --start-states 4", "public")
 # Without a guide: Levin tree search goes by the policy's own probabilities, and its loss imitates what it found.
 IN_TREE = "levin(expansions=60)"
 LEVIN = Method(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tsr_gym.agents.episodes.collect import Collected, choose_search, side_by_side, task_seed
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.play import Examined
-from tsr_gym.agents.episodes.start_states import Moment
+from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.policies.engine import Completion, Engine, find_engine
 from tsr_gym.agents.processes import Processes
@@ -87,7 +87,7 @@ class RemoteCollector:
         self._begun: Callable[[], Collected] | None = None
 
     def collect(
-        self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, plainly: bool = False
     ) -> Collected:
         """Search `count` instances of the run's sequence from number `first` on; see `Collector.collect`.
 
@@ -97,7 +97,7 @@ class RemoteCollector:
         return self._begin(first, count, starts, plainly)()
 
     def begin(
-        self, first: int, count: int, starts: Sequence[Moment | None] = (), *, plainly: bool = False
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, plainly: bool = False
     ) -> Callable[[], Collected]:
         """Begin to search from the current weights, and return a function that waits for the result; see `collect`.
 
@@ -144,7 +144,7 @@ class RemoteCollector:
         self,
         first: int,
         count: int,
-        starts: Sequence[Moment | None],
+        starts: Sequence[StartState | None],
         plainly: bool,
         expected: tuple[Completion, ...] | None = None,
     ) -> Callable[[], Collected]:

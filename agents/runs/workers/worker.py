@@ -15,7 +15,7 @@ import torch
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import Examined, examine
-from tsr_gym.agents.episodes.start_states import Moment
+from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.agents.models.language_model import (
     LORA,
     hand_over_adapter,
@@ -47,7 +47,7 @@ class Job(NamedTuple):
     """
 
     first: int
-    starts: tuple[Moment | None, ...]
+    starts: tuple[StartState | None, ...]
     plainly: bool
 
 

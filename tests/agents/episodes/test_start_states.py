@@ -14,15 +14,15 @@ from tsr_gym import Candidate, ConfigError, InvalidTree, Node, SnapshotError, Tr
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.start_states import (
     Begun,
-    Moment,
-    MomentBank,
     Outcomes,
     Starts,
+    StartState,
+    StartStateBank,
     States,
     choose_starts,
-    harvest_moments,
-    moments_at,
+    harvest_start_states,
     outcomes,
+    start_states_at,
 )
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory
 from tsr_gym.agents.policies.random_policy import RandomPolicy
@@ -47,7 +47,10 @@ def small_tree():
 
 
 def rates(tree, **settings):
-    return {moment.observation: (moment.tries, moment.successes) for moment in harvest_moments(tree, **settings)}
+    return {
+        start_state.observation: (start_state.tries, start_state.successes)
+        for start_state in harvest_start_states(tree, **settings)
+    }
 
 
 def test_outcomes_are_those_of_the_paths_below():
@@ -76,21 +79,21 @@ def test_how_hard_is_an_argument(settings, found):
 
 def test_a_moment_says_where_it_is_from():
     tree = small_tree()
-    _, moment, deep = harvest_moments(tree)
-    assert (moment.depth, deep.depth, moment.seed) == (1, 2, tree.seed)
-    assert moment.snapshot == tree.nodes[1].snapshot
-    assert moment.success_rate == 2 / 3
-    assert (moment.visits, moment.env) == (3, None)
-    assert "'x'" in moment.rules
-    assert len({moment.key for moment in harvest_moments(tree)}) == 3
+    _, start_state, deep = harvest_start_states(tree)
+    assert (start_state.depth, deep.depth, start_state.seed) == (1, 2, tree.seed)
+    assert start_state.snapshot == tree.nodes[1].snapshot
+    assert start_state.success_rate == 2 / 3
+    assert (start_state.visits, start_state.env) == (3, None)
+    assert "'x'" in start_state.rules
+    assert len({start_state.key for start_state in harvest_start_states(tree)}) == 3
 
 
-def test_nodes_in_the_same_state_are_one_moment():
+def test_nodes_in_the_same_state_are_one_start_state():
     # bb grew twice, and succeeds from one of the two.
     tree = words((0, "ab"), (2, "bb"), (3, "x"), (4, "aa"))
     assert [tree.nodes[node].observation for node in (3, 4)] == ["bb", "bb"]
     assert rates(tree)["bb"] == (3, 1)
-    assert len(harvest_moments(tree)) == 3
+    assert len(harvest_start_states(tree)) == 3
 
 
 def test_a_path_that_comes_back_counts_once():
@@ -101,9 +104,11 @@ def test_a_path_that_comes_back_counts_once():
         # Words that mean nothing leave everything as it is, but for the turn.
         here, _ = env.expand(here, [one, other])
     tree = env.tree
-    anyhow = partial(harvest_moments, tree, min_tries=1, solved=lambda node: node.done and node.candidate == one)
-    assert [(moment.visits, moment.tries, moment.successes) for moment in anyhow(turns=False)] == [(5, 2, 1)]
-    assert [moment.tries for moment in anyhow(turns=True)] == [2, 2, 2, 2]
+    anyhow = partial(harvest_start_states, tree, min_tries=1, solved=lambda node: node.done and node.candidate == one)
+    assert [(start_state.visits, start_state.tries, start_state.successes) for start_state in anyhow(turns=False)] == [
+        (5, 2, 1)
+    ]
+    assert [start_state.tries for start_state in anyhow(turns=True)] == [2, 2, 2, 2]
 
 
 def test_a_dead_end_is_a_failure_and_a_leaf_that_goes_on_is_not_yet():
@@ -113,35 +118,35 @@ def test_a_dead_end_is_a_failure_and_a_leaf_that_goes_on_is_not_yet():
     for terminated, info in ((True, {"success": True}), (False, {"dead_end": "stuck"}), (False, {}), (True, {})):
         tree.add(Node(0, 1, Candidate(""), "there", 0.0, 0.0, terminated, False, info, snap))
     assert outcomes(tree) == Outcomes(4, 3, 1)
-    (moment,) = harvest_moments(tree)
-    assert (moment.visits, moment.tries, moment.successes) == (4, 3, 1)
-    # Without a state's key only the snapshot tells moments apart.
-    assert moment.key != harvest_moments(small_tree())[0].key
+    (start_state,) = harvest_start_states(tree)
+    assert (start_state.visits, start_state.tries, start_state.successes) == (4, 3, 1)
+    # Without a state's key only the snapshot tells start states apart.
+    assert start_state.key != harvest_start_states(small_tree())[0].key
 
 
 @pytest.mark.parametrize("settings", [{"threshold": 0.0}, {"threshold": 1.5}, {"min_tries": 0}])
 def test_numbers_out_of_range_are_refused(settings):
     with pytest.raises(ValueError, match="wanted 0 < threshold <= 1"):
-        harvest_moments(small_tree(), **settings)
+        harvest_start_states(small_tree(), **settings)
 
 
 def test_without_snapshots_nothing_can_be_harvested(tmp_path):
     small_tree().save(tmp_path / "tree.jsonl", snapshots=False)
     with pytest.raises(TsrGymError, match="without snapshots"):
-        harvest_moments(Tree.load(tmp_path / "tree.jsonl"))
+        harvest_start_states(Tree.load(tmp_path / "tree.jsonl"))
 
 
 def bank_of(*trees, **settings):
-    bank = MomentBank()
+    bank = StartStateBank()
     for tree in trees:
-        bank.add(harvest_moments(tree, **settings))
+        bank.add(harvest_start_states(tree, **settings))
     return bank
 
 
 def test_what_is_known_of_a_moment_adds_up():
     bank = bank_of(small_tree())
-    assert bank.add(harvest_moments(words((0, "ab"), (1, "xb"), (4, "xab")))) == 0
-    assert {moment.observation: (moment.tries, moment.successes) for moment in bank} == {
+    assert bank.add(harvest_start_states(words((0, "ab"), (1, "xb"), (4, "xab")))) == 0
+    assert {start_state.observation: (start_state.tries, start_state.successes) for start_state in bank} == {
         "": (10, 4),
         "a": (7, 4),
         "ab": (5, 2),
@@ -151,11 +156,11 @@ def test_what_is_known_of_a_moment_adds_up():
 
 def test_new_outcomes_count():
     bank = bank_of(small_tree())
-    moment = next(iter(bank))
-    assert bank.update(moment, Outcomes(5, 4, 4)).success_rate == 6 / 10
+    start_state = next(iter(bank))
+    assert bank.update(start_state, Outcomes(5, 4, 4)).success_rate == 6 / 10
     assert next(iter(bank)).tries == 10
     with pytest.raises(KeyError):
-        MomentBank().update(moment, Outcomes(1, 1, 0))
+        StartStateBank().update(start_state, Outcomes(1, 1, 0))
 
 
 @pytest.mark.parametrize("prefer", ["uncertain", "hard", "uniform"])
@@ -165,7 +170,9 @@ def test_moments_are_drawn_by_how_hard_they_are(prefer):
     chances = np.array([3 / 8, 3 / 5, 2 / 4])
     weights = {"uncertain": chances * (1 - chances), "hard": 1 - chances, "uniform": np.ones(3)}[prefer]
     weights /= weights.sum()
-    drawn = Counter(moment.observation for moment in bank.sample(np.random.default_rng(1), 6000, prefer=prefer))
+    drawn = Counter(
+        start_state.observation for start_state in bank.sample(np.random.default_rng(1), 6000, prefer=prefer)
+    )
     for name, chance in zip(("", "a", "ab"), weights, strict=True):
         assert abs(drawn[name] - 6000 * chance) < 4 * (6000 * chance * (1 - chance)) ** 0.5
 
@@ -173,7 +180,7 @@ def test_moments_are_drawn_by_how_hard_they_are(prefer):
 def test_what_cannot_be_drawn_is_refused():
     rng = np.random.default_rng(1)
     with pytest.raises(ValueError, match="the bank is empty"):
-        MomentBank().sample(rng)
+        StartStateBank().sample(rng)
     with pytest.raises(ValueError, match="'easy'"):
         bank_of(small_tree()).sample(rng, prefer="easy")
 
@@ -182,12 +189,12 @@ def test_a_bank_comes_back_from_the_disk_as_it_was(tmp_path):
     bank = bank_of(small_tree())
     bank.update(next(iter(bank)), Outcomes(3, 2, 1))
     bank.save(tmp_path / "bank.jsonl")
-    again = MomentBank.load(tmp_path / "bank.jsonl")
+    again = StartStateBank.load(tmp_path / "bank.jsonl")
     assert list(again) == list(bank)
     draws = [one.sample(np.random.default_rng(4), 9) for one in (bank, again)]
     assert draws[0] == draws[1]
-    MomentBank().save(tmp_path / "empty.jsonl")
-    assert len(MomentBank.load(tmp_path / "empty.jsonl")) == 0
+    StartStateBank().save(tmp_path / "empty.jsonl")
+    assert len(StartStateBank.load(tmp_path / "empty.jsonl")) == 0
 
 
 def test_observations_that_are_arrays_come_back_as_arrays(tmp_path):
@@ -198,7 +205,7 @@ def test_observations_that_are_arrays_come_back_as_arrays(tmp_path):
         here, _ = env.expand(here, [0, 1])
     bank = bank_of(env.tree, solved=lambda node: node.done and node.candidate.text == 0)
     bank.save(tmp_path / "bank.jsonl")
-    (first, *_), (again, *_) = bank, MomentBank.load(tmp_path / "bank.jsonl")
+    (first, *_), (again, *_) = bank, StartStateBank.load(tmp_path / "bank.jsonl")
     np.testing.assert_array_equal(first.observation, again.observation)
     assert again.observation.dtype == np.uint8
 
@@ -219,7 +226,7 @@ def damaged(lines, how):
         "cut short": [header, first],
         "cut line": [header, first, rest[0][:50], *rest[1:]],
         "twice": [header, first, first, *rest[1:]],
-        "no JSON": [header, "moments", *rest],
+        "no JSON": [header, "start_states", *rest],
         "a number": [header, "7", *rest],
         "deep": [header, "[" * 100_000, *rest],
         "deep header": ["[" * 100_000, first, *rest],
@@ -229,19 +236,19 @@ def damaged(lines, how):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("empty", "wanted 'tsr-gym moments' of version 1, got"),
+        ("empty", "wanted 'tsr-gym start states' of version 1, got"),
         ("format", "got .'tsr-gym tree', 1."),
-        ("version", "got .'tsr-gym moments', 9."),
-        ("cut short", "wanted 3 different moments, got 1 in 1 lines"),
-        ("cut line", "line 3: not a moment"),
-        ("twice", "wanted 3 different moments, got 2 in 3 lines"),
-        ("no JSON", "line 2: not a moment"),
-        ("a number", "line 2: not a moment"),
-        ("deep", "line 2: not a moment"),
-        ("deep header", "line 1: not a moment"),
-        ("snapshot", "line 2: not a moment .*damaged"),
-        ("numbers", "line 2: not a moment .wanted visits >= tries"),
-        ("fields", "line 2: not a moment"),
+        ("version", "got .'tsr-gym start states', 9."),
+        ("cut short", "wanted 3 different start states, got 1 in 1 lines"),
+        ("cut line", "line 3: not a start state"),
+        ("twice", "wanted 3 different start states, got 2 in 3 lines"),
+        ("no JSON", "line 2: not a start state"),
+        ("a number", "line 2: not a start state"),
+        ("deep", "line 2: not a start state"),
+        ("deep header", "line 1: not a start state"),
+        ("snapshot", "line 2: not a start state .*damaged"),
+        ("numbers", "line 2: not a start state .wanted visits >= tries"),
+        ("fields", "line 2: not a start state"),
     ],
 )
 def test_a_damaged_file_is_refused_and_the_line_named(tmp_path, how, message):
@@ -249,19 +256,22 @@ def test_a_damaged_file_is_refused_and_the_line_named(tmp_path, how, message):
     bank_of(small_tree()).save(path)
     path.write_text("\n".join(damaged(path.read_text().splitlines(), how)))
     with pytest.raises(InvalidTree, match=message):
-        MomentBank.load(path)
+        StartStateBank.load(path)
 
 
 def test_an_older_file_survives_a_bank_that_cannot_be_written(tmp_path):
     path = tmp_path / "bank.jsonl"
     bank = bank_of(small_tree())
     bank.save(path)
-    moment = next(iter(bank))
-    fields = {name: getattr(moment, name) for name in Moment.__slots__} | {"key": "odd", "observation": object()}
-    bank.add([Moment(**fields)])
+    start_state = next(iter(bank))
+    fields = {name: getattr(start_state, name) for name in StartState.__slots__} | {
+        "key": "odd",
+        "observation": object(),
+    }
+    bank.add([StartState(**fields)])
     with pytest.raises(SnapshotError, match="pickle-free"):
         bank.save(path)
-    assert len(MomentBank.load(path)) == 3
+    assert len(StartStateBank.load(path)) == 3
 
 
 STEPS = 8
@@ -278,62 +288,62 @@ def harvested(seeds):
     return bank_of(*trees, min_tries=15)
 
 
-def chance(moment):
-    """Return the exact chance that random play solves a moment's room within the actions that are left there."""
-    episode = moment.snapshot.layers[-1].state.episode
+def chance(start_state):
+    """Return the exact chance that random play solves a start state's room within the actions that are left there."""
+    episode = start_state.snapshot.layers[-1].state.episode
     return random_success(episode.state, STEPS - episode.actions)
 
 
-def played(moment, seeds):
-    """Play an episode from a moment for every seed, at random, and return the outcomes."""
+def played(start_state, seeds):
+    """Play an episode from a start state for every seed, at random, and return the outcomes."""
     envs = [tiny_room(0) for _ in seeds]
     for env, seed in zip(envs, seeds, strict=True):
-        observation, info = env.reset(seed=seed, options=moment.start)
-        assert observation == moment.observation
-        assert info["turns_left"] == STEPS - moment.depth
+        observation, info = env.reset(seed=seed, options=start_state.start)
+        assert observation == start_state.observation
+        assert info["turns_left"] == STEPS - start_state.depth
     trees = search(envs, WANDERER, naive, seeds=seeds)
     return Outcomes(*np.sum([outcomes(tree) for tree in trees], axis=0).tolist())
 
 
 def test_episodes_begin_at_moments_and_succeed_as_often_as_those_say(tmp_path):
     harvested((0, 4, 5)).save(tmp_path / "bank.jsonl")
-    bank = MomentBank.load(tmp_path / "bank.jsonl")
+    bank = StartStateBank.load(tmp_path / "bank.jsonl")
     assert len(bank) > 15
-    for moment in bank:
-        assert 0 < moment.success_rate < 1
-        sigma = (chance(moment) * (1 - chance(moment)) / moment.tries) ** 0.5
-        assert abs(moment.success_rate - chance(moment)) < 5 * sigma + 1e-9
+    for start_state in bank:
+        assert 0 < start_state.success_rate < 1
+        sigma = (chance(start_state) * (1 - chance(start_state)) / start_state.tries) ** 0.5
+        assert abs(start_state.success_rate - chance(start_state)) < 5 * sigma + 1e-9
     rng = np.random.default_rng(5)
     found = {}
     for name, low, high in (("hard", 0.0, 0.15), ("even", 0.35, 0.65), ("easy", 0.75, 1.0)):
-        among = [moment for moment in bank if low <= moment.success_rate <= high]
-        moment = among[rng.integers(len(among))]
-        found[name] = played(moment, range(100, 150))
-        expected = 50 * chance(moment)
+        among = [start_state for start_state in bank if low <= start_state.success_rate <= high]
+        start_state = among[rng.integers(len(among))]
+        found[name] = played(start_state, range(100, 150))
+        expected = 50 * chance(start_state)
         assert found[name].tries == 50
-        assert abs(found[name].successes - expected) < 4 * (expected * (1 - chance(moment))) ** 0.5
-        assert bank.update(moment, found[name]).tries == moment.tries + 50
+        assert abs(found[name].successes - expected) < 4 * (expected * (1 - chance(start_state))) ** 0.5
+        assert bank.update(start_state, found[name]).tries == start_state.tries + 50
     assert found["hard"].successes < found["even"].successes < found["easy"].successes
 
 
 def test_a_moment_on_the_ice_has_dice_of_its_own_in_every_episode():
     trees = search([lake(seed) for seed in range(8)], WALKER, partial(naive, rollouts=30), seeds=range(8))
-    moment = max(bank_of(*trees), key=lambda moment: moment.depth)
-    assert 0 < moment.success_rate < 1
+    start_state = max(bank_of(*trees), key=lambda start_state: start_state.depth)
+    assert 0 < start_state.success_rate < 1
     env = lake(0)
     seen = set()
     for seed in range(30):
-        assert env.reset(seed=seed, options=moment.start)[0] == moment.observation
+        assert env.reset(seed=seed, options=start_state.start)[0] == start_state.observation
         seen.add(env.step("<think></think><answer>Up</answer>")[0])
     assert len(seen) >= 2
 
 
 def from_file(path):
-    """Play a bank's moments, and return what is seen; called in another process too."""
+    """Play a bank's start states, and return what is seen; called in another process too."""
     env = tiny_room(0)
     return [
-        [env.reset(seed=4, options=moment.start)[0], env.step("<think></think><answer>Up</answer>")[0]]
-        for moment in MomentBank.load(path)
+        [env.reset(seed=4, options=start_state.start)[0], env.step("<think></think><answer>Up</answer>")[0]]
+        for start_state in StartStateBank.load(path)
     ]
 
 
@@ -348,7 +358,7 @@ class Deepest:
     """Starts of a user's own: the last states of an update's trees."""
 
     def __init__(self, *, most=3):
-        self.bank = MomentBank()
+        self.bank = StartStateBank()
         self.most = most
 
     def keep(self, trees, begun):
@@ -383,7 +393,7 @@ def test_starts_are_chosen_by_name_with_their_numbers():
     ("text", "message"),
     [
         ("state", "did you mean states"),
-        ("Begun", "there is no kind of moments 'Begun'"),
+        ("Begun", "there is no kind of start states 'Begun'"),
         ("states(level=0.5)", "has no"),
         ("tests.agents.episodes.test_start_states:Deepest(least=5)", "has no"),
         ("collections:Counter", "makes a Counter"),
@@ -396,15 +406,15 @@ def test_starts_that_do_not_exist_are_refused(text, message):
 
 def test_plain_play_counts_where_there_is_some_and_search_otherwise():
     tree = letter_tree((0, "a"), (1, "x"))
-    moment = moments_at(tree, [1])[1]
+    start_state = start_states_at(tree, [1])[1]
 
     def episode(success, selected_by, finished=True):
         return Trajectory((), success, 0.0, selected_by, finished=finished)
 
     searched = [episode(True, "beam"), episode(True, "beam"), episode(False, "beam", finished=False)]
     plain = [episode(False, "naive"), episode(True, "naive"), episode(False, "naive")]
-    assert Begun.of(moment, Group(0, (*searched, *plain))) == Begun(moment, 3, 1)
-    assert Begun.of(moment, Group(0, tuple(searched))) == Begun(moment, 2, 2)
+    assert Begun.of(start_state, Group(0, (*searched, *plain))) == Begun(start_state, 3, 1)
+    assert Begun.of(start_state, Group(0, tuple(searched))) == Begun(start_state, 2, 2)
 
 
 def test_what_is_drawn_derives_from_the_generator_alone():

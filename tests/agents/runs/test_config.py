@@ -135,8 +135,8 @@ CHANGED = TrainConfig(
         search_when="failed",
         search_until=0.5,
         naive=2,
-        moments=1,
-        moments_from="my.module:Starts",
+        start_states=1,
+        start_states_from="my.module:Starts",
         learn_from="leaves",
         match_tokens=Path("runs/other"),
     ),
@@ -365,7 +365,7 @@ def test_an_update_ends_by_one_rule_only():
     [
         ({"run": RunConfig(overlap=True, total_tokens=100)}, "before total_tokens says how long it is"),
         ({"run": RunConfig(overlap=True, update_tokens=100)}, "before update_tokens says how long it is"),
-        ({"run": RunConfig(overlap=True), "search": SearchConfig(moments=1)}, "before its moments are known"),
+        ({"run": RunConfig(overlap=True), "search": SearchConfig(start_states=1)}, "before its start states are known"),
         (
             {"learn": LearnConfig(lora_engine="adapter")},
             "wanted engine=vllm and lora_rank >= 1, got tr",

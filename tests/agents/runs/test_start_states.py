@@ -6,7 +6,7 @@ from tests.agents.episodes.test_collect import collector
 from tests.agents.short_runs import records, result, short_run, trained
 from tsr_gym import ConfigError, InvalidTree
 from tsr_gym.agents.episodes.settings import SearchConfig
-from tsr_gym.agents.episodes.start_states import MomentBank, States
+from tsr_gym.agents.episodes.start_states import StartStateBank, States
 from tsr_gym.agents.runs.check import check_config
 from tsr_gym.agents.runs.start_states import FILE, NUMBERS, StartStates
 
@@ -42,7 +42,7 @@ def test_states_from_which_success_is_seen_and_not_certain_are_kept_from_a_runs_
     states = StartStates(2, seed=0)
     states.keep(searched())
     assert len(states.bank) > 0
-    assert all(0 < moment.success_rate < 1 for moment in states.bank)
+    assert all(0 < start_state.success_rate < 1 for start_state in states.bank)
     nothing = StartStates(0, seed=0)
     nothing.keep(searched())
     assert len(nothing.bank) == 0
@@ -63,7 +63,7 @@ def test_groups_begin_at_moments_as_soon_as_there_are_any_and_are_spread_evenly(
 
 
 @pytest.mark.parametrize("first", range(7))
-def test_of_as_many_groups_in_a_row_as_an_update_has_a_fixed_number_begins_at_moments(first):
+def test_of_as_many_groups_in_a_row_as_an_update_has_a_fixed_number_begins_at_start_states(first):
     states = StartStates(3, seed=0)
     states.keep(searched())
     assert sum(start is not None for start in states.choose(first, 7)) == 3
@@ -81,7 +81,7 @@ def test_the_moments_of_a_run_are_in_its_checkpoints(tmp_path):
     states.keep(searched())
     states.save(tmp_path)
     again.load(tmp_path)
-    assert [moment.key for moment in again.bank] == [moment.key for moment in states.bank]
+    assert [start_state.key for start_state in again.bank] == [start_state.key for start_state in states.bank]
     assert [one and one.key for one in again.choose(7, 2)] == [one and one.key for one in states.choose(7, 2)]
 
 
@@ -117,7 +117,7 @@ def test_groups_that_began_at_moments_are_known_by_their_numbers():
     states.keep(brought, 24)
     solved = sum(one.success for one in brought.groups[2].trajectories)
     assert states.kind.numbers() == {"tries": 5, "successes": solved}
-    # Where nothing began at a moment, nothing is learned of one.
+    # Where nothing began at a start state, nothing is learned of one.
     states.keep(searched(3), 27)
     assert states.kind.numbers() == {"tries": 5, "successes": solved}
 
@@ -125,7 +125,7 @@ def test_groups_that_began_at_moments_are_known_by_their_numbers():
 def test_what_practice_says_of_itself_is_in_the_log():
     states = StartStates(2, seed=0, kind=COUNTING)
     states.keep(searched())
-    assert states.metrics() == {"moments": len(states.bank), "moments_tries": 0, "moments_successes": 0}
+    assert states.metrics() == {"start_states": len(states.bank), "start_states_tries": 0, "start_states_successes": 0}
     assert StartStates(0, seed=0).metrics() == {}
 
 
@@ -148,20 +148,20 @@ def test_a_checkpoint_without_numbers_is_one_of_an_older_version(tmp_path):
 
 
 def test_old_moments_go_first():
-    bank = MomentBank()
+    bank = StartStateBank()
     states = StartStates(1, seed=0)
     states.keep(searched())
     bank.add(states.bank)
-    keys = [moment.key for moment in bank]
+    keys = [start_state.key for start_state in bank]
     bank.keep_last(2)
-    assert [moment.key for moment in bank] == keys[-2:]
+    assert [start_state.key for start_state in bank] == keys[-2:]
     bank.keep_last(2)
     assert len(bank) == 2
 
 
 @pytest.mark.parametrize("kind", ["states", COUNTING])
 def test_a_run_that_practises_goes_on_bit_for_bit(kind, base_model, tmp_path):
-    search = {"search": "naive", "trajectories": 4, "groups": 3, "moments": 1, "moments_from": kind}
+    search = {"search": "naive", "trajectories": 4, "groups": 3, "start_states": 1, "start_states_from": kind}
     changes = {"search": search, "model": {"max_tokens": 16}, "run": {"updates": 4, "checkpoint_every": 1}}
     whole = trained(tmp_path / "whole", base_model, **changes)
     assert len(records(whole)) == 4
@@ -174,10 +174,10 @@ def test_a_run_that_practises_goes_on_bit_for_bit(kind, base_model, tmp_path):
 
 
 def test_more_moments_than_groups_are_refused():
-    with pytest.raises(ConfigError, match="wanted moments <= groups=2, got 3"):
-        SearchConfig(groups=2, moments=3)
+    with pytest.raises(ConfigError, match="wanted start_states <= groups=2, got 3"):
+        SearchConfig(groups=2, start_states=3)
 
 
 def test_a_kind_of_moments_that_is_none_is_refused_before_the_run(tmp_path):
     with pytest.raises(ConfigError, match="did you mean states"):
-        check_config(short_run(tmp_path / "run", "model", search={"moments_from": "state"}))
+        check_config(short_run(tmp_path / "run", "model", search={"start_states_from": "state"}))
