@@ -368,7 +368,7 @@ def test_an_update_ends_by_one_rule_only():
         ({"run": RunConfig(overlap=True), "search": SearchConfig(start_states=1)}, "before its start states are known"),
         (
             {"learn": LearnConfig(lora_engine="adapter")},
-            "wanted engine=vllm and lora_rank >= 1, got tr",
+            "lora_rank >= 1, got tr",
         ),
         ({"run": RunConfig(overlap=True), "learn": LearnConfig(old_logprobs="learner")}, "would not correct for them"),
     ],
