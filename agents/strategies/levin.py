@@ -8,7 +8,7 @@ from tsr_gym.agents.strategies.best_first import Frontier
 from tsr_gym.agents.strategies.order import Merge, best_ends
 from tsr_gym.tree import Expand, Tree, Wishes
 
-Chance = Literal["said", "proposed", "uniform"]
+Chance = Literal["sampled", "proposed", "uniform"]
 
 
 def levin(
@@ -16,7 +16,7 @@ def levin(
     *,
     expansions: int = 20,
     samples: int = 5,
-    chance: Chance = "said",
+    chance: Chance = "sampled",
     togo: Callable[[Tree, int], float] | None = None,
     parallel: int = 1,
     merge: Merge = "state",
@@ -44,16 +44,16 @@ def levin(
         tree: What has grown.
         expansions: Nodes to expand at most.
         samples: Candidates per node; as many as there are actions for a policy that lists them.
-        chance: The probability of a turn: ``"said"`` that of all its tokens; ``"proposed"`` the same divided by the sum
-            over the node's candidates; ``"uniform"`` an equal share, as it is for a policy without tokens.
+        chance: The probability of a turn: ``"sampled"`` that of all its tokens; ``"proposed"`` the same divided by the
+            sum over the node's candidates; ``"uniform"`` an equal share, as it is for a policy without tokens.
         togo: h, of the turns that are still to come after a node; None is LevinTS.
         parallel: Nodes that are expanded in one round; more ask the policy less often, on less knowledge.
         merge: Which nodes are in the same state; None cuts nothing.
     """
     if expansions < 1 or samples < 1 or parallel < 1:
         raise ValueError(f"wanted expansions, samples and parallel >= 1, got {expansions}, {samples} and {parallel}")
-    if chance not in ("said", "proposed", "uniform"):
-        raise ValueError(f"wanted chance of 'said', 'proposed' or 'uniform', got {chance!r}")
+    if chance not in ("sampled", "proposed", "uniform"):
+        raise ValueError(f"wanted chance of 'sampled', 'proposed' or 'uniform', got {chance!r}")
     above, frontier = tree.nodes[tree.root].depth - 1, Frontier(tree, merge)
     chances, costs = {tree.root: 0.0}, {tree.root: 0.0}
     frontier.add(tree.root, 0.0)
@@ -74,15 +74,20 @@ def levin(
 
 
 def _grown(tree: Tree, node: int, samples: int, chance: Chance) -> dict[int, float]:
-    """Return the log-probability of each of a node's new children that repeats none before it."""
+    """Return the log-probability of each new child of a node, without children that repeat an earlier one."""
     children = tree.children(node)
+    # The theorem counts actions, and a policy can sample one action several times. Only the first child of an action
+    # counts, because the probabilities of repeated children would add up to more than 1. Without tokens, equal texts
+    # are equal actions.
     first: dict[object, int] = {}
     for child in children:
         candidate = tree.nodes[child].candidate
         first.setdefault(candidate.token_ids or repr(candidate.text), child)
-    said = {child: tree.nodes[child].candidate.logprobs for child in first.values()}
-    logits = {child: 0.0 if chance == "uniform" else fsum(logprobs) for child, logprobs in said.items()}
+    logprobs = {child: tree.nodes[child].candidate.logprobs for child in first.values()}
+    logits = {child: 0.0 if chance == "uniform" else fsum(tokens) for child, tokens in logprobs.items()}
+    # Sampled probabilities are used as they are. Otherwise, and where a child has none, the children share 1 in
+    # proportion: the total is the log of the sum over all children of the node, also those of earlier expansions.
     total, most = 0.0, max(logits.values())
-    if chance != "said" or not all(said.values()):
+    if chance != "sampled" or not all(logprobs.values()):
         total = most + log(fsum(exp(logit - most) for logit in logits.values()))
     return {child: logits[child] - total for child in children[-samples:] if child in logits}

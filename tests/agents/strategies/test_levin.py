@@ -152,12 +152,12 @@ def test_a_state_is_expanded_again_where_it_is_reached_with_a_larger_probability
     ("chance", "logprobs", "wanted"),
     [
         # For a, b and aa: 2/.2, 2/.05 and 3/.04.
-        ("said", {"a": [log(0.2)], "b": [log(0.1), log(0.5)]}, ["", "a", "b"]),
+        ("sampled", {"a": [log(0.2)], "b": [log(0.1), log(0.5)]}, ["", "a", "b"]),
         # 2/.8, 2/.2 and 3/.64.
         ("proposed", {"a": [log(0.2)], "b": [log(0.1), log(0.5)]}, ["", "a", "aa"]),
         # 2/.5, 2/.5 and 3/.25, as for a policy without tokens.
         ("uniform", {"a": [log(0.2)], "b": [log(0.1), log(0.5)]}, ["", "a", "b"]),
-        ("said", {}, ["", "a", "b"]),
+        ("sampled", {}, ["", "a", "b"]),
     ],
 )
 def test_the_probability_of_a_turn_is_that_of_all_its_tokens_or_its_share_of_the_candidates(chance, logprobs, wanted):

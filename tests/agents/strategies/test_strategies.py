@@ -264,7 +264,7 @@ def test_a_search_below_the_cursor_counts_only_from_there(strategy):
         (partial(best_first, expansions=0), "wanted expansions, samples and parallel >= 1, got 0, 5 and 1"),
         (partial(best_first, merge="all"), "wanted merge of None"),
         (partial(levin, samples=0), "wanted expansions, samples and parallel >= 1, got 20, 0 and 1"),
-        (partial(levin, chance="mean"), "wanted chance of 'said', 'proposed' or 'uniform', got 'mean'"),
+        (partial(levin, chance="mean"), "wanted chance of 'sampled', 'proposed' or 'uniform', got 'mean'"),
         (partial(levin, merge="all"), "wanted merge of None"),
         (partial(puct, simulations=0), "wanted simulations, parallel and moves >= 1, got 0, 1 and None"),
         (partial(puct, moves=0), "wanted simulations, parallel and moves >= 1, got 32, 1 and 0"),
