@@ -274,7 +274,7 @@ def frozen_lake() -> list[Row]:
 
 
 def analysis(quick: bool) -> list[Row]:
-    """Deadlock rules and the solver on Boxoban levels; see sokoban_deadlock.py and sokoban_solver.py."""
+    """Deadlock rules and the solver on Boxoban levels; see `benchmarks.sokoban_speed`."""
     if not SHARED.is_dir():
         print(f"SKIPPED deadlocks and solver: {SHARED} is not there", file=sys.stderr)
         return []

@@ -146,6 +146,14 @@ def _laid_out(value: Any, indent: str) -> str:
     return flat
 
 
+def run_parts(parts: Mapping[str, Callable[[], object]], names: Sequence[str]) -> None:
+    """Run the named measurements of a script, or all of them where no name is given; exit on an unknown name."""
+    if unknown := sorted(set(names) - set(parts)):
+        raise SystemExit(f"wanted measurements among {sorted(parts)}, got {unknown}")
+    for name in names or parts:
+        parts[name]()
+
+
 def write_between_marks(page: str, tables: Mapping[str, str]) -> str:
     """Return a page with its tables replaced, each between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
 

@@ -1,9 +1,12 @@
-"""The retrieval server under the load of many clients at once, on loopback, over the real passages in ../shared.
+"""Retrieval QA as a server under load, and as an environment: requests per second, steps per second, snapshots.
 
-Each client has a connection of its own and asks again as soon as it is answered. Every answer is compared with that of
-the embedded retriever; one that differs, or any status but 200, is an error. Clients and server share the machine, so
-the processor time of the server stands beside the times that the clients saw.
-Run: python -m benchmarks.retrieval_server [--quick]
+- server: many clients at once on loopback, over the real passages in ../shared. Each client has its own connection and
+  sends the next request as soon as it has the answer. Every answer is compared with that of the embedded retriever; a
+  different one, or any status but 200, is an error. Clients and server share the machine, so the server's processor
+  time is reported with the times that the clients measured.
+- env: episodes whose searches were made before, observations included, on the generated world.
+
+Run: python -m benchmarks.retrieval_server [--quick] [server] [env]
 """
 
 import json
@@ -12,18 +15,83 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from http.client import HTTPConnection
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Thread
+from time import process_time
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 
-from benchmarks.measure import SHARED, shared_rows, write_result
+import tsr_gym
+from benchmarks.measure import SHARED, best_seconds, run_parts, shared_rows, write_result
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.corpus import build_index
+
+EPISODES, REPEATS = 300, 7
+
+
+def episodes(env: gym.Env[Any, Any]) -> list[tuple[str, list[str]]]:
+    """Return question ids and the turns of an episode each: three searches and an answer."""
+    base: Any = env.unwrapped
+    found = []
+    for question in base.questions.questions[:EPISODES]:
+        words = question.question.split()
+        searches = [f"<search>{' '.join(words[start:])}</search>" for start in range(3)]
+        found.append((question.id, [*searches, "<answer>nobody knows</answer>"]))
+    return found
+
+
+def play_turns(env: gym.Env[Any, Any], plan: list[tuple[str, list[str]]]) -> tuple[int, float]:
+    """Play the episodes; return the number of steps and the processor time that they took, resets left out."""
+    steps, seconds = 0, 0.0
+    for name, turns in plan:
+        env.reset(options={"question_id": name})
+        start = process_time()
+        for turn in turns:
+            env.step(turn)
+        seconds += process_time() - start
+        steps += len(turns)
+    return steps, seconds
+
+
+def measure_env() -> None:
+    """Measure bare steps, steps through make's wrappers, and snapshots."""
+    env = gym.make("tsr/RetrievalQA-v0")
+    bare: Any = env.unwrapped
+    plan = episodes(env)
+    play_turns(env, plan)
+    rates = {}
+    for name, one in (("bare", bare), ("through gym.make's wrappers", env)):
+        runs = [play_turns(one, plan) for _ in range(REPEATS)]
+        rates[name] = median(steps / seconds for steps, seconds in runs)
+    env.reset(options={"question_id": plan[0][0]})
+    env.step(plan[0][1][0])
+
+    def there_and_back() -> None:
+        for _ in range(2000):
+            bare.restore(bare.snapshot())
+
+    def whole_stack() -> None:
+        for _ in range(2000):
+            tsr_gym.restore(env, tsr_gym.snapshot(env))
+
+    write_result(
+        "retrieval_env",
+        {
+            "steps_per_second_cached": rates,
+            "snapshot_and_restore_us": {
+                "bare": best_seconds(there_and_back) / 2000 * 1e6,
+                "stack": best_seconds(whole_stack) / 2000 * 1e6,
+            },
+        },
+    )
+
 
 TOP_K = 3
 PROCESSES = 2
@@ -57,9 +125,8 @@ class Seen(NamedTuple):
 LOADS = (Load(1, None), Load(1, 64), Load(16, None), Load(200, None), Load(200, 8))
 
 
-def main() -> None:
+def measure_server(seconds: float) -> None:
     """Measure every load and write the result."""
-    seconds = 2.0 if "--quick" in sys.argv[1:] else 15.0
     questions = [row["question"] for row in shared_rows("data/retrieval/mini_qa.jsonl")]
     with TemporaryDirectory() as folder:
         index = build_index(SHARED / "data" / "retrieval" / "mini_corpus.jsonl", Path(folder) / "index")
@@ -179,4 +246,6 @@ def processor_seconds(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    quick = "--quick" in sys.argv
+    parts = {"server": partial(measure_server, 2.0 if quick else 15.0), "env": measure_env}
+    run_parts(parts, [name for name in sys.argv[1:] if name != "--quick"])

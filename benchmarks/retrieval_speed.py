@@ -15,17 +15,251 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.measure import SHARED, shared_rows, write_result
-from benchmarks.retrieval_engines import ENGINES, Search
-from benchmarks.zipf_text import queries, write_corpus
+
+STOP_WORDS = [
+    "the",
+    "of",
+    "and",
+    "in",
+    "to",
+    "a",
+    "is",
+    "was",
+    "as",
+    "for",
+    "by",
+    "with",
+    "it",
+    "on",
+    "that",
+    "be",
+    "at",
+    "are",
+    "an",
+    "this",
+]
+P_STOP = 0.25
+P_TOPIC = 0.2
+# Of Zipf's law: frequency ~ 1 / (rank + SHIFT) ** EXPONENT.
+EXPONENT, SHIFT, RANKS = 1.35, 90.0, 20_000_000
+AT_A_TIME = 4096
+
+
+@lru_cache(maxsize=1 << 20)
+def word(rank: int) -> str:
+    """Return the word of a rank: frequent words are short."""
+    letters = ""
+    while True:
+        rank, syllable = divmod(rank, 85)
+        letters += "bcdfghklmnprstvwz"[syllable // 5] + "aeiou"[syllable % 5]
+        if rank == 0:
+            return letters + "nrstlm"[len(letters) % 6]
+        rank -= 1
+
+
+def ranks(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """Draw ranks by Zipf's law."""
+    low, high = SHIFT ** (1 - EXPONENT), (RANKS + SHIFT) ** (1 - EXPONENT)
+    return ((low + rng.random(size) * (high - low)) ** (1 / (1 - EXPONENT)) - SHIFT).astype(np.int64)
+
+
+def passages(num: int, seed: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield (id, text) of passages of 100 words on average; a longer corpus begins with the shorter one of its seed."""
+    rng = np.random.default_rng(seed)
+    for first in range(0, num, AT_A_TIME):
+        lengths = np.clip(rng.normal(100, 25, AT_A_TIME), 20, 250).astype(int)
+        ends = np.cumsum(lengths)
+        drawn = ranks(rng, int(ends[-1]))
+        kinds = rng.random(drawn.size)
+        picks = rng.integers(0, 1 << 30, drawn.size)
+        for number in range(min(AT_A_TIME, num - first)):
+            start, end = ends[number] - lengths[number], ends[number]
+            topic = drawn[start : start + 8]
+            own = np.where(kinds[start:end] < P_STOP + P_TOPIC, topic[picks[start:end] % topic.size], drawn[start:end])
+            words = [word(rank) for rank in own.tolist()]
+            for place in np.flatnonzero(kinds[start:end] < P_STOP).tolist():
+                words[place] = STOP_WORDS[int(picks[start + place]) % len(STOP_WORDS)]
+            yield str(first + number), " ".join(words)
+
+
+def queries(num: int, corpus: Path, seed: int = 1, fewest: int = 4, most: int = 9) -> list[str]:
+    """Return queries of words that stand together in a passage of a corpus file, stop words left out."""
+    rng = np.random.default_rng(seed)
+    found: list[str] = []
+    with open(corpus, "rb") as file:
+        length = file.seek(0, 2)
+        while len(found) < num:
+            file.seek(int(rng.integers(0, length)))
+            file.readline()
+            line = file.readline()
+            if line:
+                words = [word for word in json.loads(line)["contents"].split() if word not in STOP_WORDS]
+                size = min(int(rng.integers(fewest, most + 1)), len(words))
+                found.append(" ".join(rng.choice(words, size, replace=False)))
+    return found
+
+
+def write_corpus(path: Path, num: int, seed: int = 0) -> None:
+    """Write a corpus as JSON lines of id and contents."""
+    with open(path, "w", encoding="utf-8") as file:
+        for name, text in passages(num, seed):
+            file.write(f'{{"id": "{name}", "contents": "{text}"}}\n')
+
+
+Search = Callable[[list[str], int], list[list[tuple[str, float]]]]
+K1, B = 0.9, 0.4
+
+
+class Engine(NamedTuple):
+    """How an engine is used, and what must be importable for it."""
+
+    build: Callable[[Path, Path], None]
+    open_: Callable[[Path], Search]
+    packages: tuple[str, ...]
+    settings: str
+
+
+def rows(corpus: Path) -> Iterator[tuple[str, str]]:
+    """Yield ids and texts."""
+    with open(corpus, encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            yield row["id"], row["contents"]
+
+
+def build_ours(corpus: Path, out: Path) -> None:
+    """Index with this project's BM25."""
+    from tsr_gym_envs.lucene_bm25 import BM25Index
+
+    BM25Index.build(rows(corpus), out, k1=K1, b=B)
+
+
+def open_ours(out: Path) -> Search:
+    """Open this project's index."""
+    from tsr_gym_envs.lucene_bm25 import BM25Index
+
+    index = BM25Index.open(out)
+    return lambda queries, k: [[(hit.id, hit.score) for hit in hits] for hits in index.search(queries, k)]
+
+
+def build_bm25s(corpus: Path, out: Path) -> None:
+    """Index with bm25s; its ids are kept beside it."""
+    import bm25s
+    import Stemmer
+
+    ids, texts = zip(*rows(corpus), strict=True)
+    tokens = bm25s.tokenize(texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+    retriever = bm25s.BM25(method="lucene", k1=K1, b=B, backend="numba")
+    retriever.index(tokens, show_progress=False)
+    retriever.save(str(out))
+    (out / "ids.json").write_text(json.dumps(ids))
+
+
+def open_bm25s(out: Path) -> Search:
+    """Open an index of bm25s, memory-mapped."""
+    import bm25s
+    import Stemmer
+
+    retriever, stemmer = bm25s.BM25.load(str(out), mmap=True), Stemmer.Stemmer("english")
+    retriever.backend = "numba"
+    ids = json.loads((out / "ids.json").read_text())
+
+    def search(queries: list[str], k: int) -> list[list[tuple[str, float]]]:
+        tokens = bm25s.tokenize(queries, stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)
+        found, scores = retriever.retrieve(tokens, k=min(k, len(ids)), show_progress=False, n_threads=1)
+        return [
+            [(ids[number], float(score)) for number, score in zip(*of_query, strict=True)]
+            for of_query in zip(found.tolist(), scores.tolist(), strict=True)
+        ]
+
+    return search
+
+
+def _tantivy_index(out: Path) -> tuple[Any, Any]:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("id", stored=True, tokenizer_name="raw")
+    builder.add_text_field("contents", tokenizer_name="en_stem", index_option="freq")
+    schema = builder.build()
+    out.mkdir(exist_ok=True)
+    return schema, tantivy.Index(schema, str(out))
+
+
+def build_tantivy(corpus: Path, out: Path) -> None:
+    """Index with tantivy; it has k1 = 1.2 and b = 0.75 built in."""
+    import tantivy
+
+    _, index = _tantivy_index(out)
+    writer = index.writer(500_000_000, 1)
+    for name, text in rows(corpus):
+        writer.add_document(tantivy.Document(id=name, contents=text))
+    writer.commit()
+    writer.wait_merging_threads()
+
+
+def open_tantivy(out: Path) -> Search:
+    """Open an index of tantivy."""
+    import tantivy
+
+    schema, index = _tantivy_index(out)
+    index.reload()
+    searcher = index.searcher()
+    analyser = (
+        tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+        .filter(tantivy.Filter.lowercase())
+        .filter(tantivy.Filter.stemmer("english"))
+        .build()
+    )
+
+    def search_one(query: str, k: int) -> list[tuple[str, float]]:
+        terms = [tantivy.Query.term_query(schema, "contents", term) for term in analyser.analyze(query)]
+        either = tantivy.Query.boolean_query([(tantivy.Occur.Should, term) for term in terms])
+        return [(searcher.doc(place)["id"][0], score) for score, place in searcher.search(either, k).hits]
+
+    return lambda queries, k: [search_one(query, k) for query in queries]
+
+
+def build_lucene(corpus: Path, out: Path) -> None:
+    """Index with Lucene, as ``python -m pyserini.index.lucene`` does with one thread."""
+    from tsr_gym_envs.lucene_java import java
+
+    indexer = java().named("io.anserini.index.SimpleIndexer")(str(out))
+    for name, text in rows(corpus):
+        indexer.addRawDocument(json.dumps({"id": name, "contents": text}))
+    indexer.close()
+
+
+def open_lucene(out: Path) -> Search:
+    """Open an index of Lucene through the jar of Pyserini, without its Python wrapper and what that imports."""
+    from tsr_gym_envs.lucene_java import lucene_searcher
+
+    searcher = lucene_searcher(out, K1, B)
+    return lambda queries, k: [
+        [(str(hit.docid), float(hit.score)) for hit in searcher.search(query, k)] for query in queries
+    ]
+
+
+ENGINES = {
+    "ours": Engine(build_ours, open_ours, ("numba", "Stemmer", "regex"), "k1=0.9 b=0.4"),
+    "bm25s": Engine(
+        build_bm25s, open_bm25s, ("bm25s", "Stemmer", "numba"), "method=lucene k1=0.9 b=0.4 backend=numba mmap, Porter2"
+    ),
+    "tantivy": Engine(build_tantivy, open_tantivy, ("tantivy",), "k1=1.2 b=0.75 fixed, en_stem, freq, one thread"),
+    "lucene": Engine(build_lucene, open_lucene, ("pyserini", "jnius"), "Pyserini's jar, k1=0.9 b=0.4"),
+}
+
 
 TOP, BATCH, NUM_QUERIES, PLAN = 3, 64, 500, 21_000_000
 LONG_WORDS, LONG_TOP = 30, 50

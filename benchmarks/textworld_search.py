@@ -1,22 +1,31 @@
-"""Search alone on TextWorld's games: success of played episodes against what strategies spend, without a model.
+"""TextWorld without learning: success of searched episodes against their cost, and the cost of snapshots.
 
-Before every turn a strategy searches from where the episode stands, guided by the progress of the quests; the first
-turn of the path that it chose is then played. Players are uniformly random among admissible commands, and one that
-says TextWorld's own next command in a quarter of its turns, as a teacher of a weak policy would. 95 % Wilson intervals.
-The guide reads TextWorld's facts, so its curves are a ceiling of guidance, not a method for a test.
-Needs the extra textworld. Run: python -m benchmarks.textworld_search [--quick] [--world NAME --instances N]
-A world that is run again replaces its rows in the file; `--plot` draws the file, and needs matplotlib.
+Before every turn a strategy searches from the current state, guided by the progress of the quests; then the first turn
+of the chosen path is played. One player is uniformly random among admissible commands; the other takes TextWorld's
+own next command in a quarter of its turns, as a weak policy with a teacher would. Intervals are 95 % Wilson intervals.
+The guide reads TextWorld's facts, so its curves are an upper bound of guidance, not a method for a test.
+
+--speed times a snapshot with its restore against TextWorld's own `env.copy()`, in one run, at the same states of games.
+TextWorld's environment has the same information requested as ours always gives: admissible commands, description,
+inventory, score. Our state is a value, so a snapshot copies nothing; the interpreter's memory is written back by the
+step that follows, which is timed too. Processor time of one process, the least of several rounds.
+
+Needs the extra textworld. Run: python -m benchmarks.textworld_search [--quick] [--world NAME --instances N] [--speed]
+A world that is run again replaces its rows in the file; --plot draws the file, and needs matplotlib.
 """
 
 import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
-from benchmarks.measure import RESULTS, write_result
+import tsr_gym
+from benchmarks.measure import RESULTS, best_seconds, write_result
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.play import PlayedEpisodes, held_out, play
 from tsr_gym.agents.policies.chat_policy import sample_seeds
@@ -24,6 +33,79 @@ from tsr_gym.agents.policies.random_policy import RandomPolicy, legal_player
 from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.state_env import episode_of
 from tsr_gym.tree import Candidate, Expand, Policy, Tree
+from tsr_gym_envs.zmachine.machine import Machine
+
+GAMES = (("simple", 1), ("coin_collector", 105), ("treasure_hunter", 21), ("cooking", 9))
+MOMENTS = 10
+
+
+def theirs_at(story: Path, commands: list[str]) -> Any:
+    """Return TextWorld's environment after some commands."""
+    import textworld
+
+    wanted = textworld.EnvInfos(
+        description=True, inventory=True, score=True, won=True, lost=True, admissible_commands=True
+    )
+    env = textworld.start(str(story), wanted)
+    env.reset()
+    for command in commands:
+        env.step(command)
+    return env
+
+
+def measure_game(game: str, level: int, rounds: int) -> dict[str, Any]:
+    """Return what a snapshot with its restore and a copy cost in one game, in microseconds."""
+    env = gym.make("tsr/TextWorld-v0", game=game, level=level, num_games=1, max_turns=None)
+    env.reset(seed=0)
+    base = env.unwrapped
+    # The last command of a plan ends the game.
+    plan = list(base.plan(base.state) or ())[:-1][: MOMENTS - 1]
+    snaps, others = [tsr_gym.snapshot(env)], [theirs_at(base.story(0), [])]
+    for number, command in enumerate(plan, start=1):
+        env.step(command)
+        snaps.append(tsr_gym.snapshot(env))
+        others.append(theirs_at(base.story(0), plan[:number]))
+
+    def ours() -> None:
+        for snap in snaps:
+            tsr_gym.restore(env, snap)
+            tsr_gym.snapshot(env)
+
+    def copied() -> None:
+        for other in others:
+            other.copy()
+
+    machine = Machine(base.story(0))
+    memories = [snap.layers[-1].state.episode.state.scene.memory for snap in snaps]
+
+    def moved() -> None:
+        for memory in memories:
+            machine.put(memory)
+            machine.frotz.get_state()
+
+    count = len(snaps)
+    pair, copy, memory = (best_seconds(work, repeats=rounds) / count * 1e6 for work in (ours, copied, moved))
+    return {
+        "level": level,
+        "moments": count,
+        "snapshot_and_restore_us": round(pair, 1),
+        "memory_in_and_out_us": round(memory, 1),
+        "textworld_copy_us": round(copy),
+        "textworld_copy_by_ours": round(copy / pair),
+        "snapshot_bytes": max(len(snap.to_bytes()) for snap in snaps),
+    }
+
+
+def measure_speed(quick: bool) -> None:
+    """Measure all games and write results/textworld_speed.json."""
+    import textworld
+
+    rounds = 2 if quick else 7
+    found = {game: measure_game(game, level, rounds) for game, level in GAMES}
+    write_result(
+        f"textworld_speed{'_quick' if rounds == 2 else ''}", {"textworld": textworld.__version__, "games": found}
+    )
+
 
 STRATEGIES: dict[str, Callable[[int], str]] = {
     "best_of_n": lambda b: f"best_of_n(n={b})",
@@ -118,7 +200,11 @@ def main() -> None:
     parser.add_argument("--world", choices=WORLDS, action="append", help="only this one; all by default")
     parser.add_argument("--instances", type=int, default=12, help="games per world")
     parser.add_argument("--plot", action="store_true", help="draw what the file of record holds")
+    parser.add_argument("--speed", action="store_true", help="time snapshots, and search nothing")
     chosen = parser.parse_args()
+    if chosen.speed:
+        measure_speed(chosen.quick)
+        return
     record = RESULTS / f"{NAME}.json"
     known = json.loads(record.read_text(encoding="utf-8")) if record.exists() and not chosen.quick else {}
     if chosen.plot:

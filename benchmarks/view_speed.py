@@ -4,11 +4,14 @@ Each page is loaded by a browser that has loaded nothing before, from a server t
 is the browser's first contentful paint, ``drawn`` the end of the page's own drawing: curves, or the visible part of the
 tree with the chosen node. Milliseconds from the start of the visit. ``scrolled``: milliseconds from one frame to the
 next while a tree is panned, or the list of trees is scrolled, by 40 pixels a frame; a screen shows one every 16.7.
-Run: python -m benchmarks.view_speed   (needs Chromium and its driver, and selenium)
+Run: python -m benchmarks.view_speed (needs Chromium, its driver and selenium); with RUN ... --page NAME=ADDRESS ... it
+takes pictures of pages of those runs instead.
 """
 
 import json
 import shutil
+import sys
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +30,45 @@ from tsr_gym.agents.reports.view.site import Site
 from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.tree import Expand, Tree
 from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
+
+SIZE = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+READY = """return document.body.dataset.ready === location.hash
+    && [...document.querySelectorAll('.face')].every(face => face.firstChild)
+    && !document.querySelector('.dot.unread')
+    && [...document.images].every(image => image.complete)"""
+
+
+def take(address: str, pages: dict[str, str], out: Path) -> None:
+    """Write a PNG of each page, by its name, into a folder."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
+    for argument in ("--headless=new", "--disable-gpu", "--no-sandbox", "--hide-scrollbars"):
+        options.add_argument(argument)
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    try:
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SIZE)
+        for name, page in pages.items():
+            browser.get("about:blank")
+            browser.get(address + page)
+            WebDriverWait(browser, 60).until(lambda _: browser.execute_script(READY))
+            browser.save_screenshot(str(out / f"{name}.png"))
+    finally:
+        browser.quit()
+
+
+def take_pictures() -> None:
+    """Take the pictures that are asked for."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument(
+        "--page", nargs="+", required=True, help="such as view_tree=/tree/beam/000040/00-01/14?tokens=logprob"
+    )
+    parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    chosen = parser.parse_args()
+    with viewing(Site(chosen.runs)) as address:
+        pages = dict(page.split("=", 1) for page in chosen.page)
+        take(address, {name: f"#{page}" for name, page in pages.items()}, chosen.out)
+
 
 NUM_TREES, SMALL, LARGE, NUM_UPDATES, REPEATS = 3000, 30, 2000, 200, 5
 DRAWN = "return (performance.getEntriesByName('drawn')[0] || {}).startTime"
@@ -156,4 +198,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    take_pictures() if "--page" in sys.argv else main()

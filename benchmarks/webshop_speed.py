@@ -1,10 +1,13 @@
 """Speed and memory of WebShop: steps, start-up, snapshots, new queries and processes, small and at full scale.
 
-The original's figures stand in the table as they were measured on it (Python 3.8, Java 17, Pyserini 0.17, two cores);
-it cannot be installed beside this package, so they are quoted and not run. The real products are needed for the first
-rows (../shared); the rows at scale use generated ones.
+The original's figures were measured on the original (Python 3.8, Java 17, Pyserini 0.17, two cores). It cannot be
+installed next to this package, so they are quoted. The first rows need the real products (../shared).
 
-Run: python -m benchmarks.webshop_speed [--store DIR] [--quick], with DIR from webshop_import.py --keep DIR
+With --products N, time, memory and disk of importing a generated catalogue of N products with its search index and
+goals are measured in place of that; --keep DIR keeps it, and --store DIR then measures the rows at scale on it. The
+full WebShop has 1,180,000 products, which are not at hand.
+
+Run: python -m benchmarks.webshop_speed [--quick] [--store DIR] [--products N [--keep DIR]]
 """
 
 import argparse
@@ -14,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any
 
@@ -24,6 +28,51 @@ import tsr_gym
 from benchmarks.measure import SHARED, best_seconds, write_result
 from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
 from tsr_gym_envs.webshop.search import open_index
+
+# Run by a process of its own, whose peak memory is its own.
+TSR_CHILD = """
+import resource, sys, time
+from tsr_gym.agents.cli import main
+start = time.process_time()
+status = main(sys.argv[1:])
+print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+sys.exit(status)
+"""
+GOALS = """
+import sys
+import gymnasium as gym, tsr_gym
+print(len(gym.make("tsr/WebShop-v0", catalogue=sys.argv[1]).unwrapped.goals))
+"""
+
+
+def run_tsr(*args: str) -> dict[str, float]:
+    """Run a command line of tsr and return what it took."""
+    start = perf_counter()
+    done = subprocess.run([sys.executable, "-c", TSR_CHILD, *args], check=True, stdout=subprocess.PIPE, text=True)
+    cpu, peak = done.stdout.split()[-2:]
+    return {"seconds": perf_counter() - start, "cpu_seconds": float(cpu), "peak_mb": float(peak)}
+
+
+def megabytes(folder: Path) -> float:
+    """Return what a folder takes on disk."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+def measure_import(products: int, keep: Path | None) -> None:
+    """Generate, import, make the goals, and write one JSON file."""
+    with TemporaryDirectory() as folder:
+        files, out = Path(folder) / "files", keep or Path(folder) / "store"
+        numbers: dict[str, Any] = {"products": products}
+        numbers["generate"] = run_tsr("webshop", "generate", "--products", str(products), "--files", str(files))
+        numbers["files_mb"] = megabytes(files)
+        numbers["import"] = run_tsr("webshop", "import", str(files), "--out", str(out))
+        numbers["store_mb"] = megabytes(out)
+        start = perf_counter()
+        goals = subprocess.run([sys.executable, "-c", GOALS, str(out)], check=True, stdout=subprocess.PIPE, text=True)
+        numbers["goals"] = {"number": int(goals.stdout), "seconds_of_first_use": perf_counter() - start}
+        numbers["store_with_goals_mb"] = megabytes(out)
+    write_result("webshop_import", numbers)
+
 
 REAL = SHARED / "data" / "webshop"
 # Measured on the original, wall or thread time as its users see it.
@@ -165,7 +214,7 @@ def query_times(catalogue: str, count: int) -> dict[str, float]:
 
 
 def at_scale(store: Path) -> dict[str, Any]:
-    """Return the rows that need many products, of a store that webshop_import.py made."""
+    """Return the rows that need many products, of a store that webshop_speed --products made."""
     return {
         "products": open_catalogue(store).num_products,
         "processes": processes(str(store)),
@@ -178,7 +227,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", type=Path, help="a large catalogue, for the rows at scale")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--products", type=int, help="measure the import of a catalogue of so many products instead")
+    parser.add_argument("--keep", type=Path, help="folder that keeps the imported catalogue")
     args = parser.parse_args()
+    if args.products:
+        measure_import(args.products, args.keep)
+        return
     count = 100 if args.quick else 1000
     small = str(REAL) if REAL.is_dir() else None
     if small is None:

@@ -23,7 +23,7 @@ class WebShopScore(ScoreWrapper[ShopState]):
     Args:
         env: A WebShop environment, under any wrappers.
         alpha: Weight of progress. The paper's weights are not known; None stands for 0.5 (``"paper"``) or 0.1
-            (``"attributes"``), which guided well in benchmarks/webshop_calibration.py.
+            (``"attributes"``), which guided well in benchmarks/webshop_players.py.
         beta: Weight of similarity.
         variant: ``"paper"`` (`tsr_gym_envs.webshop.score.overlap`) or ``"attributes"`` (`fit`).
     """

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks import boxoban_search
 from tests.agents.worlds import cycle, letters, words_of
-from tests.conftest import ROOT
 from tsr_gym.agents.strategies import best_first
 from tsr_gym.tree import Expand
 from tsr_gym.wrappers import TreeSearchWrapper
@@ -21,23 +21,13 @@ LEVEL = "\n".join(["#" * 10, *ROWS, "#" * 10])
 DELTAS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
 
 
-@pytest.fixture
-def scripts(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import boxoban_net
-    import boxoban_search
-
-    return boxoban_net, boxoban_search
-
-
 def standing(boards):
     return np.argwhere(boards >= 5)[:, 1:]
 
 
 @pytest.mark.parametrize("view", range(8))
-def test_in_every_view_a_move_goes_where_the_player_stands_next(scripts, view):
-    net, _ = scripts
-    found = net.seen_from(net.positions_of([parse_level(LEVEL)]), view)
+def test_in_every_view_a_move_goes_where_the_player_stands_next(view):
+    found = boxoban_search.seen_from(boxoban_search.positions_of([parse_level(LEVEL)]), view)
     steps = standing(found.boards)[1:] - standing(found.boards)[:-1]
     assert len(steps) > 10
     assert (steps == DELTAS[found.moves[:-1]]).all()
@@ -50,10 +40,9 @@ def level_env():
     return env
 
 
-def test_the_player_lists_all_moves_and_those_against_a_wall_last(scripts):
-    net, search = scripts
+def test_the_player_lists_all_moves_and_those_against_a_wall_last():
     torch.manual_seed(0)
-    player = search.Player(net.BoxobanNet().eval())
+    player = boxoban_search.Player(boxoban_search.BoxobanNet().eval())
     tree = level_env().tree
     (said,) = player([(tree, Expand(0, 4))])
     chances = [np.exp(candidate.logprobs[0]) for candidate in said]
@@ -64,10 +53,9 @@ def test_the_player_lists_all_moves_and_those_against_a_wall_last(scripts):
     assert sum(chances) == pytest.approx(1.0)
 
 
-def test_a_search_ends_at_its_first_solution_or_at_its_expansions(scripts):
-    _, search = scripts
+def test_a_search_ends_at_its_first_solution_or_at_its_expansions():
     env = letters({"a": 1.0, "b": 2.0, "x": 0.0}, "x", turns=9)
-    bound = partial(search.until_solved, strategy=partial(best_first, expansions=50, samples=3), expansions=9)
+    bound = partial(boxoban_search.until_solved, strategy=partial(best_first, expansions=50, samples=3), expansions=9)
     tree = env.search(cycle("abx"), bound)
     assert [words_of(tree)[end] for end in tree.chosen] == ["x"]
     assert len(tree.nodes) == 4
@@ -76,10 +64,9 @@ def test_a_search_ends_at_its_first_solution_or_at_its_expansions(scripts):
     assert sum(bool(tree.children(node)) for node in tree.below()) == 9
 
 
-def test_what_is_told_counts_solutions_within_every_budget(scripts):
-    _, search = scripts
+def test_what_is_told_counts_solutions_within_every_budget():
     rows = [{"expansions": 10, "moves": 4}, {"expansions": 30, "moves": 6}, {"expansions": 60, "moves": None}]
-    told = search.told(rows, 60)
+    told = boxoban_search.told(rows, 60)
     assert [(point["expansions"], point["solved"]) for point in told["curve"]] == [(10, 1), (20, 1), (50, 2), (60, 2)]
     assert (told["solved"], told["total_expansions"], told["mean_length"]) == (2, 100, 5.0)
     assert told["expansions_by_level"] == [10, 30, None]

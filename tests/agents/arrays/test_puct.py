@@ -27,7 +27,7 @@ def boxes_off_goals(batch, tilt=0.0):
 
 
 def test_visits_are_those_of_mctx():
-    # Written by benchmarks/puct_mctx.py in double precision, with priors that leave no ties.
+    # Written by benchmarks/search_puct.py in double precision, with priors that leave no ties.
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
     for case in golden["cases"]:
         envs = gym.make_vec("tsr/Sokoban-v0", num_envs=1, level=case["level"], max_actions=case["max_actions"])

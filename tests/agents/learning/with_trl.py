@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.learner_trl import trl_inputs
+from benchmarks.learner_speed import trl_inputs
 from tests.agents.learning.test_batch import episode, turn
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
 from tsr_gym.agents.episodes.trajectory import Group
