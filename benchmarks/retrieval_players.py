@@ -31,18 +31,14 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import SHARED, run_parts, write_result
 from tsr_gym.seeds import derive_seed
-from tsr_gym_envs.retrieval_qa.contract import Question, Retriever
-from tsr_gym_envs.retrieval_qa.env import RetrievalQAEnv, make
-from tsr_gym_envs.retrieval_qa.grading import contains_answer
-from tsr_gym_envs.retrieval_qa.players import (
 from tsr_gym.state_env import NO_NOISE
 from tsr_gym.wrappers import RetrievalQAScore
 from tsr_gym.wrappers.retrieval_qa_score import Kind
-from tsr_gym_envs.retrieval_qa.answers import contains_answer
+from tsr_gym_envs.retrieval_qa.contract import Question, Retriever
 from tsr_gym_envs.retrieval_qa.env import RetrievalQAEnv, make
+from tsr_gym_envs.retrieval_qa.grading import contains_answer
 from tsr_gym_envs.retrieval_qa.plan import queries_of, sensible_turns
-from tsr_gym_envs.retrieval_qa.protocol import parse, write_search
-from tsr_gym_envs.retrieval_qa.searcher import (
+from tsr_gym_envs.retrieval_qa.players import (
     Oracle,
     Player,
     QuestionResult,
@@ -51,6 +47,7 @@ from tsr_gym_envs.retrieval_qa.searcher import (
     best_searches,
     play,
 )
+from tsr_gym_envs.retrieval_qa.protocol import parse, write_search
 from tsr_gym_envs.retrieval_qa.state import RetrievalState
 from tsr_gym_envs.retrieval_qa.world import default_world
 
