@@ -1,4 +1,4 @@
-"""What the tests of agents share: two tiny models and a short run, each made once per process."""
+"""Fixtures of the tests of agents: two tiny models and a short run, each made once per process."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tsr_gym.agents.teaching.base_recipe import BaseRecipe
 
 torch.set_num_threads(1)
 
-# Enough to be read and sampled from, not enough to play.
+# Enough training to be loaded and sampled from, not enough to play.
 SMALL = BaseRecipe(steps=30, instances=30, episodes=2, poor_steps=0, validations=8, band=(0.0, 1.0), layers=1)
 
 
@@ -22,7 +22,7 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def chat_model(tmp_path_factory):
-    """The folder of a Qwen2 of random weights, which takes the paper's prompt with full history."""
+    """The folder of a Qwen2 with random weights, which takes the paper's prompt with full history."""
     return save_chat_model(tmp_path_factory.mktemp("chat") / "model")
 
 
@@ -37,6 +37,6 @@ def base_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def undisturbed(base_model, tmp_path_factory):
-    """The folder of a short run that nobody disturbed."""
+    """The folder of a short run without interruption."""
     folder = tmp_path_factory.getbasetemp() / "undisturbed"
     return folder if folder.exists() else trained(folder, base_model)

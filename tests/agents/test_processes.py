@@ -1,4 +1,4 @@
-"""Processes share work and results, one's failure is everybody's, and a process that is gone is told as such."""
+"""Processes share work and results, a failure in one reaches all, and a lost process is reported."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.together import together
+from tests.agents.short_runs import together
 from tsr_gym import ConfigError, PromptTooLong, WorkerLost
 from tsr_gym.agents.processes import ALONE, Processes, joined
 
@@ -31,7 +31,7 @@ def test_every_part_counts_once_and_all_processes_read_as_many(size, count):
     assert all(part == 100 for own in dealt for part, counts in own if not counts)
 
 
-def test_one_process_meets_nobody():
+def test_one_process_works_alone():
     assert ALONE.leads
     assert ALONE.each(lambda: 3) == [3]
     assert ALONE.first(lambda: 4) == 4
@@ -39,16 +39,16 @@ def test_one_process_meets_nobody():
     assert ALONE.total(numbers) is numbers
     assert ALONE.totals({"a": 0.1}) == {"a": 0.1}
     assert not dist.is_initialized()
-    with joined() as found:
-        assert found == ALONE
+    with joined() as processes:
+        assert processes == ALONE
 
 
-def fail(kind):
-    raise kind("no more")
+def fail(error):
+    raise error("no more")
 
 
-def caught(kind, work):
-    with pytest.raises(kind) as failure:
+def caught(error, work):
+    with pytest.raises(error) as failure:
         work()
     return str(failure.value)
 
@@ -59,7 +59,7 @@ def meet(processes):
         "first": processes.first(lambda: processes.rank),
         "total": processes.total(torch.tensor([1.0, float(processes.rank)])).tolist(),
         "totals": processes.totals({"b": 0.5, "a": float(processes.rank)}),
-        # Both fail, one fails, the first one fails; and they go on together.
+        # Both fail, one fails, the first fails; and they continue together.
         "all fail": caught(PromptTooLong, lambda: processes.each(lambda: fail(PromptTooLong))),
         "one fails": caught(ConfigError, lambda: processes.each(lambda: processes.rank and fail(ConfigError))),
         "first fails": caught(ConfigError, lambda: processes.first(lambda: fail(ConfigError))),
@@ -87,8 +87,8 @@ def test_processes_share_results_and_failures():
 
 
 def lose(_, how, waits):
-    """Let the second process be lost, and return what the first one says of it and how long it took."""
-    found = None
+    """Let the second process be lost, and return the error of the first one and the seconds that it took."""
+    message = None
     began = time.monotonic()
     try:
         with joined(wait=timedelta(seconds=waits)) as inner:
@@ -100,20 +100,20 @@ def lose(_, how, waits):
             began = time.monotonic()
             inner.total(torch.ones(3))
     except WorkerLost as error:
-        found = str(error)
-    return found, time.monotonic() - began
+        message = str(error)
+    return message, time.monotonic() - began
 
 
 @pytest.mark.parametrize(("how", "waits", "within"), [("killed", 60, 20), ("silent", 2, 30)])
 def test_a_process_that_is_lost_ends_the_others_with_a_clear_error(how, waits, within):
-    said, seconds = together(2, lose, how, waits, joins=False, until=0)[0]
-    assert said is not None
-    assert said.startswith("process 0 of 2: another process of this run has ended, or has not answered for")
-    assert "go on from the last checkpoint with tsr train --resume FOLDER" in said
+    message, seconds = together(2, lose, how, waits, joins=False, until=0)[0]
+    assert message is not None
+    assert message.startswith("process 0 of 2: another process of this run has ended, or has not answered for")
+    assert "go on from the last checkpoint with tsr train --resume FOLDER" in message
     assert seconds < within
 
 
-def test_errors_of_ones_own_are_not_blamed_on_others(monkeypatch):
+def test_a_local_error_is_not_reported_as_a_lost_process(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: None)

@@ -19,14 +19,14 @@ class Word(NamedTuple):
 
 
 class Letters(TextEnv[Word]):
-    """Write a word, a letter a turn; each letter has its price, and some end the word. Nothing is left to chance.
+    """A deterministic environment: each turn adds a letter to a word; letters have prices, and some end the word.
 
     Args:
-        pays: The price of every letter; ``{"ab": 5}`` is that of a b after the word a.
+        pays: The reward of every letter; the key "ab" is that of a b after the word a.
         ends: Letters that end the word, which is success.
-        turns: Most letters.
+        turns: Largest number of letters.
         dead: Words that are marked as dead ends.
-        bag: The order of the letters does not matter: ba is the word ab.
+        bag: Whether the order of the letters is ignored, so that ba is the word ab.
     """
 
     draws_noise = False
@@ -58,7 +58,7 @@ class Letters(TextEnv[Word]):
 
 
 class LastLetter(ScoreWrapper):
-    """Rate a word by its last letter's price: a score of states, as FrozenLake's proxy is."""
+    """Score a word by its last letter's price: a score of states, like FrozenLake's proxy."""
 
     score_of = "state"
 
@@ -67,13 +67,15 @@ class LastLetter(ScoreWrapper):
 
 
 class Script:
-    """Say at each word the letters that a table has for it, in order, and count the calls.
+    """A policy that answers at each word with the letters of a table, in order, and counts its calls.
 
-    A list of log-probabilities per letter, where there is one, goes with what is said.
+    Args:
+        answers: The letters for each word.
+        logprobs: A list of log-probabilities per letter; empty for letters without.
     """
 
-    def __init__(self, says, logprobs=None):
-        self.says = says
+    def __init__(self, answers, logprobs=None):
+        self.answers = answers
         self.logprobs = logprobs or {}
         self.calls = 0
 
@@ -83,13 +85,13 @@ class Script:
 
     def _answer(self, tree, wish):
         first = len(tree.children(wish.node))
-        letters = self.says[tree.nodes[wish.node].observation][first : first + wish.samples]
+        letters = self.answers[tree.nodes[wish.node].observation][first : first + wish.samples]
         assert len(letters) == wish.samples, f"the script ends at {tree.nodes[wish.node].observation!r}"
         return [Candidate(letter, logprobs=tuple(self.logprobs.get(letter, ()))) for letter in letters]
 
 
 def cycle(letters):
-    """Return a policy that says some letters in turn at every node, forever."""
+    """Return a policy that answers with some letters in turn at every node, forever."""
 
     def policy(requests):
         return [
@@ -104,7 +106,7 @@ def cycle(letters):
 
 
 def priced(seed, turns=4, alphabet="abc"):
-    """Return random prices for every word, and the return of every full one."""
+    """Return random prices for every word, and the return of every word of full length."""
     rng = np.random.default_rng(seed)
     words = ["".join(word) for length in range(1, turns + 1) for word in product(alphabet, repeat=length)]
     pays = {word: float(price) for word, price in zip(words, rng.normal(size=len(words)), strict=True)}
@@ -121,9 +123,9 @@ def letters(pays, ends="", turns=None, *, seed=0, score_of="turn", dead=(), bag=
 
 
 def grow_bare(strategy, child, *, seed=0):
-    """Grow a tree without an environment and return it with what was chosen: fast, for laws about many trees.
+    """Grow a tree without an environment and return it with the strategy's result: fast, for laws about many trees.
 
-    What ``child(tree, parent, number)`` returns are the fields of a new node that matter; the rest is empty.
+    ``child(tree, parent, number)`` returns the relevant fields of a new node; the others are empty.
     """
     tree = Tree(seed=seed)
     empty = {"observation": "", "reward": 0.0, "score": 0.0, "terminated": False, "truncated": False}
@@ -161,12 +163,12 @@ WALKER = RandomPolicy(("Left", "Down", "Right", "Up"), max_actions=2)
 
 
 def words_of(tree):
-    """Return what was said on the way to every node."""
+    """Return the text of the path to every node."""
     return ["".join(tree.nodes[step].candidate.text for step in tree.path(index)) for index in range(len(tree.nodes))]
 
 
 def picture(tree):
-    """Return everything that a tree is, snapshots included, in a form that can be compared."""
+    """Return all nodes of a tree, snapshots included, in a form that can be compared."""
     return [
         (
             node.parent,
@@ -184,7 +186,7 @@ def picture(tree):
 
 
 def watch(strategy, asked):
-    """Return a strategy that does what another does, and notes in a list which nodes that wants to expand."""
+    """Return a strategy that works like another and appends the nodes that it expands to a list."""
 
     def watched(tree):
         plan = strategy(tree)

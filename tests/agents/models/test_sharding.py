@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.agents.learning.layouts.rows import SIZES, WORDS, batch_of, random_groups, random_model
 from tests.agents.learning.layouts.test_layout import gradient_of, off_by, policy_gradient
-from tests.agents.together import together
+from tests.agents.short_runs import together
 from tsr_gym import ConfigError
 from tsr_gym.agents.learning.layouts import attending, lay_out
 from tsr_gym.agents.models import logprobs

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.agents.scripted_engine import ScriptedEngine
-from tests.agents.tiny import CHATML, chatml_tokenizer
+from tests.agents.tiny import CHATML, ScriptedEngine, chatml_tokenizer
 from tests.agents.worlds import rooms
 from tsr_gym import Candidate, ConfigError, EngineFailed, Expand
 from tsr_gym.agents.episodes.search import search

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.agents.scripted_engine import ScriptedEngine
-from tests.agents.tiny import random_qwen2
+from tests.agents.tiny import ScriptedEngine, random_qwen2
 from tsr_gym import CheckFailed, ConfigError
 from tsr_gym.agents.policies.engine import Completion, Engine, EngineEntry, find_engine, start_host
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine

@@ -6,8 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.agents.scripted_engine import ScriptedEngine
-from tests.agents.tiny import random_qwen2, save_chat_model
+from tests.agents.tiny import ScriptedEngine, random_qwen2, save_chat_model
 from tests.agents.worlds import WALKER, Script, lake, letters, picture, rooms
 from tests.tsr_gym_envs.retrieval_qa.fakes import qa
 from tsr_gym import Candidate, CheckpointError, ConfigError, Node, PromptTooLong, Tree

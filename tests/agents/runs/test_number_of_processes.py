@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.agents.learning.layouts.rows import random_groups
-from tests.agents.together import together
+from tests.agents.short_runs import together
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.objective import Objective

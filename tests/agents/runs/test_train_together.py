@@ -12,8 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.agents.short_runs import UPDATES, records, short_run, train_flags, wait_for
-from tests.agents.together import together
+from tests.agents.short_runs import UPDATES, records, short_run, together, train_flags, wait_for
 from tests.conftest import ROOT
 from tsr_gym import PromptTooLong
 from tsr_gym.agents.runs.checkpoint import checkpoints

@@ -8,9 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from tests.agents.bridges.helpers import grown_trees
-from tests.agents.scripted_engine import ScriptedEngine
 from tests.agents.short_runs import short_run
-from tests.agents.tiny import chatml_tokenizer
+from tests.agents.tiny import ScriptedEngine, chatml_tokenizer
 from tests.agents.worlds import lake
 from tsr_gym import ConfigError
 from tsr_gym.agents.bridges.export import export, tree_chats
