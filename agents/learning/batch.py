@@ -1,4 +1,4 @@
-"""Batch: trajectories as padded tensors, exactly the sampled ids, for estimators and losses."""
+"""Batch: trajectories as padded tensors, with exactly the ids that were sampled, for estimators and losses."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,17 +14,17 @@ LayoutChoice = Literal["auto", "padded", "packed", "shared"]
 
 
 class Edges(NamedTuple):
-    """M moves that were tried for the tasks of a batch, each as often as it was tried; see `Edge`.
+    """M tries of moves for the tasks of a batch; see `Edge`.
 
-    They say what moves lead to. They are no turns to learn from.
+    They are evidence of where moves lead, and are not learned from.
 
     Attributes:
-        move: `[M]` int64, which move, as in `Batch.move`.
-        state: `[M]` int64, in which state, as in `Batch.state`.
-        after: `[M]` int64, which state it led to; -1 unknown.
-        actions: `[M]` int64, how many actions it took.
+        move: `[M]` int64, number of the move, as in `Batch.move`.
+        state: `[M]` int64, number of its state, as in `Batch.state`.
+        after: `[M]` int64, number of the state that it led to; -1 if unknown.
+        actions: `[M]` int64, number of its actions.
         solved: `[M]` bool, True where it solved the task.
-        ended: `[M]` bool, True where nothing can follow.
+        ended: `[M]` bool, True where the episode ended.
     """
 
     move: Tensor
@@ -37,37 +37,36 @@ class Edges(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """B rows of T tokens; the rows of one trajectory stand together and in the order of its turns.
+    """B rows of T tokens; the rows of one trajectory are neighbours, in the order of its turns.
 
     Nodes, tree roots and states are numbers, unique over the batch, so that estimators can compare turns: the same node
-    in two rows is the same sampled turn, which two trajectories share.
+    in two rows is one sampled turn that two trajectories share.
 
     Attributes:
         ids: `[B, T]` int64, padded on the right with 0.
         present: `[B, T]` bool, True where there is a token.
         sampled: `[B, T]` bool, True where the model sampled the token; only these are learned from.
-        old_logprobs: `[B, T]`, log-probability when it was sampled; 0 elsewhere.
+        old_logprobs: `[B, T]`, log-probability of each token when it was sampled; 0 elsewhere.
         rewards: `[B, T]` float64, each turn's reward on its last sampled token; 0 elsewhere. The reward of a turn
-            without tokens stands with the turn before it, or after it where there is none before.
+            without tokens is added to that of the turn before it, or after it if it is the first.
         turn: `[B, T]` int64, number of the turn in its trajectory; -1 where nothing was sampled.
-        trajectory: `[B]` int64, which trajectory a row belongs to, from 0 without gaps.
-        group: `[B]` int64, which group, from 0 without gaps.
-        tree: `[B]` int64, which tree, from 0 without gaps.
-        node: `[B, T]` int64, which node the sampled turn led to; -1 elsewhere.
-        parent: `[B, T]` int64, which node it was taken in, a tree's root for first turns; -1 elsewhere.
-        state: `[B, T]` int64, which state it was taken in, equal only within a group; -1 unknown or not sampled.
+        trajectory: `[B]` int64, number of the row's trajectory, from 0 without gaps.
+        group: `[B]` int64, number of its group, from 0 without gaps.
+        tree: `[B]` int64, number of its tree, from 0 without gaps.
+        node: `[B, T]` int64, node that the sampled turn led to; -1 elsewhere.
+        parent: `[B, T]` int64, node in which it was taken, a tree's root for first turns; -1 elsewhere.
+        state: `[B, T]` int64, state in which it was taken, equal only within a group; -1 if unknown or not sampled.
         scores: `[B, T]` float64, the search's score of each turn on its last sampled token; 0 elsewhere.
         searched: `[B]` bool, True where the trajectory was selected by a search, False for plain play.
         finished: `[B]` bool, True where the trajectory's episode ended.
         solved: `[B]` bool, True where the trajectory solved its task.
-        counts: `[B]`, how much the trajectory counts beside others in a loss.
-        expansions: `[B]`, nodes that the search expanded which selected the trajectory; 0 for plain play.
+        counts: `[B]`, weight of the trajectory in a loss, relative to others.
+        expansions: `[B]`, nodes expanded by the search that selected the trajectory; 0 for plain play.
         values: `[B, T]`, the critic's value of the state in which each token was sampled; None without a critic.
-        layout: How a model is to read the rows, see `tsr_gym.agents.learning.layouts`: as they are, one after the other
-            without padding, or as a trie in which equal beginnings are computed once; ``"auto"`` for the cheapest.
-            Only memory and speed depend on it.
-        move: `[B, T]` int64, which move of its state the turn made, equal where state and action are; -1 unknown or not
-            sampled.
+        layout: How a model reads the rows, see `tsr_gym.agents.learning.layouts`: with padding, one after the other
+            without padding, or as a trie in which equal beginnings are computed once; ``"auto"`` for the cheapest. Only
+            memory and speed depend on it.
+        move: `[B, T]` int64, number of the turn's move, equal where state and action are; -1 if unknown or not sampled.
         edges: All moves that were tried for its tasks, on the CPU.
     """
 
@@ -96,7 +95,7 @@ class Batch:
 
     @property
     def num_trajectories(self) -> int:
-        """How many trajectories the rows make up."""
+        """Number of trajectories."""
         return int(self.trajectory.max()) + 1
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -104,7 +103,7 @@ class Batch:
         return self._map(lambda part: part.to(device))
 
     def rows(self, index: Tensor) -> "Batch":
-        """Return some rows, cut to their longest; all numbers stay those of the whole."""
+        """Return some rows, cut to their longest; trajectories, groups and nodes keep their numbers."""
         longest = int(self.present[index].sum(dim=1).max())
         return self._map(lambda part: part[index, :longest] if part.dim() == 2 else part[index])
 
@@ -122,16 +121,16 @@ def collate(
 ) -> Batch:
     """Return the batch of some groups.
 
-    A turn whose prompt extends the sequence before it goes on in the same row, so an episode with full history is one
-    row and a shared beginning is computed once; otherwise it begins a row of its own.
+    A turn whose prompt extends the sequence before it continues the same row, so that an episode with full history is
+    one row; otherwise it begins a new row.
 
     Args:
         groups: Trajectories; one without sampled tokens has no row.
-        layout: How a model is to read the rows, see `Batch.layout`.
-        edges: The moves that were tried, by task; those of the trajectories for a task that it lacks.
+        layout: How a model reads the rows, see `Batch.layout`.
+        edges: The moves that were tried, by task; a task that is missing gets those of its trajectories.
 
     Raises:
-        ValueError: There are no sampled tokens, or no such layout.
+        ValueError: There are no sampled tokens, or the layout is unknown.
     """
     if layout not in get_args(LayoutChoice):
         raise ValueError(f"wanted layout of {get_args(LayoutChoice)}, got {layout!r}")
@@ -143,11 +142,13 @@ def collate(
         before = number
         for trajectory in group.trajectories:
             if turns := numbers.turns_of(group_number, trajectory, number):
-                rows += _rows_of(turns, _Kind(number, group_number, numbers.tree(group_number, trajectory), trajectory))
+                rows += _rows_of(
+                    turns, _Source(number, group_number, numbers.tree(group_number, trajectory), trajectory)
+                )
                 number += 1
         if number > before:
-            known = (edges or {}).get(group.task)
-            tried += numbers.edges(group_number, edges_along(group.trajectories) if known is None else known)
+            of_task = (edges or {}).get(group.task)
+            tried += numbers.edges(group_number, edges_along(group.trajectories) if of_task is None else of_task)
             group_number += 1
     if not rows:
         raise ValueError("wanted at least one trajectory with sampled tokens, got none")
@@ -160,7 +161,7 @@ def _edges(tried: Sequence[tuple[int, ...]]) -> Edges:
 
 
 class _Sampled(NamedTuple):
-    """One turn with sampled tokens, and its numbers."""
+    """A turn with sampled tokens, and its numbers."""
 
     turn: Turn
     number: int
@@ -171,7 +172,7 @@ class _Sampled(NamedTuple):
     move: int
 
 
-class _Kind(NamedTuple):
+class _Source(NamedTuple):
     """The properties that all rows of a trajectory share."""
 
     number: int
@@ -181,16 +182,17 @@ class _Kind(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """One training sequence in the making."""
+    """A training sequence under construction."""
 
-    kind: _Kind
+    source: _Source
     ids: list[int]
-    turns: list[tuple[_Sampled, int]]  # with where its tokens begin
+    # Each turn with the column at which its tokens begin.
+    turns: list[tuple[_Sampled, int]]
 
 
 @dataclass(slots=True)
 class _Numbers:
-    """The numbers of trees, nodes, states and moves of a batch, given out in the order in which they are first met."""
+    """The numbers of trees, nodes, states and moves of a batch, assigned in the order of first occurrence."""
 
     trees: dict[tuple[int, int], int] = field(default_factory=dict)
     nodes: dict[tuple[Any, ...], int] = field(default_factory=dict)
@@ -201,29 +203,29 @@ class _Numbers:
         return self.trees.setdefault((group, trajectory.tree), len(self.trees))
 
     def turns_of(self, group: int, trajectory: Trajectory, number: int) -> list[_Sampled]:
-        """Return the turns with sampled tokens; the children of one without hang under its parent."""
+        """Return the turns with sampled tokens; a turn without tokens is skipped, and its children get its parent."""
         answered = [(k, turn) for k, turn in enumerate(trajectory.turns) if turn.token_ids]
         if not answered:
             return []
         tree = self.tree(group, trajectory)
         rewards = _carried_rewards(trajectory)
         parent = self._node(tree, "root")
-        found = []
+        sampled = []
         for k, turn in answered:
             node = self._node(tree, turn.node) if turn.node >= 0 else self._node(tree, "of", number, k)
             state = self._state(group, turn.state)
-            found.append(_Sampled(turn, k, rewards[k], node, parent, state, self._move(state, turn.action)))
+            sampled.append(_Sampled(turn, k, rewards[k], node, parent, state, self._move(state, turn.action)))
             parent = node
-        return found
+        return sampled
 
     def edges(self, group: int, tried: Iterable[Edge]) -> list[tuple[int, ...]]:
         """Return the numbers of some moves of a group, in the order of `Edges`."""
-        found: list[tuple[int, ...]] = []
+        numbered: list[tuple[int, ...]] = []
         for edge in tried:
             state, after = self._state(group, edge.state), self._state(group, edge.after)
             if (move := self._move(state, edge.action)) >= 0:
-                found.append((move, state, after, edge.actions, edge.solved, edge.ended))
-        return found
+                numbered.append((move, state, after, edge.actions, edge.solved, edge.ended))
+        return numbered
 
     def _state(self, group: int, key: bytes | None) -> int:
         return -1 if key is None else self.states.setdefault((group, key), len(self.states))
@@ -237,7 +239,7 @@ class _Numbers:
 
 
 def _carried_rewards(trajectory: Trajectory) -> dict[int, float]:
-    """Return the reward of each turn with tokens, those of turns without carried along, so that returns stay whole."""
+    """Return the reward of each turn with tokens, those of turns without added, so that returns are kept."""
     answered = [k for k, turn in enumerate(trajectory.turns) if turn.token_ids]
     rewards = dict.fromkeys(answered, 0.0)
     last = answered[0]
@@ -247,7 +249,7 @@ def _carried_rewards(trajectory: Trajectory) -> dict[int, float]:
     return rewards
 
 
-def _rows_of(turns: Sequence[_Sampled], kind: _Kind) -> list[_Row]:
+def _rows_of(turns: Sequence[_Sampled], source: _Source) -> list[_Row]:
     rows: list[_Row] = []
     for sampled in turns:
         prompt = list(sampled.turn.prompt_ids)
@@ -255,7 +257,7 @@ def _rows_of(turns: Sequence[_Sampled], kind: _Kind) -> list[_Row]:
             row = rows[-1]
             row.ids.extend(prompt[len(row.ids) :])
         else:
-            row = _Row(kind, prompt, [])
+            row = _Row(source, prompt, [])
             rows.append(row)
         row.turns.append((sampled, len(row.ids)))
         row.ids.extend(sampled.turn.token_ids)
@@ -267,7 +269,8 @@ def _padded(rows: Sequence[_Row]) -> Batch:
     ids, present = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.bool)
     turn, node, parent, state, move = (torch.full(shape, -1, dtype=torch.int64) for _ in range(5))
     old_logprobs = torch.zeros(shape)
-    # In single precision, sums of the same rewards in another order differ by more than equal returns may.
+    # Double precision: estimators treat returns as equal up to 1e-9, and sums of the same float32 rewards in another
+    # order differ by more.
     rewards, scores = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
     for index, row in enumerate(rows):
         ids[index, : len(row.ids)] = torch.tensor(row.ids)
@@ -289,17 +292,17 @@ def _padded(rows: Sequence[_Row]) -> Batch:
         old_logprobs=old_logprobs,
         rewards=rewards,
         turn=turn,
-        trajectory=torch.tensor([row.kind.number for row in rows]),
-        group=torch.tensor([row.kind.group for row in rows]),
-        tree=torch.tensor([row.kind.tree for row in rows]),
+        trajectory=torch.tensor([row.source.number for row in rows]),
+        group=torch.tensor([row.source.group for row in rows]),
+        tree=torch.tensor([row.source.tree for row in rows]),
         node=node,
         parent=parent,
         state=state,
         scores=scores,
-        searched=torch.tensor([row.kind.trajectory.selected_by != "naive" for row in rows]),
-        finished=torch.tensor([row.kind.trajectory.finished for row in rows]),
-        solved=torch.tensor([row.kind.trajectory.success for row in rows]),
-        counts=torch.tensor([row.kind.trajectory.counts for row in rows]),
-        expansions=torch.tensor([float(row.kind.trajectory.expansions) for row in rows]),
+        searched=torch.tensor([row.source.trajectory.selected_by != "naive" for row in rows]),
+        finished=torch.tensor([row.source.trajectory.finished for row in rows]),
+        solved=torch.tensor([row.source.trajectory.success for row in rows]),
+        counts=torch.tensor([row.source.trajectory.counts for row in rows]),
+        expansions=torch.tensor([float(row.source.trajectory.expansions) for row in rows]),
         move=move,
     )

@@ -46,7 +46,7 @@ Reader = Callable[[Layout], Tensor]
 
 
 class _Material(NamedTuple):
-    """The material of an update, known before its first step; every tensor `[B, T]`."""
+    """The inputs of an update, computed before its first step; every tensor `[B, T]`."""
 
     batch: Batch
     advantages: Tensor
@@ -58,35 +58,35 @@ class _Material(NamedTuple):
         """Return some rows, cut to their longest."""
         part = self.batch.rows(index)
         width = part.ids.shape[1]
-        others = [None if one is None else one[index, :width] for one in self[1:]]
+        others = [None if tensor is None else tensor[index, :width] for tensor in self[1:]]
         return _Material(part, *others)  # type: ignore[arg-type]
 
 
 class Learner:
     """Train a policy by PPO with a critic, or by GRPO without one (TSR Appendix B and E), or as configured.
 
-    By default no KL term; the clip is wider upwards; an entropy bonus; only sampled tokens count. Advantages that a
-    critic makes are whitened, others are not. How rows lie for the models (`Batch.layout`), how many go through them
-    together, and what is computed twice to save memory, changes the result by rounding only.
+    Defaults: no KL term, a clip that is wider upwards, an entropy bonus; only sampled tokens count. Advantages over a
+    critic are whitened, others are not. The layout of the rows (`Batch.layout`), the size of micro-batches and
+    recomputed activations change the result by rounding only.
 
     Args:
         model: The policy, a causal language model.
         critic: For estimators that compare with a critic, None for others.
         config: Estimator, objective and numbers.
-        temperature: At which trajectories are sampled.
+        temperature: Temperature at which trajectories are sampled.
         autocast: Lower precision to compute in, None for the model's own.
-        estimator: Advantages from a batch, in place of the one that the configuration names.
-        reference: A policy that stays as it is, for an objective with a KL term.
-        processes: Those that learn together, each with an equal learner; their models are then spread over them, and
-            every method has to be called in all of them. Every process takes the same whole batch and reads its
-            part of the rows; gradients add up, so that their number changes the result by rounding only.
+        estimator: Estimator in place of the configuration's.
+        reference: A frozen policy, for an objective with a KL term.
+        processes: The processes that learn together, each with an equal learner. Their models are sharded over them,
+            and every method must be called in all of them. Every process gets the whole batch and reads its part of the
+            rows; gradients add up, so that the number of processes changes the result by rounding only.
 
     Attributes:
-        gradients: What the spike rule remembers; part of a checkpoint.
-        advantages: `[B, T]`, of the last batch, as they went into the loss.
+        gradients: Memory of the spike rule; part of a checkpoint.
+        advantages: `[B, T]`, of the last batch, as used in the loss.
 
     Raises:
-        ConfigError: A model cannot do what is wanted, or a part is missing.
+        ConfigError: A model does not support a setting, or a part is missing.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ class Learner:
         self.objective = config.objective
         self.temperature = temperature
         self.autocast = autocast
-        chosen = choose_estimator(config.estimator, critic=critic is not None, gamma=config.gamma, lam=config.lam)
-        self.chosen = chosen if estimator is None else Chosen(estimator, chosen.targets)
+        choice = choose_estimator(config.estimator, critic=critic is not None, gamma=config.gamma, lam=config.lam)
+        self.choice = choice if estimator is None else Chosen(estimator, choice.targets)
         self.reference = reference
         self.processes = processes
         read = (model, reference) if config.logits == "parts" else ()
-        self.heads = {id(one): _head_of(one) for one in read if one is not None}
+        self.heads = {id(part): _head_of(part) for part in read if part is not None}
         self.spikes = SpikeRule(skip=config.skip_spikes)
         self.gradients = GradientMemory()
         self.advantages = torch.zeros(0, 0)
@@ -131,15 +131,15 @@ class Learner:
 
         Args:
             batch: Trajectories in groups.
-            seed: Of the order in which they are taken.
-            as_many: How many trajectories these count as where `LearnConfig.minibatch` says how many steps are taken;
-                None for their own number.
-            lr_scale: Share of the learning rates that this update has.
+            seed: Seed of the order of the trajectories.
+            as_many: Number of trajectories for the number of steps by `LearnConfig.minibatch`; None for their own
+                number.
+            lr_scale: Factor of the learning rates in this update.
 
         Returns:
             Means over the optimizer steps: the parts of the loss (see `ObjectiveLoss`), ``grad_norm``, the shares of
-            steps whose gradient ``spikes`` and that were therefore ``skipped``, and, with a critic, ``value_loss`` and
-            ``critic_grad_norm``. And the policy's ``lr``, and the number of these steps, ``optimizer_steps``.
+            steps whose gradient ``spikes`` and that were ``skipped`` for it, and, with a critic, ``value_loss`` and
+            ``critic_grad_norm``. Then the policy's ``lr``, and the number of steps, ``optimizer_steps``.
 
         Raises:
             ConfigError: The model cannot read rows in the layout of the batch.
@@ -160,22 +160,22 @@ class Learner:
         return means | {"lr": lr, "optimizer_steps": len(steps)}
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the policy's parameters by name, for an engine, what LoRA learned merged into them.
+        """Yield the policy's parameters by name, for an engine, with LoRA matrices merged into them.
 
-        They are whole, and a tied output head is named as well.
+        They are unsharded, and a tied output head is included under its own name.
         """
         with whole_weights(self.model) as weights:
             yield from merged_weights(self.model, weights)
 
     def sampling(self) -> AbstractContextManager[None]:
-        """Return a context in which every process may sample from the policy by itself, which holds it as a whole."""
+        """Return a context in which every process holds the unsharded policy, and may sample from it alone."""
         return whole(self.model)
 
     def readable(self, layout: LayoutChoice) -> LayoutChoice:
-        """Return a layout that the model can read: the wanted one, or padded where it may be any.
+        """Return a layout that the model can read: the given one, or padded for ``"auto"``.
 
         Raises:
-            ConfigError: The model cannot read the wanted one.
+            ConfigError: The model cannot read the given one.
         """
         if layout == "padded" or self._only_padded is None:
             return layout
@@ -188,7 +188,7 @@ class Learner:
         return why_only_padded(self.model)
 
     def _spread(self) -> None:
-        """Spread the models over the processes, or into the memory of the CPU."""
+        """Shard the models over the processes, or offload them to the memory of the CPU."""
         offload = self.config.offload
         if self.processes.size == 1 and not offload:
             return
@@ -197,20 +197,20 @@ class Learner:
         models = [model for model in (self.model, self.reference, *critic) if model is not None]
         owners = [{id(parameter) for parameter in model.parameters()} for model in models]
         for number, model in enumerate(models):
-            # A model that is another one read otherwise is spread with that one.
+            # A critic's head on the policy's backbone shares its parameters, and is sharded with the policy.
             if not owners[number] & set().union(*owners[:number]):
                 shard(model, self.processes, self.device, offload=offload)
         settle(self.model, self.device)
 
     def _adam(self, model: Any, lr: float) -> torch.optim.AdamW:
         config = self.config
-        # With LoRA most parameters stay as they are.
+        # With LoRA most parameters are frozen.
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         return torch.optim.AdamW(trained, lr=lr, betas=config.betas, weight_decay=config.weight_decay)
 
     @contextmanager
     def _slowed(self, scale: float) -> Iterator[float]:
-        """Scale all learning rates for a while, and give the policy's."""
+        """Scale all learning rates inside the context, and yield the policy's."""
         groups = [group for optimizer in self.optimizers.values() for group in optimizer.param_groups]
         rates = [group["lr"] for group in groups]
         try:
@@ -230,7 +230,7 @@ class Learner:
         return plan_rows(batch, layout=layout, microbatch=self.config.microbatch, whole=whole)
 
     def _ready(self, plan: RowPlan) -> ExitStack:
-        """Return a context in which the models read rows as planned, there and back."""
+        """Return a context in which the models read rows as planned, in the forward and the backward pass."""
         trained = [self.model] if self.critic is None else [self.model, self.critic.backbone]
         with ExitStack() as stack:
             if plan.layout != "padded":
@@ -243,7 +243,7 @@ class Learner:
         return laid.logprobs(model, temperature=self.temperature, head=self.heads.get(id(model)))
 
     def _prepare(self, batch: Batch) -> _Material:
-        """Return the material of an update: what the models read off the rows before the first step, and advantages."""
+        """Return the inputs of an update: the outputs of the models before the first step, and advantages."""
         critic, reference, sampler = self.critic, self.reference, None
         readers: dict[str, Reader] = {}
         if critic is not None:
@@ -253,32 +253,33 @@ class Learner:
             sampler = batch.old_logprobs
         if reference is not None:
             readers["reference"] = lambda laid: self._logprobs(reference, laid)[0]
-        found = self._read(batch, readers)
-        of_reference = found.pop("reference", None)
-        batch = replace(batch, **found)
+        outputs = self._read(batch, readers)
+        of_reference = outputs.pop("reference", None)
+        batch = replace(batch, **outputs)
         learned = policy_counts(self.objective, batch) > 0
         advantages = self._advantages(batch, learned)
-        targets = None if batch.values is None else self.chosen.targets(batch, advantages)
-        if critic is not None and not self.chosen.compares:
+        targets = None if batch.values is None else self.choice.targets(batch, advantages)
+        if critic is not None and not self.choice.compares:
             advantages = whiten(advantages, batch.sampled & learned[:, None])
         return _Material(batch, advantages, targets, sampler, of_reference)
 
     def _advantages(self, batch: Batch, learned: Tensor) -> Tensor:
         """Return the estimator's advantages of the rows that carry a policy gradient, `[B, T]`, 0 elsewhere.
 
-        It is not shown the others: as members of a baseline, imitated successes would make all plain play a failure.
+        The estimator does not get the other rows: in a baseline, imitated successes would make all plain play a
+        failure.
         """
         advantages, index = torch.zeros_like(batch.old_logprobs), learned.nonzero()[:, 0]
         if len(index):
             part = batch.rows(index)
-            advantages[index, : part.ids.shape[1]] = self.chosen.estimator(part).to(advantages.dtype)
+            advantages[index, : part.ids.shape[1]] = self.choice.estimator(part).to(advantages.dtype)
         return advantages
 
     def _read(self, batch: Batch, readers: Mapping[str, Reader]) -> dict[str, Any]:
-        """Return the values of each reader on the rows, by name, `[B, T]`."""
-        found = {name: torch.zeros_like(batch.old_logprobs) for name in readers}
+        """Return the output of each reader on the rows, by name, `[B, T]`."""
+        outputs = {name: torch.zeros_like(batch.old_logprobs) for name in readers}
         if not readers:
-            return found
+            return outputs
         plan = self._plan(batch)
         wake(self.model)
         with torch.no_grad(), self._precision(), self._ready(plan):
@@ -286,37 +287,38 @@ class Learner:
                 part = batch.rows(index)
                 laid = lay_out(part, plan.layout)
                 for name, read in readers.items():
-                    found[name][index, : part.ids.shape[1]] = read(laid) * counts
-        return {name: self.processes.total(read) for name, read in found.items()}
+                    outputs[name][index, : part.ids.shape[1]] = read(laid) * counts
+        # Each process has filled its own rows and left 0 elsewhere, so that the total has all rows.
+        return {name: self.processes.total(output) for name, output in outputs.items()}
 
     def _minibatches(self, batch: Batch, seed: int, as_many: int | None) -> Iterator[Tensor]:
-        """Yield the rows of each optimizer step: whole trajectories, in an order that the seed decides."""
+        """Yield the rows of each optimizer step: whole trajectories, in an order by the seed."""
         number = batch.num_trajectories
         by_size = max(1, round((as_many or number) / self.config.minibatch))
         steps = min(self.config.steps or by_size, number)
         for epoch in range(self.config.epochs):
             generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
             order = torch.randperm(number, generator=generator) if steps > 1 else torch.arange(number)
-            # Chunks of equal size may be fewer than wanted.
-            for chosen in order.tensor_split(steps) if self.config.steps else order.chunk(steps):
-                yield torch.isin(batch.trajectory, chosen.to(self.device)).nonzero()[:, 0]
+            # `chunk` makes equal chunks and may make fewer; `tensor_split` makes exactly as many as asked for.
+            for part in order.tensor_split(steps) if self.config.steps else order.chunk(steps):
+                yield torch.isin(batch.trajectory, part.to(self.device)).nonzero()[:, 0]
 
     def _step(self, material: _Material) -> dict[str, float]:
         """Take an optimizer step on some trajectories."""
         weights = step_weights(self.objective, material.batch)
         plan = self._plan(material.batch)
         self._clear()
-        found: dict[str, Any] = {}
+        totals: dict[str, Any] = {}
         with self._ready(plan):
             for index, counts in self.processes.deal(plan.parts):
                 part = material.rows(index)
                 loss, parts = self._loss(part, lay_out(part.batch, plan.layout), _cut(weights, index, part, counts))
                 for name, value in parts.items():
-                    found[name] = found.get(name, 0.0) + value
+                    totals[name] = totals.get(name, 0.0) + value
                 # Processes average their gradients, and the loss is a sum over all of their parts.
                 (loss * self.processes.size).backward()  # type: ignore[no-untyped-call]
-        # Read here and not before: a GPU would be waited for in every part.
-        sums = self.processes.totals({name: float(value) for name, value in found.items()})
+        # Converted to floats only here: a conversion in every part would wait for the GPU each time.
+        sums = self.processes.totals({name: float(value) for name, value in totals.items()})
         return sums | self._descend(sums)
 
     def _loss(self, part: _Material, laid: Layout, weights: StepWeights) -> tuple[Tensor, dict[str, Tensor]]:
@@ -337,7 +339,7 @@ class Learner:
         return loss + off, parts | {"value_loss": off.detach()}
 
     def _descend(self, losses: dict[str, float]) -> dict[str, float]:
-        """Take the step whose gradients are there, unless it is not finite or spikes and is to be skipped."""
+        """Take the optimizer step, unless its gradient is not finite, or spikes and is to be skipped."""
         norms = {}
         for name, optimizer in self.optimizers.items():
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -354,8 +356,8 @@ class Learner:
         self.gradients = judgement.memory
         for optimizer in () if judgement.skip else self.optimizers.values():
             optimizer.step()
-        told = {"grad_norm": norms["policy"], "spikes": float(judgement.is_spike), "skipped": float(judgement.skip)}
-        return told | ({"critic_grad_norm": norms["critic"]} if "critic" in norms else {})
+        metrics = {"grad_norm": norms["policy"], "spikes": float(judgement.is_spike), "skipped": float(judgement.skip)}
+        return metrics | ({"critic_grad_norm": norms["critic"]} if "critic" in norms else {})
 
     def _clear(self) -> None:
         for optimizer in self.optimizers.values():
@@ -365,11 +367,11 @@ class Learner:
 def _head_of(model: Any) -> Head:
     head = read_head(model)
     if head is None:
-        raise ConfigError("the model does something unknown to its logits, so they cannot be taken in parts")
+        raise ConfigError("the model transforms its logits in an unknown way: wanted logits=whole, got parts")
     return head
 
 
 def _cut(weights: StepWeights, index: Tensor, part: _Material, counts: bool) -> StepWeights:
     """Return the weights of some rows of a step, 0 where they do not count."""
     width = part.batch.ids.shape[1]
-    return StepWeights(*(None if one is None else one[index, :width] * counts for one in weights))  # type: ignore[arg-type]
+    return StepWeights(*(None if part_of is None else part_of[index, :width] * counts for part_of in weights))  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""Objective: which loss a learner descends, with the paper's numbers as defaults; torch-free.
+"""Objective: the loss that a learner minimises, with the paper's numbers as defaults; torch-free.
 
-What each choice estimates, and where it is biased, stands in docs/objectives.md.
+docs/objectives.md describes what each choice estimates, and where it is biased.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Objective:
     surrogate: Literal["ppo", "cispo"] = "ppo"
     """ppo: the clipped surrogate (TSR Eqs. 11, 13). cispo: the ratio is a clipped weight (arXiv 2506.13585)."""
     ratio: Level = "token"
-    """What an importance ratio belongs to: a token (the paper's released code), a turn (Eq. 11 as written: the product
-    over its tokens), turn_mean (its geometric mean), a sequence, or sequence_mean (GSPO, arXiv 2507.18071)."""
+    """The unit of an importance ratio: a token (the paper's released code), a turn (Eq. 11 as written: the product over
+    its tokens), turn_mean (its geometric mean), a sequence, or sequence_mean (GSPO, arXiv 2507.18071)."""
     gradient: Literal["unit", "token"] = "unit"
-    """How a ratio of several tokens passes on its gradient: to all of them alike, or to each token by its own advantage
-    (GSPO-token); the same where a turn or sequence has one advantage."""
+    """How a ratio of several tokens passes on its gradient: equally to all of them, or to each token by its own
+    advantage (GSPO-token); the same where a turn or sequence has one advantage."""
     clip_low: float = 0.2
     """How far the ratio may fall below 1 (paper)."""
     clip_high: float = 0.28
@@ -32,10 +32,10 @@ class Objective:
     dual_clip: float | None = None
     """Largest ratio of a bad token (arXiv 1912.09729; verl has 3); None for no bound."""
     aggregation: Aggregation = "sequence"
-    """What counts the same in a mean: each trajectory (paper, Eq. 13), in it each turn (Eq. 13 with a ratio by turns),
+    """Units of equal weight in a mean: each trajectory (paper, Eq. 13), in it each turn (Eq. 13 with a ratio by turns),
     each token of the batch (RAGEN, DAPO), or constant: each token 1 / (trajectories x longest) (Dr. GRPO)."""
     longest: int | None = None
-    """Longest trajectory, for the aggregation constant."""
+    """Number of tokens of the longest trajectory, for the aggregation constant."""
     entropy: float = 0.001
     """Weight of the entropy bonus (paper)."""
     kl: Literal["k1", "k2", "k3"] = "k3"
@@ -45,27 +45,28 @@ class Objective:
     kl_corrected: bool = False
     """Whether the estimator is multiplied by the ratio, which makes its gradient that of KL(policy, reference)."""
     mismatch: Literal["none", "truncate", "mask"] = "none"
-    """What happens where the learner's old log-probabilities differ from the sampler's: nothing, a weight that is
-    truncated to the bounds below (TIS), or a weight that is 0 beyond them."""
+    """Correction where the learner's old log-probabilities differ from the sampler's: none, a weight truncated to the
+    bounds below (TIS), or a weight that is 0 beyond them."""
     mismatch_level: Level = "token"
-    """What that weight belongs to."""
+    """The unit of that weight."""
     mismatch_low: float = 0.0
     """Smallest such weight."""
     mismatch_high: float = 2.0
     """Largest such weight."""
     searched_weight: float = 1.0
-    """What a trajectory counts that a search has chosen, beside 1 for plain play; 0 leaves it to imitation."""
+    """Weight of a trajectory that a search selected, compared with 1 for plain play; 0 leaves it to imitation."""
     imitation: float = 0.0
     """Weight of the imitation of successful searched trajectories."""
     imitated: Literal["alike", "expansions"] = "alike"
-    """How much each counts there: all alike, or as many nodes as its search expanded, the loss of LevinTS and PHS*."""
+    """Weight of each of them: the same (alike), or the number of nodes that its search expanded, the loss of LevinTS
+    and PHS*."""
 
     def __post_init__(self) -> None:
         _check(self)
 
     @property
     def needs_whole_sequences(self) -> bool:
-        """Whether all rows of a trajectory have to be in the same micro-batch."""
+        """Whether all rows of a trajectory must be in the same micro-batch."""
         return self.ratio.startswith("sequence") or (
             self.mismatch != "none" and self.mismatch_level.startswith("sequence")
         )
@@ -87,7 +88,7 @@ def _check(objective: Objective) -> None:
             f"wanted dual_clip above 1 + clip_high = {1 + objective.clip_high:g}, got {objective.dual_clip}"
         )
     if objective.imitated == "expansions" and not objective.imitation:
-        raise ConfigError("imitated says how much imitated trajectories count: wanted imitation > 0, got 0")
+        raise ConfigError("imitated is the weight of imitated trajectories: wanted imitation > 0, got 0")
     if objective.mismatch_high <= objective.mismatch_low:
         raise ConfigError(
             f"wanted mismatch_low < mismatch_high, got {objective.mismatch_low} and {objective.mismatch_high}"

@@ -19,7 +19,7 @@ class LearnConfig:
     """ppo with a critic (paper: Sokoban), or grpo without one (paper: FrozenLake, WebShop)."""
     estimator: str = "auto"
     """Advantages: auto (gae for ppo, grpo for grpo), tree_grpo, turn_gae, tspo or another of
-    tsr_gym.agents.learning.advantages, with numbers of its own as in grpo(baseline='naive'), or package.module:name."""
+    tsr_gym.agents.learning.advantages, with its numbers as in grpo(baseline='naive'), or package.module:name."""
     objective: Objective = field(default_factory=Objective)
     """The loss."""
     lr: float = 1e-6
@@ -32,19 +32,20 @@ class LearnConfig:
     critic_lr: float = 1e-5
     """Learning rate of the critic (released code)."""
     critic: Literal["model", "head"] = "model"
-    """A model of its own that begins as the policy, or a value head on the policy's backbone, which takes no memory."""
+    """A separate model that begins as a copy of the policy, or a value head on the policy's backbone, which takes no
+    memory."""
     critic_gradient: float = 0.0
-    """With critic=head, share of the value loss's gradient that goes into the policy; 0 leaves it to its own loss."""
+    """With critic=head, share of the value loss's gradient that reaches the policy; 0 for none."""
     lora_rank: int = 0
-    """Train low-rank matrices of this rank beside the weights, which stay (LoRA; needs the extra lora); 0 trains the
-    weights themselves."""
+    """Train low-rank matrices of this rank and freeze the weights (LoRA; needs the extra lora); 0 trains the weights
+    themselves."""
     lora_alpha: float = 32.0
-    """What these matrices add counts alpha / rank times."""
+    """The product of these matrices is scaled by alpha / rank."""
     lora_targets: tuple[str, ...] = ()
     """Ends of the names of layers that have them, such as q_proj; none for all linear layers but the output layer."""
     lora_engine: Literal["merged", "adapter"] = "merged"
-    """What vLLM gets after an update: all weights with the matrices merged into them, or these alone, which engine vllm
-    takes and a server does not."""
+    """Weights that vLLM gets after an update: all weights with the matrices merged into them, or the matrices alone,
+    which engine vllm accepts and a server does not."""
     weight_decay: float = 0.01
     """AdamW's weight decay (released code)."""
     betas: tuple[float, float] = (0.9, 0.999)
@@ -61,26 +62,26 @@ class LearnConfig:
     """Times that an update goes through its trajectories (released code: 1)."""
     minibatch: int = 32
     """Trajectories per optimizer step (paper: 32, so that an update is one step). Where every leaf of a search is
-    learned from, they count as the trajectories that would have been selected: steps are larger, and not more."""
+    learned from, the number of steps is that for the trajectories that would have been selected: steps are larger."""
     steps: int | None = None
-    """Optimizer steps per epoch however much there is to learn from, in place of minibatch; 1 beside match_tokens makes
-    larger steps of more groups. None for as many as minibatch makes."""
+    """Optimizer steps per epoch for any number of trajectories, in place of minibatch; 1 with match_tokens makes larger
+    steps of more groups. None for as many as minibatch makes."""
     microbatch: int = 8
     """Rows per forward pass; only memory and speed depend on it."""
     layout: Literal["auto", "padded", "packed", "shared"] = "auto"
-    """How rows lie for the model: padded, packed without padding, shared beginnings computed once, or the cheapest of
+    """Layout of rows for the model: padded, packed without padding, shared beginnings computed once, or the cheapest of
     these; only memory and speed depend on it."""
     logits: Literal["whole", "parts"] = "whole"
-    """parts never holds the logits of many tokens at once, which takes a little time and saves memory."""
+    """parts computes the logits of few tokens at a time, which takes a little time and saves memory."""
     recompute: bool = False
     """Compute activations again in the backward pass, which takes time and saves memory."""
     skip_spikes: bool = False
-    """Leave out steps whose gradient is far larger than those before."""
+    """Skip steps whose gradient is far larger than those before."""
     offload: bool = False
     """Keep parameters, gradients and optimizer state in the memory of the CPU while nothing is computed with them,
     which takes time and saves memory of the GPU."""
     old_logprobs: Literal["sampler", "learner"] = "sampler"
-    """Where the ratio starts: at the sampler's log-probabilities, or computed again before the update (RAGEN)."""
+    """Old log-probabilities of the ratio: the sampler's, or recomputed by the learner before the update (RAGEN)."""
 
     def __post_init__(self) -> None:
         check_choices(self)

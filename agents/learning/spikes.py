@@ -1,6 +1,6 @@
 """Spikes: gradient norms that stand out, and numbers that are not finite; torch-free.
 
-A rule returns a decision, and its memory is a plain value that belongs into a checkpoint. See docs/stability.md.
+The rule returns a decision, and its memory is a plain value that is part of a checkpoint. See docs/stability.md.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from tsr_gym.errors import ConfigError, TrainingDiverged
 
 
 def require_finite(values: Mapping[str, float], *, where: str, advice: str = "") -> None:
-    """Raise where a number is NaN or infinite, and name it.
+    """Raise an error that names the numbers that are NaN or infinite, if there are any.
 
     Args:
         values: Numbers by name.
-        where: Where they were found, such as ``"update 12"``.
+        where: Where they occurred, such as ``"update 12"``.
         advice: What to do about it.
 
     Raises:
-        TrainingDiverged: Some are not finite.
+        TrainingDiverged: A number is not finite.
     """
     bad = [f"{name} = {value}" for name, value in values.items() if not isfinite(value)]
     if bad:
@@ -33,8 +33,8 @@ class GradientMemory:
     """The memory of a spike rule; part of a checkpoint.
 
     Attributes:
-        norms: Gradient norms of the last steps that counted, oldest first.
-        skipped: How many steps in a row were skipped.
+        norms: Gradient norms of the last steps that were taken, oldest first.
+        skipped: Number of steps that were skipped in a row.
     """
 
     norms: tuple[float, ...] = ()
@@ -55,9 +55,9 @@ class Judgement(NamedTuple):
 
     Attributes:
         is_spike: Whether the norm is above the limit.
-        skip: Whether the step should not be taken.
-        limit: The largest norm that is no spike; infinite until there is something to compare with.
-        memory: What to remember.
+        skip: Whether to skip the step.
+        limit: The largest norm that is no spike; infinite during the warm-up.
+        memory: The memory after the step.
     """
 
     is_spike: bool
@@ -68,15 +68,15 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpikeRule:
-    """Tell a gradient norm that spikes: far above the median of the last ones, in units of their own scatter.
+    """Detect a gradient norm that spikes: far above the median of the last ones, in units of their scatter.
 
     The limit is ``median + factor * max(1.4826 * MAD, floor * median)``, with MAD the median absolute deviation; 1.4826
-    makes it a standard deviation where norms are normal, and the floor keeps norms that hardly vary from calling every
-    change a spike. Median and MAD do not move for a few spikes.
+    makes it a standard deviation for normally distributed norms, and the floor prevents that every change of nearly
+    constant norms is a spike. A few spikes do not change median and MAD.
     """
 
     window: int = 64
-    """Steps that are remembered."""
+    """Number of steps in the memory."""
     warm_up: int = 16
     """Steps before anything is called a spike."""
     factor: float = 8.0
@@ -86,7 +86,7 @@ class SpikeRule:
     skip: bool = False
     """Whether a step that spikes is to be skipped."""
     max_skips: int = 3
-    """Steps skipped in a row at most: larger gradients that stay are no spike."""
+    """Most steps skipped in a row: gradients that stay larger are no spike."""
 
     def __post_init__(self) -> None:
         if min(self.window, self.warm_up, self.max_skips) < 1 or not self.factor > 0 or not self.floor >= 0:
@@ -98,11 +98,11 @@ class SpikeRule:
     def judge(self, memory: GradientMemory, norm: float) -> Judgement:
         """Return the verdict on a step, with the memory after it.
 
-        A norm that is skipped is not remembered; one that counts is, spike or not. After as many skips in a row as
-        there may be, the old norms are forgotten, and nothing is a spike until the rule has warmed up to the new ones.
+        The norm of a skipped step is not remembered, that of every other step is, spike or not. After `max_skips` skips
+        in a row the old norms are dropped, and nothing is a spike until the rule has warmed up to the new ones.
 
         Args:
-            memory: Of the steps before.
+            memory: The memory of the steps before.
             norm: Gradient norm of this step, before clipping.
 
         Raises:
