@@ -15,9 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.abuse.attacks import Counts, Outcome, attacked, counted, damaged, forged, sealed
-from tests.tsr_gym_envs.lucene_bm25.damage import corpus, damages, outcomes
-from tests.tsr_gym_envs.retrieval_qa.test_loaders import SEARCH_R1_ROW
-from tests.tsr_gym_envs.retrieval_qa.test_loaders_hostile import SAMPLES
+from tests.tsr_gym_envs.lucene_bm25.oracles import corpus, damages, outcomes
+from tests.tsr_gym_envs.retrieval_qa.test_question_formats import SAMPLES, SEARCH_R1_ROW
 from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, item, write_files
 from tsr_gym import InvalidCatalogue, InvalidCorpus, InvalidLevel, Snapshot, SnapshotError, restore, snapshot
 from tsr_gym.codec import outline

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.conftest import ROOT
-from tests.tsr_gym_envs.retrieval_qa.engines import ROWS, served, write_rows
+from tests.tsr_gym_envs.retrieval_qa.fakes import ROWS, served, write_rows
 from tsr_gym.agents import cli
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 

@@ -1,10 +1,106 @@
+"""Building an index: stretches, runs, repeated ids, the merge, and interruptions."""
+
+from collections import Counter
+from hashlib import blake2b
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tsr_gym import InvalidCorpus
-from tsr_gym_envs.lucene_bm25 import BM25Index, build
-from tsr_gym_envs.lucene_bm25.build import build_index
+from tsr_gym_envs.lucene_bm25 import BM25Index, analyse, build
+from tsr_gym_envs.lucene_bm25.build import build_index, first_repeated
 from tsr_gym_envs.lucene_bm25.layout import DTYPES, META, read_meta
+from tsr_gym_envs.lucene_bm25.runs import stretches, unsqueeze, write_run
+
+
+def table(ids):
+    names = [name.encode() for name in ids]
+    return np.cumsum([0, *map(len, names)]), np.frombuffer(b"".join(names), np.uint8)
+
+
+@pytest.mark.parametrize("at_a_time", [3, 1000])
+def test_a_repeated_id_is_found_wherever_it_stands(at_a_time):
+    ids = [f"id-{number}" for number in range(500)]
+    assert first_repeated(*table(ids), at_a_time) is None
+    assert first_repeated(*table([*ids, "id-123"]), at_a_time) == (123, 500)
+
+
+def test_prefixes_and_empty_ids_differ():
+    assert first_repeated(*table(["", "a", "aa", "aaa"])) is None
+    assert first_repeated(*table(["a", "", "b", ""])) == (1, 3)
+    assert first_repeated(*table([])) is None
+
+
+TOKENS = st.lists(st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4]) | st.just(0), max_size=200), max_size=20)
+
+
+@given(TOKENS)
+def test_a_run_holds_the_postings_of_its_passages(tmp_path_factory, passages):
+    terms = ["delta", "a", "\u4e2d", "\U0001f600", "z"]
+    tokens = np.array([token for passage in passages for token in passage], np.int32)
+    ends = np.cumsum([len(passage) for passage in passages], dtype=np.int64)
+    run, lengths = write_run(tmp_path_factory.mktemp("run") / "0", 1000, tokens, ends, terms)
+    assert lengths.tolist() == [sum(token >= 0 for token in passage) for passage in passages]
+    order = sorted(range(5), key=lambda number: terms[number].encode())
+    assert run.terms.read_text(encoding="utf-8").splitlines() == [terms[number] for number in order]
+    wanted = [
+        (1000 + number, Counter(passage)[term])
+        for term in order
+        for number, passage in enumerate(passages)
+        if term in passage
+    ]
+    size = int(run.counts.sum())
+    found, counts = np.zeros(size, np.uint32), np.zeros(size, np.uint32)
+    filled = np.cumsum(np.concatenate(([0], run.counts[:-1]))).astype(np.int64)
+    data = np.fromfile(run.postings, np.uint8)
+    assert data.size == run.ends[-1]
+    unsqueeze(data, run.counts, run.first, np.arange(5), filled, found, counts)
+    assert list(zip(found.tolist(), counts.tolist(), strict=True)) == wanted
+
+
+PASSAGES = [
+    (f"p{number}", f"the {'word ' * (number % 4)} Passage number {number}, caf\xe9 {number}") for number in range(25)
+]
+
+
+@pytest.mark.parametrize("max_words", [1, 20, 10**6])
+def test_stretches_together_hold_all_terms_in_order(max_words):
+    found, ids = [], []
+    for stretch in stretches(PASSAGES, blake2b(), max_words=max_words):
+        assert stretch.first == len(ids)
+        ids += [name.decode() for name in stretch.ids]
+        start = 0
+        for end in stretch.ends:
+            found.append([stretch.terms[token] for token in stretch.tokens[start:end] if token >= 0])
+            start = end
+    assert ids == [name for name, _ in PASSAGES]
+    assert found == [analyse(text) for _, text in PASSAGES]
+
+
+def digest_of(passages):
+    digest = blake2b()
+    list(stretches(passages, digest))
+    return digest.hexdigest()
+
+
+def test_the_digest_tells_apart_what_differs():
+    kinds = [[("a", "b")], [("ab", "")], [("", "ab")], [("a", "b"), ("", "")], [("b", "a")], []]
+    assert len({digest_of(kind) for kind in kinds}) == len(kinds)
+    assert digest_of(iter(PASSAGES)) == digest_of(PASSAGES)
+
+
+def test_progress_is_told_until_the_end():
+    told = []
+    list(stretches(PASSAGES, blake2b(), told.append))
+    assert told == [25]
+
+
+@pytest.mark.parametrize("bad", [("a", None), (7, "text"), (b"a", "text")])
+def test_ids_and_texts_are_strings(bad):
+    with pytest.raises(InvalidCorpus, match="passage 1: wanted an id and a text"):
+        list(stretches([("a", "b"), bad], blake2b()))
 
 
 def passages(num, seed=0):

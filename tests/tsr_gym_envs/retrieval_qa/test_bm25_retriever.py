@@ -1,4 +1,4 @@
-"""The embedded retriever: whole passages with Lucene's scores, from a file or from an index folder."""
+"""The embedded retriever, whole passages with Lucene's scores; and the dense one where its libraries are missing."""
 
 import json
 import pickle
@@ -7,10 +7,11 @@ from threading import Thread
 import pytest
 
 from tests.tsr_gym.own_process import run_python
-from tsr_gym import InvalidCorpus
+from tsr_gym import InvalidCorpus, MissingExtra
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import build_index
+from tsr_gym_envs.retrieval_qa.dense_retriever import DenseRetriever, build_dense_index
 
 ROWS = [
     {"id": "sky", "contents": '"Sky"\nThe sky is blue.'},
@@ -107,3 +108,11 @@ def test_threads_do_not_get_into_each_others_way(shared, golden):
 @pytest.mark.parametrize("query", ["\ud800", "\x00", "sky\udfff", "🙂" * 500, "sea " * 5000, "'" * 1000])
 def test_no_query_is_an_error(path, query):
     assert len(BM25Retriever(path).retrieve([query], 3)) == 1
+
+
+@pytest.mark.parametrize("missing", ["sentence_transformers", "faiss"])
+def test_what_is_missing_is_named_with_its_extra(tmp_path, monkeypatch, missing):
+    monkeypatch.setattr("tsr_gym.optional.find_spec", lambda name: None if name == missing else object())
+    for use in (lambda: DenseRetriever(tmp_path), lambda: build_dense_index(tmp_path, tmp_path, "encoder")):
+        with pytest.raises(MissingExtra, match=rf"{missing}.*tsr-gym\[dense\]"):
+            use()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.tsr_gym_envs.retrieval_qa.engines import ROWS, scripted, write_rows
+from tests.tsr_gym_envs.retrieval_qa.fakes import ROWS, scripted, write_rows
 from tsr_gym import ConfigError, InvalidCorpus, MissingExtra, RetrievalFailed
 from tsr_gym_envs.lucene_bm25 import analyse
 from tsr_gym_envs.retrieval_qa import opensearch_retriever

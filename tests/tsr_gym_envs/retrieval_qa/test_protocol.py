@@ -1,26 +1,73 @@
-"""Protocols: what a text asks for, where it is cut, and what an agent is shown."""
+"""Protocols: reading a turn, cutting texts, showing passages, and compact texts written out by hand."""
 
 import json
 from dataclasses import replace
 from time import process_time
 
+import gymnasium as gym
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tsr_gym_envs.retrieval_qa.fakes import at, qa
 from tsr_gym import ConfigError
+from tsr_gym.testing import check_snapshot, check_text_env
 from tsr_gym_envs.retrieval_qa.contract import Passage
+from tsr_gym_envs.retrieval_qa.grading import exact_match
 from tsr_gym_envs.retrieval_qa.protocol import (
     MAX_QUERIES,
     PROTOCOLS,
     Protocol,
     cut_turn,
+    length_of,
     make_protocol,
     parse,
+    plain,
+    shorten,
     show,
     write_answer,
     write_search,
 )
+
+
+def syllables(text):
+    return sum(letter in "aeiou" for letter in text)
+
+
+@pytest.mark.parametrize(
+    ("limit", "length", "left"),
+    [
+        (None, "words", "One, two  three"),
+        (3, "words", "One, two  three"),
+        (2, "words", "One, two"),
+        (1, "words", "One,"),
+        (15, "characters", "One, two  three"),
+        (14, "characters", "One, two"),
+        (8, "characters", "One, two"),
+        (7, "characters", "One,"),
+        (3, "characters", "One"),
+        (1, "characters", "O"),
+        (3, f"{__name__}:syllables", "One, two"),
+    ],
+)
+def test_a_text_is_cut_after_a_whole_word(limit, length, left):
+    assert shorten("One, two  three", limit, length) == left
+
+
+@given(st.text(max_size=60), st.integers(1, 20))
+def test_what_is_left_is_the_longest_beginning_that_fits(text, limit):
+    left = shorten(text, limit)
+    assert text.startswith(left)
+    words = text.split()
+    assert left.split() == words[:limit]
+    assert left == text or (not left[-1:].isspace() and len(words) > limit)
+
+
+@pytest.mark.parametrize("name", ["tokens", "no.such.module:f", "math:nothing"])
+def test_an_unknown_measure_is_refused(name):
+    with pytest.raises(ConfigError, match="wanted length"):
+        length_of(name)
+
 
 SEARCH_R1, SKYRL, VERL = (PROTOCOLS[name] for name in ("search-r1", "skyrl", "verl"))
 HITS = [
@@ -257,3 +304,80 @@ def test_an_impossible_protocol_is_refused(given, message):
 
 def test_a_protocol_needs_its_own_instructions():
     assert Protocol(instructions="Search.").search_tag == "search"
+
+
+BORN = "doc ada moor | ada moor is a painter she was born in velden"
+TOWN = "doc velden | velden is a town on the river sull its mayor is otto brand"
+
+
+def compact(number=0, **settings):
+    return at(number, observation_mode="compact", **settings)
+
+
+def test_everything_that_is_shown_is_words_between_blanks():
+    env = compact()
+    assert env.observe(env.state) == "ask who is the mayor of the town where ada moor was born ?"
+    assert env.instructions == ""
+    assert env.step("<search> ada moor </search>")[0] == BORN
+    assert env.step("<search> velden mayor </search>")[0] == TOWN
+    observation, reward, terminated, _, info = env.step("<answer> otto brand </answer>")
+    assert (observation, reward, terminated, info["success"]) == ("", 1.0, True, True)
+
+
+def test_several_passages_follow_each_other_and_none_is_told():
+    assert compact(top_k=2).step("<search> velden </search>")[0] == f"{BORN} {TOWN}"
+    assert compact().step("<search> zebra </search>")[0] == "nothing"
+    observation, *_, info = compact().step("velden")
+    assert (observation, info["action_is_valid"]) == ("no action", False)
+
+
+def test_the_transcript_is_compact_too():
+    env = compact(history="transcript")
+    asked = env.observe(env.state)
+    assert env.step("<search> ada moor </search>")[0] == f"{asked}\n<search> ada moor </search>{BORN}"
+
+
+def test_legal_and_optimal_turns_are_plain_and_mean_what_they_mean_elsewhere():
+    env = compact()
+    assert env.legal_actions(env.state) == (
+        "<search> who is the mayor of the town where ada moor was born </search>",
+        "<search> ada moor </search>",
+        "<answer> yes </answer>",
+        "<answer> no </answer>",
+    )
+    said = []
+    while not env.episode.terminated:
+        said.append(env.optimal_turn(env.state, env.limits.max_turns - env.episode.turns, None))
+        env.step(said[-1])
+    assert said == [
+        "<search> where was ada moor born </search>",
+        "<search> who is the mayor of velden </search>",
+        "<answer> otto brand </answer>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('"Beneath the Courtyard" (film), 1,105 metres.', "beneath the courtyard film 1,105 metres"),
+        ("M. W. O'Brien-Ost's  <search> | 5 %", "m w o'brien-ost's search 5"),
+        ("“Le Sœur”  ( )", "“le sœur”"),
+    ],
+)
+def test_plain_words_are_graded_as_the_text_that_they_stand_for(text, words):
+    assert plain(text) == words
+    assert exact_match(words, text)
+
+
+def test_every_contract_is_kept_in_compact_form():
+    world = {"entities": 300, "questions": 60, "hops": [1, 2]}
+    env = gym.make("tsr/RetrievalQA-v0", observation_mode="compact", top_k=2, **world)
+    check_text_env(env, junk=(), seeds=(0,))
+    check_snapshot(env, other_processes=False, seeds=(0,))
+
+
+def test_calls_of_a_tool_have_no_compact_form():
+    with pytest.raises(ConfigError, match="wanted a protocol without tool calls"):
+        qa(observation_mode="compact", protocol="verl")
+    with pytest.raises(ConfigError, match="wanted observation_mode of"):
+        qa(observation_mode="short")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-from tests.tsr_gym_envs.retrieval_qa.engines import write_rows
+from tests.tsr_gym_envs.retrieval_qa.fakes import write_rows
 from tsr_gym import ConfigError, InvalidCorpus
 from tsr_gym_envs.retrieval_qa.corpus import build_index, open_corpus
 from tsr_gym_envs.retrieval_qa.dense_retriever import DenseRetriever, build_dense_index

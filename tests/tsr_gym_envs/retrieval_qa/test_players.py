@@ -1,17 +1,24 @@
-"""Scripted players: what they may know, what they reach, and the bounds that the generated world promises."""
+"""Sensible turns, random play, scripted players and teachers: their knowledge, their reach, and promised bounds."""
 
 import json
+from fractions import Fraction
 from itertools import combinations
 
+import numpy as np
 import pytest
 
-from tests.tsr_gym_envs.retrieval_qa.fakes import QUESTIONS, WordRetriever, qa
+from tests.tsr_gym_envs.retrieval_qa.fakes import PASSAGES, QUESTIONS, WordRetriever, at, qa
 from tests.tsr_gym_envs.retrieval_qa.naive_world import holds
+from tests.tsr_gym_envs.trips import trip
 from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.retrieval_qa.contract import Passage, Question
 from tsr_gym_envs.retrieval_qa.env import make
+from tsr_gym_envs.retrieval_qa.grading import is_structured
+from tsr_gym_envs.retrieval_qa.plan import next_turn, queries_of, random_success, sensible_turns
 from tsr_gym_envs.retrieval_qa.players import (
+    MAX_TURNS,
     UNKNOWN,
+    WORLD,
     Oracle,
     ScriptedSearcher,
     SingleQuery,
@@ -20,8 +27,88 @@ from tsr_gym_envs.retrieval_qa.players import (
     legible,
     next_query,
     play,
+    poor_turn,
+    teacher_turn,
 )
+from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
+from tsr_gym_envs.retrieval_qa.searches import Searches
 from tsr_gym_envs.retrieval_qa.world import WorldSettings, generate_world
+
+SEARCH_R1 = PROTOCOLS["search-r1"]
+FIRST, SECOND = "Where was Ada Moor born?", "Who is the mayor of Velden?"
+
+
+def test_sensible_turns_ask_for_the_question_and_its_names():
+    assert sensible_turns("Who was the mayor of Velden when Ada Moor's book Karst came out?", (), SEARCH_R1) == (
+        "<search>Who was the mayor of Velden when Ada Moor's book Karst came out?</search>",
+        "<search>Velden</search>",
+        "<search>Ada Moor's</search>",
+        "<search>Karst</search>",
+        "<answer>yes</answer>",
+        "<answer>no</answer>",
+    )
+
+
+def test_sensible_turns_go_on_with_what_was_read():
+    assert sensible_turns("who?", ("Velden", "Karst", "Velden", ""), SEARCH_R1) == (
+        "<search>who?</search>",
+        "<search>Velden</search>",
+        "<search>Karst</search>",
+        "<answer>Velden</answer>",
+        "<answer>Karst</answer>",
+    )
+
+
+def test_references_are_filled_in_with_earlier_answers():
+    assert queries_of(QUESTIONS[0]) == (FIRST, SECOND)
+    odd = QUESTIONS[0]._replace(steps=(("Who is #9 or #0?", "x"), ("#1#1", "y")))
+    assert queries_of(odd) == ("Who is #9 or #0?", "xx")
+
+
+def turn(asked=(), question=QUESTIONS[0], may_search=True, structured=False):
+    return next_turn(question, asked, SEARCH_R1, may_search=may_search, structured=structured)
+
+
+def test_the_decomposition_is_searched_for_and_then_answered():
+    assert turn() == f"<search>{FIRST}</search>"
+    assert turn({FIRST}) == f"<search>{SECOND}</search>"
+    assert turn({SECOND}) == f"<search>{FIRST}</search>"
+    assert turn({FIRST, SECOND}) == "<answer>Otto Brand</answer>"
+    assert turn(may_search=False) == "<answer>Otto Brand</answer>"
+
+
+def test_without_a_decomposition_there_is_no_plan():
+    assert turn(question=QUESTIONS[1]) is None
+
+
+def test_where_structure_is_paid_for_a_thought_comes_first():
+    assert is_structured(turn(may_search=False, structured=True))
+    assert turn(structured=True).endswith(f"</think>\n<search>{FIRST}</search>")
+
+
+WIRE = PROTOCOLS["search-r1"]
+TOWN, SAYS_MAYOR = "<search>Velden</search>", "<answer>Otto Brand</answer>"
+
+
+def turns(titles):
+    """Before anything was read one can search for the town or say yes; then also answer with the mayor."""
+    return (TOWN, "<answer>yes</answer>", SAYS_MAYOR) if titles else (TOWN, "<answer>yes</answer>")
+
+
+@pytest.mark.parametrize(
+    ("num_turns", "wanted"),
+    [
+        # In the last turn nothing is searched, and yes is wrong.
+        (1, Fraction(0)),
+        # A search in one of two, then the mayor in one of three.
+        (2, Fraction(1, 2) * Fraction(1, 3)),
+        # After that search, the mayor at once, or another search and then the mayor.
+        (3, Fraction(1, 2) * (Fraction(1, 3) + Fraction(1, 3) * Fraction(1, 3))),
+    ],
+)
+def test_random_success_is_the_mean_over_turns(num_turns, wanted):
+    searches = Searches(WordRetriever(), WIRE, 1, 16)
+    assert random_success(QUESTIONS[0], searches, turns, WIRE, num_turns) == pytest.approx(float(wanted))
 
 
 def unmarked(question):
@@ -32,7 +119,7 @@ def unmarked(question):
 
 MAYOR, CHILDREN, CAPITAL, KARST = map(unmarked, QUESTIONS)
 TITLES = {"p0": "Ada Moor", "p1": "Velden", "p2": "Otto Brand", "p3": "River Sull", "p4": "Karst"}
-PROTOCOLS = ("search-r1", "skyrl", {"preset": "verl", "ends_on_invalid": False})
+WIRES = ("search-r1", "skyrl", {"preset": "verl", "ends_on_invalid": False})
 
 
 class BM25:
@@ -53,7 +140,7 @@ def player_of(make_player, env, question, *rest):
     return make_player(question, env.settings.protocol, *rest)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=("search-r1", "skyrl", "verl"))
+@pytest.mark.parametrize("protocol", WIRES, ids=("search-r1", "skyrl", "verl"))
 def test_the_scripted_searcher_follows_the_decomposition_and_answers(protocol):
     env = qa(protocol=protocol)
     played = play(env, MAYOR, player_of(ScriptedSearcher, env, MAYOR))
@@ -210,3 +297,91 @@ def test_backlinks_spare_searches(tmp_path):
         ]
         shares.append(sum(held) / len(held))
     assert shares[0] + 0.02 < shares[1]
+
+
+RNG = np.random.default_rng(0)
+
+
+def test_the_teacher_follows_the_decomposition_and_says_what_it_read():
+    env = at(0, observation_mode="compact")
+    assert trip(env, teacher_turn) == [
+        "<search> where was ada moor born </search>",
+        "<search> who is the mayor of velden </search>",
+        "<answer> otto brand </answer>",
+    ]
+    assert env.teaching().accepts(env)
+    assert trip(at(0), teacher_turn)[1] == "<search>Who is the mayor of Velden?</search>"
+
+
+def test_the_teacher_says_nothing_that_it_has_not_read():
+    env = at(0, observation_mode="compact", retriever=WordRetriever(PASSAGES[2:]))
+    said = trip(env, teacher_turn)
+    # Where she was born was not read, so nothing can be filled in: it looks for the question as it is, once.
+    assert said[1:] == [
+        "<search> who is the mayor of the town where ada moor was born </search>",
+        "<answer> unknown </answer>",
+    ]
+    assert not env.teaching().accepts(env)
+
+
+def test_a_right_answer_is_no_demonstration_where_it_was_not_read():
+    env = at(0, observation_mode="compact")
+    env.step("<answer> otto brand </answer>")
+    assert env.is_success(env.state)
+    assert not env.teaching().accepts(env)
+
+
+def test_in_the_last_turn_the_teacher_answers():
+    env = at(0, observation_mode="compact", max_turns=1)
+    assert trip(env, teacher_turn) == ["<search> where was ada moor born </search>", "<answer> unknown </answer>"]
+
+
+def test_the_guesser_searches_and_answers_words_that_it_was_shown():
+    said = [turn for _ in range(40) for turn in trip(at(0, observation_mode="compact"), poor_turn, RNG)]
+    assert all(turn.startswith("<search> ") for turn in said[:1])
+    assert {turn.split()[0] for turn in said} == {"<search>", "<answer>"}
+    assert len(set(said)) > 30
+
+
+def test_words_are_those_of_a_generated_world_and_names_and_numbers_may_be_exchanged():
+    assert (qa().teaching().words, qa().teaching().permutable) == (None, frozenset())
+    assert qa(questions=QUESTIONS[1:]).teaching() is None
+    assert qa(protocol="verl").teaching() is None
+    assert qa().teaching().env_settings == {"observation_mode": "compact", "top_k": 1, "max_turns": MAX_TURNS}
+    env = make(entities=300, questions=60, hops=[1, 2], observation_mode="compact", top_k=1, max_turns=3)
+    teaching, seen, accepted = env.teaching(), set(), 0
+    for seed in range(40):
+        seen.update(env.reset(seed=seed)[0].split())
+        while not (env.episode.terminated or env.episode.truncated):
+            said = teaching.teacher_turn(env, RNG)
+            assert len(said.split()) <= teaching.max_tokens
+            seen.update((said + " " + env.step(said)[0]).split())
+        accepted += teaching.accepts(env)
+    assert accepted >= 32
+    assert seen <= set(teaching.words)
+    assert {"1", "19"} & {word[:2] for word in teaching.permutable}
+    assert teaching.permutable.isdisjoint({"the", "was", "born", "ask", "doc", "<search>", "unknown"})
+    names = {word for question in env.questions.questions for word in question.golden_answers[0].lower().split()}
+    assert len(names & teaching.permutable) > len(names) / 2
+    # Somebody asked for this world, so it stays.
+    assert set(teaching.env_settings) == {"observation_mode", "top_k", "max_turns"}
+    assert set(WORLD) == {"entities", "questions", "hops"}
+
+
+def test_exact_random_success_is_what_random_play_reaches():
+    env = at(0, observation_mode="compact", max_turns=2)
+    assert env.success_bars(env.state) is None
+    rng, wins = np.random.default_rng(1), 0
+    world = make(entities=300, questions=60, hops=[1], observation_mode="compact", top_k=2, max_turns=2)
+    bars = []
+    for seed in range(400):
+        world.reset(seed=seed % 60)
+        bars.append(world.success_bars(world.state))
+        while not (world.episode.terminated or world.episode.truncated):
+            turns = world.legal_actions(world.state)
+            *_, info = world.step(turns[rng.integers(len(turns))])
+        wins += info["success"]
+    expected = sum(random for random, _ in bars)
+    assert {best for _, best in bars} == {1.0}
+    assert expected > 0
+    assert wins == pytest.approx(expected, abs=4 * expected**0.5 + 1)

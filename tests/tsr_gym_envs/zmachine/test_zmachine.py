@@ -1,14 +1,81 @@
-"""A child answers, and what hangs or ends is an error after which it answers again."""
+"""Memories as differences, commands that are refused, and the child process that plays."""
 
 import copy
 import os
 import pickle
+import re
 import signal
 
+import numpy as np
 import pytest
 
 from tsr_gym import MissingExtra
 from tsr_gym_envs.zmachine.child import Child, InterpreterFailed, NoAnswer, shared_child
+from tsr_gym_envs.zmachine.machine import Memory, can_be, differences, filled
+from tsr_gym_envs.zmachine.story_env import command_of, refusal
+
+
+@pytest.mark.parametrize("changes", [0, 1, 17, 4000])
+def test_cells_come_back_from_their_differences(changes):
+    rng = np.random.default_rng(changes)
+    start = rng.integers(256, size=4000, dtype=np.uint8)
+    cells = start.copy()
+    places = rng.choice(4000, size=changes, replace=False)
+    cells[places] += 1
+    kept = differences(cells, start)
+    assert np.array_equal(filled(*kept, start), cells)
+    assert (len(kept[0]), len(kept[1])) == (4 * changes, changes)
+
+
+def test_equal_cells_have_equal_differences_and_the_start_is_not_touched():
+    start = np.zeros(5, np.uint8)
+    cells = np.array([0, 1, 0, 2, 0], np.uint8)
+    assert differences(cells, start) == differences(cells.copy(), start) == (b"\x01\0\0\0\x03\0\0\0", b"\x01\x02")
+    filled(*differences(cells, start), start)[0] = 9
+    assert start.tolist() == [0] * 5
+
+
+@pytest.mark.parametrize(
+    "forged", [None, (), (b"", b"", (), b""), Memory(b"\0", b"", (), b""), Memory(b"", "", (), b"")], ids=repr
+)
+def test_what_cannot_be_a_memory_is_known(forged):
+    assert not can_be(forged)
+    assert can_be(Memory(b"\0\0\0\0", b"\1", (1, 2), b""))
+
+
+WORDS = frozenset(
+    ("go", "north", "take", "lamp", "save", "undo", "quit", "script", "on", "examine", "superbrie", "tw-print", "x")
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["go north", "TAKE LAMP", "take lamp. go north", "save lamp", "examined lamp", "superbriefly", "take 3 lamp", "x"],
+)
+def test_words_of_the_game_reach_it(command):
+    assert refusal(command, WORDS) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("save", "'save' is left to the search"),
+        ("go north. undo", "'undo' is left to the search"),
+        ("take lamp then QUIT", "'quit' is left to the search"),
+        ("script on", "'script on' is left to the search"),
+        ("tw-print score", "'tw-print score' is left to the search"),
+        ("dance", "'dance' is no word of this game"),
+        ("take the lamp", "'the' is no word of this game"),
+        ("||", r"'\|\|' is no word of this game"),
+        ("...", "holds no word"),
+        ("take " * 50, "the command is longer than 198 bytes"),
+        ("漢字", "is no word of this game"),
+    ],
+)
+def test_everything_else_is_told_why_not(command, reason):
+
+    assert re.match(rf".*{reason}", refusal(command_of(command), WORDS))
+
 
 OPERATIONS = "tests.tsr_gym_envs.zmachine.operations:operations"
 
