@@ -12,10 +12,10 @@ from tsr_gym_envs.webshop.state import PageKind, ShopAction, option_labels
 
 Role = Literal["text", "button", "product", "option", "chosen"]
 
-# What stands among the actions of a page with a search bar for any search.
+# Stands for all searches among the actions of a page with a search bar.
 SEARCH = "search[<keywords>]"
 SUB_PAGES = ("Description", "Features", "Reviews", "Attributes")
-# What HTML takes for blank space.
+# Blank space in HTML.
 _BLANKS = " \n\t\f\r"
 _PRODUCT_FIELDS = ("attrs", "category", "query", "product category")
 _TARGET_FIELDS = (
@@ -34,8 +34,8 @@ class PageNode(NamedTuple):
     """A visible text.
 
     Attributes:
-        role: "button", "product" (a link to one), "option", "chosen" (a line that says which options are chosen, shown
-            by the mode ``text_options`` alone) or "text".
+        role: "button", "product" (a link to one), "option", "chosen" (the line with the chosen options, shown only
+            by the mode ``text_options``) or "text".
         text: The text.
         clicked: The option is chosen, or the product was opened.
     """
@@ -46,21 +46,20 @@ class PageNode(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Everything that decides what a page shows, but for the instruction.
+    """Everything that determines the contents of a page, except for the instruction.
 
     Attributes:
-        kind: Which page.
+        kind: Kind of the page.
         rows: The listed products.
         opened: Those of them that were opened before.
         number: Number of the page of results.
-        total: How many products were found.
-        has_next: Whether there is a button to a next page of results.
-        row: The open or bought product, -1 where there is none.
+        total: Number of products that the query finds.
+        has_next: Whether the page has a button to a next page of results.
+        row: The open or bought product, -1 without one.
         options: Chosen (name, value) pairs.
-        marks: The text in which an option counts as chosen where it stands between double quotes; None where
-            `options` decides.
-        sub: Which sub page.
-        reward: What the purchase earned.
+        marks: A text in which a chosen option stands between double quotes; None if `options` holds the choice.
+        sub: Name of the sub page.
+        reward: Reward of the purchase.
     """
 
     kind: PageKind
@@ -76,17 +75,17 @@ class Page(NamedTuple):
     reward: float = 0.0
 
 
-# Where a click on a product or an option leads: a catalogue row, or a (name, value) pair. None for buttons.
+# The target of a click: a catalogue row, or the (name, value) pair of an option; None for buttons.
 Target = int | tuple[str, str] | None
 
 
 class Layout(NamedTuple):
-    """A page laid out.
+    """The layout of a page.
 
     Attributes:
-        nodes: The visible texts, but for those of `head`.
-        targets: What can be clicked, in lower case and in the original's order: buttons, products, options.
-        actions: The texts by which an agent acts on the page. A few options have names that its text cannot hold.
+        nodes: The visible texts, except for those of `head`.
+        targets: The clickable names, in lower case and in the original's order: buttons, products, options.
+        actions: The valid actions. A few options have names that no action can contain.
     """
 
     nodes: tuple[PageNode, ...]
@@ -95,9 +94,9 @@ class Layout(NamedTuple):
 
 
 def shown(text: str) -> str | None:
-    """Return a text as a browser's text node holds it; None where there is none.
+    """Return a text as a browser's text node contains it; None without a text node.
 
-    Blank space alone becomes a single blank, or nothing where it holds the end of a line.
+    Blank space alone becomes a single blank, or no node if it contains a line end.
     """
     if text.strip(_BLANKS):
         return text
@@ -113,7 +112,7 @@ def _buttons(*names: str) -> list[PageNode]:
 
 
 def head(kind: PageKind, instruction: str) -> tuple[PageNode, ...]:
-    """Return the texts above the page's own."""
+    """Return the texts above the page: name of the shop and instruction."""
     if kind == "done":
         return ()
     return tuple(
@@ -129,12 +128,12 @@ def lay_out(
     show_attrs: bool,
     unique: bool,
 ) -> Layout:
-    """Return what a page shows.
+    """Return the layout of a page.
 
     Args:
         page: The page.
-        product_of: Gives the product of a catalogue row.
-        parse: How an agent's text is read.
+        product_of: A function from a catalogue row to its product.
+        parse: The parser of an agent's text.
         show_attrs: Whether products have a sub page of attributes.
         unique: See `option_labels`.
     """
@@ -178,8 +177,8 @@ def _item(page: Page, product: Product, *, show_attrs: bool, unique: bool) -> li
         nodes += _texts(name)
         for label, value in pairs:
             if (seen := shown(label)) is not None:
-                chosen = f'"{seen}"' in page.marks if page.marks is not None else (name, value) in page.options
-                nodes.append(PageNode("option", seen, chosen))
+                is_chosen = f'"{seen}"' in page.marks if page.marks is not None else (name, value) in page.options
+                nodes.append(PageNode("option", seen, is_chosen))
     nodes += _texts(product.title, f"Price: {product.price_text}", "Rating: N.A.")
     return nodes + _buttons(*SUB_PAGES[: 4 if show_attrs else 3], "Buy Now") + _chosen(page, product)
 
@@ -189,7 +188,7 @@ def _sub(page: Page, product: Product) -> list[PageNode]:
 
 
 def sub_texts(sub: str, product: Product) -> tuple[str, ...]:
-    """Return the paragraphs of a sub page; nobody has reviewed anything."""
+    """Return the paragraphs of a sub page; the page of reviews is always empty."""
     if sub == "Description":
         return (product.description,)
     if sub == "Features":
@@ -201,10 +200,10 @@ def sub_texts(sub: str, product: Product) -> tuple[str, ...]:
 
 
 def chosen_text(page: Page, product: Product) -> str:
-    """Return a line that says what is chosen in each of a product's option groups; "" where it has none."""
-    chosen = dict(page.options)
-    said = "; ".join(f"{name}: {chosen.get(name, 'nothing yet')}" for name, _ in product.options)
-    return f"You have chosen {said}" if said else ""
+    """Return a line with the choice in each of a product's option groups; "" without groups."""
+    values_by_name = dict(page.options)
+    choices = "; ".join(f"{name}: {values_by_name.get(name, 'nothing yet')}" for name, _ in product.options)
+    return f"You have chosen {choices}" if choices else ""
 
 
 def _chosen(page: Page, product: Product) -> list[PageNode]:
@@ -251,12 +250,12 @@ class Text(NamedTuple):
 
 
 def plain(nodes: Iterable[PageNode]) -> Text:
-    """Return the original's ``text``, in which chosen options cannot be seen."""
+    """Return the original's ``text``, which does not show the chosen options."""
     return Text("", SEPARATOR.join(node.text.strip() for node in nodes if node.role != "chosen"))
 
 
 def with_options(nodes: Iterable[PageNode]) -> Text:
-    """Return ``text`` with a line that says which options are chosen."""
+    """Return ``text`` with the line of the chosen options."""
     return Text("", SEPARATOR.join(node.text.strip() for node in nodes))
 
 
@@ -275,7 +274,7 @@ def rich(nodes: Iterable[PageNode]) -> Text:
     return Text(front, "".join(f"{line}\n" for line in lines))
 
 
-# How each mode writes a part of a page, and what it puts between parts.
+# By mode: the function that writes a part of a page, and the separator of parts.
 MODES: dict[str, tuple[Callable[[Iterable[PageNode]], Text], str]] = {
     "text": (plain, SEPARATOR),
     "text_options": (with_options, SEPARATOR),
@@ -284,6 +283,6 @@ MODES: dict[str, tuple[Callable[[Iterable[PageNode]], Text], str]] = {
 
 
 def join(mode: str, head: Text, body: Text) -> str:
-    """Return a page of the texts above it and its own."""
+    """Return the text of a page from the texts above it and its body."""
     between = MODES[mode][1] if head.rest else ""
     return f"{body.front}{head.rest}{between}{body.rest}"

@@ -1,4 +1,4 @@
-"""The original's defects, each a switch: what ``rules="original"`` keeps and ``rules="fixed"`` repairs."""
+"""The original's defects, one switch each: ``rules="original"`` keeps all, ``rules="fixed"`` repairs all."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ class Repairs:
     """Which defects of the original WebShop are repaired; all of them by default.
 
     Attributes:
-        symmetric_options: Wanted and chosen options are normalised alike, and a wanted (name, value) pair is met only
+        symmetric_options: Wanted and chosen options are normalised equally, and a wanted (name, value) pair is met only
             by a value chosen in the group of that name. The original collapses colours on one side only, which makes
             6.6 % of its synthetic goals unreachable.
         exact_options: An option is met by the same value only. The original's fuzzy match takes 5 for 5.5, large for
@@ -24,7 +24,7 @@ class Repairs:
             catalogue. The original draws both anew in every process.
         plain_queries: Queries that begin with <r>, <a>, <c> or <q> are words like others. In the original they are
             commands that list random products, whole categories, or fail.
-        bounded_pages: "Next >" is there only where a next page of results is. The original counts on forever.
+        bounded_pages: Only pages with a next page of results have "Next >". The original always shows it.
         every_goal_drawn: A random draw returns the goal whose interval it hits. The original returns the next one, so
             that the first is never drawn.
         product_splits: The splits train, valid and test never share a product. The original splits goals by their
@@ -49,7 +49,7 @@ RULES = {"fixed": Repairs(), "original": Repairs(**dict.fromkeys(NAMES, False))}
 
 
 def repairs_of(rules: str | Repairs, names: Collection[str] | None = None) -> Repairs:
-    """Return the repairs that keywords stand for.
+    """Return the repairs that the settings describe.
 
     Args:
         rules: ``"fixed"``, ``"original"``, or repairs, which are returned as they are.

@@ -29,7 +29,7 @@ _LATIN_1 = dict.fromkeys(range(0x80, 0x100))
 def normalize_color(value: str | tuple[str, ...]) -> str | tuple[str, ...]:
     """Return the first colour in a value, or the value itself.
 
-    In a str a colour counts anywhere, also inside of a word; in a tuple only as an element. Both are the original's.
+    In a str a colour counts anywhere, even inside a word; in a tuple only as an element. Both are the original's rules.
 
     >>> normalize_color("infrared"), normalize_color(("color", "navy blue")), normalize_color(("color", "blue"))
     ('red', ('color', 'navy blue'), 'blue')
@@ -47,12 +47,16 @@ def _as_text(value: str | tuple[str, ...]) -> str:
 
 
 def _joined(first: str, second: str) -> tuple[str, str, str] | None:
-    """Return shared tokens, first and second text as the token set ratio compares them; None where a text is empty."""
-    one, two = _tokens(first), _tokens(second)
-    if not one or not two:
+    """Return shared tokens, first and second text as the token set ratio compares them; None if a text is empty."""
+    left, right = _tokens(first), _tokens(second)
+    if not left or not right:
         return None
-    shared = " ".join(sorted(one & two))
-    return shared, f"{shared} {' '.join(sorted(one - two))}".strip(), f"{shared} {' '.join(sorted(two - one))}".strip()
+    shared = " ".join(sorted(left & right))
+    return (
+        shared,
+        f"{shared} {' '.join(sorted(left - right))}".strip(),
+        f"{shared} {' '.join(sorted(right - left))}".strip(),
+    )
 
 
 def _ratio(first: str, second: str) -> int:
@@ -62,9 +66,9 @@ def _ratio(first: str, second: str) -> int:
 
 
 def token_set_ratio(first: str | tuple[str, ...], second: str | tuple[str, ...]) -> int:
-    """Return how alike two phrases are, 0 to 100, whatever the order of their words; 100 where one contains the other.
+    """Return the similarity of two phrases, 0 to 100, in any order of words; 100 if one contains the other.
 
-    thefuzz 0.19 over `difflib`, which the original's numbers come from; later versions differ by some points.
+    It equals thefuzz 0.19 over `difflib`, which the original uses; later versions differ by a few points.
 
     >>> token_set_ratio("5", ("size", "5.5")), token_set_ratio("light weight", "lightweight")
     (100, 96)
@@ -72,8 +76,8 @@ def token_set_ratio(first: str | tuple[str, ...], second: str | tuple[str, ...])
     texts = _joined(_as_text(first), _as_text(second))
     if texts is None:
         return 0
-    shared, one, two = texts
-    return max(_ratio(shared, one), _ratio(shared, two), _ratio(one, two))
+    shared, left, right = texts
+    return max(_ratio(shared, left), _ratio(shared, right), _ratio(left, right))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -81,10 +85,10 @@ def _close(first: str, second: str) -> bool:
     texts = _joined(first, second)
     if texts is None:
         return False
-    shared, one, two = texts
-    # rapidfuzz counts the longest common subsequence, difflib blocks of one: where the first is too short for a match,
-    # so is the second, which takes twenty times as long to find.
-    pairs = [pair for pair in ((shared, one), (shared, two), (one, two)) if fuzz.ratio(*pair) > CLOSE]
+    shared, left, right = texts
+    # rapidfuzz counts the longest common subsequence, difflib only blocks of one, so its ratio is never smaller. It is
+    # twenty times as fast, and rules out most pairs before difflib is used.
+    pairs = [pair for pair in ((shared, left), (shared, right), (left, right)) if fuzz.ratio(*pair) > CLOSE]
     return any(_ratio(*pair) > CLOSE for pair in pairs)
 
 
@@ -99,7 +103,7 @@ def _plain(value: str) -> str:
 
 
 def same_value(first: str, second: str) -> bool:
-    r"""Return whether two option values are the same but for case, blanks, and "/" written as "|".
+    r"""Return whether two option values are equal up to case, blanks, and "/" written as "|".
 
     >>> same_value("A2-Army\xa0Green", "a2-army green"), same_value("30/32", "30 | 32"), same_value("5", "5.5")
     (True, True, False)
@@ -113,10 +117,10 @@ def _words(value: str) -> frozenset[str]:
 
 
 def fits_best(value: str, wanted: str, offered: Iterable[str]) -> bool:
-    """Return whether a value is the best answer to a wish that people have put into words.
+    """Return whether a value is the best fit for a wish in people's words.
 
-    That is the same value; or, where nothing on offer is the same, a value with all words of the wish and no more
-    others than any such value has. Words end at blanks, commas and brackets, so that "5.5" and "x-large" are one each.
+    The best fit is the same value; if no such value is offered, a value with all words of the wish and the fewest other
+    words. Words end at blanks, commas and brackets, so that "5.5" and "x-large" are one word each.
 
     >>> fits_best("navy blue", "blue", ["navy blue", "red"]), fits_best("navy blue", "blue", ["navy blue", "blue"])
     (True, False)
@@ -136,7 +140,7 @@ NounFn = Callable[[str], Sequence[str]]
 
 
 class KindRating(NamedTuple):
-    """Whether a product is of the kind that was asked for.
+    """The rating of a product's kind against the goal's.
 
     Attributes:
         r_type: The factor of the reward: 1, 0.5, 0.1 or 0.
@@ -184,21 +188,21 @@ def score_purchase(
         raise ConfigError(f"wanted a goal with price_upper above 0, got {goal['price_upper']}: 1000000 stands for none")
     repairs = repairs_of(rules)
     attributes, wanted = goal["attributes"], wanted_options(goal)
-    kind = rate_kind(goal, product, noun_fn, symmetric=repairs.symmetric_titles)
+    rating = rate_kind(goal, product, noun_fn, symmetric=repairs.symmetric_titles)
     num_attributes = count_attributes(attributes, product)
     offered = [value for values in (product.get("options") or {}).values() for value in values]
     num_options = count_options(wanted, options, offered or list(options.values()), repairs)
     affordable = price <= goal["price_upper"]
     whole = len(attributes) + len(wanted) + 1
-    reward = total(num_attributes + num_options + affordable, whole, kind.r_type)
+    reward = total(num_attributes + num_options + affordable, whole, rating.r_type)
     parts: dict[str, Any] = {
         "reward": reward,
-        "r_type": kind.r_type,
+        "r_type": rating.r_type,
         "r_att": num_attributes / len(attributes) if attributes else 1.0,
         "w_att": len(attributes) / whole,
-        "query_match": kind.query_match,
-        "category_match": kind.category_match,
-        "title_score": kind.title_score,
+        "query_match": rating.query_match,
+        "category_match": rating.category_match,
+        "title_score": rating.title_score,
     }
     if wanted:
         parts |= {"r_option": num_options / len(wanted), "w_option": len(wanted) / whole}
@@ -212,18 +216,18 @@ def score_purchase(
 
 
 def total(num_met: int, whole: int, r_type: float) -> float:
-    """Return the reward for so many of the wishes, the price's among them, met by a product of a kind."""
+    """Return the reward: the share of wishes met, the price included, times the factor for the kind."""
     return num_met / whole * r_type
 
 
 def wanted_options(goal: Mapping[str, Any]) -> tuple[GoalOption, ...]:
-    """Return what a goal asks for in options: (name, value) pairs, or bare values."""
+    """Return the wanted options of a goal: (name, value) pairs, or bare values."""
     wanted = goal["goal_options"]
     return tuple(wanted.items() if isinstance(wanted, Mapping) else wanted)
 
 
 def rate_kind(goal: Mapping[str, Any], product: Mapping[str, Any], noun_fn: NounFn, *, symmetric: bool) -> KindRating:
-    """Return whether a product is of the kind that a goal asks for.
+    """Return the rating of a product's kind against a goal's.
 
     Args:
         goal: See `score_purchase`.
@@ -251,7 +255,7 @@ def _categories(fields: Mapping[str, Any]) -> set[str]:
 
 
 def count_attributes(wanted: Sequence[str], product: Mapping[str, Any]) -> int:
-    """Return how many attributes a product has: among its own, closely enough, or word for word in one of its texts."""
+    """Return the number of wanted attributes that a product has: close to one of the product's, or literally in a text."""
     bullets = product.get("BulletPoints", product.get("small_description")) or ""
     texts = (
         product.get("Title", product.get("name", "")).lower(),
@@ -267,12 +271,12 @@ def count_attributes(wanted: Sequence[str], product: Mapping[str, Any]) -> int:
 def count_options(
     wanted: Sequence[GoalOption], options: Mapping[str, str], offered: Sequence[str], repairs: Repairs
 ) -> int:
-    """Return how many of the wanted options are met; one chosen value may meet several."""
+    """Return the number of wanted options that are met; one chosen value may meet several."""
     return sum(any(meets(wish, name, value, offered, repairs) for name, value in options.items()) for wish in wanted)
 
 
 def meets(wish: GoalOption, name: str, value: str, offered: Sequence[str], repairs: Repairs) -> bool:
-    """Return whether the value chosen in one group is what a goal asks for.
+    """Return whether the value chosen in one group meets a wish.
 
     Args:
         wish: A (name, value) pair, or a bare value.
@@ -280,8 +284,8 @@ def meets(wish: GoalOption, name: str, value: str, offered: Sequence[str], repai
         value: The value chosen in it.
         offered: All values that the product comes in, in any group.
         repairs: With `symmetric_options`, a pair is met only in the group of its name, and both sides are normalised
-            alike. With `exact_options`, only the same value will do, or for a bare value, which people may have
-            shortened, the one that fits best.
+            equally. With `exact_options`, only the same value counts, or for a bare value, which people may have
+            shortened, the best fit.
     """
     if repairs.symmetric_options and not isinstance(wish, str) and name != wish[0]:
         return False
@@ -289,6 +293,6 @@ def meets(wish: GoalOption, name: str, value: str, offered: Sequence[str], repai
     if repairs.exact_options:
         return fits_best(value, sought, offered) if isinstance(wish, str) else same_value(value, sought)
     if repairs.symmetric_options:
-        # Signs alone, such as "+", have no tokens and are close to nothing, not even to themselves.
+        # Values of signs only, such as "+", have no tokens and so are not even close to themselves.
         return value == sought or close(normalize_color(value), normalize_color(sought))
     return close(normalize_color(value), normalize_color(wish))

@@ -12,29 +12,29 @@ _NAMES = ("search_results", "item_page", "item_sub_page", "done")
 
 
 def page_of(shop: Shop, state: ShopState) -> Page:
-    """Return what a state's page shows, but for the instruction."""
-    kind = state.page
-    if kind == "search_results":
+    """Return the contents of a state's page, except for the instruction."""
+    name = state.page
+    if name == "search_results":
         rows, number = shop.results(state), state.number
-        # Before the first page, which only the original's rules reach, Python's negative indices find nothing.
+        # Page 0 and below, which only the original's rules reach, are empty: the slice has negative bounds.
         listed = rows[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
         opened = tuple(row for row in listed if row in state.opened)
         has_next = not shop.repairs.bounded_pages or number * PAGE_SIZE < len(rows)
-        return Page(kind, listed, opened, number, len(rows), has_next)
-    if kind == "item_page":
-        return Page(kind, row=state.row, options=state.options, marks=_marks(shop, state))
-    if kind == "item_sub_page":
-        return Page(kind, row=state.row, options=state.options, sub=state.sub)
-    if kind == "done":
+        return Page(name, listed, opened, number, len(rows), has_next)
+    if name == "item_page":
+        return Page(name, row=state.row, options=state.options, marks=_marks(shop, state))
+    if name == "item_sub_page":
+        return Page(name, row=state.row, options=state.options, sub=state.sub)
+    if name == "done":
         reward = float(shop.purchase(state)["reward"])
-        return Page(kind, row=state.row, options=state.options, reward=reward)
-    return Page(kind)
+        return Page(name, row=state.row, options=state.options, reward=reward)
+    return Page(name)
 
 
 def _marks(shop: Shop, state: ShopState) -> str | None:
-    """Return where the original looks for an option between double quotes to show it as chosen: in its address.
+    """Return the text in which the original looks for a quoted option to mark it as chosen: its address.
 
-    Without further quotes in the address that is the options alone, so that more pages are the same.
+    If only the options can contain quotes, they replace the address, so that more pages are equal and cached.
     """
     if shop.repairs.page_state:
         return None
@@ -61,32 +61,32 @@ def page_text(shop: Shop, state: ShopState, mode: str) -> str:
 
 
 def clickables(shop: Shop, state: ShopState) -> tuple[str, ...]:
-    """Return what can be clicked, in lower case: buttons, then products, then options.
+    """Return the clickable names, in lower case: buttons, then products, then options.
 
-    As in the original, the search button is among them, although it is pressed by searching.
+    As in the original, they include the search button, although it is pressed by searching.
     """
     return tuple(shop.layout(page_of(shop, state)).targets)
 
 
 def url(shop: Shop, state: ShopState) -> str:
     """Return the original's address of a state's page."""
-    kind, session = state.page, state.session
-    if kind == "index":
+    name, session = state.page, state.session
+    if name == "index":
         return f"{BASE_URL}/{session}"
     query = "+".join(state.keywords)
-    if kind == "search_results":
-        return f"{BASE_URL}/{kind}/{session}/{query}/{state.number}"
+    if name == "search_results":
+        return f"{BASE_URL}/{name}/{session}/{query}/{state.number}"
     asin, options = shop.product(state.row).asin, dict(state.options)
-    if kind == "done":
-        return f"{BASE_URL}/{kind}/{session}/{asin}/{options}"
-    end = f"{state.sub}/{options}" if kind == "item_sub_page" else json.dumps(options)
-    return f"{BASE_URL}/{kind}/{session}/{asin}/{query}/{state.number}/{end}"
+    if name == "done":
+        return f"{BASE_URL}/{name}/{session}/{asin}/{options}"
+    end = f"{state.sub}/{options}" if name == "item_sub_page" else json.dumps(options)
+    return f"{BASE_URL}/{name}/{session}/{asin}/{query}/{state.number}/{end}"
 
 
 def page_name(shop: Shop, state: ShopState) -> str:
-    """Return which page "< Prev" and "Next >" take a state for.
+    """Return the page name by which "< Prev" and "Next >" decide.
 
-    The original takes the first name that stands anywhere in its address, where a query can place it.
+    The original takes the first name that occurs anywhere in its address, and a query can place one there.
     """
     if shop.repairs.page_state:
         return state.page
@@ -98,10 +98,10 @@ _SUB_PAGES = {name.lower(): name for name in SUB_PAGES}
 
 
 def follow(shop: Shop, state: ShopState, action: ShopAction) -> ShopState | None:
-    """Return where an action leads; None where it means nothing.
+    """Return the state after an action; None for an invalid action.
 
-    One can search from every page, and click what the page shows; capitals do not matter in arguments. A purchase is
-    a step to the page "done".
+    Searches are valid on every page, clicks on the names that the page shows, in any case. A purchase leads to the page
+    "done".
     """
     if action.argument is None:
         return None
@@ -112,11 +112,11 @@ def follow(shop: Shop, state: ShopState, action: ShopAction) -> ShopState | None
 
 
 def click(shop: Shop, state: ShopState, name: str) -> ShopState | None:
-    """Return where a click leads; None where the page shows no such thing."""
+    """Return the state after a click; None if the page has no such name."""
     targets = shop.layout(page_of(shop, state)).targets
     if name not in targets or name == "search":
         return None
-    # Names of buttons come first, also where an option is called the same.
+    # A button takes precedence over an option with the same name, as in the original.
     if name == "buy now":
         return state._replace(page="done")
     if name == "back to search":
@@ -138,17 +138,17 @@ def click(shop: Shop, state: ShopState, name: str) -> ShopState | None:
         opened = tuple(sorted({*state.opened, target}))
         return state._replace(page="item_page", row=target, opened=opened)
     assert target is not None
-    # A group keeps its place when another of its values is chosen.
+    # A dict keeps the place of a group when another of its values is chosen.
     return state._replace(options=tuple((dict(state.options) | {target[0]: target[1]}).items()))
 
 
 def _leave(state: ShopState) -> ShopState:
-    """Return the search page, on which everything but the goal is forgotten."""
+    """Return the search page, which resets everything except the goal."""
     return ShopState(state.goal, state.session, past=state.past, dice=state.dice, known=state.known)
 
 
 def _list_results(shop: Shop, state: ShopState, number: int) -> ShopState:
-    """Return a page of results for the state's query; nothing stays chosen."""
+    """Return a page of results for the state's query, without chosen options."""
     drawn: tuple[int, ...] = ()
     dice = state.dice
     if shop.command(state.keywords) == "<r>":

@@ -1,6 +1,6 @@
-"""Proxy scores of a state: how far a shopper has come, and how well what is in sight fits the instruction.
+"""Proxy scores of a state: milestones reached, and how well the visible page fits the instruction.
 
-Everything here reads what the shopper can read, and never the goal behind the instruction.
+All scores read only texts that the shopper can read, never the goal behind the instruction.
 """
 
 import re
@@ -22,13 +22,13 @@ _WISH = re.compile(r"(?: with |, and )((?:(?! with )[^:,])+): (.+?)(?=, and [^:,
 
 
 class Request(NamedTuple):
-    """What an instruction says, as far as rules can tell.
+    """The wishes of an instruction, extracted by rules.
 
     Attributes:
         words: Its words without function words, limit and options.
-        wishes: The (name, value) pairs of options that it spells out; generated instructions do, people do not.
-        limit: Most dollars to pay; infinite where it names no limit.
-        text: All of it, in lower case.
+        wishes: The (name, value) pairs of options that it spells out; only generated instructions do.
+        limit: Most dollars to pay; infinite without a limit.
+        text: The whole instruction, in lower case.
     """
 
     words: frozenset[str]
@@ -48,7 +48,7 @@ def spoken(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text that say something.
+    """Return the content words of a text.
 
     >>> sorted(words_of("Find me a red mug, 12 oz"))
     ['12', 'mug', 'oz', 'red']
@@ -58,7 +58,7 @@ def words_of(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def read_instruction(instruction: str) -> Request:
-    """Return what an instruction asks for.
+    """Return the wishes of an instruction.
 
     >>> request = read_instruction("Find me soft socks with size: 5, and price lower than 20.00 dollars")
     >>> sorted(request.words), request.wishes, request.limit
@@ -76,14 +76,14 @@ def progress(shop: Shop, state: ShopState) -> float:
     if state.row < 0:
         return 0.0
     groups = {name for name, _ in shop.product(state.row).options}
-    chosen = groups <= {name for name, _ in state.options}
-    return (1 + chosen + (state.page == "done")) / 3
+    has_chosen = groups <= {name for name, _ in state.options}
+    return (1 + has_chosen + (state.page == "done")) / 3
 
 
 def overlap(shop: Shop, state: ShopState) -> float:
-    """Return the share of the instruction's words that stand on the page, the instruction itself left out.
+    """Return the share of the instruction's words that occur on the page outside the instruction.
 
-    After the purchase, the page is that of the product that was bought.
+    After a purchase, the page of the bought product counts.
     """
     shown = state._replace(page="item_page", sub="") if state.page == "done" else state
     nodes = shop.layout(page_of(shop, shown)).nodes
@@ -92,11 +92,11 @@ def overlap(shop: Shop, state: ShopState) -> float:
 
 
 def fit(shop: Shop, state: ShopState) -> float:
-    """Return how much of the instruction is met, as far as a shopper can tell: an estimate of the reward.
+    """Return an estimate of the reward from visible texts.
 
-    The mean over the limit of the price, each option, and, counted twice, the share of the other words. For an open or
-    bought product, words count wherever its pages say them, and options where they are chosen; on a page of results,
-    the best of the listed titles counts.
+    It is the mean over the price limit, each option, and, counted twice, the share of the other words. For an open or
+    bought product, words count on any of its pages, and options count when chosen; on a page of results, the best of
+    the listed titles counts.
     """
     request = read_instruction(shop.goal(state).instruction_text)
     if state.row >= 0:
@@ -105,29 +105,29 @@ def fit(shop: Shop, state: ShopState) -> float:
     return max((_fit(request, shop.product(row), words_of(shop.product(row).title), {}) for row in rows), default=0.0)
 
 
-def _fit(request: Request, product: Product, words: frozenset[str], chosen: dict[str, str]) -> float:
+def _fit(request: Request, product: Product, words: frozenset[str], choices: dict[str, str]) -> float:
     wishes = request.wishes or _named(request.text, product.options)
-    met = sum(chosen.get(name) == value for name, value in wishes)
+    met = sum(choices.get(name) == value for name, value in wishes)
     return (2 * _share(request.words, words) + (product.prices[0] <= request.limit) + met) / (3 + len(wishes))
 
 
-def _share(wanted: frozenset[str], found: frozenset[str]) -> float:
-    return len(wanted & found) / len(wanted) if wanted else 1.0
+def _share(wanted: frozenset[str], words: frozenset[str]) -> float:
+    return len(wanted & words) / len(wanted) if wanted else 1.0
 
 
 def _named(text: str, groups: tuple[OptionGroup, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the longest value of each group that stands in a text as a word of its own."""
-    found = []
+    """Return the longest value of each group that a text contains as a separate word."""
+    pairs = []
     for name, values in groups:
         named = [value for value in values if re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text)]
         if named:
-            found.append((name, max(named, key=len)))
-    return tuple(found)
+            pairs.append((name, max(named, key=len)))
+    return tuple(pairs)
 
 
 @lru_cache(maxsize=1024)
 def _readable(shop: Shop, row: int) -> frozenset[str]:
-    """Return the words that the pages of a product say."""
+    """Return the content words on the pages of a product."""
     product = shop.product(row)
     subs = ("Description", "Features", "Attributes") if shop.show_attrs else ("Description", "Features")
     return words_of(" ".join((product.title, *(text for sub in subs for text in sub_texts(sub, product)))))

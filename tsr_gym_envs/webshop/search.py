@@ -15,9 +15,9 @@ from tsr_gym_envs.webshop.catalogue.product import document_of
 from tsr_gym_envs.webshop.catalogue.store import INDEX, Catalogue
 
 ENGINES = ("lucene", "pyserini")
-# The original asks for so many products, whatever the page.
+# The original requests this number of products for every page of results.
 NUM_RESULTS = 50
-# Remembered queries; longer ones than this, in characters, are ranked anew each time.
+# Number of cached queries, and the longest one in characters; longer queries are ranked each time.
 _REMEMBERED, _MAX_REMEMBERED = 4096, 1000
 
 # The id, score and row of the best products for a query, best first.
@@ -28,12 +28,12 @@ class SearchEngine:
     """A search over one catalogue.
 
     Args:
-        catalogue: What is searched.
-        engine: Who ranks: a name of `ENGINES`.
-        rank: The ranking of a query's best products.
+        catalogue: The catalogue.
+        engine: A name of `ENGINES`.
+        rank: The function that ranks the best products for a query.
 
     Attributes:
-        engine: Who ranks.
+        engine: The name of the engine.
     """
 
     def __init__(self, catalogue: Catalogue, engine: str, rank: Callable[[str, int], Ranked]) -> None:
@@ -45,11 +45,11 @@ class SearchEngine:
         return open_index, (self._catalogue, self.engine)
 
     def search(self, query: str, k: int = NUM_RESULTS) -> list[tuple[str, float]]:
-        """Return the ids and scores of the best products, best first; none where no word of the query is known."""
+        """Return the ids and scores of the best products, best first; empty if the index has no word of the query."""
         return [(asin, score) for asin, score, _ in self._rank(query, k)]
 
     def rows(self, query: str, k: int = NUM_RESULTS) -> tuple[int, ...]:
-        """Return the catalogue rows of the best products, best first; queries that were asked before are remembered."""
+        """Return the catalogue rows of the best products, best first; results of earlier queries are cached."""
         return self._rows(query, k) if len(query) <= _MAX_REMEMBERED else self._rank_rows(query, k)
 
     def _rank_rows(self, query: str, k: int) -> tuple[int, ...]:
@@ -57,15 +57,15 @@ class SearchEngine:
 
 
 def open_index(catalogue: Catalogue | str | Path | None, engine: str = "lucene") -> SearchEngine:
-    """Return the search over a catalogue; everyone in a process shares it.
+    """Return the search over a catalogue; a process opens it once.
 
     Args:
         catalogue: The catalogue, or what `open_catalogue` takes.
         engine: ``"lucene"`` is this project's BM25, which ranks as Lucene does. ``"pyserini"`` is Lucene itself: it
-            needs the extra of that name and Java, and builds its index at first use.
+            needs the extra of that name and Java, and builds its index on first use.
 
     Raises:
-        ConfigError: There is no such engine.
+        ConfigError: The engine is unknown.
         InvalidCatalogue: The catalogue or its index is damaged.
         MissingExtra: Pyserini is not installed.
     """
@@ -91,7 +91,7 @@ def _opened(catalogue: Catalogue, engine: str) -> SearchEngine:
     return SearchEngine(catalogue, engine, rank)
 
 
-# What begins the limit of the price, and the options, in an instruction.
+# The texts before the price limit and before the options in an instruction.
 _LIMIT, _WISHES = ", and price lower than ", " with "
 _OPENING = "find me "
 _SIGNS = str.maketrans(dict.fromkeys("[]|\n\r", " "))
@@ -99,9 +99,9 @@ _SIGNS = str.maketrans(dict.fromkeys("[]|\n\r", " "))
 
 @lru_cache(maxsize=4096)
 def suggest_queries(instruction: str) -> tuple[str, ...]:
-    """Return an instruction without its limit as a query, and the same without what follows its first "with".
+    """Return an instruction without its price limit as a query, and the same up to its first "with".
 
-    Without brackets and bars, which stand for something else in an action.
+    Brackets and bars are left out, because they have a meaning in actions.
 
     >>> suggest_queries("Find me soft socks with color: red, and price lower than 20.00 dollars")
     ('soft socks with color: red', 'soft socks')
@@ -119,12 +119,12 @@ K1, B = 0.9, 0.4
 
 
 def open_pyserini(catalogue: Catalogue) -> Callable[[str, int], Sequence[tuple[str, float, int]]]:
-    """Return Lucene's ranking of a catalogue; its index is built beside the store at first use.
+    """Return Lucene's ranking of a catalogue; its index is built next to the store on first use.
 
     Raises:
         MissingExtra: Pyserini is not installed.
-        ConfigError: There is no Java that runs it.
-        InvalidCatalogue: Lucene did not take a product.
+        ConfigError: No suitable Java is installed.
+        InvalidCatalogue: Lucene rejected a product.
     """
     folder = catalogue.data / LUCENE
     if not folder.is_dir():
@@ -135,7 +135,7 @@ def open_pyserini(catalogue: Catalogue) -> Callable[[str, int], Sequence[tuple[s
 
     def rank(query: str, k: int) -> list[tuple[str, float, int]]:
         try:
-            # Half a character is nothing that Java takes.
+            # Java rejects half a surrogate pair.
             hits = searcher.search(query.encode(errors="replace").decode(), k)
         except java().exceptions as error:
             raise RetrievalFailed(f"Lucene failed on {query[:200]!r}: {error}") from error

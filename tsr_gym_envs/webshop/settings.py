@@ -1,4 +1,4 @@
-"""What decides a shop, its goals, the limits of an episode and the form of observations."""
+"""Settings of WebShop: shop, goals, limits of an episode, and form of observations."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,19 +10,19 @@ from tsr_gym_envs.webshop.repairs import RULES, Repairs, repairs_of
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    # TSR (arXiv 2602.11767) states 5 turns and 10 actions for its text games, which leaves two actions to a turn.
+    # TSR (arXiv 2602.11767) states 5 turns and 10 actions for its text games, which is two actions per turn.
     "paper": {"observation_mode": "text", "max_turns": 5, "max_actions_per_turn": 2, "max_actions": 10},
-    # RAGEN's config/envs.yaml, which the code that TSR's authors released takes over: 9 turns of one action.
+    # RAGEN's config/envs.yaml, which the released code of TSR's authors uses: 9 turns of one action.
     "tsr-code": {"observation_mode": "text", "max_turns": 9},
 }
-# What the original's rules imply besides the rules.
+# Further defaults of the original's rules.
 ORIGINAL: dict[str, Any] = {"observation_mode": "text", "max_turns": None}
 OBSERVATION_MODES = (*MODES, "html", "url", "compact")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebShopSettings:
-    """What decides a shop, its goals, the limits and the form of observations; `WebShopEnv` documents it."""
+    """Settings of WebShop; `WebShopEnv` documents each of them."""
 
     preset: str = "default"
     catalogue: str | None = None
@@ -45,13 +45,13 @@ class WebShopSettings:
     engine: str = "lucene"
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, allowed in (
             ("rules", self.rules, RULES),
             ("observation_mode", self.observation_mode, OBSERVATION_MODES),
             ("split", self.split, SPLITS),
         ):
-            if value not in known:
-                raise ConfigError(f"wanted {name} of {sorted(known)}, got {value!r}")
+            if value not in allowed:
+                raise ConfigError(f"wanted {name} of {sorted(allowed)}, got {value!r}")
         counted = ("num_prev_obs", "num_prev_actions", "min_options")
         for name, count in zip(counted, (self.num_prev_obs, self.num_prev_actions, self.min_options), strict=True):
             if count < 0:
@@ -62,7 +62,7 @@ class WebShopSettings:
         repairs_of(self.rules, self.repairs)
         if self.observation_mode == "compact" and self.is_original:
             raise ConfigError(
-                "compact pages have actions of their own, which the original's rules do not read: wanted "
+                "the original's rules cannot parse the actions of compact pages: wanted "
                 "rules='fixed', or another observation_mode"
             )
 
@@ -78,7 +78,7 @@ class WebShopSettings:
 
 
 def make_settings(preset: str, given: dict[str, Any]) -> WebShopSettings:
-    """Return the settings that keywords stand for; what was given wins over the preset, and that over the rules.
+    """Return the settings that preset and keywords describe; keywords override the preset, the preset the rules.
 
     Raises:
         ConfigError: A setting is unknown or impossible.

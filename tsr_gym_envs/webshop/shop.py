@@ -23,33 +23,33 @@ from tsr_gym_envs.webshop.search import open_index
 from tsr_gym_envs.webshop.settings import WebShopSettings
 from tsr_gym_envs.webshop.state import ShopAction, ShopState, parse, parse_kindly
 
-# How many products a query finds at most, and how many of them a page shows.
+# Most products that a query finds, and products per page.
 NUM_RESULTS, PAGE_SIZE = 50, 10
-# Remembered pages, texts of pages, and purchases: a few kilobytes each.
+# Number of cached pages, texts of pages, and purchases, of a few kilobytes each.
 _REMEMBERED = 2048
 # Queries that begin with one of these words are commands unless `plain_queries` is repaired.
 _COMMANDS = ("<r>", "<a>", "<c>", "<q>")
 
 
 class Search(Protocol):
-    """What the shop asks of a search engine."""
+    """The interface of a search engine."""
 
     def rows(self, query: str, k: int = 50) -> tuple[int, ...]:
         """Return the catalogue rows of the best products for a query, best first."""
 
 
 class Shop:
-    """A catalogue with goals, a search engine and rewards; pure functions of states, remembered.
+    """A catalogue with goals, a search engine and rewards; pure functions of states, cached.
 
     Args:
         catalogue: The products.
-        goals: What shoppers are asked for.
+        goals: The goals of shoppers.
         engine: The search.
         repairs: Which defects of the original are repaired.
-        noun_fn: The nouns of a title.
-        noun_source: Where they come from.
+        noun_fn: A function from a title to its nouns.
+        noun_source: The name of its source.
         show_attrs: Whether products have a sub page of attributes.
-        parse: How an agent's text is read.
+        parse: The parser of an agent's text.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Shop:
         self._score = lru_cache(_REMEMBERED)(self._score_purchase)
 
     def goal(self, state: ShopState) -> Goal:
-        """Return what is wanted."""
+        """Return the goal of a state."""
         return self.goals.goal(state.goal)
 
     def product(self, row: int) -> Product:
@@ -85,14 +85,14 @@ class Shop:
         return self.catalogue.product(row)
 
     def command(self, keywords: tuple[str, ...]) -> str | None:
-        """Return which command of the original a query is; None for a plain one."""
+        """Return the original's command in a query; None for a plain query."""
         is_command = not self.repairs.plain_queries and keywords and keywords[0] in _COMMANDS
         return keywords[0] if is_command else None
 
     def results(self, state: ShopState) -> tuple[int, ...]:
         """Return the rows of all products that a state's query finds, best first.
 
-        Where the original fails on a command, nothing is found.
+        The result is empty for a command on which the original fails.
         """
         words = state.keywords
         command = self.command(words)
@@ -127,11 +127,11 @@ class Shop:
 
 
 def open_shop(settings: WebShopSettings, noun_fn: NounFn | None = None) -> Shop:
-    """Return the shop that settings stand for.
+    """Return the shop that the settings describe.
 
     Args:
         settings: The settings.
-        noun_fn: The nouns of a title; None finds the best source there is.
+        noun_fn: A function from a title to its nouns; None selects the best available source.
 
     Raises:
         InvalidCatalogue: The catalogue is missing or damaged.
@@ -178,12 +178,12 @@ def _shop(
     )
 
 
-# The original remembers every session there ever was; a state remembers the latest.
+# Sessions that a state remembers: the original remembers all, which would make snapshots grow without bound.
 MAX_KNOWN = 256
 
 
 class Stream(NamedTuple):
-    """What the original carries from one episode to the next.
+    """The state that the original carries from one episode to the next.
 
     Attributes:
         dice: State of its generator.
@@ -195,44 +195,44 @@ class Stream(NamedTuple):
 
 
 def stream_from(seed: int) -> Stream:
-    """Return the random numbers of a seed, with no session known."""
+    """Return the random numbers of a seed, without sessions."""
     return Stream(generator_of(int(seed)).getstate())
 
 
 def begin_as_original(goals: Goals, settings: WebShopSettings, options: dict[str, Any]) -> ShopState:
-    """Return the start of an episode as the original draws it.
+    """Return the start of an episode, drawn as in the original.
 
     Args:
         goals: All goals.
-        settings: What decides the split and the keys.
-        options: ``stream``, and ``goal`` or ``session`` where they were given.
+        settings: Split and prefix of session keys.
+        options: ``stream``, and optionally ``goal`` or ``session``.
     """
     stream: Stream = options["stream"]
-    known, dice = dict(stream.known), stream.dice
+    goal_of, dice = dict(stream.known), stream.dice
     asked = _asked(options)
     number = _number(goals, asked) if isinstance(asked, int) else None
     key = f"{settings.session_prefix}{asked}"
-    if asked is None or (number is None and key not in known):
+    if asked is None or (number is None and key not in goal_of):
         generator = generator_of(dice)
         if asked is None:
             key = settings.session_prefix + draw_name(generator)
-        goal = known[key] if key in known else goals.draw(generator.random(), settings.split)
+        goal = goal_of[key] if key in goal_of else goals.draw(generator.random(), settings.split)
         dice = generator.getstate()
     else:
-        goal = number if number is not None and ("goal" in options or key not in known) else known[key]
-    known.pop(key, None)
-    latest = (*known.items(), (key, goal))[-MAX_KNOWN:]
-    return ShopState(goal, key, dice=dice, known=latest)
+        goal = number if number is not None and ("goal" in options or key not in goal_of) else goal_of[key]
+    goal_of.pop(key, None)
+    latest = (*goal_of.items(), (key, goal))[-MAX_KNOWN:]
+    return ShopState(goal, key, dice=dice, goal_of=latest)
 
 
 def begin(goals: Goals, settings: WebShopSettings, options: dict[str, Any], rng: np.random.Generator) -> ShopState:
-    """Return the start of an episode; a key that is no number always means the same goal.
+    """Return the start of an episode; a session key that is not a number always has the same goal.
 
     Args:
         goals: All goals.
-        settings: What decides the split and the keys.
-        options: ``goal`` or ``session`` where they were given.
-        rng: Draws the goal where neither was.
+        settings: Split and prefix of session keys.
+        options: Optionally ``goal`` or ``session``.
+        rng: Draws the goal without either.
     """
     asked = _asked(options)
     if isinstance(asked, int):
@@ -241,13 +241,13 @@ def begin(goals: Goals, settings: WebShopSettings, options: dict[str, Any], rng:
         uniform = rng.random() if asked is None else derive_seed("webshop session", asked) / 2**63
         goal = goals.draw(uniform, settings.split)
     key = settings.session_prefix + str(goal if asked is None else asked)
-    # Without this repair the query <r> draws products.
+    # Without this repair the query <r> draws products at random, which needs a generator in the state.
     is_drawing = not settings.chosen_repairs.plain_queries
     return ShopState(goal, key, dice=generator_of(int(rng.integers(2**63))).getstate() if is_drawing else None)
 
 
 def _asked(options: dict[str, Any]) -> int | str | None:
-    """Return the number of the goal or the key of the session that was asked for."""
+    """Return the requested number of a goal or key of a session, None for neither."""
     if "goal" in options and "session" in options:
         raise ConfigError("wanted a goal or a session in the options of reset, got both")
     asked = options.get("goal", options.get("session"))

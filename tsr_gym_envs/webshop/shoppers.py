@@ -1,4 +1,4 @@
-"""Scripted shoppers for floors, ceilings and demonstrations: a rule that anybody could follow, the oracle, chance."""
+"""Scripted shoppers for floors, ceilings and demonstrations: a simple rule, the oracle, and random play."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
@@ -11,14 +11,14 @@ from tsr_gym_envs.webshop.rules import page_of
 
 
 class Shopper(Protocol):
-    """Somebody who shops: one action a turn."""
+    """A shopper: one action per turn."""
 
     def act(self, env: WebShopEnv) -> str:
         """Return the next action in the running episode."""
 
 
 class ShoppingResult(NamedTuple):
-    """How an episode went."""
+    """The result of an episode."""
 
     goal: int
     reward: float
@@ -30,11 +30,11 @@ class ShoppingResult(NamedTuple):
 class RuleShopper:
     """Search for the instruction, open the first hit, choose the options that the instruction names, buy.
 
-    Reads what every agent reads: the instruction and the page. In each group it clicks the first value that stands
-    anywhere in the instruction, also as part of a word.
+    It reads only the instruction and the page, as an agent does. In each group it clicks the first value that occurs
+    anywhere in the instruction, even as part of a word.
 
     Args:
-        choose: Whether options are chosen at all.
+        choose: Whether to choose options.
     """
 
     def __init__(self, *, choose: bool = True) -> None:
@@ -65,14 +65,14 @@ class RuleShopper:
 
 
 class FirstHitShopper(RuleShopper):
-    """Search for the instruction and buy the first hit as it comes."""
+    """Search for the instruction and buy the first hit without options."""
 
     def __init__(self) -> None:
         super().__init__(choose=False)
 
 
 class OracleShopper:
-    """Take the best plan there is; reads the goal and the whole catalogue, so it is a ceiling and not a player."""
+    """Follow the best plan; it reads the goal and the whole catalogue, so it is a ceiling and not a player."""
 
     def act(self, env: WebShopEnv) -> str:
         """Return the next action in the running episode."""
@@ -83,10 +83,10 @@ class OracleShopper:
 
 
 class RandomShopper:
-    """Draw from what means something on the page, each action as likely as any other.
+    """Draw uniformly among the legal actions of the page.
 
     Args:
-        rng: Where its choices come from.
+        rng: The source of its choices.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -99,7 +99,7 @@ class RandomShopper:
 
 
 def play(env: WebShopEnv, shopper: Shopper, goals: Iterable[int]) -> list[ShoppingResult]:
-    """Play one episode for each goal, to the end."""
+    """Play one episode per goal to its end; return the results."""
     records = []
     for goal in goals:
         _, info = env.reset(options={"goal": goal})

@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple
 
 from tsr_gym_envs.webshop.catalogue.product import Product
 
-# Names of buttons in lower case. An option of the same name could not be told from the button.
+# Names of buttons in lower case. An option with one of these names would be ambiguous.
 BUTTONS = (
     "search",
     "back to search",
@@ -19,16 +19,16 @@ BUTTONS = (
 
 
 class ShopAction(NamedTuple):
-    """A name and, in brackets behind it, an argument; None where there are no brackets with something between them."""
+    """A name and the argument in brackets after it; the argument is None without filled brackets."""
 
     name: str
     argument: str | None
 
 
 def parse(text: str) -> ShopAction:
-    r"""Return what the original reads in a text: ``(.+)\[(.+)\]`` at its start, as greedy as can be.
+    r"""Return the action that the original parses: a greedy ``(.+)\[(.+)\]`` at the start of a text.
 
-    Only the first line counts, and what follows the last closing bracket does not.
+    Only the first line counts; text after the last closing bracket is ignored.
 
     >>> parse("search[red shoes] now")
     ShopAction(name='search', argument='red shoes')
@@ -37,13 +37,13 @@ def parse(text: str) -> ShopAction:
     """
     line = text.partition("\n")[0]
     end = line.rfind("]")
-    # Found from the end, because the regular expression would take quadratic time on a text of brackets.
+    # Searched from the end, because the regular expression takes quadratic time on a text of brackets.
     start = line.rfind("[", 1, end - 1) if end > 1 else -1
     return ShopAction(text, None) if start < 0 else ShopAction(line[:start], line[start + 1 : end])
 
 
 def parse_kindly(text: str) -> ShopAction:
-    """Return what a text asks for whose author minds neither blanks nor capitals nor brackets inside of brackets.
+    """Return the action in a text, ignoring case and outer blanks, with brackets allowed inside the argument.
 
     >>> parse_kindly(" Click [ size [us] ] ")
     ShopAction(name='click', argument='size [us]')
@@ -55,12 +55,12 @@ def parse_kindly(text: str) -> ShopAction:
 
 
 def option_labels(product: Product, *, unique: bool) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """Return a product's option groups with the (label, value) pairs of each; a label is what is shown and clicked.
+    """Return a product's option groups with the (label, value) pairs of each; labels are shown and clicked.
 
     Args:
         product: The product.
-        unique: Write ``name: value`` for a value that stands in several groups or is called like a button, so that
-            every option can be chosen. In the original, the last group takes it, or the button.
+        unique: Write ``name: value`` for a value that occurs in several groups or equals a button, so that every option
+            can be chosen. In the original, such a click goes to the last group, or to the button.
 
     >>> from tsr_gym_envs.webshop.catalogue.product import Product
     >>> groups = (("frame", ("red", "blue")), ("lens", ("red",)))
@@ -85,7 +85,7 @@ PageKind = Literal["index", "search_results", "item_page", "item_sub_page", "don
 
 
 class ShopState(NamedTuple):
-    """Where a shopper stands.
+    """The state of a shopping trip.
 
     Attributes:
         goal: Number of the goal.
@@ -93,16 +93,16 @@ class ShopState(NamedTuple):
         page: Kind of the page.
         keywords: The query, split at blanks; () before the first search.
         number: Number of the page of results, from 1.
-        row: Catalogue row of the open product, -1 where none is.
-        options: Chosen (name, value) pairs, in the order in which their groups were first chosen in.
+        row: Catalogue row of the open product, -1 without one.
+        options: Chosen (name, value) pairs, in the order of the first choice in their groups.
         opened: Rows of the products opened since the last index page, in ascending order.
-        sub: Which sub page is open: "Description", "Features", "Reviews", "Attributes" or "".
+        sub: The open sub page: "Description", "Features", "Reviews", "Attributes" or "".
         drawn: Rows listed by a random query (``<r>``), () for any other: only with the original's rules.
-        past: Earlier observations and actions that are shown again, oldest first; () unless asked for.
+        past: Earlier observations and actions that are shown again, oldest first; () by default.
         dice: State of the original's generator, as `random.Random.getstate` returns it; None unless the original's
-            rules use it. Not part of what the rules of a goal depend on.
-        known: Latest (session, goal) pairs, because the original gives a session that comes back its old goal; ()
-            unless the original's rules use them.
+            rules use it. It is not part of the state key.
+        known: Latest (session, goal) pairs, because the original gives a returning session its old goal; () unless
+            the original's rules use them.
     """
 
     goal: int

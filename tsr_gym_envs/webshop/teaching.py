@@ -1,4 +1,4 @@
-"""Who teaches a small model to shop: a shopper who reads pages as the model does, and a hasty one."""
+"""Demonstrations for small models: a shopper that reads only the pages, and a hasty one."""
 
 from functools import lru_cache
 from typing import Any
@@ -19,25 +19,38 @@ from tsr_gym_envs.webshop.compact import (
 from tsr_gym_envs.webshop.oracle import MAX_SCANNED
 from tsr_gym_envs.webshop.shop import PAGE_SIZE, Shop
 
-# How likely the hasty shopper chooses another option before buying.
+# Probability that the hasty shopper chooses another option before buying.
 P_CHOOSE = 0.4
 PERMUTE = 0.4
-# Longest answer in words, such as a query of everything that is wanted.
+# Longest answer in words: a query of all wanted words.
 MAX_TOKENS = 40
-# Partial rewards teach a hasty purchase where groups without a success are learned from; and many small steps on a few
-# trajectories wreck so small a policy.
+# Groups without a success are filtered out, because their partial rewards teach hasty purchases. Few steps per batch,
+# because many small steps on few trajectories destroy such a small policy.
 LEARN = {"algorithm": "grpo", "lr": 3e-4, "filter": "mixed_success", "groups": 16, "trajectories": 8, "minibatch": 16}
-# Many small steps, and corrections: a small model that says something the page does not show says it again and again.
+# Many small steps, and corrections: a small model repeats an invalid action until it has seen it corrected.
 RECIPE = {"steps": 1100, "batch": 16, "corrections": 384, "burst": 30}
 FORM = {"observation_mode": "compact", "max_turns": 9}
-# Words of pages and actions that mean something by themselves.
-_SIGNS = ("want", "index", "page", "item", "ok", "dear", "seen", "nothing", "bought", "search", "click", *"[]:;?=/|,")
+# Words of pages and actions with a fixed meaning.
+_FIXED_WORDS = (
+    "want",
+    "index",
+    "page",
+    "item",
+    "ok",
+    "dear",
+    "seen",
+    "nothing",
+    "bought",
+    "search",
+    "click",
+    *"[]:;?=/|,",
+)
 
 
 def shop_teaching(shop: Shop) -> Teaching:
-    """Return how a small model is taught to shop.
+    """Return the demonstrations and training settings of the shop for small models.
 
-    Words are only known of catalogues of up to `oracle.MAX_SCANNED` products.
+    The vocabulary is None for catalogues of more than `oracle.MAX_SCANNED` products.
     """
     words, content = _words(shop) if len(shop.catalogue) <= MAX_SCANNED else (None, frozenset())
     return Teaching(
@@ -58,19 +71,19 @@ def shop_teaching(shop: Shop) -> Teaching:
 
 @lru_cache(maxsize=8)
 def _words(shop: Shop) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return all words of compact pages and actions, and those of them that are said of goods."""
+    """Return all words of compact pages and actions, and the words of goods among them."""
     numbers = [str(number) for number in range(1, 6)]
-    signs = {*_SIGNS, *BUTTONS.values(), *(f"r{number}" for number in range(1, PAGE_SIZE + 1)), *numbers}
+    fixed = {*_FIXED_WORDS, *BUTTONS.values(), *(f"r{number}" for number in range(1, PAGE_SIZE + 1)), *numbers}
     content = vocabulary_of(shop)
-    return tuple(sorted(signs | content)), frozenset(word for word in content - signs if not word.isdecimal())
+    return tuple(sorted(fixed | content)), frozenset(word for word in content - fixed if not word.isdecimal())
 
 
 def teacher_turn(env: Any, rng: np.random.Generator) -> str:
-    """Return the next turn of a shopper who reads the pages and knows no more.
+    """Return the next turn of a shopper that reads only the pages.
 
-    Searches for all that is wanted; opens the first product that was not opened yet, is affordable and shares a word
-    with the instruction; goes back where it does not come in all that is wanted, as long as there is time for another
-    one; chooses and buys.
+    It searches for all wanted words; opens the first unopened product that is affordable and shares a word with the
+    instruction; goes back if the product lacks a wanted option and time for another product is left; chooses the
+    options and buys.
     """
     shop, state = env.shop, env.state
     page, want = compact_page(shop, state), want_of(shop.goal(state).instruction_text)
@@ -84,7 +97,7 @@ def teacher_turn(env: Any, rng: np.random.Generator) -> str:
     unmet = [name for name in wished if name not in page.chosen.values()]
     comes_in_all = len(wished) >= len(want.wishes) and page.text.split()[1] == "ok"
     is_last = len(state.opened) == len(shop.results(state))
-    # Going back, opening, choosing and buying.
+    # Another product takes going back, opening, choosing each option and buying.
     if not comes_in_all and not page.chosen and not is_last and time > 3 + len(want.wishes):
         return _click(env, page, "prev")
     return _click(env, page, unmet[0] if unmet and time > 1 else "buy")
@@ -97,7 +110,7 @@ def _choose_product(env: Any, page: CompactPage, time: int) -> str:
         return _click(env, page, "next")
     if "r1" in page.names:
         return _click(env, page, "r1")
-    # Nothing was found: with fewer words there may be.
+    # The query has no results: half its words may have some.
     words = env.state.keywords
     return _search(env, words[: max(1, len(words) // 2)])
 
@@ -105,26 +118,26 @@ def _choose_product(env: Any, page: CompactPage, time: int) -> str:
 def _wished(want: Want, page: CompactPage) -> list[str]:
     """Return the names of the options that are wanted and listed or chosen.
 
-    Where nothing is spelled out, those whose every word the instruction says, the longest of each group.
+    If the instruction spells out no options, it is the longest option of each group whose words it contains.
     """
     offered = {**page.values, **{group: (name,) for group, name in page.chosen.items()}}
     if want.wishes:
         return [value for group, value in want.wishes if value in offered.get(group, ())]
-    said = set(want.words)
-    named = ([name for name in names if said.issuperset(name.split())] for names in offered.values())
+    words = set(want.words)
+    named = ([name for name in names if words.issuperset(name.split())] for names in offered.values())
     return [max(names, key=lambda name: len(name.split())) for names in named if names]
 
 
 def poor_turn(env: Any, rng: np.random.Generator, *, p_choose: float = P_CHOOSE, most_words: int = 3) -> str:
-    """Return the next turn of a hasty shopper: the first words wanted, any product, perhaps an option, bought.
+    """Return the next turn of a hasty shopper: a short query, any product, perhaps an option, and the purchase.
 
-    What is said is always in the form in which the teacher says it, so that choices can be unlearned without it.
+    Its turns have the form of the teacher's, so that training can change the choices without changing the form.
 
     Args:
         env: The unwrapped environment.
-        rng: Where choices are drawn from.
-        p_choose: How likely another option is chosen before buying.
-        most_words: Longest query; as many words as that or fewer, and 0 for all that is wanted.
+        rng: The source of choices.
+        p_choose: Probability of choosing another option before buying.
+        most_words: Most words of a query, drawn from 1 to this number; 0 for all wanted words.
     """
     shop, state = env.shop, env.state
     page = compact_page(shop, state)

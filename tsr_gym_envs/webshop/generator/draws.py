@@ -8,7 +8,7 @@ import numpy as np
 from tsr_gym.seeds import derive_seed
 
 T = TypeVar("T")
-# Numbers drawn at once: about what one product takes, because single draws from numpy are slow.
+# Numbers drawn at once, about as many as a product takes, because single draws from numpy are slow.
 BLOCK = 192
 
 
@@ -25,7 +25,7 @@ class Draws:
         self._units = _units(derive_seed("webshop", *parts))
 
     def below(self, count: int) -> int:
-        """Return one of 0, 1, ... `count` - 1, all equally likely."""
+        """Return a uniform number from 0 to `count` - 1."""
         return int(next(self._units) * count)
 
     def chance(self, p: float) -> bool:
@@ -33,11 +33,11 @@ class Draws:
         return next(self._units) < p
 
     def pick(self, values: Sequence[T]) -> T:
-        """Return one of some values."""
+        """Return a uniformly drawn value."""
         return values[int(next(self._units) * len(values))]
 
     def sample(self, values: Sequence[T], count: int) -> list[T]:
-        """Return `count` of some values, or all where there are fewer, in random order."""
+        """Return `count` of some values, or all of fewer, in random order."""
         pool = list(values)
         for place in range(min(count, len(pool))):
             other = place + int(next(self._units) * (len(pool) - place))
@@ -45,12 +45,12 @@ class Draws:
         return pool[:count]
 
     def sample_early(self, values: Sequence[T], count: int) -> list[T]:
-        """Return `count` of some values, or all where there are fewer; early ones are more likely than late ones."""
+        """Return `count` of some values, or all of fewer; early values are more likely than late ones."""
         pool = list(values)
         return [pool.pop(int(next(self._units) ** 2 * len(pool))) for _ in range(min(count, len(pool)))]
 
     def weighted(self, cumulative: Sequence[float]) -> int:
-        """Return a number with the probabilities whose running sums, the last of them 1, are given."""
+        """Return a number by its probability; `cumulative` has the running sums, the last of them 1."""
         unit = next(self._units)
         return next(number for number, bound in enumerate(cumulative) if unit < bound)
 
@@ -75,8 +75,8 @@ ROUNDS = 4
 def asin_of(seed: int, row: int) -> str:
     """Return the id of a row; different rows below 36**8 have different ids.
 
-    A Feistel network: each round adds to one half of the number a value that depends on the other half only, which can
-    be taken away again, so no two numbers meet.
+    The bijection is a Feistel network: each round adds to one half of the number a value that depends on the other half
+    only, which can be subtracted again, so that no two numbers collide.
 
     >>> len({asin_of(0, row) for row in range(1000)})
     1000

@@ -30,7 +30,7 @@ class Record(NamedTuple):
     Attributes:
         item: Its item of ``items_shuffle.json``.
         entry: Its entry of ``items_ins_v2.json``.
-        annotations: Its entry of ``items_human_ins.json``; empty where it has none.
+        annotations: Its entry of ``items_human_ins.json``; may be empty.
     """
 
     item: dict[str, Any]
@@ -48,18 +48,18 @@ def record(row: int, seed: int) -> Record:
     draws = Draws("product", seed, row)
     sketch = draw_sketch(draws, seed)
     asin = asin_of(seed, row)
-    chosen = choose_attributes(draws, sketch)
+    wanted = choose_attributes(draws, sketch)
     attributes = [attribute.phrase for attribute in sketch.attributes]
     if attributes and draws.chance(NAMES_KIND):
         attributes.append(lower(sketch.noun).lower())
     entry: dict[str, Any] = {"attributes": attributes}
-    if chosen:
+    if wanted:
         entry |= {
-            "instruction": write_instruction(draws, sketch, chosen),
-            "instruction_attributes": [attribute.phrase for attribute in chosen],
+            "instruction": write_instruction(draws, sketch, wanted),
+            "instruction_attributes": [attribute.phrase for attribute in wanted],
         }
     item = _item(draws, sketch, asin)
-    return Record(item, entry, write_annotations(draws, sketch, asin, chosen, shown_options(sketch.options)))
+    return Record(item, entry, write_annotations(draws, sketch, asin, wanted, shown_options(sketch.options)))
 
 
 def _item(draws: Draws, sketch: Sketch, asin: str) -> dict[str, Any]:
@@ -121,10 +121,10 @@ def write_catalogue(
     """Write a catalogue of invented products in the format of the original's files.
 
     Args:
-        out: A folder; it is made where it is missing, and files of these names are replaced.
-        num_products: How many products.
-        seed: Which catalogue. Of one seed, a smaller catalogue is the beginning of a larger one.
-        progress: Called with the number of products written and their total, now and then.
+        out: A folder; it is created if missing, and its files of these names are replaced.
+        num_products: Number of products.
+        seed: Seed of the catalogue. With the same seed, a smaller catalogue is the beginning of a larger one.
+        progress: Called once in a while with the number of products written and the total.
 
     Returns:
         The paths of the products, of the instructions, and of the instructions that people would write.

@@ -14,14 +14,14 @@ BULLET_LENGTHS = (10, 30, 50, 75, 100, 130, 160, 200, 260, 350, 520)
 NUM_BULLETS = (1, 3, 4, 5, 5, 5, 5, 5, 6, 7, 8)
 # The shares of products without a description, with a very long one, and with nothing but an empty bullet.
 NO_DESCRIPTION, LONG_DESCRIPTION, EMPTY_BULLET = 0.34, 0.004, 0.07
-# The shares of titles that begin with a brand, say for whom the product is, and have a second noun.
+# The shares of titles that begin with a brand, name the target group, and have a second noun.
 BRANDED, FOR_WHOM, SYNONYM = 0.88, 0.65, 0.15
-# The share of descriptions that send shoppers on to other products.
+# The share of descriptions that refer to other products.
 RELATED = 0.6
-# How likely an attribute is said in the title, in a bullet and in the description.
+# The probabilities that an attribute is mentioned in the title, in a bullet and in the description.
 IN_TITLE, IN_BULLETS, IN_DESCRIPTION = 0.3, 0.55, 0.65
-# The share of products whose sellers pile up words that shoppers may search for, and how many, also behind a very long
-# description.
+# The share of products with a list of search terms instead of a description, the quantiles of its length, and the
+# length of the list after a very long description.
 STUFFED, NUM_KEYWORDS, MANY = 0.055, (18, 35, 55, 80), 400
 # Parts of attributes that are written in capitals.
 ACRONYMS = frozenset(("bpa", "gmo", "led", "usb", "usda"))
@@ -35,44 +35,44 @@ Point = tuple[str, str]
 def write_title(draws: Draws, sketch: Sketch) -> str:
     """Return a title in the style of a shop: brand, kind and as many further parts as fit its length."""
     length = draws.quantile(TITLE_LENGTHS)
-    said = [attribute for attribute in sketch.attributes if draws.chance(IN_TITLE)]
-    before = next((attribute for attribute in said if attribute.role == "adj"), None)
+    mentioned = [attribute for attribute in sketch.attributes if draws.chance(IN_TITLE)]
+    before = next((attribute for attribute in mentioned if attribute.role == "adj"), None)
     head = [sketch.brand.name] if draws.chance(BRANDED) else []
     head += [sketch.family.who] if sketch.family.who and draws.chance(FOR_WHOM) else []
     head += [capitals(before.words)] if before else []
     head += [] if before and sketch.style in capitals(before.words) else [sketch.style]
     title = " ".join([*head, sketch.noun])
-    for part in _title_parts(draws, sketch, [attribute for attribute in said if attribute is not before]):
+    for part in _title_parts(draws, sketch, [attribute for attribute in mentioned if attribute is not before]):
         text = part.format_map(sketch.slots) if "{" in part else part
         if len(title) + len(text) <= length and text.strip() not in title:
             title += text if text.startswith(" ") else sketch.brand.separator + text
     return title
 
 
-def _title_parts(draws: Draws, sketch: Sketch, said: Sequence[Attribute]) -> list[str]:
-    """Return what may follow the head of a title; parts that begin with a blank need no separator."""
+def _title_parts(draws: Draws, sketch: Sketch, mentioned: Sequence[Attribute]) -> list[str]:
+    """Return the parts that can follow the head of a title; parts that begin with a blank need no separator."""
     kind = sketch.kind
-    parts = [capitals(attribute.words) for attribute in said if attribute.role == "adj"]
+    parts = [capitals(attribute.words) for attribute in mentioned if attribute.role == "adj"]
     parts += draws.sample(kind.details, 5) + draws.sample(sketch.category.extras, 4)
     if draws.chance(SYNONYM):
         noun = draws.pick([noun for noun in kind.nouns if noun != sketch.noun])
         parts.append(f"{draws.pick(fitting_styles(kind, noun))} {noun}")
     parts.append(capitals(sketch.material))
     parts = draws.sample(parts, len(parts))
-    features, uses = ([attribute for attribute in said if attribute.role == role] for role in ("with", "for"))
+    features, uses = ([attribute for attribute in mentioned if attribute.role == role] for role in ("with", "for"))
     with_, for_ = (" and ".join(capitals(attribute.words) for attribute in part[:2]) for part in (features, uses))
     parts += [f" with {with_}"] if with_ else []
     parts += [f" for {for_}"] if for_ else []
-    chosen = [values for values in sketch.options.values() if values]
-    return [*parts, f" ({draws.pick(chosen[0])})"] if chosen and draws.chance(0.25) else parts
+    groups = [values for values in sketch.options.values() if values]
+    return [*parts, f" ({draws.pick(groups[0])})"] if groups and draws.chance(0.25) else parts
 
 
 def write_bullets(draws: Draws, sketch: Sketch) -> list[str]:
     """Return the list of features."""
     if draws.chance(EMPTY_BULLET):
         return [""]
-    said = [attribute for attribute in sketch.attributes if draws.chance(IN_BULLETS)]
-    points = [(capitals(attribute.phrase), draws.pick(attribute.says)) for attribute in said]
+    mentioned = [attribute for attribute in sketch.attributes if draws.chance(IN_BULLETS)]
+    points = [(capitals(attribute.phrase), draws.pick(attribute.says)) for attribute in mentioned]
     points += [_split(text) for text in draws.sample(sketch.family.says, len(sketch.family.says))]
     points += [("Please note", text) for text in draws.sample(vocabulary().closing, 6)]
     count = int(draws.quantile(NUM_BULLETS) + 0.5)
@@ -81,7 +81,7 @@ def write_bullets(draws: Draws, sketch: Sketch) -> list[str]:
 
 
 def _bullet(draws: Draws, sketch: Sketch, point: Point, rest: Iterator[Point]) -> str:
-    """Return a bullet: a point, and more from what is left where it is a long one."""
+    """Return a bullet: a point, with more points if its drawn length is not reached."""
     length = draws.quantile(BULLET_LENGTHS)
     head, text = point[0], sentence(point[1], sketch)
     while len(text) < length and (more := next(rest, None)) is not None:
@@ -91,14 +91,14 @@ def _bullet(draws: Draws, sketch: Sketch, point: Point, rest: Iterator[Point]) -
 
 
 def write_description(draws: Draws, sketch: Sketch) -> str:
-    """Return the description, "" where there is none."""
+    """Return the description, may be ""."""
     if draws.chance(STUFFED):
         return write_keywords(draws, sketch, int(draws.quantile(NUM_KEYWORDS)))
     if draws.chance(NO_DESCRIPTION):
         return ""
     length = draws.quantile(DESCRIPTION_LENGTHS)
-    said = [attribute for attribute in sketch.attributes if draws.chance(IN_DESCRIPTION)]
-    texts = [draws.pick(attribute.says) for attribute in said]
+    mentioned = [attribute for attribute in sketch.attributes if draws.chance(IN_DESCRIPTION)]
+    texts = [draws.pick(attribute.says) for attribute in mentioned]
     texts += [_split(text)[1] for text in draws.sample(sketch.family.says, len(sketch.family.says))]
     texts += [related(draws, sketch)] if draws.chance(RELATED) else []
     texts = [draws.pick(sketch.family.intro), *draws.sample(texts, len(texts))]
@@ -112,7 +112,7 @@ def write_description(draws: Draws, sketch: Sketch) -> str:
 
 
 def write_keywords(draws: Draws, sketch: Sketch, count: int) -> str:
-    """Return a list of words that shoppers may search for, whether they fit the product or not."""
+    """Return a list of words that shoppers may search for, including words that do not fit the product."""
     families = [family for family in sketch.category.families if family.who == sketch.family.who]
     kinds = [kind for family in families for kind in family.kinds]
     words = [f"{sketch.family.who} {noun}".strip() for kind in kinds for noun in kind.nouns]
@@ -129,13 +129,13 @@ def related(draws: Draws, sketch: Sketch) -> str:
 
 
 def sentence(text: str, sketch: Sketch) -> str:
-    """Return a sentence about a product, with a capital at its beginning."""
+    """Return a sentence about a product with its names filled in and a capital first letter."""
     text = text.format_map(sketch.slots) if "{" in text else text
     return text[:1].upper() + text[1:]
 
 
 def capitals(phrase: str) -> str:
-    """Return a phrase as headings write it, without its article.
+    """Return a phrase in title case, without its article.
 
     >>> capitals("a rubber sole"), capitals("easy to clean"), capitals("bpa free")
     ('Rubber Sole', 'Easy to Clean', 'BPA Free')
@@ -155,17 +155,17 @@ def _split(text: str) -> Point:
     return head, rest
 
 
-# How many attributes of its product an instruction leaves out, as equally spaced quantiles; two stay.
+# Number of attributes that an instruction omits, as equally spaced quantiles; at least two stay.
 LEFT_OUT = (0, 0, 0, 0, 0.6, 1, 1, 1, 2, 3, 5)
-# How likely a product with 2, 3, 4, ... attributes has an instruction, and the same with 0, 1, ... option groups.
+# Probability of an instruction for products with 2, 3, 4, ... attributes, and its factor for 0, 1, ... option groups.
 HAS_INSTRUCTION = (0.6, 0.82, 0.92, 0.97, 1.0)
 WITH_OPTIONS = (0.45, 1.12, 1.28, 1.3)
-# The share of products with an instruction that people wrote about as well.
+# The share of products with an instruction that also have annotations by people.
 ANNOTATED = 0.25
 
 
 def choose_attributes(draws: Draws, sketch: Sketch) -> tuple[Attribute, ...]:
-    """Return what an instruction asks for: two or more attributes, or none where there is no instruction."""
+    """Return the attributes that an instruction wants: at least two, or none without an instruction."""
     count = len(sketch.attributes)
     groups = sum(values is not None for values in sketch.options.values())
     if count < 2 or not draws.chance(HAS_INSTRUCTION[min(count, 6) - 2] * WITH_OPTIONS[groups]):
@@ -174,7 +174,7 @@ def choose_attributes(draws: Draws, sketch: Sketch) -> tuple[Attribute, ...]:
 
 
 def write_instruction(draws: Draws, sketch: Sketch, wanted: Sequence[Attribute]) -> str:
-    """Return a sentence that asks for a product by its query and attributes, ready for options and price to follow."""
+    """Return a sentence that asks for a product by its query and attributes, to be followed by options and price."""
     return f"{draws.pick(vocabulary().openers)} {_wish(draws, sketch, wanted)}"
 
 
@@ -197,7 +197,7 @@ def _wish(draws: Draws, sketch: Sketch, wanted: Sequence[Attribute]) -> str:
 
 
 def listed(draws: Draws, words: Sequence[str], last: str | None = None) -> str:
-    """Return words in a row, the last one behind a comma or behind "and"."""
+    """Return words as a list in a sentence, with a comma or "and" before the last one."""
     if len(words) < 2:
         return "".join(words)
     last = last or draws.pick((", ", " and "))
@@ -205,26 +205,26 @@ def listed(draws: Draws, words: Sequence[str], last: str | None = None) -> str:
 
 
 def write_annotations(
-    draws: Draws, sketch: Sketch, asin: str, chosen: Sequence[Attribute], options: dict[str, list[str]]
+    draws: Draws, sketch: Sketch, asin: str, wanted: Sequence[Attribute], options: dict[str, list[str]]
 ) -> list[dict[str, Any]]:
-    """Return what people wrote who were shown a product, most often nothing.
+    """Return people's annotations of a product, usually none.
 
     Args:
-        draws: Where choices come from.
+        draws: The source of choices.
         sketch: The product.
         asin: Its id.
-        chosen: What its instruction asks for.
-        options: Its options as its page shows them.
+        wanted: The attributes that its instruction wants.
+        options: Its options as on its page.
     """
-    if not chosen or not draws.chance(ANNOTATED):
+    if not wanted or not draws.chance(ANNOTATED):
         return []
-    return [_annotation(draws, sketch, asin, chosen, options) for _ in range(1 + draws.below(2))]
+    return [_annotation(draws, sketch, asin, wanted, options) for _ in range(1 + draws.below(2))]
 
 
 def _annotation(
-    draws: Draws, sketch: Sketch, asin: str, chosen: Sequence[Attribute], options: dict[str, list[str]]
+    draws: Draws, sketch: Sketch, asin: str, attributes: Sequence[Attribute], options: dict[str, list[str]]
 ) -> dict[str, Any]:
-    wanted = draws.sample(chosen, 1 + draws.below(2))
+    wanted = draws.sample(attributes, 1 + draws.below(2))
     picked = {name: draws.pick(values) for name, values in options.items() if draws.chance(0.8)}
     text = draws.pick(vocabulary().requests).format(
         thing=_thing(sketch),

@@ -20,7 +20,7 @@ from tsr_gym_envs.webshop.generator.vocabulary import (
 
 # Brands of a family of products; the first are the most frequent.
 NUM_BRANDS = 600
-# How bullets may begin: a template with the headword and the sentence, and whether the headword is in capitals.
+# Templates of bullets with headword and sentence, and whether the headword is in capitals.
 BULLETS = (
     ("{text}", False),
     ("{text}", False),
@@ -38,10 +38,10 @@ class Brand:
     """A brand.
 
     Attributes:
-        name: Its name; empty for products without one.
+        name: Its name, may be empty.
         bullet: The template of its bullets.
         shouts: Whether headwords of bullets are in capitals.
-        separator: What stands between the parts of its titles.
+        separator: The text between the parts of its titles.
     """
 
     name: str
@@ -87,19 +87,19 @@ def draw_options(
     """Return the values of each option group by name; None stands for a group without values.
 
     Args:
-        draws: Where choices come from.
+        draws: The source of choices.
         shares: Running shares of products with 0, 1, 2 and 3 groups.
-        sources: Names of groups, most typical first, and where their values come from.
-        slots: Numbers that values may contain.
+        sources: Names of groups, most typical first, with the sets of their values.
+        slots: Numbers that values can contain.
     """
     count = min(draws.weighted(shares), len(sources))
     if count == 0:
         return {draws.pick(sources)[0]: None} if draws.chance(EMPTY) else {}
     first = 0 if draws.chance(0.6) else draws.below(len(sources))
-    chosen = [sources[(first + number) % len(sources)] for number in range(count)]
+    picked = [sources[(first + number) % len(sources)] for number in range(count)]
     groups: Groups = {}
     left, combinations = MAX_VALUES, MAX_COMBINATIONS
-    for number, (name, values) in enumerate(chosen):
+    for number, (name, values) in enumerate(picked):
         most = min(left - 2 * (count - number - 1), combinations // 2 ** (count - number - 1))
         groups[name] = drawn = draw_values(draws, values, most, slots)
         left, combinations = left - len(drawn), combinations // len(drawn)
@@ -124,7 +124,7 @@ def draw_values(draws: Draws, source: OptionSet, most: int, slots: dict[str, str
 
 
 def with_codes(draws: Draws, values: Sequence[str]) -> list[str]:
-    """Return values with codes of the maker, as in "B2-Black"; no two values get the same."""
+    """Return values with codes of the maker, as in "B2-Black", all different."""
     template = draws.pick(CODES)
     first = draws.below(40) + 1
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -141,7 +141,7 @@ def with_pairs(draws: Draws, values: Sequence[str]) -> list[str]:
     return pairs + list(values[:1]) if pairs else list(values)
 
 
-# The share of products that are one more of a line: same brand, material and style as others of their kind.
+# The share of products that belong to a line: same brand, material and style as others of their kind.
 IN_LINE = 0.45
 NUM_LINES = 2
 # Equally spaced quantiles of how often a kind occurs, compared with others of its category.
@@ -152,19 +152,19 @@ _INNER_CAPITAL = re.compile("(?<=[a-zA-Z])[A-Z]")
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """What a product is.
+    """The facts of a product.
 
     Attributes:
         category: Its top category.
         family: Its family of kinds.
         kind: Its kind.
         brand: Its brand.
-        noun: The noun of its kind that it goes by.
+        noun: Its noun among those of its kind.
         style: A word that titles put before the noun.
         material: What it is made of.
-        attributes: What it is; the texts say some of it.
+        attributes: Its attributes; the texts mention some of them.
         options: Its option groups.
-        slots: What stands for the names in braces in its sentences.
+        slots: The values of the names in braces in its sentences.
     """
 
     category: Category
@@ -180,7 +180,7 @@ class Sketch:
 
 
 def draw_sketch(draws: Draws, seed: int) -> Sketch:
-    """Return what a product is."""
+    """Return a random product."""
     categories = vocabulary().categories
     category = categories[draws.weighted(_category_shares())]
     kinds, shares = _kinds(seed, category)
@@ -198,17 +198,17 @@ def draw_sketch(draws: Draws, seed: int) -> Sketch:
 
 
 def draw_attributes(draws: Draws, category: Category, kind: Kind) -> tuple[Attribute, ...]:
-    """Return what a product is, in random order; no two of it rule each other out."""
+    """Return the attributes of a product in random order; no two of them exclude each other."""
     count = int(draws.quantile(category.num_attributes) + 0.5)
-    chosen: list[Attribute] = []
+    attributes: list[Attribute] = []
     ruled_out: frozenset[str] = frozenset()
     for attribute in draws.sample(kind.attributes, len(kind.attributes)) if count else ():
         if attribute.words not in ruled_out:
-            chosen.append(attribute)
+            attributes.append(attribute)
             ruled_out |= attribute.rivals
-        if len(chosen) == count:
+        if len(attributes) == count:
             break
-    return tuple(chosen)
+    return tuple(attributes)
 
 
 @lru_cache(maxsize=4096)

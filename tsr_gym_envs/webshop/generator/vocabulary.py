@@ -1,7 +1,7 @@
-"""The words of the generator, read from ``words/*.toml``: nothing that a product says stands in code.
+"""The words of the generator, read from ``words/*.toml``; no text of a product is in the code.
 
-A category's file has its attributes by the part that they play in a sentence, which of them rule each other out, and
-families of kinds; a family says for its kinds what they do not say themselves. See `Category`, `Family` and `Kind`.
+A category's file has its attributes by their role in a sentence, groups of attributes that exclude each other, and
+families of kinds; a kind inherits the fields that it does not set from its family. See `Category`, `Family` and `Kind`.
 """
 
 import tomllib
@@ -18,14 +18,14 @@ ARTICLES = ("a", "an", "the")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    """What a product may be said to be.
+    """An attribute of a product.
 
     Attributes:
         phrase: The attribute, such as "rubber sole".
         words: The same as part of a sentence, with its article: "a rubber sole".
         role: "adj" (before the noun), "with" or "for".
-        says: Sentences that claim it.
-        rivals: Words of the attributes that it rules out.
+        says: Sentences about it.
+        rivals: Words of the attributes that it excludes.
     """
 
     phrase: str
@@ -47,18 +47,18 @@ class OptionSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """What a shopper has a name for.
+    """A kind of product.
 
     Attributes:
-        query: That name, in the plural: "console tables".
-        nouns: What titles call it.
+        query: Its name, in the plural: "console tables".
+        nouns: Its nouns in titles.
         leaf: Last part of its path of categories.
-        is_mass: Whether the name is a singular after all, such as "popcorn".
+        is_mass: Whether the name is a singular, such as "popcorn".
         style: Words of titles before the noun.
-        materials: What products are made of.
+        materials: Materials of products.
         details: Further parts of titles; {names} stand for numbers.
-        attributes: What products may be.
-        options: Names of option groups, most typical first, and where their values come from.
+        attributes: Possible attributes of products.
+        options: Names of option groups, most typical first, with the sets of their values.
     """
 
     query: str
@@ -74,7 +74,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """Kinds that are described alike.
+    """Kinds with a shared description.
 
     Attributes:
         who: For whom, as titles begin: "Men's" or "".
@@ -83,7 +83,7 @@ class Family:
         numbers: Bounds of the numbers that texts name in braces.
         kinds: Its kinds.
         intro: First sentences of descriptions.
-        says: Further sentences, each behind a headword and a colon.
+        says: Further sentences, each after a headword and a colon.
     """
 
     who: str
@@ -100,12 +100,12 @@ class Category:
     """A top category.
 
     Attributes:
-        name: As products carry it.
+        name: Its name in products.
         prefix: First part of the path of categories.
         share: Its products in a thousand.
         groups: Running shares of products with 0, 1, 2 and 3 option groups.
         num_attributes: Equally spaced quantiles of the number of attributes.
-        extras: Parts of titles that say little.
+        extras: Parts of titles without information.
         families: Its families.
     """
 
@@ -192,7 +192,7 @@ def _family(table: dict[str, Any], attributes: dict[str, Attribute], sets: dict[
         path=table["path"],
         price=tuple(table["price"]),
         numbers=tuple((name, low, high) for name, (low, high) in table.get("numbers", {}).items()),
-        # What a kind does not say itself, its family says.
+        # A kind inherits the fields that it does not set.
         kinds=tuple(_kind(table | kind, attributes, sets) for kind in table["kinds"]),
         intro=tuple(table["intro"]),
         says=tuple(table["says"]),

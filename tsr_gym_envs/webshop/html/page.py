@@ -1,7 +1,7 @@
 """The shop as web pages, and web pages as text.
 
-The templates are what a person shops in; the text modes are made of them by `nodes_of`, or without them, and faster, by
-`tsr_gym_envs.webshop.rules`. Both give the same text.
+People shop in the pages of the templates. `nodes_of` derives the text modes from a page; `rules.page_text` gives the
+same text faster, without templates.
 """
 
 from functools import lru_cache
@@ -20,22 +20,22 @@ from tsr_gym_envs.webshop.state import ShopState, option_labels
 
 # Style sheet and pictures.
 STATIC = Path(__file__).parent / "static"
-# Colours of the boxes that stand for pictures; the style sheet has a class for each.
+# Number of colours of the boxes that replace pictures; the style sheet has a class for each.
 NUM_HUES = 12
 _UNSEEN = ("style", "script", "head", "title", "meta", "[document]")
 
 
 class Links(Protocol):
-    """Where the links and forms of a page lead."""
+    """The addresses of a page's links and forms."""
 
     def home(self) -> str:
         """Return the address of the shop's name at the top."""
 
     def search(self) -> str:
-        """Return the address that a search is sent to, with the query as ``keywords``."""
+        """Return the address of searches, which takes the query as ``keywords``."""
 
     def click(self, name: str) -> str:
-        """Return the address that a click leads to; `name` as in `tsr_gym_envs.webshop.rules.click`."""
+        """Return the address of a click; `name` as in `tsr_gym_envs.webshop.rules.click`."""
 
     def static(self, name: str) -> str:
         """Return the address of a file in the folder ``static``."""
@@ -102,8 +102,8 @@ def page_html(
     Args:
         shop: The shop.
         state: The state.
-        links: Where links and forms lead; None takes the original's addresses.
-        template: Name of a template that extends the page's own; None takes that.
+        links: Addresses of links and forms; None for the original's.
+        template: Name of a template that extends the page's template; None for the latter.
         more: Further variables of the template.
     """
     links = links or OriginalLinks(shop, state)
@@ -118,7 +118,7 @@ def page_html(
 
 
 def _about_product(shop: Shop, state: ShopState, page: Page, links: Links) -> dict[str, Any]:
-    """Return what the pages of one product show."""
+    """Return the template variables of the pages of a product."""
     product = shop.product(page.row)
     context = {"product": product, "hue": _hue(product), "chosen": chosen_text(page, product)}
     if page.kind == "item_page":
@@ -131,7 +131,7 @@ def _about_product(shop: Shop, state: ShopState, page: Page, links: Links) -> di
 
 @lru_cache(maxsize=1)
 def templates() -> jinja2.Environment:
-    """Return the shop's templates, in which everything is escaped."""
+    """Return the shop's templates, with automatic escaping."""
     loader = jinja2.PackageLoader("tsr_gym_envs.webshop.html", "templates")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["initial"] = _initial
@@ -152,24 +152,25 @@ def _card(shop: Shop, page: Page, row: int, links: Links) -> Card:
 
 
 def _groups(shop: Shop, page: Page, product: Product, links: Links) -> list[ChipGroup]:
-    chosen = iter([node.clicked for node in shop.layout(page).nodes if node.role == "option"])
+    clicked = iter([node.clicked for node in shop.layout(page).nodes if node.role == "option"])
     return [
         ChipGroup(
-            name, tuple(Chip(label, next(chosen), links.click(label)) for label, _ in pairs if shown(label) is not None)
+            name,
+            tuple(Chip(label, next(clicked), links.click(label)) for label, _ in pairs if shown(label) is not None),
         )
         for name, pairs in option_labels(product, unique=shop.repairs.symmetric_options)
     ]
 
 
 def nodes_of(html: str) -> tuple[PageNode, ...]:
-    """Return the texts of a page that an agent sees."""
+    """Return the texts of a page that are visible to an agent."""
     strings = BeautifulSoup(html, "html.parser").find_all(string=True)
     return tuple(node for string in strings if (node := _node(string)) is not None)
 
 
 def _node(string: NavigableString) -> PageNode | None:
     parent: Any = string.parent
-    # The parser makes a line's end of all blank space that holds one; such space only sets the tags apart.
+    # The parser turns blank space with a line end into a single line end; such space only separates tags.
     if isinstance(string, Comment) or parent.name in _UNSEEN or string == "\n" or _is_hidden(parent):
         return None
     return PageNode(parent.get("data-agent", "text"), str(string), parent.has_attr("data-clicked"))

@@ -1,7 +1,7 @@
-"""The shop as a web site: people shop in the very pages that agents see, and leave the same trees behind.
+"""The shop as a web site: people shop in the pages that agents see, and their trips are stored as the same trees.
 
 An address names a visitor's trip and a page of it, so that going back in the browser goes back in the shop. Importing
-this needs the extra `serve`.
+this module needs the extra `serve`.
 """
 
 import re
@@ -22,14 +22,14 @@ from tsr_gym_envs.serving import LOOPBACK, BodyLimit, client_left
 from tsr_gym_envs.webshop.html.page import STATIC, page_html, templates
 from tsr_gym_envs.webshop.site.trips import Trips, TripTooLong, Visit, Visitors, end_of
 
-# Letters of a query, and bytes of a request's body, of which the shop's forms send none.
+# Most letters of a query, and most bytes of a request's body; the shop's forms send none.
 MAX_QUERY, MAX_BODY = 500, 10_000
 HEADERS = {
-    # No script at all; styles and pictures from here only; no page of ours inside somebody else's.
+    # No scripts; styles and pictures only from this server; no framing by other sites.
     "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    # "no-referrer" would hide the origin of forms, which `_check_origin` wants to know.
+    # "no-referrer" would hide the origin of forms, which `_check_form` needs.
     "referrer-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
@@ -48,26 +48,26 @@ _TITLES = {
 
 
 class PageLinks:
-    """Where the links and forms of a page lead.
+    """The addresses of a page's links and forms.
 
     Args:
         here: Address of the page.
-        home: Where the shop's name leads.
+        home: Address of the link on the shop's name.
     """
 
     def __init__(self, here: str, home: str) -> None:
         self._here, self._home = here, home
 
     def home(self) -> str:
-        """Return where the shop's name leads."""
+        """Return the address of the link on the shop's name."""
         return self._home
 
     def search(self) -> str:
-        """Return the address that takes searches."""
+        """Return the address of searches."""
         return f"{self._here}/search"
 
     def click(self, name: str) -> str:
-        """Return the address of a click. Looking around is a link, which may be opened beside; buying is a form."""
+        """Return the address of a click; all clicks are links, which can open in a new tab, except buying, a form."""
         return f"{self._here}/buy" if name == "buy now" else f"{self._here}/click?{urlencode({'name': name})}"
 
     def static(self, name: str) -> str:
@@ -80,9 +80,9 @@ def shop_site(trips: Trips, visitors: Visitors | None = None, *, host: str = LOO
 
     Args:
         trips: Begins trips and takes their steps.
-        visitors: Who is in the shop; None begins with nobody.
-        host: Where it will listen. On loopback it answers only to loopback's names, so that no other site can pose as
-            the shop by a name that leads here.
+        visitors: The visitors; None begins without any.
+        host: Address to listen at. On loopback, requests under other host names are refused, which stops DNS rebinding:
+            another site whose name resolves to this address cannot read the shop's pages.
     """
     hosts = _LOOPBACKS if host in (*_LOOPBACKS, "::1") else None
     desk = _Desk(trips, Visitors() if visitors is None else visitors)
@@ -108,7 +108,7 @@ class _Desk:
         self._trips, self._visitors = trips, visitors
 
     async def enter(self, request: Request) -> Response:
-        """Lead to the latest page of a visitor, and a new one to the first."""
+        """Redirect a visitor to the latest page, and a new visitor to the first."""
         visit = self._visitors.find(_token(request))
         if visit is not None:
             end = end_of(visit.trip)
@@ -146,12 +146,12 @@ class _Desk:
         return self._step(visit, page, f"search[{keywords}]", HTTPException(400, "Search for other words."))
 
     async def click(self, request: Request) -> Response:
-        """Click on a page, but not to buy."""
+        """Click on a page, except to buy."""
         _check_fetch(request)
         visit, page = self._find(request)
         name = request.query_params.get("name", "")
         action = f"click[{name}]"
-        # As the shop will read it, whatever blanks or lines the name holds.
+        # Parsed as the shop parses it, because blanks and line ends in the name could disguise a purchase.
         if (self._trips.shop.parse(action).argument or "").lower() == "buy now":
             raise HTTPException(405, "Press the button to buy.", {"Allow": "POST"})
         return self._step(visit, page, action, HTTPException(404, f"The page has no “{name}” to click."))
@@ -182,7 +182,7 @@ class _Desk:
         if after is None:
             raise refusal
         pages = (self._trips.state(visit.trip, page).page, self._trips.state(visit.trip, after).page)
-        # Whoever has chosen an option comes back to the options, not to the top of the page.
+        # After the choice of an option, the page opens at the options instead of the top.
         return _to(visit, after, "#options" if pages == ("item_page", "item_page") else "")
 
     def _page(self, visit: Visit, page: int) -> Response:
@@ -205,13 +205,13 @@ class _Desk:
 
 
 class _Guard:
-    """Middleware that refuses other names than the shop's own, and sets the headers that keep pages to themselves."""
+    """Middleware that refuses foreign host names, and sets the security headers."""
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...] | None) -> None:
         self._app, self._hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, unless it was meant for another server."""
+        """Pass a request on, unless it names another host."""
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -235,7 +235,7 @@ def _to(visit: Visit, page: int, part: str = "") -> RedirectResponse:
 
 
 def _cookie(request: Request) -> str:
-    # Browsers send the cookies of one port to all others of a host.
+    # Browsers send a cookie to all ports of its host, so each server needs its own name.
     return f"webshop_{request.scope['server'][1]}"
 
 
@@ -250,13 +250,13 @@ def _number(text: str) -> int:
 
 
 def _check_fetch(request: Request) -> None:
-    """Refuse what a page of another server sent; browsers tell."""
+    """Refuse requests that a page of another site sent; browsers declare it in a header."""
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise HTTPException(403, "Another site sent this request.")
 
 
 async def _check_form(request: Request) -> None:
-    """Refuse forms of other servers, whoever's cookie they come with, and those that are too long."""
+    """Refuse forms of other sites, with any cookie, and forms that are too long."""
     _check_fetch(request)
     host = request.headers.get("host")
     if request.headers.get("origin") not in (f"http://{host}", f"https://{host}"):
@@ -273,11 +273,11 @@ def _message(status: int, text: str, headers: dict[str, str] | None = None) -> R
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    # What the framework says by itself is the name of the status, which the title says better.
+    # The framework's default text is the name of the status, which the title already explains.
     text = "" if error.detail in ("Not Found", "Method Not Allowed") else error.detail
     return _message(error.status_code, text, dict(error.headers or {}))
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    # The server's log has the error; visitors need not know it.
+    # The server's log has the error; visitors do not see it.
     return _message(500, "Please try again.")

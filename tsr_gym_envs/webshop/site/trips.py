@@ -22,26 +22,26 @@ from tsr_gym_envs.webshop.env import WebShopEnv
 from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopState
 
-# A page takes some ten kilobytes; nobody who looks for a product opens as many.
+# A page takes about ten kilobytes; a search for a product needs far fewer pages.
 MAX_PAGES = 300
 
 
 class TripTooLong(TsrGymError):
-    """A trip has as many pages as it may have."""
+    """A trip has the maximal number of pages."""
 
 
 class Trips:
-    """Begins trips and takes their steps, all in one environment, which is put where each step is taken.
+    """Begins trips and takes their steps, all in one environment, which is restored to the page of each step.
 
     Args:
         env: A stack around a `WebShopEnv` whose turns are single actions, such as ``gym.make("tsr/WebShop-v0")``.
         goal: Number of every trip's goal; None draws goals.
-        seed: Trips of equal seeds have equal goals in the same order; None begins anywhere.
-        out: Folder for a file of each trip that has ended; None keeps none.
+        seed: Seed of the order of goals; None draws it.
+        out: Folder for a file of each ended trip; None writes none.
         max_pages: Most pages of a trip.
 
     Raises:
-        ConfigError: There is no such goal, or several actions make up a turn.
+        ConfigError: The goal is unknown, or a turn has several actions.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class Trips:
         self._out = out
         self._max_pages = max_pages
         self._begun = 0
-        # Names of files differ between servers that write into one folder, also where their seeds are equal.
+        # Servers with equal seeds can write into one folder, because the names of their files differ.
         self._mark = secrets.token_hex(4)
-        # What cannot be begun, or not be written, is told before anybody shops.
+        # A wrong goal or an unwritable folder is reported now, before the first visitor.
         env.reset(seed=self._seed, options=self._reset_options)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
@@ -87,32 +87,32 @@ class Trips:
         return trip
 
     def state(self, trip: Tree, page: int) -> ShopState:
-        """Return what the shop shows on a page of a trip.
+        """Return the state of the shop on a page of a trip.
 
         Raises:
-            IndexError: There is no such page.
+            IndexError: The page is unknown.
         """
         self._stand(trip, page)
         return self._base.state
 
     def step(self, trip: Tree, page: int, action: str) -> int | None:
-        """Act on a page, and return the page that this leads to; None where the action means nothing there.
+        """Act on a page; return the number of the next page, None for an invalid action.
 
-        Whoever acts twice alike on a page comes to the same page. A trip that has ended stays as it is, and every
-        action leads to its end.
+        A repeated action on a page leads to the same page. An ended trip does not change, and every action leads to its
+        end.
 
         Raises:
-            IndexError: There is no such page.
-            TripTooLong: The trip has as many pages as it may have.
+            IndexError: The page is unknown.
+            TripTooLong: The trip has the maximal number of pages.
             OSError: The trip has ended and cannot be written.
         """
         before = trip.node(page)
         if (end := end_of(trip)) is not None:
             self._keep(trip, end)
             return end
-        for known in trip.children(page):
-            if trip.nodes[known].candidate.text == action:
-                return known
+        for child in trip.children(page):
+            if trip.nodes[child].candidate.text == action:
+                return child
         if len(trip.nodes) >= self._max_pages:
             raise TripTooLong(f"a trip has at most {self._max_pages} pages")
         self._stand(trip, page)
@@ -130,7 +130,7 @@ class Trips:
         return after
 
     def file_of(self, trip: Tree) -> Path | None:
-        """Return where a trip that has ended is kept, None where none is."""
+        """Return the file of an ended trip, None without a folder."""
         if self._out is None:
             return None
         return self._out / f"goal_{self.state(trip, 0).goal}_{trip.seed:016x}_{self._mark}.jsonl"
@@ -147,21 +147,21 @@ class Trips:
 
 
 def end_of(trip: Tree) -> int | None:
-    """Return the page on which a trip has ended, None where it goes on."""
+    """Return the page on which a trip has ended, None for a running trip."""
     return next((page for page, node in enumerate(trip.nodes) if node.done), None)
 
 
 def as_played(trip: Tree, end: int) -> Tree:
-    """Return a trip with the pages on the way to its end as the episode that was played.
+    """Return a trip whose played episode is the path to its end.
 
-    The pages that a shopper looked at, went back from and left are in the tree as well, but not in the episode.
+    Pages that a shopper visited and left by going back stay in the tree, outside the episode.
     """
     played = set(trip.path(end))
-    told = Tree(seed=trip.seed, score_of=trip.score_of, about=trip.about)
+    episode = Tree(seed=trip.seed, score_of=trip.score_of, about=trip.about)
     for page, node in enumerate(trip.nodes):
-        told.add(node, played=page in played)
-    told.charge(trip.spent)
-    return told
+        episode.add(node, played=page in played)
+    episode.charge(trip.spent)
+    return episode
 
 
 MAX_VISITORS = 100
@@ -173,7 +173,7 @@ class Visit:
     """A visitor's trip.
 
     Attributes:
-        number: Its number among the visitor's trips, from 1, so that addresses of earlier trips are told apart.
+        number: Its number among the visitor's trips, from 1, which makes the addresses of trips differ.
         trip: Its pages.
     """
 
@@ -182,15 +182,14 @@ class Visit:
 
 
 class Visitors:
-    """Visits by token. Who has been away for long is forgotten, and where there are too many, who came least recently.
+    """Visits by token; idle visits are dropped, and beyond the limit the least recent one.
 
-    Who has never come back, because no cookie was kept, takes no place from those who have: newcomers push out each
-    other only.
+    Clients without cookies never return, so newcomers have separate places: they replace only other newcomers.
 
     Args:
         max_visitors: Most visitors at a time, and as many newcomers.
-        idle_s: Seconds after which an idle visitor is forgotten.
-        clock: Gives the time in seconds.
+        idle_s: Seconds after which an idle visit is dropped.
+        clock: A function that returns the time in seconds.
     """
 
     def __init__(
@@ -210,25 +209,25 @@ class Visitors:
         return len(self._visits) + len(self._newcomers)
 
     def find(self, token: str | None) -> Visit | None:
-        """Return the visit of a token, None where nobody has it."""
+        """Return the visit of a token, None for an unknown token."""
         now = self._clock()
         for visits in (self._visits, self._newcomers):
             while visits and next(iter(visits.values()))[0] < now - self._idle_s:
                 visits.popitem(last=False)
-        known = self._visits.get(token or "") or self._newcomers.get(token or "")
-        if token is None or known is None:
+        entry = self._visits.get(token or "") or self._newcomers.get(token or "")
+        if token is None or entry is None:
             return None
-        self.keep(token, known[1])
-        return known[1]
+        self.keep(token, entry[1])
+        return entry[1]
 
     def enter(self, visit: Visit) -> str:
-        """Take in a newcomer and return the token."""
+        """Add a newcomer and return the token."""
         token = secrets.token_urlsafe(32)
         self._put(self._newcomers, token, visit)
         return token
 
     def keep(self, token: str, visit: Visit) -> None:
-        """Set the visit of a token that has come back."""
+        """Set the visit of a returning token."""
         self._newcomers.pop(token, None)
         self._put(self._visits, token, visit)
 
