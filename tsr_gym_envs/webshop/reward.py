@@ -255,7 +255,7 @@ def _categories(fields: Mapping[str, Any]) -> set[str]:
 
 
 def count_attributes(wanted: Sequence[str], product: Mapping[str, Any]) -> int:
-    """Return the number of wanted attributes that a product has: close to one of the product's, or literally in a text."""
+    """Return the number of wanted attributes that a product has: closely, or literally in a text."""
     bullets = product.get("BulletPoints", product.get("small_description")) or ""
     texts = (
         product.get("Title", product.get("name", "")).lower(),

@@ -138,7 +138,7 @@ class Goals(list):
 
     def __init__(self, goals, products):
         super().__init__(
-            goal.as_original(human=not all(isinstance(one, tuple) for one in goal.goal_options)) for goal in goals
+            goal.as_original(human=not all(isinstance(option, tuple) for option in goal.goal_options)) for goal in goals
         )
         self.goal = goals.__getitem__
         self.price = lambda row: products[row].prices[0]

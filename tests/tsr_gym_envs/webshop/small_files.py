@@ -40,10 +40,10 @@ def item(number=1, **changes):
 def write_files(folder, items, entries=None, annotations=None):
     """Write the three files of a catalogue and return their folder; every product has an instruction by default."""
     folder.mkdir(parents=True, exist_ok=True)
-    known = {record["asin"]: ENTRY for record in items} if entries is None else entries
+    entry_of = {record["asin"]: ENTRY for record in items} if entries is None else entries
     for name, content in (
         ("items_shuffle.json", items),
-        ("items_ins_v2.json", known),
+        ("items_ins_v2.json", entry_of),
         ("items_human_ins.json", annotations or {}),
     ):
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
@@ -77,8 +77,8 @@ def real_products(shared):
 def synthetic_goals(shared, products):
     """Yield every synthetic goal of the small set, without price and text, in no particular order."""
     path = shared / "data" / "webshop" / "items_ins_v2_1000.json"
-    for asin, said in json.loads(path.read_text(encoding="utf-8")).items():
-        if "instruction" not in said:
+    for asin, entry in json.loads(path.read_text(encoding="utf-8")).items():
+        if "instruction" not in entry:
             continue
         product = products[asin]
         names = sorted(product["options"])
@@ -88,7 +88,7 @@ def synthetic_goals(shared, products):
                 "name": product["name"],
                 "query": product["query"],
                 "product_category": product["product_category"],
-                "attributes": said["instruction_attributes"],
+                "attributes": entry["instruction_attributes"],
                 "goal_options": dict(zip(names, values, strict=True)),
                 "price_upper": 1_000_000,
             }
@@ -117,8 +117,8 @@ def recorded_nouns(rows, catalogue):
         for step in row["steps"]:
             if "goal_nouns" in step:
                 bought = catalogue.product(catalogue.row_of(step["url"].split("/")[5])).title
-                for title, found in ((row["goal"]["name"], step["goal_nouns"]), (bought, step["product_nouns"])):
-                    assert nouns.setdefault(title, found) == found
+                for title, nouns in ((row["goal"]["name"], step["goal_nouns"]), (bought, step["product_nouns"])):
+                    assert nouns.setdefault(title, nouns) == nouns
     return nouns
 
 

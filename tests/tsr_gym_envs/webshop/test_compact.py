@@ -66,7 +66,7 @@ def test_results_say_what_titles_share_with_the_instruction_and_what_is_dear():
 def test_a_product_lists_the_options_that_share_a_word_with_the_instruction_and_what_is_chosen():
     env = shop_env()
     env.step("search [ steel mugs ]")
-    # Two values that read alike are numbered; "buy" is the name of a button, so the colour gets a number, too.
+    # Values with the same words are numbered; "buy" is the name of a button, so the colour gets a number too.
     assert env.step("click [ r1 ]")[0] == "item ok ; color ? navy blue / navy blue 2 / sky blue ; size us ? 5 / 5 oz"
     observation, *_, info = env.step("click [ navy blue ]")
     assert observation == "item ok ; color = navy blue ; size us ? 5 / 5 oz"
@@ -114,15 +114,15 @@ def test_a_query_without_hits_says_so():
 
 
 def test_the_oracles_plans_are_those_of_the_shop_under_other_names():
-    env, said = shop_env(), []
+    env, turns = shop_env(), []
     while not env.episode.terminated:
-        said.append(env.optimal_turn(env.state, env.limits.max_turns - env.episode.turns, None))
-        *_, reward, _, _, _ = env.step(said[-1])
-    assert said[0] == "search [ zelo steel travel mugs, 2 pack, leak-proof ]"
-    assert said[1:] == ["click [ r1 ]", "click [ navy blue ]", "click [ 5 ]", "click [ buy ]"]
+        turns.append(env.optimal_turn(env.state, env.limits.max_turns - env.episode.turns, None))
+        *_, reward, _, _, _ = env.step(turns[-1])
+    assert turns[0] == "search [ zelo steel travel mugs, 2 pack, leak-proof ]"
+    assert turns[1:] == ["click [ r1 ]", "click [ navy blue ]", "click [ 5 ]", "click [ buy ]"]
     assert reward == 1.0
     several = shop_env(max_actions_per_turn=3)
-    assert several.optimal_turn(several.state, 5, None) == " || ".join(said[:3])
+    assert several.optimal_turn(several.state, 5, None) == " || ".join(turns[:3])
     assert len(best_plan(several.shop, several.state, 15).actions) == 5
 
 
@@ -134,7 +134,7 @@ def test_other_modes_know_none_of_these_names():
 
 
 def test_every_word_of_a_page_is_in_the_vocabulary():
-    known = vocabulary_of(tiny_shop(PRODUCTS, GOALS))
-    assert {"leak", "steel", "us", "5", "oz", "x-large", "zelo", "brand11", "glass", "navy", "sky"} <= known
+    words = vocabulary_of(tiny_shop(PRODUCTS, GOALS))
+    assert {"leak", "steel", "us", "5", "oz", "x-large", "zelo", "brand11", "glass", "navy", "sky"} <= words
     # Words of a title behind its first part are shown only where the instruction has them.
-    assert known.isdisjoint({"pack", "leak-proof", "set", "the", "find"})
+    assert words.isdisjoint({"pack", "leak-proof", "set", "the", "find"})

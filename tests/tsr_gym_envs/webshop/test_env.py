@@ -1,4 +1,4 @@
-"""The WebShop environment: the original's transcripts, the contract of text environments, and any text whatever."""
+"""The WebShop environment: the original's transcripts, the contract of text environments, and arbitrary texts."""
 
 import gymnasium as gym
 import numpy as np
@@ -260,15 +260,15 @@ def test_states_that_differ_in_what_changes_no_rule_have_one_key(shop_env):
 
 def random_text(env, rng):
     """Return an action that is likely, odd or junk."""
-    kind = rng.random()
+    draw = rng.random()
     legal = env.legal_actions(env.state)
-    if kind < 0.6 and legal:
+    if draw < 0.6 and legal:
         return legal[rng.integers(len(legal))]
-    if kind < 0.8:
+    if draw < 0.8:
         odd = (*ODD_TEXTS, *OPTION_VALUES, "<r>", "<a> soft", "<c>", "<q> shirt", "\ud800", "shirt search_results")
         verb = ("search", "click", "Search", "")[rng.integers(4)]
         return f"{verb}[{odd[rng.integers(len(odd))]}]"
-    if kind < 0.9:
+    if draw < 0.9:
         names = clickables(env.shop, env.state) or ("search",)
         return f"click[{names[rng.integers(len(names))]}]"
     return JUNK[rng.integers(len(JUNK))]

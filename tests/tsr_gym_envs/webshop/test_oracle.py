@@ -53,7 +53,7 @@ def try_everything(shop):
         if left == 0:
             return 0.0
         clicks = shop.layout(page_of(shop, state)).actions
-        # Whatever the product, buying it takes a search, a click on it and the purchase.
+        # The purchase of any product takes a search, a click on it and the purchase.
         actions = (*clicks, *searches(shop, state)) if left >= 3 else clicks
         following = {follow(shop, state, shop.parse(action)) for action in actions}
         return max(best(after._replace(opened=()), left - 1) for after in following if after is not None)
@@ -193,7 +193,7 @@ def random_shop(rng, rules):
     )
 
     def some(pool, least=0):
-        return [str(one) for one in rng.choice(pool, rng.integers(least, len(pool)), replace=False)]
+        return [str(value) for value in rng.choice(pool, rng.integers(least, len(pool)), replace=False)]
 
     products = [
         product(

@@ -284,13 +284,13 @@ FALSE_MATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "chosen"), FALSE_MATCHES)
-def test_only_exact_options_refuse_what_is_merely_alike(wanted, chosen):
+@pytest.mark.parametrize(("wanted", "picked"), FALSE_MATCHES)
+def test_only_exact_options_refuse_similar_values(wanted, picked):
     wish = wanted if isinstance(wanted, list) else list(wanted.values())
-    offered = {name: [value, *wish] for name, value in chosen.items()}
-    assert num_met(wanted, chosen, offered, "original") == 1
-    assert num_met(wanted, chosen, offered, repairs_of("original", ["exact_options"])) == 0
-    assert num_met(wanted, chosen, offered, "fixed") == 0
+    offered = {name: [value, *wish] for name, value in picked.items()}
+    assert num_met(wanted, picked, offered, "original") == 1
+    assert num_met(wanted, picked, offered, repairs_of("original", ["exact_options"])) == 0
+    assert num_met(wanted, picked, offered, "fixed") == 0
 
 
 UNREACHABLE = [("item shape", "rectangular"), ("color", "2005grey"), ("color", "a2-army\xa0green"), ("color", "green2")]
@@ -306,17 +306,17 @@ def test_either_repair_of_options_accepts_the_very_value_that_the_original_refus
 
 
 def test_only_symmetric_options_refuse_a_choice_in_the_wrong_group():
-    wanted, chosen, offered = {"lid color": "black"}, {"color": "black"}, {"color": ["black"], "lid color": ["black"]}
-    assert num_met(wanted, chosen, offered, "original") == 1
-    assert num_met(wanted, chosen, offered, repairs_of("original", ["exact_options"])) == 1
-    assert num_met(wanted, chosen, offered, repairs_of("original", ["symmetric_options"])) == 0
-    assert num_met(wanted, chosen, offered, "fixed") == 0
+    wanted, picked, offered = {"lid color": "black"}, {"color": "black"}, {"color": ["black"], "lid color": ["black"]}
+    assert num_met(wanted, picked, offered, "original") == 1
+    assert num_met(wanted, picked, offered, repairs_of("original", ["exact_options"])) == 1
+    assert num_met(wanted, picked, offered, repairs_of("original", ["symmetric_options"])) == 0
+    assert num_met(wanted, picked, offered, "fixed") == 0
 
 
 def test_symmetric_options_alone_still_collapse_colours_but_on_both_sides():
-    wanted, chosen = {"color": "navy blue"}, {"color": "sky blue"}
+    wanted, picked = {"color": "navy blue"}, {"color": "sky blue"}
     symmetric = repairs_of("original", ["symmetric_options"])
-    assert num_met(wanted, chosen, {"color": ["navy blue", "sky blue"]}, symmetric) == 1
+    assert num_met(wanted, picked, {"color": ["navy blue", "sky blue"]}, symmetric) == 1
     assert num_met({"color": "+"}, {"color": "+"}, {"color": ["+"]}, symmetric) == 1
 
 

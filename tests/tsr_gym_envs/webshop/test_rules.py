@@ -180,8 +180,8 @@ def test_every_golden_text_is_read_as_by_the_original(golden):
 
 @given(st.text("[]ab \n\r\u2028", max_size=14))
 def test_texts_are_read_as_by_the_originals_regular_expression(text):
-    found = re.match(r"(.+)\[(.+)\]", text)
-    assert parse(text) == (found.groups() if found else (text, None))
+    match = re.match(r"(.+)\[(.+)\]", text)
+    assert parse(text) == (match.groups() if match else (text, None))
 
 
 @pytest.mark.parametrize("read", [parse, parse_kindly])

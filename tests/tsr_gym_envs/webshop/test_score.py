@@ -36,12 +36,12 @@ def after(shop, *actions, number=0):
 
 
 def test_progress_counts_the_product_its_options_and_the_purchase(shop):
-    found = ("search[mug]", MUG)
-    trips = [(), ("search[mug]",), found, (*found, "click[blue]"), (*found, "click[blue]", "click[5]")]
+    opened = ("search[mug]", MUG)
+    trips = [(), ("search[mug]",), opened, (*opened, "click[blue]"), (*opened, "click[blue]", "click[5]")]
     assert [progress(shop, after(shop, *trip)) * 3 for trip in trips] == [0, 0, 1, 1, 2]
     assert progress(shop, after(shop, *trips[-1], "click[features]")) * 3 == 2
     assert progress(shop, after(shop, *trips[-1], BUY)) == 1
-    assert progress(shop, after(shop, *found, BUY)) * 3 == 2
+    assert progress(shop, after(shop, *opened, BUY)) * 3 == 2
     assert progress(shop, after(shop, *trips[-1], "click[< prev]")) == 0
     # A product without options leaves nothing to choose.
     assert progress(shop, after(shop, "search[mug]", GLASS)) * 3 == 2
@@ -66,20 +66,20 @@ def test_fit_is_the_mean_over_price_options_and_twice_the_words(shop):
     assert fit(shop, after(shop)) == 0
     assert fit(shop, after(shop, "search[mug]")) == pytest.approx((2 * 2 / 3 + 1) / 5)
     assert fit(shop, after(shop, "search[glass]")) == pytest.approx((2 * 1 / 3 + 0) / 5)
-    found = ("search[mug]", MUG)
-    assert fit(shop, after(shop, *found)) == pytest.approx((2 * 1 + 1) / 5)
-    assert fit(shop, after(shop, *found, "click[navy blue]")) == pytest.approx((2 + 1 + 1) / 5)
-    assert fit(shop, after(shop, *found, "click[blue]")) == pytest.approx((2 + 1) / 5)
-    assert fit(shop, after(shop, *found, "click[navy blue]", "click[5]", BUY)) == 1
+    opened = ("search[mug]", MUG)
+    assert fit(shop, after(shop, *opened)) == pytest.approx((2 * 1 + 1) / 5)
+    assert fit(shop, after(shop, *opened, "click[navy blue]")) == pytest.approx((2 + 1 + 1) / 5)
+    assert fit(shop, after(shop, *opened, "click[blue]")) == pytest.approx((2 + 1) / 5)
+    assert fit(shop, after(shop, *opened, "click[navy blue]", "click[5]", BUY)) == 1
     assert fit(shop, after(shop, "search[mug]", GLASS, BUY)) == pytest.approx(2 * 1 / 3 / 5)
 
 
 def test_where_people_name_no_groups_the_longest_values_in_their_words_are_meant(shop):
-    found = after(shop, "search[mug]", MUG, number=1)
-    # Words: warm, navy, blue, mug, size, 5; the title and the description say two of them.
-    assert fit(shop, found) == pytest.approx((2 * 2 / 6 + 1) / 5)
-    assert fit(shop, found._replace(options=(("color", "navy blue"),))) == pytest.approx((2 * 2 / 6 + 2) / 5)
-    assert fit(shop, found._replace(options=(("color", "blue"), ("size", "15")))) == fit(shop, found)
+    opened = after(shop, "search[mug]", MUG, number=1)
+    # Words: warm, navy, blue, mug, size, 5; the title and the description contain two of them.
+    assert fit(shop, opened) == pytest.approx((2 * 2 / 6 + 1) / 5)
+    assert fit(shop, opened._replace(options=(("color", "navy blue"),))) == pytest.approx((2 * 2 / 6 + 2) / 5)
+    assert fit(shop, opened._replace(options=(("color", "blue"), ("size", "15")))) == fit(shop, opened)
 
 
 def test_instructions_without_limit_or_options_are_read_too():

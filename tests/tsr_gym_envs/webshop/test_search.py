@@ -25,11 +25,11 @@ def test_every_golden_query_finds_what_lucene_finds(engine, golden):
     rows = golden("webshop/search.jsonl")
     same_sets = 0
     for row in rows:
-        found = engine.search(row["query"])
-        assert [asin for asin, _ in found[:10]] == row["asins"][:10], row["query"]
-        assert len(found) == row["n"]
-        same_sets += {asin for asin, _ in found} == set(row["asins"])
-        for (_, score), lucene in zip(found[:10], row["scores"], strict=False):
+        hits = engine.search(row["query"])
+        assert [asin for asin, _ in hits[:10]] == row["asins"][:10], row["query"]
+        assert len(hits) == row["n"]
+        same_sets += {asin for asin, _ in hits} == set(row["asins"])
+        for (_, score), lucene in zip(hits[:10], row["scores"], strict=False):
             assert score == pytest.approx(lucene, abs=2e-4)
     assert same_sets >= 0.99 * len(rows)
     assert len(rows) > 200
@@ -37,8 +37,8 @@ def test_every_golden_query_finds_what_lucene_finds(engine, golden):
 
 def test_rows_are_those_of_the_ids(engine, real_catalogue, golden):
     for row in golden("webshop/search.jsonl")[::20]:
-        found = engine.search(row["query"], 20)
-        assert engine.rows(row["query"], 20) == tuple(real_catalogue.row_of(asin) for asin, _ in found)
+        hits = engine.search(row["query"], 20)
+        assert engine.rows(row["query"], 20) == tuple(real_catalogue.row_of(asin) for asin, _ in hits)
         assert engine.rows(row["query"], 5) == engine.rows(row["query"], 20)[:5]
 
 

@@ -29,11 +29,11 @@ def test_presets_are_what_was_published():
 def test_repairs_follow_the_rules_unless_they_are_named():
     assert make_settings("default", {}).chosen_repairs == RULES["fixed"]
     assert make_settings("default", {"rules": "original"}).chosen_repairs == RULES["original"]
-    chosen = make_settings("default", {"rules": "original", "repairs": ["plain_queries"]})
-    assert chosen.is_original
-    assert [name for name in NAMES if name in str(chosen.repairs)] == ["plain_queries"]
-    assert chosen.chosen_repairs.plain_queries
-    assert not chosen.chosen_repairs.page_state
+    config = make_settings("default", {"rules": "original", "repairs": ["plain_queries"]})
+    assert config.is_original
+    assert [name for name in NAMES if name in str(config.repairs)] == ["plain_queries"]
+    assert config.chosen_repairs.plain_queries
+    assert not config.chosen_repairs.page_state
 
 
 @pytest.mark.parametrize(

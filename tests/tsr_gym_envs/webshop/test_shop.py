@@ -125,7 +125,7 @@ def test_a_number_names_a_goal_and_a_key_belongs_to_one(goals):
     key, goal = original.begin(session="me")
     assert original.begin()[1] != goal
     assert original.begin(session="me") == (key, goal)
-    # Keys are words: whoever came first decides.
+    # Keys that are words keep the goal of their first episode.
     assert original.begin(session="5") == ("5", 5)
     key, goal = original.begin(session="6")
     assert goal != 6

@@ -21,7 +21,7 @@ MUG = "click[b000000000]"
 
 
 def trip(shopper, rules="fixed", products=PRODUCTS, goals=GOALS, **limits):
-    """Return what a shopper does until the purchase."""
+    """Return a shopper's actions until the purchase."""
     shop = tiny_shop(products, goals, rules)
     state, actions = ShopState(0, "0"), []
     while state.page != "done" and len(actions) < 8:
@@ -61,10 +61,10 @@ def test_from_a_sub_page_the_rule_returns_to_the_product():
 
 
 def test_the_oracle_leaves_out_options_when_turns_run_short():
-    found = ["search[Steel mug]", MUG]
-    assert trip(OracleShopper()) == [*found, "click[navy]", "click[buy now]"]
-    assert trip(OracleShopper(), max_turns=4) == [*found, "click[navy]", "click[buy now]"]
-    assert trip(OracleShopper(), max_turns=3) == [*found, "click[buy now]"]
+    opened = ["search[Steel mug]", MUG]
+    assert trip(OracleShopper()) == [*opened, "click[navy]", "click[buy now]"]
+    assert trip(OracleShopper(), max_turns=4) == [*opened, "click[navy]", "click[buy now]"]
+    assert trip(OracleShopper(), max_turns=3) == [*opened, "click[buy now]"]
 
 
 @pytest.fixture(scope="module")

@@ -53,17 +53,17 @@ def test_where_nothing_is_found_the_teacher_asks_for_less():
 
 @pytest.mark.parametrize("mode", ["text", "text_options", "rich"])
 def test_in_other_modes_the_teacher_uses_their_names(mode):
-    said = trip(shop_env(observation_mode=mode), teacher_turn)
-    assert said[1:] == ["click[b000000000]", "click[navy/blue]", 'click[5"]', "click[buy now]"]
+    turns = trip(shop_env(observation_mode=mode), teacher_turn)
+    assert turns[1:] == ["click[b000000000]", "click[navy/blue]", 'click[5"]', "click[buy now]"]
 
 
 def test_the_hasty_shopper_says_something_else_each_time_and_always_buys():
     queries, products, bought = set(), set(), 0
     for _ in range(60):
-        said = trip(shop_env(number=1), poor_turn, RNG)
-        queries.add(said[0])
-        products.add(said[1])
-        bought += said[-1] == "click [ buy ]"
+        turns = trip(shop_env(number=1), poor_turn, RNG)
+        queries.add(turns[0])
+        products.add(turns[1])
+        bought += turns[-1] == "click [ buy ]"
     words = ("steel", "mug", "5", "oz")
     assert bought >= 40
     assert len(products) > 5
@@ -74,9 +74,9 @@ def test_the_hasty_shopper_says_something_else_each_time_and_always_buys():
 def test_a_poorer_shopper_hardly_chooses_and_a_patient_one_asks_for_everything():
     poorer = partial(poor_turn, p_choose=0.0, most_words=0)
     for _ in range(20):
-        said = trip(shop_env(), poorer, RNG)
-        assert said[0] == "search [ leak proof steel mugs kitchen navy blue 5 ]"
-        assert (len(said), said[-1]) == (3, "click [ buy ]")
+        turns = trip(shop_env(), poorer, RNG)
+        assert turns[0] == "search [ leak proof steel mugs kitchen navy blue 5 ]"
+        assert (len(turns), turns[-1]) == (3, "click [ buy ]")
     always = trip(shop_env(max_turns=9), partial(poor_turn, p_choose=1.0), RNG)
     assert "click [ buy ]" not in always or always.index("click [ buy ]") == len(always) - 1
 
@@ -87,8 +87,8 @@ def test_on_generated_goods_the_hasty_shopper_says_only_what_the_page_shows_and_
     for seed in range(200):
         env.reset(seed=seed)
         # Every turn has to be valid.
-        said = trip(env, poor_turn, RNG)
-        assert said[-1] == "click [ buy ]" or len(said) == 9
+        turns = trip(env, poor_turn, RNG)
+        assert turns[-1] == "click [ buy ]" or len(turns) == 9
         solved += env.is_success(env.state)
     assert solved <= 20
 
@@ -109,9 +109,9 @@ def test_on_generated_goods_the_teacher_succeeds_three_times_in_four_with_known_
     for seed in range(100):
         seen.update(env.reset(seed=seed)[0].split())
         while not (env.episode.terminated or env.episode.truncated):
-            said = teaching.teacher_turn(env, RNG)
-            assert len(said.split()) <= teaching.max_tokens
-            seen.update((said + " " + env.step(said)[0]).split())
+            turn = teaching.teacher_turn(env, RNG)
+            assert len(turn.split()) <= teaching.max_tokens
+            seen.update((turn + " " + env.step(turn)[0]).split())
         solved += teaching.accepts(env)
     assert solved >= 65
     # A reward stands on no compact page.

@@ -69,7 +69,7 @@ def leaving(browser):
 
 
 def arrive(browser, mark=0):
-    """Wait until a page has been loaded that does not bear the mark."""
+    """Wait until a page has been loaded that does not have the mark."""
     script = (
         "return document.readyState === 'complete' && document.querySelector('main') && window.mark !== arguments[0]"
     )
@@ -80,9 +80,9 @@ def arrive(browser, mark=0):
 
 def click(browser, text):
     """Click the first link or button with a text, and wait for the next page."""
-    found = browser.find_elements(By.CSS_SELECTOR, "a, button")
+    elements = browser.find_elements(By.CSS_SELECTOR, "a, button")
     with leaving(browser):
-        next(element for element in found if element.text == text).click()
+        next(element for element in elements if element.text == text).click()
 
 
 def search(browser, words):
@@ -119,7 +119,7 @@ def open_shirt(browser, url):
 
 def test_a_person_searches_turns_pages_chooses_and_buys_and_leaves_an_agents_tree(browser, shop, catalogue, tmp_path):
     url, goal, out = shop
-    known = set(out.iterdir())
+    files = set(out.iterdir())
     observations = []
     visit(browser, url)
     observations.append(read(browser))
@@ -136,14 +136,14 @@ def test_a_person_searches_turns_pages_chooses_and_buys_and_leaves_an_agents_tre
         observations.append(read(browser))
     score = float(find(browser, ".score strong").text)
 
-    (file,) = set(out.iterdir()) - known
+    (file,) = set(out.iterdir()) - files
     assert find(browser, ".next code").text == file.name
-    told = Tree.load(file)
+    tree = Tree.load(file)
     clicks = ["next >", "< prev", "next >", "next >", "b000000000", "features", "< prev", BOLD, "m", "s", "buy now"]
     actions = ["search[shirt]", *(f"click[{name}]" for name in clicks)]
-    agent = agents_tree(hostile_env(catalogue), told.seed, {"goal": goal}, list(enumerate(actions)))
-    assert list(told.nodes) == list(agent.nodes)
-    assert list(told.played) == list(agent.played) == list(range(13))
+    agent = agents_tree(hostile_env(catalogue), tree.seed, {"goal": goal}, list(enumerate(actions)))
+    assert list(tree.nodes) == list(agent.nodes)
+    assert list(tree.played) == list(agent.played) == list(range(13))
     agent.save(tmp_path / "agent")
     assert file.read_bytes().splitlines()[1:] == (tmp_path / "agent").read_bytes().splitlines()[1:]
     # The pages in the browser read as the agent's observations do.
@@ -170,18 +170,18 @@ def test_back_in_the_browser_is_back_in_the_shop(browser, shop):
     assert f"You have chosen color: {BOLD}; size {EVIL.lower()}: nothing yet" in read(browser)
     go(browser, browser.refresh)
     assert f"You have chosen color: {BOLD}" in read(browser)
-    known = set(out.iterdir())
+    files = set(out.iterdir())
     click(browser, "Buy Now")
     receipt = read(browser)
-    (file,) = set(out.iterdir()) - known
-    told = Tree.load(file)
-    assert [told.nodes[page].candidate.text for page in told.played[1:]] == [
+    (file,) = set(out.iterdir()) - files
+    tree = Tree.load(file)
+    assert [tree.nodes[page].candidate.text for page in tree.played[1:]] == [
         "search[soft shirt]",
         "click[b000000000]",
         f"click[{BOLD}]",
         "click[buy now]",
     ]
-    assert len(told.nodes) == 7
+    assert len(tree.nodes) == 7
     # What was bought stays bought, whether the browser has kept the old page or loads it again.
     go(browser, browser.back)
     click(browser, "Buy Now")
@@ -191,7 +191,7 @@ def test_back_in_the_browser_is_back_in_the_shop(browser, shop):
     assert "This task has ended" in find(browser, "[role=status]").text
     click(browser, "red")
     assert read(browser) == receipt
-    assert set(out.iterdir()) - known == {file}
+    assert set(out.iterdir()) - files == {file}
     click(browser, "Next task")
     assert address(browser) == "2/0"
 
@@ -237,7 +237,7 @@ def test_texts_of_products_queries_and_goals_run_nothing(browser, shop):
     for text in ("B000000000", "Description", "< Prev", "Features", "< Prev", 'blue" onclick="alert(1)', "Buy Now"):
         click(browser, text)
         pages.append(read(browser))
-        # Whatever the browser made of the page: no element that the shop has not written, no event, nothing run.
+        # The page in the browser has only the shop's elements, no event handlers, and has run no scripts.
         assert not browser.find_elements(By.CSS_SELECTOR, "script, img, [onerror], [onclick], [href^=javascript]")
         assert browser.title != "run"
         requests = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
@@ -251,7 +251,7 @@ def test_one_can_shop_by_the_keyboard_alone(browser, shop):
     keys = webdriver.ActionChains(browser)
 
     def press_on(text):
-        """Go on by the tab key to a link or button, see that it is marked, and press it."""
+        """Press the tab key up to a link or button, check that it has the focus mark, and press it."""
         for _ in range(60):
             keys.send_keys(Keys.TAB).perform()
             here = browser.switch_to.active_element
@@ -313,7 +313,7 @@ def test_pages_fit_their_screens_and_can_be_read_and_named(browser, embedded_sho
         assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0], name
         contrasts = browser.execute_script(CONTRASTS)
         assert len(contrasts) > 3
-        assert [found for found in contrasts if found[1] < found[2]] == [], name
+        assert [contrast for contrast in contrasts if contrast[1] < contrast[2]] == [], name
         for element in browser.find_elements(By.CSS_SELECTOR, "a, button, input, nav, [role=radiogroup]"):
             assert element.accessible_name, element.get_attribute("outerHTML")
         if kept and (size, scheme) == (DESKTOP, "light"):

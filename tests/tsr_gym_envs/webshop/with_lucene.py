@@ -1,4 +1,4 @@
-"""The shop's search beside Lucene itself; `make test-lucene` runs it where Pyserini's jar and Java are."""
+"""The shop's search compared with Lucene itself; `make test-lucene` runs it where Pyserini's jar and Java are."""
 
 from tsr_gym_envs.webshop.search import open_index
 

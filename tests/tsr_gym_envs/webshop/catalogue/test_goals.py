@@ -100,10 +100,10 @@ def test_some_of_the_goals_are_those_that_the_original_keeps(real_catalogue, ori
 def test_the_order_is_that_of_an_independent_reconstruction(original, shared):
     folder = shared / "data" / "webshop"
     items = json.loads((folder / "items_shuffle_1000.json").read_text())
-    known = json.loads((folder / "items_ins_v2_1000.json").read_text())
+    entries = json.loads((folder / "items_ins_v2_1000.json").read_text())
     expected = []
     for record in items:
-        if "instruction" in known[record["asin"]]:
+        if "instruction" in entries[record["asin"]]:
             groups = {
                 name.lower(): [value["value"].strip().replace("/", " | ").lower() for value in values]
                 for name, values in (record["customization_options"] or {}).items()
@@ -111,10 +111,10 @@ def test_the_order_is_that_of_an_independent_reconstruction(original, shared):
             }
             names = sorted(groups)
             values = combinations(*(groups[name] for name in names))
-            expected += [(record["asin"], tuple(zip(names, chosen, strict=True))) for chosen in values]
+            expected += [(record["asin"], tuple(zip(names, picked, strict=True))) for picked in values]
     random.Random(233).shuffle(expected)
-    found = [original.goal(number) for number in range(len(original))]
-    assert [(goal.asin, goal.goal_options) for goal in found] == expected
+    goals = [original.goal(number) for number in range(len(original))]
+    assert [(goal.asin, goal.goal_options) for goal in goals] == expected
 
 
 def test_weighted_draws_find_the_originals_goals(original):
@@ -175,10 +175,12 @@ def test_stored_prices_depend_on_nothing_but_the_product(real_catalogue, small, 
 
 
 def test_seeds_change_prices_and_limits_but_neither_order_nor_weights(real_catalogue):
-    one, two = (make_goals(real_catalogue, ORIGINAL, seed=seed) for seed in (1, 2))
+    first, second = (make_goals(real_catalogue, ORIGINAL, seed=seed) for seed in (1, 2))
     same = ("asin", "goal_options", "weight", "attributes")
-    assert [[goal[key] for key in same] for goal in one[:200]] == [[goal[key] for key in same] for goal in two[:200]]
-    assert one.dice == two.dice
+    assert [[goal[key] for key in same] for goal in first[:200]] == [
+        [goal[key] for key in same] for goal in second[:200]
+    ]
+    assert first.dice == second.dice
 
 
 def test_splits_never_share_a_product(fixed, real_catalogue):

@@ -29,13 +29,15 @@ TWEEZERS = "Minkissy 2pcs Stainless Steel Eyebrow Tweezers Blackhead Acne Remove
     ],
 )
 def test_guesses_give_the_title_scores_of_the_large_model(wanted, bought, title_score):
-    found = guess_nouns(wanted)
-    assert len(set(found) & set(guess_nouns(bought))) / len(found) == pytest.approx(title_score, abs=0.01)
+    nouns_of_title = guess_nouns(wanted)
+    assert len(set(nouns_of_title) & set(guess_nouns(bought))) / len(nouns_of_title) == pytest.approx(
+        title_score, abs=0.01
+    )
 
 
 def test_guesses_are_tokens_as_spacy_cuts_them():
-    found = guess_nouns('Women\'s T-Shirt,Black/White "XL" (2-Pack), 5\'2"x7\'4" w/Hood_')
-    assert " ".join(found) == "women t shirt black white xl w hood"
+    guessed = guess_nouns('Women\'s T-Shirt,Black/White "XL" (2-Pack), 5\'2"x7\'4" w/Hood_')
+    assert " ".join(guessed) == "women t shirt black white xl w hood"
     assert guess_nouns("") == guess_nouns("100 % of 3.5 x 12") == ()
 
 
@@ -115,8 +117,8 @@ def test_the_real_small_model_agrees_with_the_guess_on_most_words_and_kinds(shar
     assert both / sum(map(len, guessed.values())) > 0.94
     assert both / sum(map(len, tagged.values())) > 0.96
 
-    def r_type(first, second, found):
-        return rate_kind(products[first], products[second], found.__getitem__, symmetric=True).r_type
+    def r_type(first, second, noun_fn):
+        return rate_kind(products[first], products[second], noun_fn.__getitem__, symmetric=True).r_type
 
     hits = [row["asins"][:11] for row in golden("webshop/search.jsonl")]
     pairs = {

@@ -139,19 +139,19 @@ def test_the_file_of_annotations_may_be_missing(tmp_path):
 
 
 def test_the_digest_is_that_of_the_content(tmp_path):
-    one = import_catalogue(write_files(tmp_path / "a", [item(1), item(2)]), tmp_path / "one")
+    first = import_catalogue(write_files(tmp_path / "a", [item(1), item(2)]), tmp_path / "one")
     same = import_catalogue(write_files(tmp_path / "b", [item(1), item(2)]), tmp_path / "two")
-    assert one.digest == same.digest
+    assert first.digest == same.digest
     for number, change in enumerate(
         ({"name": "Other"}, {"pricing": "$13"}, {"customization_options": ""}, {"query": "hats"})
     ):
         other = import_catalogue(
             write_files(tmp_path / f"c{number}", [item(1), item(2, **change)]), tmp_path / f"out{number}"
         )
-        assert other.digest != one.digest
+        assert other.digest != first.digest
     goals = {"B000000001": {**ENTRY, "instruction": "Find me"}, "B000000002": ENTRY}
     assert (
-        import_catalogue(write_files(tmp_path / "d", [item(1), item(2)], goals), tmp_path / "d2").digest != one.digest
+        import_catalogue(write_files(tmp_path / "d", [item(1), item(2)], goals), tmp_path / "d2").digest != first.digest
     )
 
 

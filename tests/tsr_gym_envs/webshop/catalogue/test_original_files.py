@@ -331,7 +331,7 @@ def test_a_damaged_entry_is_named_with_its_product(tmp_path, entry, message):
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("annotation", "message"),
     [
         ({}, "product B1: wanted a list as 'annotations'"),
         ([5], "product B1, annotation 0: wanted an object, got 5"),
@@ -341,8 +341,8 @@ def test_a_damaged_entry_is_named_with_its_product(tmp_path, entry, message):
         ),
     ],
 )
-def test_a_damaged_annotation_is_named_with_its_product(tmp_path, found, message):
-    write_files(tmp_path, [], {}, {"B1": found})
+def test_a_damaged_annotation_is_named_with_its_product(tmp_path, annotation, message):
+    write_files(tmp_path, [], {}, {"B1": annotation})
     with pytest.raises(InvalidCatalogue, match=message):
         list(read_annotations(tmp_path / "items_human_ins.json"))
 

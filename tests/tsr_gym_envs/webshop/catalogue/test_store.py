@@ -1,4 +1,4 @@
-"""Opened stores: what they answer, who may share them, and how damage is told."""
+"""Opened stores: their answers, sharing between threads and processes, and errors for damage."""
 
 import copy
 import json

@@ -63,15 +63,15 @@ def raw(groups):
     }
 
 
-def share(found):
-    found = list(found)
-    return sum(map(bool, found)) / len(found)
+def share(records):
+    records = list(records)
+    return sum(map(bool, records)) / len(records)
 
 
 def test_items_have_the_fields_of_the_original(records):
     for record in records:
         assert set(record.item) == set(FIELDS)
-        assert all(isinstance(record.item[name], kind) for name, kind in FIELDS.items())
+        assert all(isinstance(record.item[name], field_type) for name, field_type in FIELDS.items())
         assert re.fullmatch(r"(\$\d+\.\d\d){0,2}", record.item["pricing"])
         assert record.item["product_category"].count("›") in (0, 2, 3)
     assert len({record.item["asin"] for record in records}) == len(records)
@@ -157,13 +157,13 @@ def test_an_instruction_asks_for_the_query_and_some_attributes_of_its_product(re
 
 
 def test_a_product_is_not_two_things_that_rule_each_other_out(records):
-    found = 0
+    num_rivals = 0
     for record in records:
         for first, second in combinations(record.entry["attributes"], 2):
             if record.item["category"] == "fashion":
-                found += first in RIVALS
+                num_rivals += first in RIVALS
                 assert second not in RIVALS.get(first, ())
-    assert found > 100
+    assert num_rivals > 100
 
 
 def test_people_ask_for_attributes_and_options_that_the_product_has(records, options):
@@ -177,8 +177,8 @@ def test_people_ask_for_attributes_and_options_that_the_product_has(records, opt
         assert set(note["instruction_attributes"]) <= set(note["attributes"])
         assert note["instruction"] == note["instruction"].lower()
         assert all(attribute in note["instruction"] for attribute in note["instruction_attributes"])
-        for chosen, value in zip(note["options"], note["instruction_options"], strict=True):
-            name, _, same = chosen.partition(": ")
+        for option, value in zip(note["options"], note["instruction_options"], strict=True):
+            name, _, same = option.partition(": ")
             assert value == same
             assert value in groups[name]
             assert value in note["instruction"]
@@ -222,9 +222,9 @@ def test_files_that_are_there_are_replaced(tmp_path):
 
 
 def test_progress_is_told_every_thousand_products(tmp_path):
-    told = []
-    write_catalogue(tmp_path, 2500, 0, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1000, 2500), (2000, 2500)]
+    calls = []
+    write_catalogue(tmp_path, 2500, 0, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(1000, 2500), (2000, 2500)]
 
 
 def test_the_importer_reads_every_product(tmp_path):

@@ -1,4 +1,4 @@
-"""The words of the generator: every template can be filled, and every kind has enough to say."""
+"""The words of the generator: every template can be filled, and every kind has enough sentences."""
 
 from string import Formatter
 
@@ -33,12 +33,12 @@ def test_there_are_many_kinds_and_no_query_stands_for_two():
 
 
 @pytest.mark.parametrize(("family", "kind"), KINDS, ids=[kind.query for _, kind in KINDS])
-def test_whatever_is_said_of_a_kind_can_be_filled_in(family, kind):
-    known = WORDS | {name for name, _, _ in family.numbers}
+def test_every_sentence_of_a_kind_can_be_filled_in(family, kind):
+    names = WORDS | {name for name, _, _ in family.numbers}
     says = [text for attribute in kind.attributes for text in attribute.says]
     values = [value for _, source in kind.options for value in source.values]
     for template in [*kind.details, *family.intro, *family.says, *says, *values, *vocabulary().closing]:
-        assert names(template) <= known, template
+        assert names(template) <= names, template
 
 
 @pytest.mark.parametrize(("family", "kind"), KINDS, ids=[kind.query for _, kind in KINDS])
@@ -58,8 +58,8 @@ def test_attributes_are_said_in_sentences_that_contain_their_words():
         assert len(attribute.says) >= 2
         words = set(attribute.phrase.split(" "))
         for text in attribute.says:
-            said = set(text.lower().replace(".", " ").replace(",", " ").replace(":", " ").replace(";", " ").split())
-            assert words & said or attribute.phrase[:5] in text.lower(), (attribute.phrase, text)
+            words = set(text.lower().replace(".", " ").replace(",", " ").replace(":", " ").replace(";", " ").split())
+            assert words & words or attribute.phrase[:5] in text.lower(), (attribute.phrase, text)
         assert attribute.words in attribute.rivals or not attribute.rivals
 
 

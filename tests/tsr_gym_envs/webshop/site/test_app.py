@@ -80,14 +80,14 @@ def shop_through(client):
 
 def test_every_page_reads_as_what_an_agent_observes_and_the_trip_is_kept(shop, tmp_path):
     url, out = shop
-    known = set(out.iterdir())
+    files = set(out.iterdir())
     with shopper(url) as client:
         pages = shop_through(client)
     assert [where(page) for page in pages] == [f"/1/{number}" for number in range(8)]
-    (file,) = set(out.iterdir()) - known
-    told = Tree.load(file)
-    assert [text_of(page.text, "text_options") for page in pages] == [node.observation for node in told.nodes]
-    assert [node.candidate.text for node in told.nodes[1:]] == [
+    (file,) = set(out.iterdir()) - files
+    tree = Tree.load(file)
+    assert [text_of(page.text, "text_options") for page in pages] == [node.observation for node in tree.nodes]
+    assert [node.candidate.text for node in tree.nodes[1:]] == [
         "search[soft shirt]",
         "click[b000000000]",
         "click[description]",
@@ -96,10 +96,10 @@ def test_every_page_reads_as_what_an_agent_observes_and_the_trip_is_kept(shop, t
         "click[m]",
         "click[buy now]",
     ]
-    assert list(told.played) == list(range(8))
-    assert told.nodes[-1].terminated
+    assert list(tree.played) == list(range(8))
+    assert tree.nodes[-1].terminated
     receipt = BeautifulSoup(pages[-1].text, "html.parser")
-    assert receipt.select_one(".score strong").get_text() == f"{100 * told.nodes[-1].reward:.0f}"
+    assert receipt.select_one(".score strong").get_text() == f"{100 * tree.nodes[-1].reward:.0f}"
     assert receipt.select_one(".next code").get_text() == file.name
     parts = dict(zip(receipt.select(".parts dt"), receipt.select(".parts dd"), strict=True))
     assert {name.get_text(): part.get_text() for name, part in parts.items()}["Options"] == "100 %"
@@ -124,13 +124,13 @@ def test_an_older_page_stays_as_it_was_and_the_shop_goes_on_from_it(client):
     results = search(client, client.get("/"), "soft shirt")
     second = follow(client, results, "Next >")
     item = follow(client, results, "B000000000")
-    chosen = follow(client, item, "red")
-    for page in (results, second, item, chosen):
+    after = follow(client, item, "red")
+    for page in (results, second, item, after):
         assert text_of(client.get(page.url).text, "text_options") == text_of(page.text, "text_options")
     other = follow(client, item, "🙂")
     assert "You have chosen color: 🙂" in text_of(other.text, "text_options")
-    assert follow(client, chosen, "m").text.count('aria-checked="true"') == 2
-    assert where(follow(client, item, "red")) == where(chosen)
+    assert follow(client, after, "m").text.count('aria-checked="true"') == 2
+    assert where(follow(client, item, "red")) == where(after)
     # Who comes back to the shop's door stands where the latest page was opened.
     assert where(client.get("/")) == "/1/6"
 
@@ -252,8 +252,8 @@ def test_every_option_of_a_product_can_be_chosen_by_its_link(client):
     chips = BeautifulSoup(item.text, "html.parser").select(".chip")
     assert len(chips) == 8
     for chip in chips:
-        chosen = BeautifulSoup(client.get(chip["href"]).text, "html.parser").select_one(".chip[aria-checked=true]")
-        assert chosen.get_text() == chip.get_text()
+        chip_after = BeautifulSoup(client.get(chip["href"]).text, "html.parser").select_one(".chip[aria-checked=true]")
+        assert chip_after.get_text() == chip.get_text()
 
 
 @pytest.mark.parametrize("rules", ["fixed", "original"])
@@ -268,10 +268,10 @@ def test_links_of_odd_catalogues_lead_where_an_agents_clicks_lead(tmp_path, rule
             page = client.post("/next") if kinds else client.get("/")
             agent.reset(options={"goal": 3})
             for _ in range(25):
-                found = BeautifulSoup(page.text, "html.parser").select("[data-agent]:not([data-agent=hidden])")
-                found = [tag for tag in found if tag.name == "a"]
-                if found and agent.state.page != "index":
-                    link = found[rng.integers(len(found))]
+                tags = BeautifulSoup(page.text, "html.parser").select("[data-agent]:not([data-agent=hidden])")
+                tags = [tag for tag in tags if tag.name == "a"]
+                if tags and agent.state.page != "index":
+                    link = tags[rng.integers(len(tags))]
                     page, action = client.get(link["href"]), f"click[{link.get_text().lower()}]"
                 else:
                     page, action = search(client, page, "shirt"), "search[shirt]"
@@ -331,13 +331,13 @@ def test_a_cookie_that_nobody_was_given_is_a_new_visitors(shop, value):
 
 
 def test_visitors_have_trips_of_their_own(shop):
-    with shopper(shop[0]) as one, shopper(shop[0]) as other:
-        one.get("/")
+    with shopper(shop[0]) as first, shopper(shop[0]) as other:
+        first.get("/")
         other.get("/")
-        page = search(one, one.get("/1/0"), "shirt")
+        page = search(first, first.get("/1/0"), "shirt")
         assert other.get(where(page)).status_code == 404
         search(other, other.get("/1/0"), "soft")
-        assert 'value="shirt"' in one.get("/1/1").text
+        assert 'value="shirt"' in first.get("/1/1").text
         assert 'value="soft"' in other.get("/1/1").text
 
 

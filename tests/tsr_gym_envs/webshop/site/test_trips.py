@@ -61,23 +61,23 @@ def test_a_trip_is_the_tree_of_an_agent_that_does_the_same(catalogue, goal, tmp_
 def test_the_pages_on_the_way_to_the_purchase_are_the_episode_that_was_played(catalogue, goal, tmp_path):
     trips = Trips(hostile_env(catalogue), goal=goal, out=tmp_path)
     trip, _ = take(trips)
-    told = Tree.load(trips.file_of(trip))
-    assert list(told.played) == PLAYED
-    assert [told.nodes[page].candidate.text for page in PLAYED[1:]] == [
+    tree = Tree.load(trips.file_of(trip))
+    assert list(tree.played) == PLAYED
+    assert [tree.nodes[page].candidate.text for page in PLAYED[1:]] == [
         action for page, action in MOVES if action not in ("click[next >]", "click[description]")
     ]
-    assert told.about["player"] == "person"
-    assert told.about["env"] == "tsr/WebShop-v0"
-    assert told.spent.env_steps == len(MOVES)
+    assert tree.about["player"] == "person"
+    assert tree.about["env"] == "tsr/WebShop-v0"
+    assert tree.spent.env_steps == len(MOVES)
     # An agent that plays only these actions meets the same observations and rewards.
     agent = agents_tree(
         hostile_env(catalogue),
-        told.seed,
+        tree.seed,
         {"goal": goal},
-        [(number, told.nodes[page].candidate.text) for number, page in enumerate(PLAYED[1:])],
+        [(number, tree.nodes[page].candidate.text) for number, page in enumerate(PLAYED[1:])],
     )
     for page, wanted in zip(PLAYED, agent.nodes, strict=True):
-        assert (told.nodes[page].observation, told.nodes[page].reward) == (wanted.observation, wanted.reward)
+        assert (tree.nodes[page].observation, tree.nodes[page].reward) == (wanted.observation, wanted.reward)
 
 
 def test_whoever_acts_alike_on_a_page_comes_to_the_same_page(catalogue):
@@ -129,20 +129,20 @@ def test_a_trip_without_turns_left_is_kept_too(catalogue, tmp_path):
     assert trips.step(trip, 0, "search[soft]") == 2
     assert trips.step(trip, 2, "click[back to search]") == 3
     assert end_of(trip) == 3
-    told = Tree.load(trips.file_of(trip))
-    assert told.nodes[3].truncated
-    assert list(told.played) == [0, 2, 3]
+    tree = Tree.load(trips.file_of(trip))
+    assert tree.nodes[3].truncated
+    assert list(tree.played) == [0, 2, 3]
 
 
 def test_trips_of_one_server_do_not_meet(catalogue):
     trips = Trips(hostile_env(catalogue), seed=5)
-    one, other = trips.begin(), trips.begin()
-    assert trips.step(one, 0, "search[shirt]") == 1
+    first, other = trips.begin(), trips.begin()
+    assert trips.step(first, 0, "search[shirt]") == 1
     assert trips.step(other, 0, "search[soft]") == 1
-    assert trips.step(one, 1, "click[next >]") == 2
-    assert trips.state(one, 2).keywords == ("shirt",)
+    assert trips.step(first, 1, "click[next >]") == 2
+    assert trips.state(first, 2).keywords == ("shirt",)
     assert trips.state(other, 1).keywords == ("soft",)
-    assert trips.state(one, 1).number == 1
+    assert trips.state(first, 1).number == 1
 
 
 @pytest.mark.parametrize("rules", ["fixed", "original"])
@@ -176,8 +176,8 @@ def test_a_file_that_could_not_be_written_is_written_when_the_shopper_tries_agai
 def test_servers_with_equal_seeds_share_a_folder_without_overwriting(catalogue, goal, tmp_path):
     for _ in range(2):
         take(Trips(hostile_env(catalogue), goal=goal, seed=3, out=tmp_path))
-    one, other = (json.loads(file.read_text(encoding="utf-8").splitlines()[0]) for file in tmp_path.iterdir())
-    assert one == other
+    first, other = (json.loads(file.read_text(encoding="utf-8").splitlines()[0]) for file in tmp_path.iterdir())
+    assert first == other
 
 
 def test_a_trip_has_a_bounded_number_of_pages(catalogue):
