@@ -189,6 +189,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         envs = self._all_numbers if mask is None else as_mask(mask, self.num_envs)
         seeds = as_seeds(seed, self.num_envs)
         for env in envs.tolist():
+            # A stream of zeros was never seeded; the single environment also draws a seed on its first reset.
             if seeds[env] is not None or not self._streams[env].any():
                 self._streams[env] = words_of(seeding.np_random(seeds[env])[0])
         self._begin(envs, seeds, remaining)
@@ -210,6 +211,8 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         if resting.any():
             self._restart(resting)
         (rewards, terminated, facts), truncated = self._turn(actions, resting)
+        # With the mode same-step, the returned observations belong to the new episodes, and the final ones go into the
+        # infos.
         if self.autoreset_mode is AutoresetMode.SAME_STEP and self._over.any():
             infos = self._reset_at_once(facts)
         else:
@@ -274,6 +277,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
     def take(self, rows: Indices) -> Self:
         """Return a batch of copies of some environments, random streams included: its environment j is `rows[j]`."""
         numbers = as_numbers(rows, self.num_envs)
+        # The constructor would make all levels of the pool again; the copy shares everything except the columns.
         batch = object.__new__(type(self))
         vars(batch).update(vars(self))
         batch._source = np.random.Generator(np.random.PCG64(0))
@@ -348,6 +352,8 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
             self._draw(envs)
         else:
             for env in envs.tolist():
+                # One Generator serves all environments: it is moved to the environment's position and read back
+                # afterwards.
                 set_words(self._source, self._streams[env])
                 self._start(env, self._source, seeds[env], options)
                 self._streams[env] = words_of(self._source)

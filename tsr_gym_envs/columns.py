@@ -50,6 +50,7 @@ class Columns:
             raise ValueError(f"wanted {starts[-1]} bytes, got {self.buffer.dtype} of shape {self.buffer.shape}")
         self.by_name: dict[str, Column] = {}
         for field, start, size in zip(layout, starts, sizes, strict=False):
+            # A view and not a copy: writing to a column writes to the buffer, so a snapshot is one copy of the buffer.
             column = self.buffer[start : start + size].view(field.dtype)
             self.by_name[field.name] = column if field.width == 1 else column.reshape(num, field.width)
 

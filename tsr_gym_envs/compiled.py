@@ -84,6 +84,7 @@ def next_word(streams: Streams, row: int) -> Any:
     high, low = streams[row, 0], streams[row, 1]
     inc_high, inc_low = streams[row, 2], streams[row, 3]
     # The higher half of low * _FACTOR_LOW, by halves of halves.
+    # numba has no 128-bit integers, so the product is assembled from 32-bit halves.
     a, b = low >> _HALF, low & _LOW
     c, d = _FACTOR_LOW >> _HALF, _FACTOR_LOW & _LOW
     middle = a * d + (b * d >> _HALF)
@@ -113,6 +114,8 @@ def seed_all(streams: Streams, rows: NDArray[np.int64], seeds: NDArray[np.uint64
         rows: `[R]` which streams.
         seeds: `[R]` a seed below 2**64 for each of them.
     """
+    # numpy's SeedSequence step by step: the entropy is hashed into a pool of four words, every word is mixed into every
+    # other, and eight words are hashed out of the pool.
     pool, words = np.empty(4, np.uint64), np.empty(8, np.uint64)
     for number in range(seeds.size):
         constant = _FIRST

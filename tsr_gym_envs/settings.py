@@ -77,6 +77,7 @@ def settings_from(
     # Lists come from JSON, as in a saved environment spec.
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     check_kinds(cls, values)
+    # An array observation implies discrete actions, because text actions need text observations.
     is_discrete = values.get("action_type", "discrete" if values.get("obs_type") in arrays else "text") == "discrete"
     defaults = {**presets[preset], **({"action_type": "discrete", **discrete} if is_discrete else {})}
     return cls(preset=preset, **{**defaults, **values})

@@ -42,6 +42,7 @@ def one_hot(codes: Codes, num_codes: int) -> Codes:
 def picture(codes: Codes, tiles: Codes, zoom: int = 1) -> Codes:
     """Return pictures `[..., 8 * zoom * H, 8 * zoom * W, 3]` of boards `[..., H, W]`."""
     *batch, height, width = codes.shape
+    # Indexing gives [..., H, W, 8, 8, 3]; moving an axis gives [..., H, 8, W, 8, 3], whose reshape is the picture.
     pixels = np.moveaxis(tiles[codes], -3, -4)
     pixels = pixels.reshape(*batch, height * TILE_SIDE, width * TILE_SIDE, 3)
     return pixels.repeat(zoom, axis=-3).repeat(zoom, axis=-2) if zoom > 1 else np.ascontiguousarray(pixels)

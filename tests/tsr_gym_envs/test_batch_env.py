@@ -127,7 +127,7 @@ def equal_steps(first, other):
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 @pytest.mark.parametrize(("name", "settings"), [CASES[0], CASES[1], CASES[4], CASES[6], CASES[7], CASES[8]], ids=str)
-def test_a_restored_batch_goes_on_as_it_did(name, settings, mode):
+def test_a_restored_batch_continues_as_before(name, settings, mode):
     env = batch(name, 5, autoreset_mode=mode, **settings)
     actions = np.random.default_rng(1).integers(4, size=(40, 5))
     env.reset(seed=2)

@@ -66,7 +66,7 @@ def test_what_is_no_action_is_refused(actions):
         as_actions(actions, 2)
 
 
-def test_text_for_a_batch_is_told_where_texts_are_taken():
+def test_text_for_a_batch_is_refused_with_the_mode_that_takes_texts():
     with pytest.raises(InvalidAction, match=r"wanted 2 actions from 0 to 3.*vectorization_mode='sync' or 'async'"):
         as_actions(["Up", "Down"], 2)
 

@@ -65,7 +65,7 @@ def test_streams_begin_where_numpys_and_gymnasiums_generators_begin(seeds):
     assert (streams[[0, -1]] == 7).all()
 
 
-def test_streams_begin_alike_at_the_borders_of_seeds():
+def test_streams_begin_equally_at_the_borders_of_seeds():
     seeds = [0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
     streams = np.zeros((len(seeds), 6), np.uint64)
     seed_all(streams, np.arange(len(seeds)), np.array(seeds, np.uint64))

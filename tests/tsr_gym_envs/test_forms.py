@@ -123,7 +123,7 @@ def test_what_is_no_text_is_a_mistake_of_the_programmer_and_named(name, action):
         ("<think></think><answer>go</answer>", "'go' is no action: write Up, Down, Left or Right"),
     ],
 )
-def test_the_format_of_answers_has_reasons_of_its_own(text, reason):
+def test_the_format_of_answers_has_its_own_reasons(text, reason):
     env = AnswerFormat(gym.make("tsr/Sokoban-v0"))
     env.reset(seed=0)
     info = env.step(text)[4]
@@ -178,7 +178,7 @@ def test_numbered_and_published_instances_keep_the_contracts_of_text(name, setti
     check_snapshot(env, other_processes=False, seeds=(0,))
 
 
-def test_single_environments_need_no_numba_and_batches_say_so():
+def test_single_environments_need_no_numba_and_batches_report_that_they_do():
     code = (
         "import sys; sys.modules['numba'] = None\n"
         "import gymnasium as gym, tsr_gym\n"

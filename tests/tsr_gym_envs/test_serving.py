@@ -58,7 +58,7 @@ def test_longer_bodies_than_allowed_are_refused_also_where_no_length_is_declared
     assert answer.text == (str(size) if status == 200 else "wanted a request of at most 1000 bytes; send it in parts")
 
 
-def test_a_body_that_says_it_is_too_long_is_refused_before_it_is_sent(url):
+def test_a_body_with_a_too_long_declared_length_is_refused_before_it_is_sent(url):
     port = int(url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
@@ -182,7 +182,7 @@ POST = b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /", POST[:-4], POST, POST + b"x" * 99])
-def test_a_client_that_does_not_finish_its_request_is_told_so_and_let_go(hasty, sent):
+def test_a_client_that_does_not_finish_its_request_gets_408_and_is_closed(hasty, sent):
     with connect(hasty) as connection:
         connection.sendall(sent)
         assert rest_of(connection).startswith(b"HTTP/1.1 408 ")

@@ -189,6 +189,7 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         if limits.max_actions is None or not self._has_optimum:
             return None
         rate = self._ice.success_rate
+        # Random play is evaluated action by action, so a limit of turns counts as the actions that it allows.
         budget = limits.max_actions
         if limits.max_turns is not None and limits.max_actions_per_turn is not None:
             budget = min(budget, limits.max_turns * limits.max_actions_per_turn)

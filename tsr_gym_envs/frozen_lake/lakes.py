@@ -30,6 +30,7 @@ def ragen_map(seed: int, size: int = 4, p: float = 0.8) -> list[str]:
 def draw_ragen_map(rng: np.random.Generator, size: int, p: float) -> list[str]:
     """Return RAGEN's map as drawn from a generator, with RAGEN's calls in RAGEN's order."""
     for _ in range(MAX_ATTEMPTS):
+        # The calls and their order are RAGEN's, so that equal seeds give equal maps.
         board = rng.choice(["F", "H"], (size, size), p=[p, 1 - p])
         start = tuple(rng.integers(size, size=2))
         goal = tuple(rng.integers(size, size=2))
@@ -132,6 +133,8 @@ class Lakes:
             if settings.generator == "ragen":
                 desc = tuple(draw_ragen_map(source, settings.size, settings.p))
             else:
+                # Gymnasium's generator takes a seed and not a stream. The first draw of a numbered map uses the number
+                # itself, which is the published map of that seed; further draws continue from the stream.
                 seed = int(source.integers(2**31)) if number is None else number
                 desc, number = tuple(gymnasium_map(seed, settings.size, settings.p)), None
             if in_split("\n".join(min(symmetries(desc))).encode(), settings.split):

@@ -64,6 +64,7 @@ def state_key(state: FrozenLakeState) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _map_bytes(desc: tuple[str, ...]) -> bytes:
+    # Start cells matter only for the first state of an episode, so maps that differ in them share their future.
     return "\n".join(desc).replace("S", "F").encode()
 
 
@@ -129,6 +130,7 @@ def _outcomes(
     if desc[row][column] in "GH":
         return [(1.0, cell, 0, True)]
     outcomes = []
+    # Gymnasium's order, with equal outcomes listed separately: the order decides which uniform number gives which slip.
     for direction in ((action - 1) % 4, action, (action + 1) % 4) if is_slippery else (action,):
         down, right = STEPS[direction]
         to_row, to_column = min(max(row + down, 0), rows - 1), min(max(column + right, 0), columns - 1)

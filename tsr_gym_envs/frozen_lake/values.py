@@ -164,6 +164,7 @@ def policy_value(
             numbers = read_turn(text, actions, limits)
             left = None if actions is None else actions - len(numbers)
             where = spread(desc, _standing(here), numbers, ice=ice)
+            # Only cells with a positive chance are expanded, which keeps the recursion small on maps with few slips.
             total += chance * sum(
                 float(where[there]) * value(int(there), turns - 1, left) for there in where.nonzero()[0]
             )
@@ -225,6 +226,7 @@ def random_success(
     """
     rows = check_map(tuple(desc))
     alive, goal = _dynamics(rows, Ice(success_rate))
+    # Backwards over the remaining actions: reach a goal now, or survive and have the value with one action less.
     value = np.zeros(alive.shape[1])
     for _ in range(max_actions):
         value = (goal + alive @ value).mean(axis=0)
@@ -336,6 +338,7 @@ def _dynamics(desc: tuple[str, ...], ice: Ice) -> tuple[Array, Array]:
     step = step_chances(desc, ice)
     letters = np.array(list("".join(desc)))
     is_open = ~np.isin(letters, ("G", "H"))
+    # Mass that falls into a hole is in neither array, so it contributes no success.
     alive: Array = step * is_open[:, None] * is_open
     goal: Array = step[:, :, letters == "G"].sum(axis=2) * is_open
     return alive, goal

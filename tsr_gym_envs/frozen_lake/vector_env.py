@@ -71,6 +71,8 @@ def slide_all(
         direction, turn = actions[env], 0
         if cumulative.size:
             drawn = uniform(streams, env)
+            # The number of cumulative chances at or below the drawn number is the index of the outcome, as in
+            # Gymnasium's `categorical_sample`: counter-clockwise, straight on, clockwise.
             turn = (cumulative[0] <= drawn) + (cumulative[1] <= drawn) + (cumulative[2] <= drawn)
             # Rounding can leave the last sum just below 1, and then Gymnasium takes the first.
             turn = turn if turn < 3 else 0
@@ -166,6 +168,7 @@ class FrozenLakeVectorEnv(BatchEnv):
         )
         self._describe = OBSERVATIONS.get(settings.obs_type)
         goal, hole, frozen = settings.reward_schedule
+        # In the order of the tile codes ice, hole, goal, so that a code is the index of its reward.
         self._pay = np.array((frozen, hole, goal), np.float64)
         self._neighbours = neighbours(self._shape)
         rate = settings.ice.success_rate

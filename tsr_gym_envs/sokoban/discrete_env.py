@@ -49,6 +49,7 @@ TILES = draw_tiles(
 def tile_codes(state: SokobanState, shape: tuple[int, int]) -> Codes:
     """Return the board `[H, W]` of a shape, the level at its top left and wall around it."""
     level = state.level
+    # Rows of `paint` end with a newline; with one more at the end they form a rectangle whose last column is cut off.
     painted = np.frombuffer(paint(state).translate(_PAINTED) + b"\n", np.uint8)
     codes = np.zeros(shape, np.uint8)
     codes[: level.height, : level.width] = painted.reshape(level.height, level.width + 1)[:, :-1]

@@ -22,6 +22,7 @@ from tsr_gym_envs.sokoban.score import fewest_moves
 from tsr_gym_envs.sokoban.settings import SokobanSettings, make_settings
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
+# The table has both spellings, so that usual actions are looked up without lower().
 _NUMBERS = {word: number for number, name in enumerate(ACTIONS) for word in (name, name.lower())}
 _POSSIBLE: dict[str, Any] = {}
 
@@ -117,7 +118,7 @@ class SokobanEnv(TextEnv[SokobanState]):
         return super().reset(seed=seed, options=self._rooms.options_of(seed, options))
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> SokobanState:
-        """Return a room: the one that the options give or number, or else one that is drawn."""
+        """Return the start of an episode: the room that the options give or number, or a random one."""
         return self._rooms.start(rng, options)
 
     def transition(self, state: SokobanState, action: str, rng: np.random.Generator) -> Step:
@@ -129,6 +130,7 @@ class SokobanEnv(TextEnv[SokobanState]):
                 return Step(state, 0.0, False, unknown_action(action, ACTIONS))
         after = push(state, number)
         level, boxes, _ = after
+        # Most actions push no box; they skip the call of `reward_of`.
         reward = self._rewards.step if boxes == state.boxes else reward_of(state, after, self._rewards)
         return new_tuple(Step, (after, reward, boxes == level.goals, _POSSIBLE))
 

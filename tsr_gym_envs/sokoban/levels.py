@@ -178,6 +178,8 @@ def _blocks(text: str) -> list[_Block]:
     blocks: list[_Block] = []
     lines: list[tuple[int, str]] = []
     heading = ""
+    # The empty line at the end closes the last board. A title below a board belongs to it only if the board has none,
+    # and any other text becomes the heading of the next board.
     for number, line in enumerate((*text.splitlines(), ""), start=1):
         if _is_row(line, bool(lines)):
             lines.append((number, line))
@@ -230,6 +232,8 @@ def _to_state(rows: Sequence[_Row], where: str) -> SokobanState:
                 raise InvalidLevel(f"{where}, {at}: unknown character {glyph!r}; wanted one of # . $ * @ + or blank")
     walls, goals, boxes, players = boards_of([row.text for row in rows]).values()
     _check_pieces(where, width, goals, boxes, players)
+    # The outside becomes wall, so that no shifted bit of the bitboards leaves the board. A piece on it means that the
+    # boundary has a gap.
     outside = _outside(height, width, walls)
     if leaked := cells(outside & (goals | boxes | players)):
         at = _at(rows, *divmod(leaked[0], width))

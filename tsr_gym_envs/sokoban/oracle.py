@@ -90,6 +90,7 @@ def distance(state: SokobanState) -> int | None:
 
 def shortest_solution(state: SokobanState) -> list[int] | None:
     """Return indices into `ACTIONS` that solve a small board in the fewest moves, or None if no solution exists."""
+    # Every table entry above 0 has a successor that is one move nearer, so following those successors never backtracks.
     left = distance(state)
     if left is None:
         return None
@@ -106,6 +107,7 @@ def shortest_solution(state: SokobanState) -> list[int] | None:
 
 def random_success(state: SokobanState, num_actions: int) -> float:
     """Return the exact probability that uniformly random actions solve a position within a number of actions."""
+    # Positions that several sequences of actions reach are merged, so the work grows with positions and not with 4**n.
     chances = {state: 1.0}
     solved = 0.0
     for _ in range(num_actions):

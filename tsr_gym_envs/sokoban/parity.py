@@ -135,6 +135,7 @@ def carve_floor(height: int, width: int, python: Longs) -> Flags:
     # Directions and brushes in the originals' order; a brush is the bits of a 3x3 square, row by row.
     down, right = (1, 0, -1, 0), (0, 1, 0, -1)
     brushes = (0b000_111_000, 0b010_010_010, 0b010_011_000, 0b011_011_000, 0b010_110_000)
+    # The order of draws is the originals': direction, row, column, then for each step turn, direction and brush.
     floor = np.zeros(height * width, np.bool_)
     direction = python_below(python, 4)
     row, column = 1 + python_below(python, height - 1), 1 + python_below(python, width - 1)
@@ -164,6 +165,7 @@ def place_pieces(floor: Flags, num_boxes: int, numpy: Longs) -> Longs:
         return free[:0]
     pieces = np.empty(num_boxes + 1, np.int64)
     for index in range(num_boxes + 1):
+        # Chosen cells are removed by shifting, as the originals' `np.where` keeps the cells in order.
         drawn = numpy_below(numpy, num_free)
         # Index -1 is the last place: the first draw is the player's cell.
         pieces[index - 1] = free[drawn]
@@ -303,6 +305,7 @@ def random_names(num: int) -> Longs:
     """
     names = np.empty(num, np.int64)
     for index in range(num):
+        # Zobrist hashing with a fixed generator: equal boards get equal names in every process.
         mixed = np.uint64(index + 1) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

@@ -102,6 +102,7 @@ def draw_room(
             if by_length:
                 return _pick(rng, level, by_length)
             too_many = too_many if is_whole else positions
+        # A floor that could not be enumerated far enough sets the bound: larger floors go to the trails at once.
         if positions >= too_many:
             state = _pick_from_trails(rng, level, int(rng.integers(solution_length[0], solution_length[1] + 1)))
         if state is not None:
@@ -114,6 +115,7 @@ def draw_room(
 
 def _enumerate(level: Level, shortest: int, longest: int) -> tuple[dict[int, list[tuple[int, int]]], bool]:
     """Return the positions (boxes, player) by the length of their shortest solution, and whether they are all."""
+    # Positions are sorted, because the iteration order of a set depends on the hash seed of the process.
     by_length: dict[int, list[tuple[int, int]]] = {}
     num = 0
     for moves, layer in enumerate(layers(level)):
@@ -154,6 +156,8 @@ def _pick_from_trails(rng: np.random.Generator, level: Level, length: int) -> So
         if moves < length:
             farthest, most = trail[-1], moves
             continue
+        # Invariant: trail[near] needs fewer moves than `length` and trail[far] at least `length`. Neighbours on the
+        # trail differ by at most one move, so at the end trail[far] needs exactly `length` moves.
         near, far = 0, len(trail) - 1
         while far - near > 1:
             middle = (near + far) // 2
@@ -192,6 +196,7 @@ def _draw_level(rng: np.random.Generator, dim: tuple[int, int], num_boxes: int) 
     height, width = dim
     floor = 0
     row, column = int(rng.integers(1, height - 1)), int(rng.integers(1, width - 1))
+    # The order of these draws is part of the definition of a seed's room: a change would change all native rooms.
     turn = rng.random(size=int(1.7 * (height + width))) < _P_TURN
     direction = _DIRECTIONS[rng.integers(4)]
     for turns in turn:
@@ -294,6 +299,8 @@ class Rooms:
         """Return the first room of the split among those drawn; the room of a number is the first of all."""
         settings = self._settings
         for _ in range(MAX_DRAWS):
+            # A published room is named by its seed. Its split is decided afterwards, so a rejected room costs a full
+            # draw.
             if settings.is_published:
                 state = generate_room(
                     int(rng.integers(NUM_PUBLISHED)) if number is None else number,

@@ -129,6 +129,8 @@ def push(state: SokobanState, action: int) -> SokobanState:
         state: The position.
         action: Index into `ACTIONS`.
     """
+    # Searches call this function most. The state is built by `new_tuple`, which skips the slower `__new__` of the
+    # class, and an impossible action returns the same object, so that callers compare identities instead of boards.
     level, boxes, player = state
     offset = level.offsets[action]
     target = player + offset
@@ -171,6 +173,7 @@ def paint(state: SokobanState) -> bytes:
     level, boxes, player = state
     board, box_on, player_on, size = level.canvas
     board += player_on[player]
+    # A piece is one addition, because the digits of empty cells leave room for it; no carry can occur.
     while boxes:
         cell = boxes.bit_length() - 1
         boxes ^= 1 << cell
@@ -236,6 +239,7 @@ def canonical_form(state: SokobanState, *, player_region: bool = False) -> Sokob
         views = [_trimmed(state._replace(player=cell)) for cell in cells(area)]
     else:
         views = [_trimmed(state)]
+    # The smallest of all views in the order of text is the same for every rotation and reflection.
     rows = min(view for rows in views for view in symmetries(rows))
     walls, goals, boxes, players = boards_of(rows).values()
     return SokobanState(Level(len(rows), len(rows[0]), walls, goals), boxes, players.bit_length() - 1)

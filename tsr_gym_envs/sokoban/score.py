@@ -137,6 +137,7 @@ def next_push_potential(state: SokobanState) -> float:
     if boxes == level.goals:
         return 0.0
     walks = _walks(level, boxes, player)
+    # Every push that the player can make now, with the lower bound of pushes after it and the walk before it.
     pushed = [
         (fewest_pushes(level, boxes ^ (1 << box | 1 << box + offset)), walks[box - offset])
         for box in cells(boxes)
@@ -145,6 +146,7 @@ def next_push_potential(state: SokobanState) -> float:
     ]
     possible = [(pushes, walk) for pushes, walk in pushed if pushes is not None]
     now = fewest_pushes(level, boxes)
+    # Pushes that bring boxes nearer are preferred: comparing all pushes would favour a short walk to a useless one.
     nearer = [(pushes, walk) for pushes, walk in possible if now is not None and pushes < now]
     return -float(min((walk + 1 + pushes for pushes, walk in nearer or possible), default=DEADLOCKED))
 

@@ -73,6 +73,8 @@ def solve(
         return Solution("unsolvable")
     if rest.solved:
         return Solution("solved", 0, 0, "")
+    # Frozen boxes were turned into walls, so the search runs on the smaller level `rest`; they are added to the boards
+    # of the solution afterwards.
     nodes, buckets = _root(rest, min(max_nodes, _FIRST_NODES))
     slots, counts = _hash_table(nodes, 1), np.array([1, 0, 0, NONE])
     tables, by_moves, status = level_tables(rest.level), optimal == "moves", RUNNING
@@ -184,6 +186,7 @@ def run_search(
     pushes = np.empty(4 * num, np.int32)
     plan, scratch = np.empty((3, num + 1), np.int64), np.empty((3, num + 1), np.int64)
     for _ in range(budget):
+        # The bound is consistent, so costs plus bounds never decrease along a path and the lowest bucket only grows.
         while counts[LOWEST] < buckets.size and buckets[counts[LOWEST]] == NONE:
             counts[LOWEST] += 1
         if counts[LOWEST] == buckets.size:
@@ -298,6 +301,7 @@ def find_slot(nodes: Ints, slots: Ints, node: int) -> int:
     """Return the slot of the hash table with a node's position, or the empty slot for it."""
     key = 0
     for value in nodes[node, PLAYER:]:
+        # A multiplicative hash with a shift: the low bits, which select the slot, then depend on all bits of the key.
         key = (key ^ value) * 0x9E3779B97F4A7C1
         key ^= key >> 29
     mask = slots.size - 1
@@ -321,6 +325,7 @@ def add_node(nodes: Ints, slots: Ints, slot: int, buckets: Ints, counts: Longs, 
     if slots[slot] != NONE:
         nodes[slots[slot], COST] = STALE
     slots[slot] = node
+    # An older, more expensive node of the same position stays in its bucket and is skipped there by its mark.
     bucket = min(nodes[node, COST] + bound, buckets.size - 1)
     nodes[node, NEXT] = buckets[bucket]
     buckets[bucket] = node

@@ -60,6 +60,7 @@ def level_tables(level: Level) -> LevelTables:
     side = player_sides(walls, step)
     distance = lone_distances(walls, step, side, targets)
     floor = level.height * level.width - level.walls.bit_count()
+    # The table of pairs grows with the square of the floor, and a level with one box has no pairs.
     paired = targets.size > 1 and floor <= MAX_PAIR_CELLS
     pairs = live_pairs(walls, step, targets, floor) if paired else np.zeros((0, 4, 0), np.uint8)
     return LevelTables(walls, goals, step, side, distance, dead_sides(walls, step, side, distance), pairs)
@@ -104,6 +105,8 @@ def flood(blocked: Flags, step: Longs, start: int, seen: Longs, stamp: int, queu
 def player_sides(walls: Flags, step: Longs) -> Bytes:
     """Return `LevelTables.side`."""
     size = walls.size
+    # A lone box cuts the floor into at most four areas, one for each side; cells in the same area are equivalent for
+    # the player, which divides the states of a lone box by the size of an area.
     side = np.full((size, size), APART, np.uint8)
     blocked = walls.copy()
     seen, queue, stamp = np.zeros(size, np.int64), np.empty(size, np.int64), 0

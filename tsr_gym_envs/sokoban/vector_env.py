@@ -91,6 +91,7 @@ def push_all(
     for env in range(boards.shape[0]):
         if resting[env]:
             continue
+        # The board of environment `env` begins at `corner` of the flat array; a flat index is cheaper than two indices.
         corner, here, offset = env * boards.shape[1], places[env, 0], step[actions[env]]
         # Without a box ahead, `beyond` is the cell ahead itself: both writes below then go to the same cell, and the
         # second one, which holds the new code ahead, must come last.
@@ -170,6 +171,7 @@ class SokobanVectorEnv(BatchEnv):
         width = self._shape[1]
         self._step = np.array((-width, width, -1, 1))
         self._pay = np.array((settings.reward_step, settings.reward_box, settings.reward_done), np.float64)
+        # With a fixed number of rooms all are packed once, and a reset is a copy of two rows in compiled code.
         pool = [self._packed(self._rooms.room(number)) for number in range(self._rooms.size or 0)]
         self._pool_boards = np.array([board for board, _ in pool], np.uint8)
         self._pool_places = np.array([places for _, places in pool], np.int32)
@@ -194,6 +196,7 @@ class SokobanVectorEnv(BatchEnv):
             int.from_bytes(np.packbits(np.isin(codes, kinds), bitorder="little").tobytes(), "little")
             for kinds in (WALL, (GOAL, BOX_ON_GOAL, PLAYER_ON_GOAL), (BOX, BOX_ON_GOAL))
         )
+        # The player's cell is numbered on the padded board; the level has its own width.
         row, column = divmod(player, self._shape[1])
         return SokobanState(_level(height, width, walls, goals), boxes, row * width + column)
 

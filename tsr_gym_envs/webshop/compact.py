@@ -170,6 +170,7 @@ def _item(shop: Shop, want: Want, page: Page, buttons: dict[str, str]) -> Compac
     for label, target in shop.layout(page).targets.items():
         if not isinstance(target, tuple):
             continue
+        # Names must be unique on a page, and different from buttons, because a click is looked up by name.
         group, name = _plain(target[0]), _free(_plain(label), {*names, *BUTTONS.values()})
         names[name] = label
         if choices.get(target[0]) == target[1]:

@@ -159,6 +159,7 @@ class WebShopEnv(TextEnv[ShopState]):
         """Return the page after one action, and the reward of a purchase."""
         following = self._follow(state, action)
         after = state if following is None else following
+        # Earlier observations are stored in the state, because a state has no access to earlier states.
         if self._memory:
             past = (*state.past, self._look(state), action)
             after = after._replace(past=past[-2 * self._memory :])

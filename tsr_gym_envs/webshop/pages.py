@@ -154,8 +154,10 @@ def lay_out(
         nodes = _sub(page, product_of(page.row))
     else:
         nodes = _done(page, product_of(page.row))
+    # Buttons come first in the dict and so win over an option with the same name, as in the original.
     buttons: dict[str, Target] = {node.text.lower(): None for node in nodes if node.role == "button"}
     targets = buttons | targets
+    # Some names contain brackets or line ends, and their click would be parsed as another action.
     clicks = [text for name in targets if parse(text := f"click[{name}]") == ("click", name)]
     return Layout(tuple(nodes), targets, (SEARCH,) if page.kind == "index" else tuple(clicks))
 

@@ -149,6 +149,8 @@ def _leave(state: ShopState) -> ShopState:
 
 def _list_results(shop: Shop, state: ShopState, number: int) -> ShopState:
     """Return a page of results for the state's query, without chosen options."""
+    # Only the original's command <r> draws products. Its generator is part of the state, so that a restored state draws
+    # the same ones.
     drawn: tuple[int, ...] = ()
     dice = state.dice
     if shop.command(state.keywords) == "<r>":

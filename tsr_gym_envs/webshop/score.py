@@ -64,6 +64,7 @@ def read_instruction(instruction: str) -> Request:
     >>> sorted(request.words), request.wishes, request.limit
     (['socks', 'soft'], (('size', '5'),), 20.0)
     """
+    # The limit is removed first, because the value of the last option would otherwise include it.
     limit = _LIMIT.search(instruction)
     wanted = instruction[: limit.start()] if limit else instruction
     wishes = tuple((name.strip().lower(), value.strip().lower()) for name, value in _WISH.findall(wanted))

@@ -72,6 +72,7 @@ class Shop:
         self.noun_source = noun_source
         self.show_attrs = show_attrs
         self.parse = parse
+        # Caches belong to the shop and not to the class, so that they are freed with it.
         self.layout = lru_cache(_REMEMBERED)(self._lay_out)
         self.text = lru_cache(_REMEMBERED)(self._text)
         self._score = lru_cache(_REMEMBERED)(self._score_purchase)

@@ -52,6 +52,8 @@ class RuleShopper:
         if state.page != "item_page":
             return f"search[{as_query(instruction)}]"
         layout = shop.layout(page)
+        # Without choosing, all groups count as decided. A group is decided by its first matching value, even if that
+        # value is already chosen, so that the shopper does not click a second value of the group.
         decided = set() if self.choose else {name for name, _ in shop.product(state.row).options}
         for label, target in layout.targets.items():
             if not isinstance(target, tuple) or target[0] in decided or f"click[{label}]" not in layout.actions:

@@ -321,7 +321,7 @@ def test_the_discrete_form_is_gymnasiums_environment(name, settings):
             over = came[2] or came[3]
 
 
-def test_codes_say_what_lies_and_who_stands_where():
+def test_codes_show_cells_and_player():
     env = array_lake(desc=["SFHG"], is_slippery=False)
     assert env.reset(seed=1)[0].tolist() == [[3, 0, 1, 2]]
     assert env.step(2)[0].tolist() == [[0, 3, 1, 2]]

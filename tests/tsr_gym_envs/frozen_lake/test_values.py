@@ -323,7 +323,7 @@ def play_optimally(env, episodes):
 @pytest.mark.parametrize(
     "settings", [{"success_rate": 0.8, "max_actions_per_turn": 2}, {"max_turns": 3, "max_actions_per_turn": 3}], ids=str
 )
-def test_playing_the_optimal_turns_wins_as_often_as_the_ceiling_says(settings):
+def test_playing_the_optimal_turns_wins_as_often_as_the_ceiling(settings):
     # 2,000 episodes: four standard deviations are at most 0.045.
     env = gym.make("tsr/FrozenLake-v0", desc=["SFF", "FHF", "FFG"], **settings)
     env.reset(seed=0)

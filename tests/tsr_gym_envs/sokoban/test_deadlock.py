@@ -79,7 +79,7 @@ def test_every_rule_is_the_first_to_find_something_on_random_boards():
     assert set(rules) == {"dead square", "player side", "freeze", "matching", "pair"}
 
 
-def test_labelled_states_of_every_stratum_are_told_apart():
+def test_labelled_states_of_every_stratum_are_classified():
     missed, counts = Counter(), Counter()
     for row, state in golden("sokoban_states.jsonl"):
         deadlock = find_deadlock(state)
@@ -134,7 +134,7 @@ def test_no_position_on_a_long_way_back_from_solved_is_flagged():
     check_positions_on_the_way_back_from_solved(num_levels=204, num_steps=3000)
 
 
-def test_whatever_follows_a_flagged_position_is_unsolvable_too():
+def test_every_successor_of_a_flagged_position_is_unsolvable_too():
     for state, _ in labelled_positions(30, 4):
         if find_deadlock(state):
             for action in range(4):

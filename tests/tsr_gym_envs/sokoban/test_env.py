@@ -25,7 +25,7 @@ def started(**settings):
     return env
 
 
-def test_an_episode_is_paid_as_the_paper_says():
+def test_an_episode_has_the_rewards_of_the_paper():
     env = started(level=LEVEL)
     observation, reward, terminated, truncated, info = env.step("Right || Right")
     assert observation == "#######\n#__PXO#\n#######"
@@ -305,7 +305,7 @@ def test_a_step_pays_ends_and_informs_like_the_rules():
     assert (reward, terminated, truncated, info["success"]) == (10.0, True, False, True)
 
 
-def test_the_player_on_a_goal_has_a_code_of_its_own():
+def test_the_player_on_a_goal_has_its_own_code():
     assert array_room(level="######\n#+$  #\n######").reset()[0].tolist()[1] == [0, 6, 4, 1, 1, 0]
 
 

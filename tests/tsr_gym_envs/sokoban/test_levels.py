@@ -53,7 +53,7 @@ def test_a_player_on_a_goal_needs_a_box_elsewhere():
     assert state.player == cells(state.level.goals)[0]
 
 
-def test_several_levels_are_told_apart_by_titles_comments_and_blank_lines():
+def test_titles_comments_and_blank_lines_separate_levels():
     text = f"; 1\n{PLAIN}\n; 2\n{PLAIN}\n\nTitle of three\n{PLAIN}\n"
     assert parse_xsb(text) == [parse_level(PLAIN)] * 3
 

@@ -181,7 +181,7 @@ def test_many_ragen_rooms_are_those_of_the_retelling(dim, num_boxes, depth):
     check_ragen(dim, num_boxes, depth, range(10_000, 10_400))
 
 
-def test_a_seed_without_a_room_goes_on_with_the_hash_of_its_digits():
+def test_a_seed_without_a_room_continues_with_the_hash_of_its_digits():
     num_retried = 0
     for first in range(100, 160):
         seed, room = first, None

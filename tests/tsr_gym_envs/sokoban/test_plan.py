@@ -63,7 +63,7 @@ def test_random_success_is_the_share_of_all_sequences_that_solve(rows):
 
 
 @given(boards(max_side=4, max_boxes=2))
-def test_a_shortest_solution_solves_in_as_many_moves_as_the_distance_says(rows):
+def test_a_shortest_solution_has_as_many_moves_as_the_distance(rows):
     state = state_of(rows)
     plan = oracle.shortest_solution(state)
     moves = fewest_moves(rows)

@@ -210,7 +210,7 @@ def test_a_number_that_no_room_has_is_refused(settings, number):
         room(**settings).reset(options={"number": number})
 
 
-def test_published_rooms_need_numba_and_say_so_at_once(monkeypatch):
+def test_published_rooms_need_numba_and_report_it_at_once(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(MissingExtra, match=r"pip install 'tsr-gym\[envs\]'"):
         room(generator="ragen")

@@ -31,7 +31,7 @@ def shop_env(*, number=0, goals=GOALS, products=PRODUCTS, **settings):
     return env
 
 
-def test_the_search_page_says_what_is_wanted_each_word_once():
+def test_the_search_page_shows_each_wanted_word_once():
     env = shop_env()
     assert env.observe(env.state) == "want leak proof steel mugs kitchen ; color : navy blue ; size us : 5 index"
     assert env.legal_actions(env.state) == (
@@ -42,13 +42,13 @@ def test_the_search_page_says_what_is_wanted_each_word_once():
     assert want_of(GOALS[1].instruction_text).query == ("steel", "mug", "5", "oz")
 
 
-def test_an_instruction_that_says_nothing_is_asked_for_all_the_same():
+def test_an_instruction_without_words_still_has_a_query():
     env = shop_env(goals=[goal(PRODUCTS[0], "find me")])
     assert env.observe(env.state) == "want index"
     assert env.legal_actions(env.state) == ("search [ product ]",)
 
 
-def test_results_say_what_titles_share_with_the_instruction_and_what_is_dear():
+def test_results_show_the_words_shared_with_the_instruction_and_whether_a_product_is_dear():
     env = shop_env()
     observation, *_, info = env.step("search [ steel mugs mug ]")
     plain = " ".join(f"r{row} | mugs , brand{row} plain | ok" for row in range(2, 11))
@@ -106,7 +106,7 @@ def test_what_the_page_does_not_show_means_nothing(text):
     assert info["invalid_reason"].startswith(("the page shows no '", f"'{text}' is no action"))
 
 
-def test_a_query_without_hits_says_so():
+def test_a_query_without_hits_shows_an_empty_list():
     env = shop_env()
     observation, *_, info = env.step("search [ socks ]")
     assert observation == "page 1 nothing"

@@ -81,7 +81,7 @@ def test_snapshots_are_small(shop_env):
     assert len(snapshot(env).to_bytes()) < 2500
 
 
-def test_episodes_are_the_same_whatever_the_hash_seed(real_catalogue):
+def test_episodes_do_not_depend_on_the_hash_seed(real_catalogue):
     code = (
         "import gymnasium as gym, hashlib, numpy as np, tsr_gym\n"
         f"env = gym.make('tsr/WebShop-v0', catalogue={str(real_catalogue.path)!r}, num_prev_obs=1).unwrapped\n"
@@ -129,7 +129,7 @@ def test_unknown_goals_and_options_are_refused(shop_env, options):
         shop_env().reset(options=options)
 
 
-def test_a_purchase_says_what_it_earned_and_ends_the_episode(shop_env):
+def test_a_purchase_reports_its_reward_and_ends_the_episode(shop_env):
     env = shop_env()
     _, info = env.reset(options={"goal": 5})
     assert (info["purchased"], info["success"], info["noun_source"]) == (False, False, info["noun_source"])
@@ -143,7 +143,7 @@ def test_a_purchase_says_what_it_earned_and_ends_the_episode(shop_env):
         env.step("search[more]")
 
 
-def test_the_original_goes_on_after_a_purchase(shop_env):
+def test_the_original_continues_after_a_purchase(shop_env):
     env = shop_env(rules="original")
     env.reset(options={"goal": 5})
     first = play(env, *way_to_buy(env))[-1]
@@ -178,7 +178,7 @@ def test_only_the_original_minds_blanks_around_an_action(shop_env):
         assert env.step(" search[mug]")[4]["action_is_valid"] is is_valid
 
 
-def test_the_default_observation_says_which_options_are_chosen(shop_env):
+def test_the_default_observation_shows_the_chosen_options(shop_env):
     env = shop_env()
     env.reset(options={"goal": 5})
     goal = env.unwrapped.shop.goal(env.unwrapped.state)

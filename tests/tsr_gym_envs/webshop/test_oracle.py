@@ -104,7 +104,7 @@ def test_no_way_of_shopping_beats_the_oracle_and_none_falls_short(rules, number)
 
 @pytest.mark.parametrize("rules", ["fixed", "original"])
 @pytest.mark.parametrize("trip", TRIPS[:-1])
-def test_following_its_actions_earns_what_the_oracle_says(rules, trip):
+def test_following_its_actions_earns_the_oracles_reward(rules, trip):
     shop = tiny_shop(PRODUCTS, GOALS, rules)
     for number in range(len(GOALS)):
         for left in range(1, 8):

@@ -99,7 +99,7 @@ TEXT = "Instruction: [SEP] a feature [SEP]  [SEP] Next > [SEP] B01 [SEP] B02 [SE
     ("mode", "wanted"),
     [("text", TEXT), ("text_options", f"{TEXT} [SEP] You have chosen color: red"), ("rich", RICH)],
 )
-def test_a_page_is_written_as_its_mode_says(mode, wanted):
+def test_a_page_is_written_in_the_form_of_its_mode(mode, wanted):
     write = MODES[mode][0]
     assert join(mode, write(HEAD), write(NODES)) == wanted
     # In one piece as well as in two.

@@ -32,7 +32,7 @@ def test_every_golden_ratio_comes_out_to_the_point(golden):
         assert token_set_ratio(row["p"], as_value(row["g"])) == row["score"], row
 
 
-def test_a_quick_match_says_what_the_ratio_says(golden):
+def test_a_quick_match_agrees_with_the_ratio(golden):
     rows = golden("webshop/token_set_ratio.jsonl")
     verdicts = [close(row["p"], as_value(row["g"])) for row in rows]
     assert verdicts == [row["score"] > 85 for row in rows]
@@ -40,7 +40,7 @@ def test_a_quick_match_says_what_the_ratio_says(golden):
 
 
 @given(st.text("abcd xé-", max_size=12), st.text("abcd xé-", max_size=12))
-def test_a_quick_match_says_what_the_ratio_says_of_any_text(first, second):
+def test_a_quick_match_agrees_with_the_ratio_on_any_text(first, second):
     assert close(first, second) == (token_set_ratio(first, second) > 85)
 
 
@@ -71,7 +71,7 @@ def test_every_golden_colour_comes_out(golden):
     ("first", "second"),
     [("a2-army\xa0green", "A2-Army Green"), ("30 | 32", "30/32"), ("a  |  b", "a/b"), (" 5.5", "5.5 "), ("+", "+")],
 )
-def test_values_are_the_same_whatever_their_case_blanks_and_slashes(first, second):
+def test_values_are_equal_up_to_case_blanks_and_slashes(first, second):
     assert same_value(first, second)
 
 

@@ -249,7 +249,7 @@ def test_addresses_are_the_originals():
     assert url(FIXED, ITEM._replace(page="done", options=())) == f"{base}/done/s/B000000000/{{}}"
 
 
-def test_a_page_lists_ten_products_and_says_whether_more_follow():
+def test_a_page_lists_ten_products_and_whether_more_follow():
     first, second = (page_of(FIXED, RESULTS._replace(number=number)) for number in (1, 2))
     assert (first.rows, first.total, first.has_next) == (tuple(range(10)), 12, True)
     assert (second.rows, second.total, second.has_next) == ((10, 11), 12, False)

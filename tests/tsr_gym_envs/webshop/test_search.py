@@ -77,7 +77,7 @@ def test_copies_and_pickles_find_the_same(engine):
     assert len(pickle.dumps(engine)) < 1000
 
 
-def test_unknown_engines_and_damaged_indexes_are_told(tmp_path):
+def test_unknown_engines_and_damaged_indexes_are_reported(tmp_path):
     store = import_catalogue(write_files(tmp_path / "in", [item(1)]), tmp_path / "out")
     with pytest.raises(ConfigError, match=r"wanted an engine of .*, got 'google'"):
         open_index(store, engine="google")

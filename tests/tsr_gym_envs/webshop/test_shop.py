@@ -55,7 +55,7 @@ def test_commands_are_words_once_repaired(catalogue):
     assert found(catalogue, "fixed", "<c> fashion shirt") == found(catalogue, "original", " <c> fashion shirt")
 
 
-def test_a_purchase_can_be_changed_by_whoever_asked():
+def test_a_returned_purchase_is_a_copy():
     shop = tiny_shop([MUG], [goal(MUG, "Find me a mug", options=(("size", "5"),))])
     state = ShopState(0, "s", "done", row=0, options=(("size", "5"),))
     shop.purchase(state).clear()

@@ -30,7 +30,7 @@ def trip(shopper, rules="fixed", products=PRODUCTS, goals=GOALS, **limits):
     return actions
 
 
-def test_the_rule_is_to_search_open_choose_what_the_instruction_says_and_buy():
+def test_the_rule_is_to_search_open_choose_the_options_of_the_instruction_and_buy():
     asked = "search[a steel mug with color: navy, and price lower than 20.00 dollars]"
     assert trip(RuleShopper()) == [asked, MUG, "click[navy]", "click[buy now]"]
     assert trip(FirstHitShopper()) == [asked, MUG, "click[buy now]"]

@@ -38,7 +38,7 @@ def test_the_teacher_reads_pages_and_not_the_goal():
     assert trip(shown, teacher_turn) == trip(hidden, teacher_turn)
 
 
-def test_where_no_option_is_spelled_out_the_teacher_takes_the_longest_that_the_instruction_says():
+def test_without_spelled_out_options_the_teacher_takes_the_longest_that_the_instruction_contains():
     assert trip(shop_env(number=1), teacher_turn)[2:] == ["click [ 5 oz ]", "click [ buy ]"]
 
 
@@ -57,7 +57,7 @@ def test_in_other_modes_the_teacher_uses_their_names(mode):
     assert turns[1:] == ["click[b000000000]", "click[navy/blue]", 'click[5"]', "click[buy now]"]
 
 
-def test_the_hasty_shopper_says_something_else_each_time_and_always_buys():
+def test_the_hasty_shopper_varies_its_turns_and_always_buys():
     queries, products, bought = set(), set(), 0
     for _ in range(60):
         turns = trip(shop_env(number=1), poor_turn, RNG)
@@ -81,7 +81,7 @@ def test_a_poorer_shopper_hardly_chooses_and_a_patient_one_asks_for_everything()
     assert "click [ buy ]" not in always or always.index("click [ buy ]") == len(always) - 1
 
 
-def test_on_generated_goods_the_hasty_shopper_says_only_what_the_page_shows_and_rarely_succeeds():
+def test_on_generated_goods_the_hasty_shopper_uses_only_names_on_the_page_and_rarely_succeeds():
     env = gym.make("tsr/WebShop-v0", split="train", observation_mode="compact", max_turns=9).unwrapped
     solved = 0
     for seed in range(200):

@@ -196,7 +196,7 @@ def test_back_in_the_browser_is_back_in_the_shop(browser, shop):
     assert address(browser) == "2/0"
 
 
-def test_a_product_opened_beside_the_list_leaves_the_list_where_it_was(browser, shop):
+def test_a_product_opened_in_a_new_tab_leaves_the_list_unchanged(browser, shop):
     visit(browser, shop[0])
     search(browser, "shirt")
     first, second = (link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, ".product-link")[:2])
@@ -212,7 +212,7 @@ def test_a_product_opened_beside_the_list_leaves_the_list_where_it_was(browser, 
     assert read(browser) == listed
 
 
-def test_what_is_not_there_is_told_with_a_way_back(browser, shop):
+def test_a_missing_page_is_reported_with_a_link_back(browser, shop):
     open_shirt(browser, shop[0])
     for path, text in (
         ("/1/2/click?name=b0unknown00", "The page has no “b0unknown00” to click."),

@@ -99,6 +99,8 @@ def _build(catalogue: Catalogue, source: GoalKind) -> dict[str, Array]:
     rows, numbers, combinations, tiers, texts = zip(*records, strict=True) if records else ((),) * 5
     counts = np.array(combinations, np.int64)
     weights = _weights(texts, combinations) if source == "instruction" else np.ones(len(rows))
+    # Goals are numbered task by task and then shuffled in the original's order; `tasks` and `combinations` map a
+    # shuffled number back to its task and to the combination within the task.
     order, dice = draw_order(int(counts.sum()))
     first = np.repeat(np.cumsum(counts) - counts, counts)
     tasks = np.repeat(np.arange(len(rows), dtype=np.int32), counts)[order]
@@ -258,6 +260,7 @@ def _num_options(catalogue: Catalogue, table: GoalTable, task: int, human: bool)
 
 def _find(cumulative: Array, share: float, repairs: Repairs) -> int:
     """Return the goal at a share of the sum of all weights."""
+    # The original's bisection returns the goal after the one that the share hits; the repair subtracts one.
     place = int(np.searchsorted(cumulative, share * float(cumulative[-1]), side="right"))
     return min(place - 1 if repairs.every_goal_drawn else place, len(cumulative) - 2)
 

@@ -164,6 +164,8 @@ def _write_products(
     """Write the tables and arrays of the products; return their fields of `StoreMeta`."""
     ends, stored, splits = array("d"), array("d"), array("B")
     digest, without_entry = blake2b(digest_size=16), None
+    # The files of the original hold gigabytes. Products are read one at a time, and attributes and annotations are
+    # looked up in a temporary database instead of memory.
     for product in read_products(sources.products, num_products, lambda done, size: progress("products", done, size)):
         entry = _look_up(staged, "entry", product.asin)
         annotations = _look_up(staged, "annotations", product.asin) or []
@@ -215,6 +217,7 @@ def _write_nouns(store: sqlite3.Connection, model: str, num_products: int, progr
     """Write the nouns of all titles; products with the same title share an entry."""
     rows = store.execute("SELECT row, asin, data FROM product")
     titles = (decode_product(*row).title for row in rows)
+    # spaCy is fast only on a stream of texts, so titles are read once and paired with their nouns as they arrive.
     first, second = tee(titles)
     for number, (title, nouns) in enumerate(zip(first, tag_nouns(second, model), strict=True)):
         store.execute("REPLACE INTO title VALUES(?, ?)", (title_key(title), encode_json(nouns)))
@@ -344,6 +347,7 @@ def _first_use(folder: Path, write: Callable[[], None]) -> Catalogue:
     if catalogue is not None:
         return catalogue
     with locked(folder / LOCK):
+        # Another process may have finished while this one waited for the lock.
         if _intact(folder) is None:
             write()
     return open_store(folder)

@@ -233,6 +233,7 @@ def read_products(path: Path, num_products: int | None = None, progress: Progres
         if number == num_products:
             break
         asin = _record(path, f"item {number}", item).text("asin")
+        # The original skips these items too. Skipped items keep no row, so rows are numbered without gaps.
         if asin == "nan" or len(asin) > MAX_ASIN or asin in seen:
             continue
         yield _product(_record(path, f"product {asin}", item), asin, len(seen))

@@ -38,6 +38,7 @@ class Draws:
 
     def sample(self, values: Sequence[T], count: int) -> list[T]:
         """Return `count` of some values, or all of fewer, in random order."""
+        # A partial Fisher-Yates shuffle: only the first `count` places are filled.
         pool = list(values)
         for place in range(min(count, len(pool))):
             other = place + int(next(self._units) * (len(pool) - place))

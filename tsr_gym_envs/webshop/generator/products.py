@@ -45,6 +45,7 @@ def generate(num_products: int, seed: int) -> Iterator[Record]:
 
 def record(row: int, seed: int) -> Record:
     """Return the product with a number."""
+    # All draws come from one stream in a fixed order. A new draw must be added at the end, or every catalogue changes.
     draws = Draws("product", seed, row)
     sketch = draw_sketch(draws, seed)
     asin = asin_of(seed, row)

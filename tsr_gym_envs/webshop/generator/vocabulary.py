@@ -168,6 +168,7 @@ def _category(name: str, table: dict[str, Any], sets: dict[str, OptionSet]) -> C
     attributes = {}
     for role in ROLES:
         for words, says in table[role].items():
+            # An attribute excludes all members of its groups.
             rivals = frozenset(rival for group in table["exclusive"] if words in group for rival in group)
             attributes[words] = Attribute(_phrase(words), words, role, tuple(says), rivals)
     return Category(

@@ -152,6 +152,8 @@ def _card(shop: Shop, page: Page, row: int, links: Links) -> Card:
 
 
 def _groups(shop: Shop, page: Page, product: Product, links: Links) -> list[ChipGroup]:
+    # The layout decides which options are marked, including the original's defects; its option nodes are in the same
+    # order as the chips.
     clicked = iter([node.clicked for node in shop.layout(page).nodes if node.role == "option"])
     return [
         ChipGroup(

@@ -110,6 +110,7 @@ class Trips:
         if (end := end_of(trip)) is not None:
             self._keep(trip, end)
             return end
+        # A click that was followed before, such as after going back, must not add a second node for the same action.
         for child in trip.children(page):
             if trip.nodes[child].candidate.text == action:
                 return child
@@ -214,6 +215,7 @@ class Visitors:
         for visits in (self._visits, self._newcomers):
             while visits and next(iter(visits.values()))[0] < now - self._idle_s:
                 visits.popitem(last=False)
+        # A newcomer that returns has kept its cookie, and moves to the places of returning visitors.
         entry = self._visits.get(token or "") or self._newcomers.get(token or "")
         if token is None or entry is None:
             return None

@@ -215,7 +215,7 @@ def test_draws_within_a_split_go_by_weight(real_catalogue, rules, split):
         assert goals.draw(share, split) == inside[min(place, len(inside) - 1)]
 
 
-def test_a_split_without_goals_is_told(small):
+def test_a_split_without_goals_is_reported(small):
     catalogue = small(*(item(number, customization_options="") for number in range(1, 3)))
     goals = make_goals(catalogue, ORIGINAL)
     with pytest.raises(ConfigError, match=r"the split 'train' of .* holds no goal: 2 goals in all"):
@@ -445,7 +445,7 @@ def test_where_the_store_cannot_be_written_the_arrays_go_into_the_cache(store, t
         (lambda folder: (folder / "train.npy").unlink(), "goals-instruction is incomplete: 'train'"),
     ],
 )
-def test_damaged_arrays_are_told(store, damage, message):
+def test_damaged_arrays_are_reported(store, damage, message):
     goal_table(store, "instruction")
     damage(store.data / "goals-instruction")
     with pytest.raises(InvalidCatalogue, match=message):

@@ -214,7 +214,7 @@ def test_a_product_with_absurdly_many_combinations_is_named(tmp_path):
         import_catalogue(write_files(tmp_path / "in", [item(1, customization_options=options)]), tmp_path / "out")
 
 
-def test_a_full_disk_is_told_as_an_error_of_writing(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_as_an_error_of_writing(tmp_path, monkeypatch):
     def full(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -264,7 +264,7 @@ def test_an_interruption_after_the_last_step_keeps_the_new_catalogue(tmp_path, m
     assert len(data_folders(out)) == 1
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path):
+def test_a_place_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "import.lock").mkdir()
     with pytest.raises(TsrGymError, match=r"cannot lock .*import\.lock: .* choose a folder that can be written"):
@@ -279,7 +279,7 @@ def test_other_files_in_the_folder_stay(tmp_path):
     assert (out / "notes.txt").read_text() == "mine"
 
 
-def test_folders_are_readable_by_whoever_the_umask_allows(tmp_path):
+def test_folders_have_the_permissions_of_the_umask(tmp_path):
     out = tmp_path / "out"
     import_catalogue(write_files(tmp_path / "in", [item(1)]), out)
     (data,) = data_folders(out)

@@ -360,7 +360,7 @@ def test_the_whole_set_is_preferred_to_its_first_products(tmp_path):
     assert (small.products.name, small.instructions.name) == ("items_shuffle_1000.json", "items_ins_v2_1000.json")
 
 
-def test_missing_and_ambiguous_files_are_told(tmp_path):
+def test_missing_and_ambiguous_files_are_reported(tmp_path):
     with pytest.raises(InvalidCatalogue, match=r"there is no .*gone"):
         find_files(tmp_path / "gone")
     with pytest.raises(InvalidCatalogue, match=r"wanted a file items_shuffle\*\.json in .*, got \[\]"):

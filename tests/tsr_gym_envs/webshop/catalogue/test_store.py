@@ -174,7 +174,7 @@ def test_a_store_of_another_version_is_refused(store):
         open_store(store.path)
 
 
-def test_damage_inside_of_the_file_is_told_with_the_product(store):
+def test_damage_inside_the_file_is_reported_with_the_product(store):
     path = store.data / "products.sqlite"
     whole = path.read_bytes()
     assert whole.count(b'["Soft Shirt"') == 5

@@ -18,7 +18,7 @@ def test_draws_depend_on_what_they_are_for_and_on_nothing_else():
     assert first[0] not in [draws.below(10**9) for draws in others]
 
 
-def test_a_stream_goes_on_behind_the_numbers_that_are_drawn_at_once():
+def test_a_stream_continues_after_the_numbers_of_a_block():
     draws = Draws("long")
     assert len({draws.below(10**12) for _ in range(3 * BLOCK)}) == 3 * BLOCK
 

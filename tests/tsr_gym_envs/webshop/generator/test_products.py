@@ -221,7 +221,7 @@ def test_files_that_are_there_are_replaced(tmp_path):
     )
 
 
-def test_progress_is_told_every_thousand_products(tmp_path):
+def test_progress_is_reported_every_thousand_products(tmp_path):
     calls = []
     write_catalogue(tmp_path, 2500, 0, progress=lambda done, total: calls.append((done, total)))
     assert calls == [(1000, 2500), (2000, 2500)]

@@ -51,7 +51,7 @@ def test_a_kind_has_nouns_styles_and_attributes_enough(family, kind):
     assert all(": " in text for text in family.says)
 
 
-def test_attributes_are_said_in_sentences_that_contain_their_words():
+def test_attributes_occur_in_sentences_that_contain_their_words():
     attributes = {attribute for _, kind in KINDS for attribute in kind.attributes}
     assert {attribute.role for attribute in attributes} == set(ROLES)
     for attribute in attributes:

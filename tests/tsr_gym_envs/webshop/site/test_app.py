@@ -120,7 +120,7 @@ def test_results_have_pages_that_end(client):
     assert BeautifulSoup(follow(client, page, "← Previous page").text, "html.parser").h1.get_text() == numbers[1]
 
 
-def test_an_older_page_stays_as_it_was_and_the_shop_goes_on_from_it(client):
+def test_an_older_page_is_unchanged_and_the_shop_continues_from_it(client):
     results = search(client, client.get("/"), "soft shirt")
     second = follow(client, results, "Next >")
     item = follow(client, results, "B000000000")
@@ -180,7 +180,7 @@ def test_after_the_purchase_every_way_leads_to_the_receipt_and_then_to_the_next_
         ),
     ],
 )
-def test_what_is_not_there_is_told_on_a_page_with_a_way_back(client, address, status, text):
+def test_a_missing_page_has_a_link_back(client, address, status, text):
     page = client.get(address)
     assert page.status_code == status
     assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -316,7 +316,7 @@ def test_the_cookie_is_for_the_shop_alone(shop):
 @pytest.mark.parametrize(
     "value", ["", "x", "a" * 43, "a" * 4000, '"\\', ";;==", "é".encode(), b"\xff\xfe", "../../etc/passwd"]
 )
-def test_a_cookie_that_nobody_was_given_is_a_new_visitors(shop, value):
+def test_an_unknown_cookie_is_a_new_visitors(shop, value):
     name = f"webshop_{shop[0].rpartition(':')[2]}".encode()
     value = value.encode() if isinstance(value, str) else value
     answer = httpx.get(f"{shop[0]}/", headers={b"cookie": name + b"=" + value})
@@ -432,7 +432,7 @@ def test_addresses_without_end_are_refused(shop):
         assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_mistake_of_the_shop_tells_visitors_nothing_of_its_code(catalogue, capfd):
+def test_a_mistake_of_the_shop_shows_visitors_no_code(catalogue, capfd):
     trips = Trips(hostile_env(catalogue), seed=1)
 
     def fail(*_):
@@ -508,7 +508,7 @@ def test_the_original_shop_can_be_walked_as_well(catalogue):
         assert "Search for other words" in page.text
 
 
-def test_visitors_without_a_cookie_push_nobody_out_of_the_shop(catalogue, tmp_path):
+def test_visitors_without_a_cookie_replace_no_returning_visitor(catalogue, tmp_path):
     env = hostile_env(catalogue)
     visitors = Visitors(max_visitors=3)
     with serving(shop_site(Trips(env, goal=goal_of(env, BOLD), seed=1, out=tmp_path), visitors)) as url:

@@ -80,7 +80,7 @@ def test_the_pages_on_the_way_to_the_purchase_are_the_episode_that_was_played(ca
         assert (tree.nodes[page].observation, tree.nodes[page].reward) == (wanted.observation, wanted.reward)
 
 
-def test_whoever_acts_alike_on_a_page_comes_to_the_same_page(catalogue):
+def test_the_same_action_on_a_page_leads_to_the_same_page(catalogue):
     trips = Trips(hostile_env(catalogue), seed=1)
     trip = trips.begin()
     assert [trips.step(trip, 0, "search[shirt]") for _ in range(3)] == [1, 1, 1]
@@ -107,7 +107,7 @@ def test_pages_that_are_not_there_are_refused(catalogue, page):
         trips.state(trip, page)
 
 
-def test_a_trip_ends_with_its_first_purchase_and_goes_on_from_nowhere(catalogue, goal, tmp_path):
+def test_a_trip_ends_with_its_first_purchase_and_continues_from_no_page(catalogue, goal, tmp_path):
     trips = Trips(hostile_env(catalogue, rules="original"), goal=goal, out=tmp_path)
     trip, _ = take(trips)
     before = trips.file_of(trip).stat()
@@ -190,7 +190,7 @@ def test_a_trip_has_a_bounded_number_of_pages(catalogue):
     assert trips.step(trip, 1, "search[b]") == 2
 
 
-def test_wrong_settings_are_told_before_anybody_shops(catalogue):
+def test_wrong_settings_are_reported_before_the_first_visitor(catalogue):
     with pytest.raises(ConfigError, match="goal"):
         Trips(hostile_env(catalogue), goal=10**6)
     with pytest.raises(ConfigError, match="one action"):
@@ -233,7 +233,7 @@ def test_too_many_visitors_push_out_who_came_least_recently():
     assert len(visitors) == 2
 
 
-def test_those_who_never_come_back_push_out_each_other_and_nobody_else():
+def test_newcomers_replace_only_newcomers():
     visitors = Visitors(max_visitors=2)
     shopper = visitors.enter(Visit(1, Tree()))
     assert visitors.find(shopper) is not None
