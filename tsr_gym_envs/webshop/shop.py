@@ -223,7 +223,7 @@ def begin_as_original(goals: Goals, settings: WebShopSettings, options: dict[str
         goal = number if number is not None and ("goal" in options or key not in goal_of) else goal_of[key]
     goal_of.pop(key, None)
     latest = (*goal_of.items(), (key, goal))[-MAX_KNOWN:]
-    return ShopState(goal, key, dice=dice, goal_of=latest)
+    return ShopState(goal, key, dice=dice, known=latest)
 
 
 def begin(goals: Goals, settings: WebShopSettings, options: dict[str, Any], rng: np.random.Generator) -> ShopState:

@@ -117,8 +117,8 @@ def recorded_nouns(rows, catalogue):
         for step in row["steps"]:
             if "goal_nouns" in step:
                 bought = catalogue.product(catalogue.row_of(step["url"].split("/")[5])).title
-                for title, nouns in ((row["goal"]["name"], step["goal_nouns"]), (bought, step["product_nouns"])):
-                    assert nouns.setdefault(title, nouns) == nouns
+                for title, tagged in ((row["goal"]["name"], step["goal_nouns"]), (bought, step["product_nouns"])):
+                    assert nouns.setdefault(title, tagged) == tagged
     return nouns
 
 

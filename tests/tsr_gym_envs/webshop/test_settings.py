@@ -42,7 +42,10 @@ def test_repairs_follow_the_rules_unless_they_are_named():
         ({"rules": "mine"}, "wanted rules of"),
         ({"repairs": ["everything"]}, "unknown repairs"),
         ({"observation_mode": "pixels"}, "wanted observation_mode of"),
-        ({"observation_mode": "compact", "rules": "original"}, "which the original's rules do not read: wanted"),
+        (
+            {"observation_mode": "compact", "rules": "original"},
+            "the original's rules cannot parse the actions of compact pages",
+        ),
         ({"split": "dev"}, "wanted split of"),
         ({"num_prev_obs": -1}, "wanted num_prev_obs >= 0"),
         ({"min_options": -1}, "wanted min_options >= 0"),

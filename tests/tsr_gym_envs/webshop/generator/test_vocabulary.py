@@ -34,11 +34,11 @@ def test_there_are_many_kinds_and_no_query_stands_for_two():
 
 @pytest.mark.parametrize(("family", "kind"), KINDS, ids=[kind.query for _, kind in KINDS])
 def test_every_sentence_of_a_kind_can_be_filled_in(family, kind):
-    names = WORDS | {name for name, _, _ in family.numbers}
+    defined = WORDS | {name for name, _, _ in family.numbers}
     says = [text for attribute in kind.attributes for text in attribute.says]
     values = [value for _, source in kind.options for value in source.values]
     for template in [*kind.details, *family.intro, *family.says, *says, *values, *vocabulary().closing]:
-        assert names(template) <= names, template
+        assert names(template) <= defined, template
 
 
 @pytest.mark.parametrize(("family", "kind"), KINDS, ids=[kind.query for _, kind in KINDS])
