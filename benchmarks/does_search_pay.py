@@ -32,7 +32,7 @@ from benchmarks.pay.plan import (
     row_of,
     train_cells,
 )
-from benchmarks.pay.report import PAGE, difference, draw, law, write_tables
+from benchmarks.pay.report import PAGE, difference, draw, law, law_sentence, write_tables
 from benchmarks.tsr_runs import Row, base_row, build_bases
 from tsr_gym.files import write_atomically
 
@@ -157,8 +157,7 @@ def show(result: dict[str, Any]) -> None:
             f"{row['ratio']}"
         )
     if result["law"] is not None:
-        one = result["law"]
-        print(f"law: {one['rank_correlation']} [{one['low']}, {one['high']}] over {one['settings']} settings")
+        print(law_sentence(result["law"]))
 
 
 if __name__ == "__main__":

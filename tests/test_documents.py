@@ -21,7 +21,7 @@ from tsr_gym.agents.runs.config import TrainConfig
 
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "PYPI.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
-MOST_LINES = {"README.md": 160, "ARCHITECTURE.md": 90}
+MOST_LINES = {"README.md": 140, "ARCHITECTURE.md": 100, "CHANGELOG.md": 60}
 RESULTS = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
 # Only Python is run; the others are commands, other files, and what programs print.
 LANGUAGES = {"python", "console", "ini", "text"}
