@@ -1,5 +1,6 @@
 """The parts that the page on adding parts writes are taken by the command line, all of them in one run."""
 
+import re
 import sys
 
 from tests.agents.conftest import chat_model  # noqa: F401
@@ -37,3 +38,17 @@ def test_parts_of_ones_own_train_together(tmp_path, monkeypatch, chat_model):  #
     (tree, *_) = (Tree.load(file) for file in sorted((tmp_path / "none" / "trees").rglob("*.jsonl")))
     assert learned_from(tree).estimator == "mine:centred"
     assert learned_from(tree).of
+
+
+TABLE = PAGE.read_text(encoding="utf-8").partition("## Changes inside")[2]
+# Without the head; the line below it has no spaces.
+CHANGES = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", TABLE, re.MULTILINE)[1:]
+
+
+def test_fifteen_changes_name_the_files_that_they_touch():
+    assert len(CHANGES) == 15
+    for change, text in CHANGES:
+        files = re.findall(r"`([\w/]+(?:\.py|/))`", text)
+        assert [name for name in files if not (ROOT / name).exists()] == [], change
+        assert len(files) <= 6 or change == "images in observations", change
+        assert files or change == "a default per world", change
