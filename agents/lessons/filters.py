@@ -1,6 +1,6 @@
-"""Filters: which groups, and which of their trajectories, are worth learning from; torch-free.
+"""Filters: selection of the groups, and of their trajectories, that are learned from; torch-free.
 
-Every filter takes groups and returns a list that counts what was left out and why. Groups and trajectories keep their
+Every filter takes groups and returns a list that counts what it left out and why. Groups and trajectories keep their
 order.
 """
 
@@ -17,7 +17,7 @@ from tsr_gym.errors import TrainingDiverged
 Filter = Callable[[Sequence[Group]], list[Group]]
 Credit = Callable[[Group], Group]
 
-# Sums of the same rewards in another order differ in the sixteenth digit, rewards that mean something by more.
+# Sums of the same rewards in another order differ in the sixteenth digit, different rewards by much more.
 ROUNDING = 1e-9
 
 
@@ -25,7 +25,7 @@ class Filtered(list[Group]):
     """The groups that were kept.
 
     Attributes:
-        dropped: How many were left out by reason. Reasons begin with what was counted, ``group`` or ``trajectory``.
+        dropped: Number left out by reason. Reasons begin with the unit that is counted, ``group`` or ``trajectory``.
     """
 
     def __init__(self, groups: Iterable[Group] = (), dropped: Counter[str] | None = None) -> None:
@@ -36,14 +36,15 @@ class Filtered(list[Group]):
 def are_equal(numbers: Sequence[float]) -> bool:
     """Return whether finite numbers are equal up to rounding: ``max - min <= 1e-9 max(1, largest size)``.
 
-    The one rule of equality for returns, in filters, credit rules and estimators (there as tensors, see `compare`). No
-    threshold on a standard deviation is as sharp. None, and one alone, are equal.
+    The only rule of equality for returns, in filters, credit rules and estimators (there as tensors, see `compare`). It
+    separates rounding from differences better than any threshold on a standard deviation. An empty sequence and a
+    single number are equal.
     """
     return not numbers or max(numbers) - min(numbers) <= ROUNDING * max(1.0, *map(abs, numbers))
 
 
 def has_equal_returns(group: Group) -> bool:
-    """Return whether all trajectories of a group earned the same, see `are_equal`.
+    """Return whether all trajectories of a group have the same return, see `are_equal`.
 
     Raises:
         TrainingDiverged: A return is not finite.
@@ -57,14 +58,14 @@ def keep_all(groups: Sequence[Group]) -> Filtered:
 
 
 def keep_varied(groups: Sequence[Group]) -> Filtered:
-    """Return the groups in which not every trajectory earned the same; the others teach nothing (DAPO, 2503.14476)."""
+    """Return the groups whose returns differ; the others have no gradient (DAPO, arXiv 2503.14476)."""
     return _where(groups, lambda group: not has_equal_returns(group), "group_equal_returns")
 
 
 def keep_uncertain(groups: Sequence[Group], ratio: float = 0.25) -> Filtered:
     """Return the groups whose returns vary most (TSR Eq. 10, StarPO-S), in their order.
 
-    Groups without any variation are never kept, because they teach nothing; ties go to the earlier group.
+    Groups without variation are never kept, because they have no gradient; ties go to the earlier group.
 
     Args:
         groups: Candidates.
@@ -80,21 +81,21 @@ def keep_top_k(groups: Sequence[Group], k: int) -> Filtered:
 
     Args:
         groups: Candidates; those without variation are never kept.
-        k: How many to keep at most.
+        k: Largest number of groups to keep.
     """
     if k < 0:
         raise ValueError(f"wanted k >= 0 groups, got {k}")
     varied = keep_varied(groups)
-    return _chosen(varied, _by_spread(varied)[:k], "group_less_uncertain")
+    return _at(varied, _by_spread(varied)[:k], "group_less_uncertain")
 
 
 def keep_top_p(
     groups: Sequence[Group], p: float = 0.9, *, weights: Literal["linear", "softmax"] = "linear", slack: float = 0.01
 ) -> Filtered:
-    """Return the fewest groups, the most varied first, that hold a share of all variation (RAGEN-2, arXiv 2604.06268).
+    """Return the fewest groups, the most varied first, with a share of all variation (RAGEN-2, arXiv 2604.06268).
 
     Variation is the standard deviation of a group's returns as a sample (divisor G - 1), as the released code has it.
-    Groups without any are left out first; ties go to the earlier group.
+    Groups without variation are left out first; ties go to the earlier group.
 
     Args:
         groups: Candidates.
@@ -111,20 +112,20 @@ def keep_top_p(
         return varied
     spreads = [stdev(_returns(group)) for group in varied]
     shares = spreads if weights == "linear" else _softmax(spreads)
-    wanted = p * fsum(spreads) - slack if weights == "linear" else p
+    target = p * fsum(spreads) - slack if weights == "linear" else p
     number, reached = 0, 0.0
     order = _by_spread(varied)
-    while number < len(order) and reached < wanted - ROUNDING:
+    while number < len(order) and reached < target - ROUNDING:
         reached += shares[order[number]]
         number += 1
-    return _chosen(varied, order[:number], "group_beyond_top_p")
+    return _at(varied, order[:number], "group_beyond_top_p")
 
 
 def keep_mixed_success(groups: Sequence[Group], ratio: float = 1.0) -> Filtered:
     """Return the most uncertain of those groups in which some trajectories succeeded and some failed.
 
-    Where every trajectory fails, returns still vary by the price of each action, and a learner that keeps such groups
-    learns to act less until it does nothing.
+    Where every trajectory fails, returns still differ by the price of each action. A learner that keeps such groups
+    learns to act less, until it does nothing.
 
     Args:
         groups: Candidates.
@@ -138,11 +139,11 @@ def keep_mixed_success(groups: Sequence[Group], ratio: float = 1.0) -> Filtered:
 
 
 def keep_learnable(groups: Sequence[Group], credit: Credit) -> Filtered:
-    """Return groups as TSPO's gate lets them through (arXiv 2601.22776): failed groups by their turns' rewards.
+    """Return the groups that pass TSPO's gate (arXiv 2601.22776): failed groups pass by their turns' rewards.
 
-    A group with successes and failures passes as it is, to be compared by trajectories. A group that only failed is
-    rewritten by a credit rule, and passes if that tells its trajectories apart in some turn. A group that only
-    succeeded, or that nothing tells apart, is left out.
+    A group with successes and failures passes unchanged, to be compared by trajectories. A group that only failed is
+    rewritten by a credit rule, and passes if its trajectories then differ in the reward of some turn. A group that only
+    succeeded, or whose trajectories do not differ, is left out.
 
     Args:
         groups: Candidates.
@@ -154,7 +155,7 @@ def keep_learnable(groups: Sequence[Group], credit: Credit) -> Filtered:
             kept.append(group)
         elif group.trajectories and group.trajectories[0].success:
             dropped["group_all_solved"] += 1
-        elif _has_telling_turn(rewritten := credit(group)):
+        elif _differs_in_a_turn(rewritten := credit(group)):
             kept.append(rewritten)
         else:
             dropped["group_all_failed_alike"] += 1
@@ -166,13 +167,13 @@ def keep_concise(
 ) -> Filtered:
     """Return groups cut to their most concise trajectories (GFPO, arXiv 2508.09726); ties go to the earlier one.
 
-    An estimator then sees, and normalises over, the kept ones alone, as in the paper.
+    An estimator then gets only the kept trajectories, and normalises over them, as in the paper.
 
     Args:
         groups: Candidates.
         keep: Trajectories to keep per group.
-        by: ``"length"``: the fewest tokens. ``"reward_per_token"``: the largest return per token; below 0 that prefers
-            long failures to short ones, so returns had better not be negative.
+        by: ``"length"``: the fewest tokens. ``"reward_per_token"``: the largest return per token; for negative
+            returns this prefers long failures to short ones.
     """
 
     def rank(trajectory: Trajectory) -> float:
@@ -186,8 +187,8 @@ def keep_concise(
 def keep_best(groups: Sequence[Group], keep: int = 1, *, successes_only: bool = False) -> Filtered:
     """Return groups cut to their trajectories of largest return (RAFT, arXiv 2304.06767); ties go to the earlier one.
 
-    What is left is for imitation, or for an estimator that knows of the selection: compared among themselves, the best
-    of a group teach what distinguishes them, not what made them good.
+    The result is for imitation, or for an estimator that accounts for the selection: compared with one another, the
+    best of a group show what distinguishes them, not what made them good.
 
     Args:
         groups: Candidates.
@@ -196,11 +197,13 @@ def keep_best(groups: Sequence[Group], keep: int = 1, *, successes_only: bool = 
     """
     if not successes_only:
         return _cut(groups, keep, lambda trajectory: -trajectory.total_reward, "trajectory_not_best")
-    solved = _where(groups, lambda group: any(one.success for one in group.trajectories), "group_all_failed")
+    solved = _where(
+        groups, lambda group: any(trajectory.success for trajectory in group.trajectories), "group_all_failed"
+    )
     dropped = solved.dropped
     successes = []
     for group in solved:
-        successes.append(_with(group, [one for one in group.trajectories if one.success]))
+        successes.append(_with(group, [trajectory for trajectory in group.trajectories if trajectory.success]))
         dropped["trajectory_failed"] += len(group.trajectories) - len(successes[-1].trajectories)
     best = _cut(successes, keep, lambda trajectory: -trajectory.total_reward, "trajectory_not_best")
     return Filtered(best, dropped + best.dropped)
@@ -210,7 +213,7 @@ def _returns(group: Group) -> list[float]:
     """Return the returns of a group's trajectories.
 
     Raises:
-        TrainingDiverged: One of them is not finite: comparisons with it would drop the group without a word.
+        TrainingDiverged: A return is not finite: comparisons with it would drop the group without an error.
     """
     returns = [trajectory.total_reward for trajectory in group.trajectories]
     for number, value in enumerate(returns):
@@ -222,7 +225,7 @@ def _returns(group: Group) -> list[float]:
 
 
 def _by_spread(groups: Sequence[Group]) -> list[int]:
-    """Return the groups' places, the most varied first."""
+    """Return the indices of the groups, the most varied first."""
     return sorted(range(len(groups)), key=lambda index: (-round(groups[index].uncertainty, 9), index))
 
 
@@ -234,10 +237,10 @@ def _softmax(numbers: Sequence[float]) -> list[float]:
 
 
 def _outcome(group: Group) -> str:
-    return "group_all_solved" if any(one.success for one in group.trajectories) else "group_all_failed"
+    return "group_all_solved" if any(trajectory.success for trajectory in group.trajectories) else "group_all_failed"
 
 
-def _has_telling_turn(group: Group) -> bool:
+def _differs_in_a_turn(group: Group) -> bool:
     """Return whether trajectories differ in the reward of some turn that at least two of them have."""
     longest = max((len(trajectory.turns) for trajectory in group.trajectories), default=0)
     by_turn = [
@@ -257,18 +260,19 @@ def _where(groups: Sequence[Group], holds: Callable[[Group], bool], reason: str 
     return Filtered(kept, dropped)
 
 
-def _chosen(among: Filtered, places: Sequence[int], reason: str) -> Filtered:
-    left = Counter({reason: len(among) - len(places)})
-    return Filtered([among[place] for place in sorted(places)], among.dropped + left)
+def _at(groups: Filtered, places: Sequence[int], reason: str) -> Filtered:
+    """Return the groups at some places, and count the others by a reason."""
+    left = Counter({reason: len(groups) - len(places)})
+    return Filtered([groups[place] for place in sorted(places)], groups.dropped + left)
 
 
 def _cut(groups: Sequence[Group], keep: int, rank: Callable[[Trajectory], float], reason: str) -> Filtered:
-    """Return each group cut to the trajectories that rank lowest, in their order."""
+    """Return each group cut to its `keep` trajectories of lowest rank, in their order."""
     if keep < 1:
         raise ValueError(f"wanted to keep at least 1 trajectory per group, got {keep}")
     kept, dropped = [], Counter[str]()
     for group in groups:
-        # Called for its error: a rank among numbers that are none means nothing.
+        # Called for its error: there is no order among returns that are not finite.
         _returns(group)
         ranks = [round(rank(trajectory), 9) for trajectory in group.trajectories]
         places = sorted(sorted(range(len(ranks)), key=lambda place: (ranks[place], place))[:keep])
