@@ -39,8 +39,7 @@ test-bridges: test-trl test-verl test-sb3 test-verifiers test-openenv
 
 ## make test-trl: our losses against TRL's on the same tokens, and its trainer on searched rollouts and exports
 test-trl: .venv-trl/.ready
-	.venv-trl/bin/python -m pytest tests/agents/learning/with_trl.py tests/agents/learning/with_trl_losses.py \
-	  tests/agents/bridges/with_trl.py tests/agents/bridges/with_trl_worker.py
+	.venv-trl/bin/python -m pytest tests/agents/learning/with_trl.py tests/agents/bridges/with_trl.py tests/agents/bridges/with_trl_worker.py
 
 # Ray's workers need no token here, and report no usage.
 test-verl test-ray test-vllm: export RAY_AUTH_MODE := disabled

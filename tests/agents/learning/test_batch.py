@@ -9,15 +9,15 @@ from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.learning.batch import Batch, collate
 
 
-def turn(prompt, said, reward, *logprobs):
-    return Turn(tuple(prompt), tuple(said), tuple(logprobs), reward, is_valid=True, num_actions=1)
+def turn(prompt, answer, reward, *logprobs):
+    return Turn(tuple(prompt), tuple(answer), tuple(logprobs), reward, is_valid=True, num_actions=1)
 
 
 def episode(*turns):
     return Trajectory(turns, success=False, score=0.0, selected_by="naive")
 
 
-# The second prompt goes on where the first answer ended: one sequence.
+# The second prompt extends the first with its answer: one sequence.
 GROWING = episode(turn([1, 2], [3, 4], 0.5, -0.25, -0.5), turn([1, 2, 3, 4, 5], [6], 2.0, -0.75))
 # Each prompt begins anew: a sequence per turn.
 ANEW = episode(turn([1, 2], [7], -0.5, -1.0), turn([9], [8, 7], 1.0, -1.25, -1.5))
@@ -55,7 +55,7 @@ def test_an_episode_whose_prompts_grow_is_one_row_and_another_one_row_per_turn()
 
 
 def test_a_row_goes_on_only_where_the_whole_sequence_before_is_its_beginning():
-    # The prompt of the second turn lacks the last token said, as a window that moved on would.
+    # The prompt of the second turn lacks the last sampled token, as after a window has moved.
     (moved,) = [episode(turn([1, 2], [3, 4], 0.0, -1.0, -1.0), turn([1, 2, 3, 5], [6], 0.0, -1.0))]
     assert collate([Group(0, (moved,))]).ids.tolist() == [[1, 2, 3, 4, 0], [1, 2, 3, 5, 6]]
     mixed = episode(turn([1], [2], 0.0, -1.0), turn([1, 2, 3], [4], 0.0, -1.0), turn([8], [9], 0.0, -1.0))
@@ -71,21 +71,21 @@ def test_a_turn_without_a_word_has_no_row():
 
 
 def test_what_a_silent_turn_earned_stays_in_the_return():
-    silent, said = turn([1, 2], [], -0.1), turn([3], [4], 1.0, -1.0)
-    batch = collate([Group(0, (episode(silent, said, silent, silent), episode(said, silent, said)))])
-    # With the turn before it, or after it where there is none.
+    silent, answer = turn([1, 2], [], -0.1), turn([3], [4], 1.0, -1.0)
+    batch = collate([Group(0, (episode(silent, answer, silent, silent), episode(answer, silent, answer)))])
+    # Added to the turn before it, or after it if it is the first.
     assert batch.rewards[batch.sampled].tolist() == pytest.approx([0.7, 0.9, 1.0])
     assert batch.turn[batch.sampled].tolist() == [1, 0, 2]
 
 
 def test_a_group_in_which_nothing_was_said_has_no_number():
-    said = episode(turn([3], [4], 1.0, -1.0))
-    batch = collate([Group(0, (said,)), Group(1, (episode(turn([1], [], 0.0)),)), Group(2, (said, said))])
+    answer = episode(turn([3], [4], 1.0, -1.0))
+    batch = collate([Group(0, (answer,)), Group(1, (episode(turn([1], [], 0.0)),)), Group(2, (answer, answer))])
     assert batch.group.tolist() == [0, 1, 1]
 
 
-def at(node, said, reward=0.0, state=None, score=0.0):
-    return replace(turn([1], said, reward, *[-1.0] * len(said)), node=node, state=state, score=score)
+def at(node, answer, reward=0.0, state=None, score=0.0):
+    return replace(turn([1], answer, reward, *[-1.0] * len(answer)), node=node, state=state, score=score)
 
 
 def grown(*turns, tree=0, selected_by="naive", finished=True):

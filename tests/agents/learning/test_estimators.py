@@ -30,20 +30,20 @@ def constant(batch, *, size=1.0):
 
 @pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"tree_backup"}))
 def test_every_estimator_is_there_by_its_name_with_a_critic_or_without(name, batch):
-    chosen = choose_estimator(name, critic=name in WITH_CRITIC)
-    torch.testing.assert_close(chosen.estimator(batch), vars(advantages)[name](batch))
+    choice = choose_estimator(name, critic=name in WITH_CRITIC)
+    torch.testing.assert_close(choice.estimator(batch), vars(advantages)[name](batch))
     with pytest.raises(ConfigError, match="a critic: wanted algorithm ppo with one of gae, "):
         choose_estimator(name, critic=name not in WITH_CRITIC)
 
 
 def test_a_backup_asks_the_critic_where_there_is_one(batch):
-    alone, beside = (choose_estimator("tree_backup", critic=critic) for critic in (False, True))
+    alone, with_critic = (choose_estimator("tree_backup", critic=critic) for critic in (False, True))
     batch = replace(batch, finished=torch.zeros_like(batch.finished))
     torch.testing.assert_close(alone.estimator(batch), advantages.tree_backup(batch))
-    torch.testing.assert_close(beside.estimator(batch), advantages.tree_backup(batch, unfinished="value"))
-    assert not torch.equal(alone.estimator(batch), beside.estimator(batch))
-    worth = beside.estimator(batch)
-    assert torch.equal(beside.targets(batch, worth), advantages.tree_value_targets(batch, worth))
+    torch.testing.assert_close(with_critic.estimator(batch), advantages.tree_backup(batch, unfinished="value"))
+    assert not torch.equal(alone.estimator(batch), with_critic.estimator(batch))
+    worth = with_critic.estimator(batch)
+    assert torch.equal(with_critic.targets(batch, worth), advantages.tree_value_targets(batch, worth))
     with pytest.raises(ConfigError, match=r"has no use for a critic: .* tree_backup\(unfinished='value'\), or grpo"):
         choose_estimator("tree_backup(unfinished='failure')", critic=True)
     with pytest.raises(ConfigError, match=r"needs a critic: wanted algorithm ppo with .* tree_backup\("):
@@ -56,8 +56,8 @@ def test_auto_is_gae_with_a_critic_and_grpo_without(batch):
 
 
 def test_numbers_in_the_name_go_before_those_of_the_configuration(batch):
-    found = choose_estimator("turn_gae(lam=0.25)", critic=True, gamma=0.5, lam=0.75).estimator(batch)
-    assert torch.equal(found, advantages.turn_gae(batch, gamma=0.5, lam=0.25))
+    actual = choose_estimator("turn_gae(lam=0.25)", critic=True, gamma=0.5, lam=0.75).estimator(batch)
+    assert torch.equal(actual, advantages.turn_gae(batch, gamma=0.5, lam=0.25))
     naive = choose_estimator("grpo(baseline='naive')", critic=False).estimator(batch)
     assert torch.equal(naive, advantages.grpo(batch, baseline="naive"))
 
@@ -74,10 +74,10 @@ def test_a_critic_learns_turns_from_the_estimator_of_turns_and_tokens_from_the_o
 
 @pytest.mark.parametrize("critic", [False, True])
 def test_a_user_estimator_works_with_a_critic_and_without(batch, critic):
-    chosen = choose_estimator(f"{__name__}:constant(size=3.0)", critic=critic)
-    assert torch.equal(chosen.estimator(batch), 3.0 * batch.sampled)
-    assert chosen.targets is advantages.value_targets
-    assert not chosen.compares
+    choice = choose_estimator(f"{__name__}:constant(size=3.0)", critic=critic)
+    assert torch.equal(choice.estimator(batch), 3.0 * batch.sampled)
+    assert choice.targets is advantages.value_targets
+    assert not choice.compares
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -143,20 +143,20 @@ def test_a_grpo_update_follows_the_papers_gradient(model, aggregation, grad_clip
     batch, before = make_batch(model), state_of(model)
     objective, entropy = surrogate(model, batch, lambda number, row, column: GRPO_BY_HAND[number], config.objective)
     expected, norm = by_hand(model, objective + 0.05 * entropy, clip=grad_clip)
-    found = plain(Learner(model, None, config, temperature=TEMPERATURE)).update(batch)
-    assert found["policy_loss"] == pytest.approx(-objective.item(), abs=1e-5)
-    assert found["entropy"] == pytest.approx(entropy.item(), abs=1e-4)
-    assert found["grad_norm"] == pytest.approx(norm, rel=1e-4)
+    result = plain(Learner(model, None, config, temperature=TEMPERATURE)).update(batch)
+    assert result["policy_loss"] == pytest.approx(-objective.item(), abs=1e-5)
+    assert result["entropy"] == pytest.approx(entropy.item(), abs=1e-4)
+    assert result["grad_norm"] == pytest.approx(norm, rel=1e-4)
     assert norm > 0.5
-    # With this spread some ratios left the clip; the test would say nothing about it otherwise.
-    assert 0 < found["clip_fraction"] < 1
+    # With this spread some ratios are outside of the clip; otherwise the test would not cover it.
+    assert 0 < result["clip_fraction"] < 1
     check_moved(model, before, expected)
 
 
 def test_a_ppo_update_follows_whitened_gae_and_the_critic_its_targets(model, critic):
     config = replace(CONFIG, algorithm="ppo", value_clip=0.5)
     batch, before, critic_before = make_batch(model), state_of(model), state_of(critic)
-    # gamma = lambda = 1: the return to come minus the value; trajectory 1 goes on over two rows.
+    # gamma = lambda = 1: the return to come minus the value; trajectory 1 has two rows.
     to_come = {0: [1.0, 1.0, 1.0, 1.0], 1: [0.75, 0.5, 0.5], 2: [-0.5, -0.5], 3: [2.0]}
     places = {number: [] for number in to_come}
     for row, column in batch.sampled.nonzero().tolist():
@@ -167,7 +167,7 @@ def test_a_ppo_update_follows_whitened_gae_and_the_critic_its_targets(model, cri
         hidden = critic.backbone(input_ids=ids[None], use_cache=False).last_hidden_state[0]
         for column in batch.sampled[row].nonzero()[:, 0].tolist():
             values[row, column] = (hidden[column - 1] @ critic.head.weight[0]) + critic.head.bias[0]
-    target = {place: to_come[n][k] for n, found in places.items() for k, place in enumerate(found)}
+    target = {place: to_come[n][k] for n, result in places.items() for k, place in enumerate(result)}
     raw = {place: target[place] - values[place].item() for place in target}
     mean = sum(raw.values()) / 10
     deviation = (sum((value - mean) ** 2 for value in raw.values()) / 10) ** 0.5
@@ -175,14 +175,14 @@ def test_a_ppo_update_follows_whitened_gae_and_the_critic_its_targets(model, cri
         model, batch, lambda number, row, column: (raw[row, column] - mean) / deviation, config.objective
     )
     expected, _ = by_hand(model, objective + 0.05 * entropy, clip=1.0)
-    # The critic has not moved yet, so its clip does not bind: half the squared error, trajectories counting alike.
-    errors = [sum((values[p] - target[p]) ** 2 for p in found) / len(found) for found in places.values()]
+    # The critic has not moved yet, so its clip does not bind: half the squared error, trajectories with equal weights.
+    errors = [sum((values[p] - target[p]) ** 2 for p in result) / len(result) for result in places.values()]
     value_loss = 0.5 * sum(errors) / 4
     critic_expected, critic_norm = by_hand(critic, -value_loss, clip=1.0)
-    found = plain(Learner(model, critic, config, temperature=TEMPERATURE)).update(batch)
-    assert found["policy_loss"] == pytest.approx(-objective.item(), abs=1e-5)
-    assert found["value_loss"] == pytest.approx(value_loss.item(), abs=1e-5)
-    assert found["critic_grad_norm"] == pytest.approx(critic_norm, rel=1e-3)
+    result = plain(Learner(model, critic, config, temperature=TEMPERATURE)).update(batch)
+    assert result["policy_loss"] == pytest.approx(-objective.item(), abs=1e-5)
+    assert result["value_loss"] == pytest.approx(value_loss.item(), abs=1e-5)
+    assert result["critic_grad_norm"] == pytest.approx(critic_norm, rel=1e-3)
     check_moved(model, before, expected)
     check_moved(critic, critic_before, critic_expected)
 
@@ -210,13 +210,13 @@ def test_the_size_of_the_microbatches_does_not_matter(untrained, critic, algorit
     def after(microbatch):
         model, judge = copy.deepcopy(untrained), copy.deepcopy(critic) if algorithm == "ppo" else None
         config = replace(CONFIG, algorithm=algorithm, microbatch=microbatch)
-        found = plain(Learner(model, judge, config, temperature=TEMPERATURE)).update(make_batch(model))
-        return found, model.state_dict() | ({} if judge is None else judge.state_dict())
+        result = plain(Learner(model, judge, config, temperature=TEMPERATURE)).update(make_batch(model))
+        return result, model.state_dict() | ({} if judge is None else judge.state_dict())
 
-    found, whole = after(100)
+    result, whole = after(100)
     for microbatch in (1, 2, 4):
         others, parts = after(microbatch)
-        assert others == pytest.approx(found, rel=1e-4, abs=1e-6)
+        assert others == pytest.approx(result, rel=1e-4, abs=1e-6)
         for name, value in whole.items():
             torch.testing.assert_close(parts[name], value, atol=1e-5, rtol=1e-4, msg=name)
 
@@ -226,11 +226,11 @@ def test_the_same_update_twice_is_the_same_to_the_last_bit(untrained, critic, al
     def after():
         model, judge = copy.deepcopy(untrained), copy.deepcopy(critic) if algorithm == "ppo" else None
         learner = Learner(model, judge, replace(CONFIG, algorithm=algorithm, minibatch=2, epochs=2, microbatch=2))
-        found = [learner.update(make_batch(untrained), seed=seed) for seed in (5, 6)]
-        return found, model.state_dict()
+        result = [learner.update(make_batch(untrained), seed=seed) for seed in (5, 6)]
+        return result, model.state_dict()
 
-    (one, first), (two, second) = after(), after()
-    assert one == two
+    (left, first), (two, second) = after(), after()
+    assert left == two
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
@@ -266,9 +266,9 @@ def test_as_many_steps_are_taken_as_were_asked_for_and_none_is_empty(untrained):
         ({"steps": 9}, None, 4),
     ):
         learner = Learner(copy.deepcopy(untrained), None, replace(CONFIG, **settings))
-        told = learner.update(make_batch(untrained), as_many=as_many)
+        metrics = learner.update(make_batch(untrained), as_many=as_many)
         taken = {int(state["step"]) for state in learner.optimizers["policy"].state.values()}
-        assert {told["optimizer_steps"]} == taken == {expected}
+        assert {metrics["optimizer_steps"]} == taken == {expected}
 
 
 def test_in_a_second_epoch_the_ratio_has_moved_and_the_clip_may_bind(model):
@@ -282,9 +282,9 @@ def test_old_log_probabilities_can_be_computed_again(model):
     # The sampler's are nonsense; the learner's own make every ratio 1, and the loss minus the mean advantage: 0.
     batch = make_batch(model, spread=5.0)
     learner = Learner(model, None, replace(CONFIG, old_logprobs="learner", lr=1e-9), temperature=TEMPERATURE)
-    found = learner.update(batch)
-    assert found["clip_fraction"] == 0.0
-    assert found["policy_loss"] == pytest.approx(0.0, abs=1e-6)
+    result = learner.update(batch)
+    assert result["clip_fraction"] == 0.0
+    assert result["policy_loss"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_the_entropy_bonus_makes_the_policy_less_certain(model):
@@ -300,8 +300,8 @@ def test_the_entropy_bonus_makes_the_policy_less_certain(model):
 
 def test_without_advantage_and_bonus_nothing_moves(model):
     batch, before = make_batch(model, rewards=(1.0, 0.75, 2.0, 2.0)), state_of(model)
-    found = plain(Learner(model, None, replace(CONFIG, objective=NO_BONUS), temperature=TEMPERATURE)).update(batch)
-    assert found["grad_norm"] == 0.0
+    result = plain(Learner(model, None, replace(CONFIG, objective=NO_BONUS), temperature=TEMPERATURE)).update(batch)
+    assert result["grad_norm"] == 0.0
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
@@ -366,7 +366,7 @@ def test_an_update_that_is_not_finite_is_refused_and_nothing_has_changed(model, 
     now = model.state_dict() | ({} if critic is None else critic.state_dict())
     assert all(torch.equal(parameters[name], value) for name, value in now.items())
     assert all(torch.equal(old, new) for old, new in zip(moments, optimizer_state(learner), strict=True))
-    # And it goes on as if nothing had happened.
+    # And it continues as if nothing had happened.
     assert all(parameter.grad is None for parameter in model.parameters())
     learner.update(batch)
 
@@ -422,7 +422,7 @@ ALL_WAYS = [
 
 
 def six_steps(settings, microbatch, *, layout="padded", **case):
-    """Return all parameters, and what was told, after two updates of three steps on trees."""
+    """Return all parameters and the metrics after two updates of three steps on trees."""
     policy = random_model("qwen2")
     reference, judge = random_model("qwen2", seed=1), None
     if case.get("algorithm") == "ppo":
@@ -437,9 +437,9 @@ def six_steps(settings, microbatch, *, layout="padded", **case):
     batch = rows.batch_of(rows.random_groups(0, trees=1, turns=2), policy)
     solved = batch.trajectory % 2 == 0
     batch = replace(batch, solved=solved, counts=1.0 + solved, layout=layout)
-    told = [learner.update(batch, seed=seed) for seed in range(2)]
+    metrics = [learner.update(batch, seed=seed) for seed in range(2)]
     parameters = [*policy.parameters(), *([] if judge is None else judge.parameters())]
-    return torch.cat([parameter.detach().flatten() for parameter in parameters]), told
+    return torch.cat([parameter.detach().flatten() for parameter in parameters]), metrics
 
 
 EVERYTHING = Objective(
@@ -464,15 +464,15 @@ CASES = pytest.mark.parametrize(
     "ways", [pytest.param(FEW_WAYS, id="few"), pytest.param(ALL_WAYS, id="every", marks=pytest.mark.deep)]
 )
 def test_how_rows_are_read_does_not_matter(case, ways):
-    wanted, told = six_steps({}, 100, **case)
+    wanted, metrics = six_steps({}, 100, **case)
     start = torch.cat([parameter.detach().flatten() for parameter in random_model("qwen2").parameters()])
     assert (wanted[: len(start)] - start).norm() > 0.1
-    assert 0 < told[-1]["clip_fraction"] < 1
+    assert 0 < metrics[-1]["clip_fraction"] < 1
     for layout, settings, microbatch in ways:
-        found, also_told = six_steps(settings, microbatch, layout=layout, **case)
-        assert (found - wanted).norm() / wanted.norm() < 1e-5, (layout, settings, microbatch)
-        for one, other in zip(also_told, told, strict=True):
-            assert one == pytest.approx(other, rel=1e-3, abs=1e-5), (layout, settings, microbatch)
+        result, also_told = six_steps(settings, microbatch, layout=layout, **case)
+        assert (result - wanted).norm() / wanted.norm() < 1e-5, (layout, settings, microbatch)
+        for left, other in zip(also_told, metrics, strict=True):
+            assert left == pytest.approx(other, rel=1e-3, abs=1e-5), (layout, settings, microbatch)
 
 
 def test_a_reference_holds_the_policy_back():
@@ -494,7 +494,7 @@ def test_a_reference_holds_the_policy_back():
 def test_what_the_sampler_said_corrects_what_the_learner_says():
     policy = random_model("qwen2")
     batch = rows.batch_of(rows.random_groups(0), policy, spread=0.0)
-    # The sampler said every token with e^-0.5 times the probability that the learner gives it.
+    # The sampler's probability of every token is e^-0.5 times the learner's.
     batch = replace(batch, old_logprobs=batch.old_logprobs - 0.5 * batch.sampled)
     objective = Objective(mismatch="truncate", mismatch_high=1.2, entropy=0.0)
     learner = Learner(
@@ -503,10 +503,10 @@ def test_what_the_sampler_said_corrects_what_the_learner_says():
         replace(CONFIG, old_logprobs="learner", lr=1e-9, objective=objective),
         estimator=lambda batch: 1.0 * batch.sampled,
     )
-    found = learner.update(batch)
-    assert found["mismatch_kl"] == pytest.approx(-0.5, abs=1e-4)
-    assert found["mismatch_cut"] == pytest.approx(1.0, abs=1e-5)
-    assert found["policy_loss"] == pytest.approx(-1.2, abs=1e-4)
+    result = learner.update(batch)
+    assert result["mismatch_kl"] == pytest.approx(-0.5, abs=1e-4)
+    assert result["mismatch_cut"] == pytest.approx(1.0, abs=1e-5)
+    assert result["policy_loss"] == pytest.approx(-1.2, abs=1e-4)
 
 
 def test_a_model_that_reads_only_padded_rows_is_told_apart():
@@ -522,9 +522,9 @@ def test_a_model_that_reads_only_padded_rows_is_told_apart():
 def test_a_model_with_unknown_logits_gives_them_whole():
     class Odd(Qwen2ForCausalLM):
         def forward(self, **given):
-            found = super().forward(**given)
-            found.logits = found.logits**3
-            return found
+            result = super().forward(**given)
+            result.logits = result.logits**3
+            return result
 
     with pytest.raises(ConfigError, match="cannot be taken in parts"):
         Learner(Odd(Qwen2Config(**rows.SIZES)), None, replace(CONFIG, logits="parts"))
@@ -556,14 +556,14 @@ def test_a_step_whose_gradient_spikes_is_told_and_skipped_where_that_is_wanted(m
     learner = plain(Learner(model, None, replace(CONFIG, lr=0.0, skip_spikes=skip), temperature=TEMPERATURE))
     for optimizer in learner.optimizers.values():
         optimizer.param_groups[0]["lr"] = 0.0
-    told = [learner.update(batch) for _ in range(learner.spikes.warm_up + 1)]
-    assert all(one["spikes"] == one["skipped"] == 0.0 for one in told)
+    metrics = [learner.update(batch) for _ in range(learner.spikes.warm_up + 1)]
+    assert all(left["spikes"] == left["skipped"] == 0.0 for left in metrics)
     learner.optimizers["policy"].param_groups[0]["lr"] = 1e-3
     before, remembered = state_of(model), learner.gradients
     # The advantages of GRPO do not grow with rewards; a far larger entropy bonus makes the gradient grow.
     learner.objective = Objective(entropy=1e4)
-    found = learner.update(batch)
-    assert (found["spikes"], found["skipped"]) == (1.0, float(skip))
+    result = learner.update(batch)
+    assert (result["spikes"], result["skipped"]) == (1.0, float(skip))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items()) is skip
     assert (learner.gradients.norms == remembered.norms) is skip
 
@@ -606,12 +606,12 @@ def test_trajectories_without_policy_gradient_take_no_part_in_the_baseline_of_ot
             judge = Critic(random_model("qwen2", seed=2).model)
             torch.nn.init.constant_(judge.head.weight, 0.05)
         config = replace(CONFIG, algorithm=algorithm, objective=Objective(entropy=0.0, searched_weight=0.0))
-        told = plain(Learner(policy, judge, config)).update(batch)
-        return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()]), told
+        metrics = plain(Learner(policy, judge, config)).update(batch)
+        return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()]), metrics
 
-    (found, told), (wanted, also_told) = updated(whole), updated(whole.rows((~searched).nonzero()[:, 0]))
-    assert told == pytest.approx(also_told, abs=1e-6)
-    assert (found - wanted).norm() <= 1e-5 * wanted.norm()
+    (result, metrics), (wanted, also_told) = updated(whole), updated(whole.rows((~searched).nonzero()[:, 0]))
+    assert metrics == pytest.approx(also_told, abs=1e-6)
+    assert (result - wanted).norm() <= 1e-5 * wanted.norm()
 
 
 def test_what_searches_tried_changes_credit_and_is_not_learned_from():
@@ -621,7 +621,7 @@ def test_what_searches_tried_changes_credit_and_is_not_learned_from():
     state = torch.where(first, whole.group[:, None], -1)
     move = torch.where(first, whole.trajectory[:, None], -1)
     tries = torch.arange(whole.num_trajectories)
-    of_group = torch.stack([whole.group[whole.trajectory == one][0] for one in tries])
+    of_group = torch.stack([whole.group[whole.trajectory == left][0] for left in tries])
     solved = tries % 2 == 0
     edges = Edges(tries, of_group, torch.full_like(tries, -1), torch.ones_like(tries), solved, torch.ones_like(solved))
     searched = whole.trajectory % 3 == 0
@@ -631,14 +631,14 @@ def test_what_searches_tried_changes_credit_and_is_not_learned_from():
 
     def updated(batch, edges):
         policy = random_model("qwen2")
-        told = plain(Learner(policy, None, config)).update(replace(batch, edges=edges))
-        return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()]), told["grad_norm"]
+        metrics = plain(Learner(policy, None, config)).update(replace(batch, edges=edges))
+        return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()]), metrics["grad_norm"]
 
     naive = whole.rows((~searched).nonzero()[:, 0])
-    (found, norm), (wanted, _) = updated(whole, edges), updated(naive, edges)
+    (result, norm), (wanted, _) = updated(whole, edges), updated(naive, edges)
     assert norm > 0
-    assert (found - wanted).norm() <= 1e-5 * wanted.norm()
-    # Nobody earned anything, so that without a success among the edges there is nothing to learn.
+    assert (result - wanted).norm() <= 1e-5 * wanted.norm()
+    # No trajectory has a reward, so that without a success among the edges there is nothing to learn.
     assert updated(whole, edges._replace(solved=torch.zeros_like(solved)))[1] == 0
 
 
@@ -648,6 +648,6 @@ def test_where_no_trajectory_has_a_policy_gradient_imitation_still_learns(model,
     batch = replace(batch, searched=torch.ones_like(batch.searched), solved=torch.ones_like(batch.solved))
     for algorithm, judge in (("grpo", None), ("ppo", critic)):
         learner = Learner(copy.deepcopy(model), judge, replace(CONFIG, algorithm=algorithm, objective=objective))
-        found = learner.update(batch)
-        assert found["policy_loss"] == 0.0
-        assert found["grad_norm"] > 0
+        result = learner.update(batch)
+        assert result["policy_loss"] == 0.0
+        assert result["grad_norm"] > 0

@@ -61,9 +61,9 @@ def test_steps_that_spike_may_be_skipped_but_not_forever():
     rule = SpikeRule(warm_up=5, skip=True, max_skips=2)
     memory, skipped = STEADY, []
     for _ in range(4):
-        said = rule.judge(memory, 50.0)
-        skipped.append(said.skip)
-        memory = said.memory
+        judgement = rule.judge(memory, 50.0)
+        skipped.append(judgement.skip)
+        memory = judgement.memory
     # Larger gradients that stay are no spike: the third is taken, the old norms forgotten, the rule warms up anew.
     assert skipped == [True, True, False, False]
     assert memory == GradientMemory((50.0, 50.0))

@@ -1,14 +1,20 @@
-"""Our GRPO loss beside that of TRL 1.16.0 on the same tokens; `make test-trl` runs it where TRL is installed.
+"""Our GRPO loss compared with that of TRL 1.16.0 on the same tokens; `make test-trl` runs it where TRL is installed.
 
-TRL knows rows of one prompt and one completion, and no trajectories. Which of its reductions is which of ours:
+TRL has rows of one prompt and one completion, and no trajectories. Its reductions correspond to ours:
 
-- ``loss_type="grpo"`` gives every row the same weight. It is our ``"sequence"`` where each trajectory is one row, as
-  it is when prompts grow. Where a trajectory has a row per turn, TRL counts each turn as a trajectory of its own; ours
-  (TSR Eq. 13) counts the trajectory once, so that long episodes weigh no more than short ones.
-- ``loss_type="bnpo"`` gives every token the same weight. It is our ``"token"``, whatever the rows are.
+- ``loss_type="grpo"`` gives every row the same weight. It is our ``"sequence"`` where each trajectory is one row, that
+  is, where prompts grow. Where a trajectory has a row per turn, TRL counts each turn as a trajectory; ours (TSR Eq. 13)
+  counts the trajectory once, so that long episodes weigh no more than short ones.
+- ``loss_type="bnpo"`` gives every token the same weight. It is our ``"token"``, for any rows.
+
+TRL's losses of given log-probabilities are recorded in ``losses/golden/trl.json``, so that test_published_numbers.py
+compares with them without TRL. Run as a script, this file records them anew.
 """
 
+import json
 from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import torch
@@ -36,7 +42,7 @@ ONE_ROW = (
     ),
     Group(1, (episode(turn([5, 6, 7], [40, 41, 42, 43], 2.0, 0, 0, 0, 0)), episode(turn([5, 6, 7], [44], 0.5, 0)))),
 )
-# One trajectory of three rows beside one of a single row.
+# One trajectory of three rows and one of a single row.
 ROW_PER_TURN = (
     Group(
         0,
@@ -142,3 +148,154 @@ def test_with_a_row_per_turn_trls_grpo_counts_each_turn_as_a_trajectory(model, m
     # Our advantages, but the weights of a batch in which every row is a trajectory.
     weights = token_weights(replace(batch, trajectory=torch.arange(len(batch.ids))), "sequence")
     assert our_loss(model, batch, weights).loss.item() == pytest.approx(theirs, abs=1e-6)
+
+
+RECORDED = Path(__file__).parent / "losses" / "golden" / "trl.json"
+LONGEST = 9
+GRPO = {"loss_type": "grpo"}
+# TRL's settings by name; test_published_numbers.py has our equivalents.
+CASES = {
+    "grpo": GRPO,
+    "bnpo": {"loss_type": "bnpo"},
+    "dapo": {"loss_type": "dapo"},
+    "dr_grpo": {"loss_type": "dr_grpo"},
+    "gspo": {**GRPO, "importance_sampling_level": "sequence", "epsilon": 0.03, "epsilon_high": 0.04},
+    "cispo": {"loss_type": "cispo", "epsilon_high": 1.3},
+    "two-sided clip": {"loss_type": "bnpo", "delta": 1.35},
+    "kl": {"loss_type": "bnpo", "beta": 0.3, "use_bias_correction_kl": False},
+    "kl corrected": {"loss_type": "bnpo", "beta": 0.3, "use_bias_correction_kl": True},
+    "entropy": {"loss_type": "bnpo", "entropy_coef": 0.05},
+}
+BOUNDS = {"vllm_importance_sampling_clip_min": 0.8, "vllm_importance_sampling_clip_max": 1.2}
+MISMATCHES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+
+
+def shared_inputs():
+    """Return rows of 7 tokens as lists: the sampled ones, their log-probabilities by four policies, and advantages."""
+    draw = torch.Generator().manual_seed(11)
+
+    def noise(scale):
+        return scale * torch.randn(4, 7, generator=draw)
+
+    present = torch.arange(7) < torch.tensor([[7], [5], [6], [3]])
+    # The environment's tokens between two turns.
+    sampled = present.clone()
+    sampled[0, 3:5] = sampled[2, 2] = False
+    old = -torch.rand(4, 7, generator=draw) * 2 - 0.1
+    return {
+        "present": present.int().tolist(),
+        "said": sampled.int().tolist(),
+        "old": old.tolist(),
+        "now": (old + noise(0.4)).tolist(),
+        "sampler": (old + noise(0.15)).tolist(),
+        "reference": (old + noise(0.4)).tolist(),
+        "entropy": torch.rand(4, 7, generator=draw).tolist(),
+        "advantages": noise(1.0).tolist(),
+        "row_advantages": torch.randn(4, generator=draw).tolist(),
+    }
+
+
+def grpo_trainer(folder, *, beta=0.0, **settings):
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    common = {"epsilon": 0.2, "epsilon_high": 0.28, "max_completion_length": LONGEST, "num_generations": 2}
+    config = GRPOConfig(
+        str(folder),
+        beta=0.0,
+        **{**common, **settings},
+        per_device_train_batch_size=4,
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+    )
+    trainer = GRPOTrainer(
+        random_qwen2(chatml_tokenizer(), context=64),
+        reward_funcs=lambda completions, **columns: [0.0] * len(completions),
+        args=config,
+        train_dataset=Dataset.from_dict({"prompt": ["nothing"]}),
+        processing_class=chatml_tokenizer(),
+    )
+    # Set afterwards: otherwise TRL loads a reference model, and the reference's log-probabilities are given here.
+    trainer.beta = beta
+    trainer.model.eval()
+    return trainer
+
+
+def grpo_numbers(folder, inputs, **settings):
+    """Return TRL's loss of the shared inputs and its gradient by the log-probabilities."""
+    given = {name: torch.tensor(values) for name, values in inputs.items()}
+    now = given["now"].clone().requires_grad_()
+    trainer = grpo_trainer(folder, **settings)
+    trainer._get_per_token_logps_and_entropies = lambda *args, **more: (now, given["entropy"], None)
+    one_per_row = settings.get("importance_sampling_level") == "sequence"
+    loss = trainer._compute_loss(
+        trainer.model,
+        {
+            "prompt_ids": torch.ones(4, 2, dtype=torch.int64),
+            "prompt_mask": torch.ones(4, 2, dtype=torch.int64),
+            "completion_ids": torch.ones(4, 7, dtype=torch.int64),
+            "completion_mask": given["present"],
+            "tool_mask": given["said"],
+            "advantages": given["row_advantages"] if one_per_row else given["advantages"],
+            "old_per_token_logps": given["old"],
+            "ref_per_token_logps": given["reference"],
+            "num_items_in_batch": given["said"].sum(),
+        },
+    )
+    loss.backward()
+    return {"settings": settings, "loss": loss.item(), "gradient": now.grad.tolist()}
+
+
+def mismatch_numbers(folder, inputs, mode):
+    """Return the weights by which TRL corrects for a sampler, as its rollout step computes them."""
+    given = {name: torch.tensor(values) for name, values in inputs.items()}
+    trainer = grpo_trainer(folder, vllm_importance_sampling_mode=mode, **BOUNDS)
+    trainer.use_vllm = True
+    lengths = given["present"].sum(dim=1).tolist()
+
+    def cut(values):
+        return [row[:length] for row, length in zip(values.tolist(), lengths, strict=True)]
+
+    trainer._generate = lambda prompts: (
+        [[5, 6]] * 4,
+        [[7] * length for length in lengths],
+        cut(given["said"]),
+        ["..."] * 4,
+        cut(given["sampler"]),
+        {},
+        None,
+        None,
+    )
+    trainer._get_per_token_logps_and_entropies = lambda *args, **more: (given["old"], None, None)
+    made = trainer._generate_and_score_completions([{"prompt": "nothing"}] * 4)
+    return {"settings": {"mode": mode, **BOUNDS}, "weights": made["importance_sampling_ratio"].tolist()}
+
+
+def record(folder):
+    inputs = shared_inputs()
+    return {
+        "versions": {name: version(name) for name in ("trl", "transformers", "torch")},
+        "max_completion_length": LONGEST,
+        "inputs": inputs,
+        "losses": {name: grpo_numbers(folder, inputs, **settings) for name, settings in CASES.items()},
+        "mismatch": {mode: mismatch_numbers(folder, inputs, mode) for mode in MISMATCHES},
+    }
+
+
+@pytest.mark.parametrize("part", ["inputs", "losses", "mismatch"])
+def test_trl_gives_what_was_recorded(part, tmp_path):
+    recorded, result = json.loads(RECORDED.read_text())[part], record(tmp_path)[part]
+    assert result.keys() == recorded.keys()
+    for name, values in recorded.items():
+        if part == "inputs":
+            assert torch.allclose(torch.tensor(result[name]), torch.tensor(values))
+            continue
+        for key in values.keys() - {"settings"}:
+            assert torch.allclose(torch.tensor(result[name][key]), torch.tensor(values[key]), atol=1e-6), (name, key)
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    RECORDED.write_text(json.dumps(record(tempfile.mkdtemp())) + "\n")

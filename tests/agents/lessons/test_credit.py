@@ -47,19 +47,19 @@ ANSWER = ("Paul Walker",)
 
 
 def test_turns_up_to_the_first_that_found_the_answer_are_rewarded():
-    found = first_occurrence(FAILED, ANSWER)
-    assert rewards(found) == [[0.5, 0, 0, 0], [0.5, 0.5, 0], [0, 0]]
-    assert found.task == 7
+    actual = first_occurrence(FAILED, ANSWER)
+    assert rewards(actual) == [[0.5, 0, 0, 0], [0.5, 0.5, 0], [0, 0]]
+    assert actual.task == 7
     assert rewards(first_occurrence(FAILED, ANSWER, alpha=0.1))[0] == [0.1, 0, 0, 0]
 
 
 def test_nothing_else_is_changed():
-    found = first_occurrence(FAILED, ANSWER)
+    actual = first_occurrence(FAILED, ANSWER)
     back = [
         replace(
             one, turns=tuple(replace(new, reward=old.reward) for new, old in zip(one.turns, its.turns, strict=True))
         )
-        for one, its in zip(found.trajectories, SEARCHES, strict=True)
+        for one, its in zip(actual.trajectories, SEARCHES, strict=True)
     ]
     assert tuple(back) == SEARCHES
 
@@ -121,9 +121,9 @@ def test_golden_answers_of_the_environment_are_looked_for_where_none_are_named()
         replace(one, turns=tuple(replace(turn, golden_answers=("Paul Walker",)) for turn in one.turns))
         for one in FAILED.trajectories
     )
-    found = first_occurrence(replace(FAILED, trajectories=given))
-    assert rewards(found) == rewards(first_occurrence(FAILED, ("Paul Walker",)))
-    assert any(map(any, rewards(found)))
+    actual = first_occurrence(replace(FAILED, trajectories=given))
+    assert rewards(actual) == rewards(first_occurrence(FAILED, ("Paul Walker",)))
+    assert any(map(any, rewards(actual)))
     # What is named goes first.
     assert not any(map(any, rewards(first_occurrence(replace(FAILED, trajectories=given), ("nobody",)))))
 
@@ -137,14 +137,14 @@ def test_in_a_group_that_only_failed_alpha_does_not_matter_to_scaled_advantages(
     from tsr_gym.agents.learning.advantages import tspo
     from tsr_gym.agents.learning.batch import collate
 
-    found = []
+    actual = []
     for alpha in (0.1, 0.5, 1.0):
         batch = collate([first_occurrence(FAILED, ANSWER, alpha=alpha)])
-        found.append(flat(by_turn(batch, tspo(batch))))
+        actual.append(flat(by_turn(batch, tspo(batch))))
     # Turn 0: 1, 1, 0 of alpha: mean 2/3, deviation 1/sqrt 3. Turn 1: 0, 1, 0. Turns 2 and 3: nothing.
     first, second = (1 / 3) * 3**0.5, (1 / 3) * 3**0.5
     expected = [first, -second, 0, 0, first, 2 * second, 0, -2 * first, -second]
-    for advantages in found:
+    for advantages in actual:
         assert advantages == pytest.approx(expected, abs=1e-4)
 
 
@@ -249,8 +249,8 @@ def chances_of_being_kept(choices, kept):
     returns = [RETURNS[choice].item() for choice in choices]
     bar = sorted(returns, reverse=True)[kept - 1]
     above = sum(value > bar for value in returns)
-    beside = sum(value == bar for value in returns)
-    return [1.0 if value > bar else (kept - above) / beside if value == bar else 0.0 for value in returns]
+    tied = sum(value == bar for value in returns)
+    return [1.0 if value > bar else (kept - above) / tied if value == bar else 0.0 for value in returns]
 
 
 def better_and_equal(choice):
@@ -270,8 +270,8 @@ def test_the_probability_of_being_kept_is_the_share_of_all_tuples(samples, kept)
             if choices[0] == choice:
                 weight += chance
                 keeps += chance * chances_of_being_kept(choices, kept)[0]
-        found = inclusion_probability(*better_and_equal(choice), samples=samples, kept=kept)
-        assert found == pytest.approx(keeps / weight)
+        actual = inclusion_probability(*better_and_equal(choice), samples=samples, kept=kept)
+        assert actual == pytest.approx(keeps / weight)
 
 
 def test_the_best_of_n_has_the_density_of_a_maximum():
@@ -284,7 +284,7 @@ def test_the_best_of_n_has_the_density_of_a_maximum():
 
 @pytest.mark.parametrize(("samples", "kept"), SIZES)
 def test_weights_by_inverse_probability_undo_the_selection(samples, kept):
-    """The mean over the kept, so weighted, of whatever function has its mean over the policy as expectation."""
+    """The weighted mean of a function over the kept trajectories has its mean over the policy as expectation."""
     values = torch.cat([scores(), RETURNS[:, None], scores() * RETURNS[:, None]], dim=1)
     inverse = [
         kept / (samples * inclusion_probability(*better_and_equal(choice), samples=samples, kept=kept))
@@ -317,16 +317,16 @@ def test_no_weights_by_rank_alone_undo_a_selection(samples):
     weights, *_ = np.linalg.lstsq(ranks, np.ones(40), rcond=None)
     assert weights == pytest.approx(np.full(samples, 1 / samples))
     for kept in range(1, samples):
-        found, *_ = np.linalg.lstsq(ranks[:, :kept], np.ones(40), rcond=None)
-        assert np.abs(ranks[:, :kept] @ found - 1).max() > 0.1
+        actual, *_ = np.linalg.lstsq(ranks[:, :kept], np.ones(40), rcond=None)
+        assert np.abs(ranks[:, :kept] @ actual - 1).max() > 0.1
 
 
 def test_estimated_weights_approach_the_exact_ones_with_more_plain_play():
     draw = np.random.default_rng(0)
     plain = RETURNS[draw.choice(4, size=4000, p=shares().numpy())].tolist()
-    found = selection_weights([2.0, 1.0], plain, samples=4, kept=2)
+    actual = selection_weights([2.0, 1.0], plain, samples=4, kept=2)
     exact = [2 / (4 * inclusion_probability(*better_and_equal(choice), samples=4, kept=2)) for choice in (3, 1)]
-    assert found == pytest.approx(exact, rel=0.03)
+    assert actual == pytest.approx(exact, rel=0.03)
     # One plain trajectory that was worse, the kept one itself being the other: half is equal, nothing better.
     assert selection_weights([2.0], [0.0], samples=2, kept=1) == [
         pytest.approx(1 / (2 * inclusion_probability(0.0, 0.5, samples=2, kept=1)))

@@ -35,7 +35,7 @@ def kept(groups, among):
         (0.2, [1]),
         (0.21, [1, 3]),
         (0.25, [1, 3]),
-        # The groups 3 and 4 vary alike: the earlier one goes first. What is kept stays in its order.
+        # Groups 3 and 4 vary equally: the earlier is preferred. The kept groups stay in their order.
         (0.4, [1, 3]),
         (0.6, [1, 3, 4]),
         (0.8, [0, 1, 3, 4]),
@@ -66,7 +66,7 @@ def test_a_share_that_is_none_is_refused(ratio):
 
 
 SOME = [
-    worth(0.0, 9.0),  # varies most, but nobody succeeded
+    worth(0.0, 9.0),  # varies most, without a success
     worth(0.0, 1.0, success=[False, True]),
     worth(0.0, 3.0, success=[False, True]),
     worth(0.0, 8.0, success=[True, True]),
@@ -131,13 +131,13 @@ STEPS = st.lists(st.integers(-300, 300), min_size=1, max_size=40)
 
 @given(steps=STEPS, data=st.data())
 def test_the_same_rewards_in_another_order_or_other_parts_are_equal_returns(steps, data):
-    one = [step / 100 for step in steps]
-    other = data.draw(st.permutations(one))
+    first = [step / 100 for step in steps]
+    other = data.draw(st.permutations(first))
     cut = data.draw(st.integers(0, len(other)))
-    # The rest of the turns as one, whose reward is a sum with rounding of its own.
-    assert has_equal_returns(of(rewarded(*one), rewarded(*other[:cut], sum(other[cut:]))))
-    assert not has_equal_returns(of(rewarded(*one), rewarded(*other, 0.01)))
-    assert not has_equal_returns(of(rewarded(*one), rewarded(*other, 1e-6)))
+    # The rest of the turns as one, whose reward is a sum with a different rounding.
+    assert has_equal_returns(of(rewarded(*first), rewarded(*other[:cut], sum(other[cut:]))))
+    assert not has_equal_returns(of(rewarded(*first), rewarded(*other, 0.01)))
+    assert not has_equal_returns(of(rewarded(*first), rewarded(*other, 1e-6)))
 
 
 def test_noise_grows_with_the_size_of_returns():
@@ -193,10 +193,10 @@ ROOT = 2**0.5
     ],
 )
 def test_the_fewest_groups_with_a_share_of_all_variation_are_kept(p, slack, expected):
-    found = keep_top_p(FIVE, p, slack=slack)
-    assert kept(found, FIVE) == expected
+    actual = keep_top_p(FIVE, p, slack=slack)
+    assert kept(actual, FIVE) == expected
     left = {"group_equal_returns": 1, "group_beyond_top_p": 4 - len(expected)}
-    assert reasons(found) == {reason: count for reason, count in left.items() if count}
+    assert reasons(actual) == {reason: count for reason, count in left.items() if count}
 
 
 def test_with_softmax_weights_the_scale_of_returns_matters():
@@ -219,8 +219,8 @@ def second_turn_pays(group):
     """A credit rule: the second turn earns 0.5 if the trajectory's first reward was positive."""
     return of(
         *(
-            rewarded(*(0.5 if number == 1 and one.turns[0].reward > 0 else 0.0 for number in range(len(one.turns))))
-            for one in group.trajectories
+            rewarded(*(0.5 if number == 1 and first.turns[0].reward > 0 else 0.0 for number in range(len(first.turns))))
+            for first in group.trajectories
         )
     )
 
@@ -258,21 +258,21 @@ LONG = of(long(10, 1.0), long(3, 0.0), long(4, 1.0), long(8, 2.0), long(5, 1.0))
     ],
 )
 def test_the_concise_trajectories_of_a_group_are_kept(by, keep, expected):
-    found = keep_concise([LONG], keep, by=by)
-    assert found == [of(*(LONG.trajectories[place] for place in expected))]
-    assert found.dropped["trajectory_less_concise"] == 5 - len(expected)
+    actual = keep_concise([LONG], keep, by=by)
+    assert actual == [of(*(LONG.trajectories[place] for place in expected))]
+    assert actual.dropped["trajectory_less_concise"] == 5 - len(expected)
 
 
 def test_the_best_trajectories_of_a_group_are_kept():
-    found = keep_best([LONG], 2)
-    assert found == [of(LONG.trajectories[0], LONG.trajectories[3])]
-    assert reasons(found) == {"trajectory_not_best": 3}
+    actual = keep_best([LONG], 2)
+    assert actual == [of(LONG.trajectories[0], LONG.trajectories[3])]
+    assert reasons(actual) == {"trajectory_not_best": 3}
     with pytest.raises(ValueError, match="at least 1 trajectory"):
         keep_best([LONG], 0)
 
 
 def test_the_best_may_have_to_be_successes():
     failed = of(long(2, 0.0), long(3, -1.0))
-    found = keep_best([LONG, failed], 9, successes_only=True)
-    assert found == [of(*(LONG.trajectories[place] for place in (0, 2, 3, 4)))]
-    assert reasons(found) == {"group_all_failed": 1, "trajectory_failed": 1}
+    actual = keep_best([LONG, failed], 9, successes_only=True)
+    assert actual == [of(*(LONG.trajectories[place] for place in (0, 2, 3, 4)))]
+    assert reasons(actual) == {"group_all_failed": 1, "trajectory_failed": 1}

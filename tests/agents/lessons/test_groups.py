@@ -29,11 +29,11 @@ def collected(*groups):
 
 
 def rewards(groups):
-    return [[[turn.reward for turn in one.turns] for one in group.trajectories] for group in groups]
+    return [[[turn.reward for turn in trajectory.turns] for trajectory in group.trajectories] for group in groups]
 
 
 def test_filtering_before_selection_looks_at_all_episodes_and_after_at_the_selected_ones():
-    # Two tasks in the world of letters. In the first all selected trajectories are alike, but not all that were tried.
+    # Two tasks in the world of letters. In the first all selected trajectories are equal, but not all that were tried.
     pays = {"a": 0.0, "b": 3.0, "c": 1.0, "d": 2.0}
     envs = [letters(pays, turns=1, seed=seed) for seed in (1, 2)]
     tried = {1: "abb", 2: "dcd"}
@@ -60,44 +60,44 @@ def test_filtering_before_selection_looks_at_all_episodes_and_after_at_the_selec
 
 
 def test_the_share_that_is_kept_is_the_configured_one():
-    found = collector(SearchConfig(trajectories=6), "FrozenLake").collect(0, 12)
-    uncertain = [group for group in found.groups if group.uncertainty > 0]
-    kept = choose_groups(LessonConfig(filter="uncertainty(ratio=0.25)"))(found)
+    actual = collector(SearchConfig(trajectories=6), "FrozenLake").collect(0, 12)
+    uncertain = [group for group in actual.groups if group.uncertainty > 0]
+    kept = choose_groups(LessonConfig(filter="uncertainty(ratio=0.25)"))(actual)
     assert len(kept) == min(3, len(uncertain))
     least = min(group.uncertainty for group in kept)
-    assert all(group.uncertainty <= least for group in found.groups if group not in kept)
+    assert all(group.uncertainty <= least for group in actual.groups if group not in kept)
 
 
 def test_a_filter_of_the_library_is_called_by_its_name():
     groups = [replace(MIXED, trajectories=(*MIXED.trajectories, path((3,), (4,))))]
-    found = choose_groups(LessonConfig(filter="keep_concise(keep=2)"))(collected(*groups))
-    assert found == keep_concise(groups, 2)
-    assert found.dropped == {"trajectory_less_concise": 1}
+    actual = choose_groups(LessonConfig(filter="keep_concise(keep=2)"))(collected(*groups))
+    assert actual == keep_concise(groups, 2)
+    assert actual.dropped == {"trajectory_less_concise": 1}
 
 
 def test_credit_rules_apply_in_order_after_the_filter():
     rules = ("length_penalty(max_tokens=2, cache=2)", "tests.agents.lessons.test_groups:doubled")
-    found = choose_groups(LessonConfig(filter="varied", credit=rules))(collected(MIXED, BLANK))
+    actual = choose_groups(LessonConfig(filter="varied", credit=rules))(collected(MIXED, BLANK))
     # Two tokens a turn cost the full penalty of 1; the blank group varied in nothing before that.
-    assert rewards(found) == [[[0.0], [-2.0]]]
+    assert rewards(actual) == [[[0.0], [-2.0]]]
     assert rewards(choose_groups(LessonConfig(filter="varied", credit=rules[::-1]))(collected(MIXED))) == [
         [[1.0], [-1.0]]
     ]
-    assert found.dropped == {"group_equal_returns": 1}
+    assert actual.dropped == {"group_equal_returns": 1}
 
 
 def doubled(group):
-    def twice(one):
-        return replace(one, turns=tuple(replace(turn, reward=2 * turn.reward) for turn in one.turns))
+    def twice(trajectory):
+        return replace(trajectory, turns=tuple(replace(turn, reward=2 * turn.reward) for turn in trajectory.turns))
 
     return Group(group.task, tuple(map(twice, group.trajectories)))
 
 
 def test_the_gate_passes_mixed_groups_and_failed_ones_that_a_rule_tells_apart():
     lessons = choose_groups(LessonConfig(filter="learnable", credit=("first_occurrence(found='score')",)))
-    found = lessons(collected(MIXED, EVIDENT, BLANK))
-    assert rewards(found) == [[[1.0], [0.0]], [[0.5], [0.0]]]
-    assert found.dropped == {"group_all_failed_alike": 1}
+    actual = lessons(collected(MIXED, EVIDENT, BLANK))
+    assert rewards(actual) == [[[1.0], [0.0]], [[0.5], [0.0]]]
+    assert actual.dropped == {"group_all_failed_alike": 1}
     with pytest.raises(ConfigError, match="set credit"):
         choose_groups(LessonConfig(filter="learnable"))
 

@@ -59,13 +59,13 @@ def by_turn(batch, advantages):
     """Return the advantages as a list per trajectory, after a look that a turn's tokens share one and others have 0."""
     assert advantages.shape == batch.ids.shape
     assert torch.count_nonzero(advantages[~batch.sampled]) == 0
-    found = {}
+    result = {}
     for number, turns, values in zip(batch.trajectory.tolist(), batch.turn.tolist(), advantages.tolist(), strict=True):
         for turn, value in zip(turns, values, strict=True):
             if turn >= 0:
-                assert found.setdefault((number, turn), value) == value
+                assert result.setdefault((number, turn), value) == value
     return [
-        [value for (its, _), value in sorted(found.items()) if its == number]
+        [value for (its, _), value in sorted(result.items()) if its == number]
         for number in range(batch.num_trajectories)
     ]
 
@@ -76,11 +76,11 @@ def flat(lists):
 
 def by_trajectory(batch, advantages):
     """Return each trajectory's advantage, after a look that all of its turns have the same."""
-    found = []
+    result = []
     for turns in by_turn(batch, advantages):
         assert len(set(turns)) == 1
-        found.append(turns[0])
-    return found
+        result.append(turns[0])
+    return result
 
 
 def random_groups(seed, *, groups=3, trees=2, depth=4, chains=False, kinds=False):
@@ -101,12 +101,12 @@ def random_groups(seed, *, groups=3, trees=2, depth=4, chains=False, kinds=False
         children = [sampled(next(nodes)) for _ in range(1 if chains else number(1, 4))]
         return flat(grow([*turns, child], nodes) for child in children)
 
-    found = []
+    result = []
     for task in range(groups):
         leaves = []
         for tree in range(number(2, 6) if chains else number(1, trees + 1)):
             for turns in grow([], count(1)):
                 kind = "beam" if kinds and number(0, 2) else "naive"
                 leaves.append(path(*turns, tree=tree, selected_by=kind))
-        found.append(Group(task, tuple(leaves)))
-    return found
+        result.append(Group(task, tuple(leaves)))
+    return result

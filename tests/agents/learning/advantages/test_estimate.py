@@ -64,12 +64,12 @@ every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=
 def of_groups(groups, estimator):
     """Return the advantages as a list per trajectory, a list per group."""
     batch = collate(groups)
-    found = iter(by_turn(batch, estimator(batch)))
-    return [[next(found) for _ in group.trajectories] for group in groups]
+    actual = iter(by_turn(batch, estimator(batch)))
+    return [[next(actual) for _ in group.trajectories] for group in groups]
 
 
-def nearly(found, expected):
-    for mine, its in zip(found, expected, strict=True):
+def nearly(actual, expected):
+    for mine, its in zip(actual, expected, strict=True):
         for left, right in zip(mine, its, strict=True):
             assert left == pytest.approx(right, abs=2e-5)
 
@@ -89,7 +89,7 @@ def test_the_order_of_groups_and_of_trajectories_does_not_matter(estimator, seed
     groups = random_groups(seed, kinds=True)
     straight = of_groups(groups, estimator)
     turned = [Group(group.task, group.trajectories[::-1]) for group in groups[::-1]]
-    nearly([one for group in of_groups(turned, estimator)[::-1] for one in group[::-1]], flat(straight))
+    nearly([trajectory for group in of_groups(turned, estimator)[::-1] for trajectory in group[::-1]], flat(straight))
 
 
 @every_estimator
@@ -105,10 +105,10 @@ def test_a_group_does_not_feel_the_others_unless_it_is_whitened(estimator):
 @every_estimator
 def test_nothing_is_learned_where_everything_was_worth_the_same(estimator):
     batch = batch_of([path((1, 0.1), (2, 0.1)), path((1, 0.1), (3, 0.1)), path((4, 0.1), (5, 0.1))])
-    found = estimator(batch)
+    actual = estimator(batch)
     # Without a baseline early turns, after which more is earned, are worth more.
     if estimator is not ESTIMATORS["reinforce_pp bare"]:
-        assert torch.count_nonzero(found) == 0
+        assert torch.count_nonzero(actual) == 0
 
 
 @every_estimator
@@ -138,8 +138,8 @@ def test_a_star_whose_branches_part_at_the_root_gives_twice_grpo(seed):
         Group(
             group.task,
             tuple(
-                path(*[Sampled(100 * number + turn.node, turn.reward) for turn in one.turns])
-                for number, one in enumerate(group.trajectories)
+                path(*[Sampled(100 * number + turn.node, turn.reward) for turn in trajectory.turns])
+                for number, trajectory in enumerate(group.trajectories)
             ),
         )
         for group in chains
@@ -205,14 +205,14 @@ def test_within_a_tree_advantages_sum_to_nothing_so_what_all_share_learns_nothin
 def test_siblings_advantages_sum_to_nothing(seed, centre):
     batch = collate(random_groups(seed))
     table = table_of(batch)
-    found = tree_backup(batch, centre=centre, only_child="zero", prefix=0.0)[table.row, table.column][table.starts]
+    actual = tree_backup(batch, centre=centre, only_child="zero", prefix=0.0)[table.row, table.column][table.starts]
     sums = {}
     for node, parent, group, first, value in zip(
         table.node.tolist(),
         table.parent.tolist(),
         table.group.tolist(),
         table.is_first.tolist(),
-        found.tolist(),
+        actual.tolist(),
         strict=True,
     ):
         sums.setdefault(("root", group) if first else parent, {})[node] = value
@@ -229,12 +229,14 @@ def test_more_on_every_return_of_a_group_changes_no_comparison(seed):
             tuple(
                 path(
                     *[
-                        Sampled(turn.node, turn.reward + (turn is one.turns[-1]) * 3.0, tokens=len(turn.token_ids))
-                        for turn in one.turns
+                        Sampled(
+                            turn.node, turn.reward + (turn is trajectory.turns[-1]) * 3.0, tokens=len(turn.token_ids)
+                        )
+                        for turn in trajectory.turns
                     ],
-                    tree=one.tree,
+                    tree=trajectory.tree,
                 )
-                for one in group.trajectories
+                for trajectory in group.trajectories
             ),
         )
         for group in groups
@@ -258,15 +260,15 @@ def test_contrasts_are_added_or_averaged_over_those_that_say_something():
 
 def test_a_node_can_have_the_mean_of_what_the_paths_through_it_have():
     batch = batch_of([leaf([1, 2], 0.0), leaf([1, 3], 3.0), leaf([4], 6.0)])
-    found = estimate(batch, Contrast(), assign="node")
-    assert by_turn(batch, found) == [[-1.5, -3.0], [-1.5, 0.0], [3.0]]
+    actual = estimate(batch, Contrast(), assign="node")
+    assert by_turn(batch, actual) == [[-1.5, -3.0], [-1.5, 0.0], [3.0]]
 
 
 def test_whitening_is_over_tokens():
     # Mean 2 of the group, advantages -1 on two tokens and 1 on one: mean -1/3, squares 4/9 + 4/9 + 16/9 over 2.
     batch = batch_of([path(Sampled(1, 1.0, tokens=2)), path(Sampled(2, 3.0, tokens=1))])
-    found = by_trajectory(batch, estimate(batch, Contrast(), whiten=True))
-    assert found == pytest.approx([(-1 + 1 / 3) / (4 / 3) ** 0.5, (1 + 1 / 3) / (4 / 3) ** 0.5])
+    actual = by_trajectory(batch, estimate(batch, Contrast(), whiten=True))
+    assert actual == pytest.approx([(-1 + 1 / 3) / (4 / 3) ** 0.5, (1 + 1 / 3) / (4 / 3) ** 0.5])
 
 
 def test_units_count_once_each():
@@ -281,8 +283,8 @@ def test_units_count_once_each():
 def test_nodes_at_the_same_depth_of_a_tree_can_be_compared():
     # BranchGRPO: V of 1 is 1.5, of 4 is 6: mean 3.75. Below: 0 and 3 around 1.5. The other tree stands alone.
     batch = batch_of([leaf([1, 2], 0.0), leaf([1, 3], 3.0), leaf([4], 6.0), leaf([1], 11.0, tree=1)])
-    found = estimate(batch, Contrast("depth", unit="node", of=Backup(kind="leaf_mean")))
-    assert by_turn(batch, found) == [[-2.25, -1.5], [-2.25, 1.5], [2.25], [0.0]]
+    actual = estimate(batch, Contrast("depth", unit="node", of=Backup(kind="leaf_mean")))
+    assert by_turn(batch, actual) == [[-2.25, -1.5], [-2.25, 1.5], [2.25], [0.0]]
 
 
 def test_rewards_can_be_compared_first_and_added_up_later():
@@ -290,8 +292,8 @@ def test_rewards_can_be_compared_first_and_added_up_later():
     batch = batch_of([path((1, 1.0), (2, 0.0)), path((3, 2.0), (4, 3.0))])
     first = Contrast(unit="step", of=Backup(rewards="turn"))
     to_go = Backup(rewards="turn", kind="return_to_go", gamma=0.5)
-    found = estimate(batch, Contrast(unit="step", centre="none", of=to_go, before=first))
-    assert by_turn(batch, found) == [[-0.5 + 0.5 * -1.5, -1.5], [0.5 + 0.5 * 1.5, 1.5]]
+    actual = estimate(batch, Contrast(unit="step", centre="none", of=to_go, before=first))
+    assert by_turn(batch, actual) == [[-0.5 + 0.5 * -1.5, -1.5], [0.5 + 0.5 * 1.5, 1.5]]
 
 
 def test_who_is_compared_with_nobody_keeps_its_value_only_where_nothing_is_compared():
@@ -338,5 +340,5 @@ def test_a_missing_turn_is_a_zero_or_the_last_value_before_it():
     batch = batch_of([path((-1, 3.0)), path((-1, 1.0), (-1, 5.0)), path((-1, 2.0), (-1, 4.0), (-1, 6.0))])
     for ragged, second, third in (("zero", 3.0, 2.0), ("last", 4.0, 14 / 3)):
         contrast = Contrast("turn", unit="step", ragged=ragged, of=Backup(rewards="turn"))
-        found = by_turn(batch, estimate(batch, contrast))
-        assert found[2][1:] == pytest.approx([4.0 - second, 6.0 - third])
+        actual = by_turn(batch, estimate(batch, contrast))
+        assert actual[2][1:] == pytest.approx([4.0 - second, 6.0 - third])

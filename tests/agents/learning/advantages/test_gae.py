@@ -38,7 +38,7 @@ def test_with_gamma_and_lambda_1_it_is_the_return_to_come_minus_the_value():
 
 def test_with_other_gamma_and_lambda_by_hand():
     batch = ragged()
-    found = gae(batch, gamma=0.5, lam=0.5)[batch.sampled].tolist()
+    actual = gae(batch, gamma=0.5, lam=0.5)[batch.sampled].tolist()
     # First trajectory, from its end, gamma lambda = 1/4:
     #   delta_3 = 2 - 1 = 1                          A_3 = 1
     #   delta_2 = 1 + 0.5 * 1 - 0.25 = 1.25          A_2 = 1.25 + 0.25 * 1 = 1.5
@@ -48,13 +48,13 @@ def test_with_other_gamma_and_lambda_by_hand():
     #   delta_3 = 4 - 3 = 1                          A_3 = 1
     #   delta_2 = 0.5 + 0.5 * 3 - 1 = 1              A_2 = 1 + 0.25 = 1.25
     #   delta_1 = 0 + 0.5 * 1 - 2 = -1.5             A_1 = -1.5 + 0.25 * 1.25 = -1.1875
-    assert found == pytest.approx([0.0, 1.5, 1.0, -1.5, -1.1875, 1.25, 1.0])
+    assert actual == pytest.approx([0.0, 1.5, 1.0, -1.5, -1.1875, 1.25, 1.0])
 
 
 def test_lambda_0_looks_one_token_ahead():
     batch = ragged()
-    found = gae(batch, gamma=1.0, lam=0.0)[batch.sampled].tolist()
-    assert found == pytest.approx([0.25 - 0.5, 1 + 1 - 0.25, 2 - 1, -1.5, 1 - 2, 0.5 + 3 - 1, 4 - 3])
+    actual = gae(batch, gamma=1.0, lam=0.0)[batch.sampled].tolist()
+    assert actual == pytest.approx([0.25 - 0.5, 1 + 1 - 0.25, 2 - 1, -1.5, 1 - 2, 0.5 + 3 - 1, 4 - 3])
 
 
 def by_loop(batch, gamma, lam):
@@ -90,7 +90,7 @@ def test_random_batches_against_the_definition(gamma, lam):
             for _ in range(number(1, 5)):
                 said = [2] * number(1, 5)
                 turns.append(turn(ids, said, float(number(-3, 4)), *[-1.0] * len(said)))
-                # Half of the turns go on in the row, half begin a new one.
+                # Half of the turns continue the row, half begin a new one.
                 ids = [*ids, *said, 3] if number(0, 2) else [7] * number(1, 4)
             trajectories.append(episode(*turns))
         batch = collate([Group(0, tuple(trajectories))])
@@ -165,23 +165,23 @@ def test_over_turns_and_over_tokens_by_hand():
     #   A_1 = 2 - 3 = -1
     #   A_0 = 1 + 0.5 * 3 - 1 + 0.25 * -1 = 1.25
     # Within the first turn, gamma = 1: its end has 1.25; before it delta = 0 + 1 - 0.5, plus lambda times 1.25.
-    found = bi_level_gae(batch, gamma=1.0, lam=0.5, high_level_gamma=0.5)
-    assert found[batch.sampled].tolist() == [0.5 + 0.5 * 1.25, 1.25, -1.0]
+    actual = bi_level_gae(batch, gamma=1.0, lam=0.5, high_level_gamma=0.5)
+    assert actual[batch.sampled].tolist() == [0.5 + 0.5 * 1.25, 1.25, -1.0]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_with_one_discount_and_lambda_1_it_is_gae(seed):
     batch = collate(random_groups(seed))
     batch = replace(batch, values=torch.randn(batch.rewards.shape, generator=torch.Generator().manual_seed(seed)))
-    found = bi_level_gae(batch, gamma=1.0, lam=1.0, high_level_gamma=1.0)
-    torch.testing.assert_close(found, gae(batch), atol=1e-5, rtol=1e-5)
+    actual = bi_level_gae(batch, gamma=1.0, lam=1.0, high_level_gamma=1.0)
+    torch.testing.assert_close(actual, gae(batch), atol=1e-5, rtol=1e-5)
 
 
 def test_a_turn_without_reward_has_an_end_too():
     # Values 0; only the last turn earns. Per turn the reward is discounted once.
     batch = with_values(batch_of([path((-1, 0.0), (-1, 0.0), (-1, 8.0))]), *[0.0] * 6)
-    found = bi_level_gae(batch, high_level_gamma=0.5)
-    assert found[batch.sampled].tolist() == [2.0, 2.0, 4.0, 4.0, 8.0, 8.0]
+    actual = bi_level_gae(batch, high_level_gamma=0.5)
+    assert actual[batch.sampled].tolist() == [2.0, 2.0, 4.0, 4.0, 8.0, 8.0]
 
 
 def test_without_values_it_says_so():

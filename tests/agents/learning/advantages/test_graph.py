@@ -55,8 +55,8 @@ SIX = [
 
 def valued(edges, **numbers):
     """Return the value of each edge, None where it is unknown."""
-    found = edge_values(collate([Group(0, (walk("sa"),))], edges={0: edges}).edges, **numbers)
-    return [value if known else None for value, known in zip(found.value.tolist(), found.known.tolist(), strict=True)]
+    actual = edge_values(collate([Group(0, (walk("sa"),))], edges={0: edges}).edges, **numbers)
+    return [value if seen else None for value, seen in zip(actual.value.tolist(), actual.known.tolist(), strict=True)]
 
 
 def test_a_move_is_worth_the_way_that_is_left_after_it():
@@ -71,13 +71,13 @@ def test_moves_are_compared_with_all_that_were_tried_in_their_state():
     ways = [walk("sb ua tg", success=True), walk("ud sc")]
     batch = collate([Group(0, tuple(ways))], edges={0: SIX})
     # In u: a has 1/4, b 0, d 1/8; shares 1, 0, 1/2 with the mean 1/2. In s: a 1/4, b 1/8; shares 1, 1/2, mean 3/4.
-    # In t there is g alone, and c leads where nobody knows.
+    # In t there is only g, and c leads to an unknown state.
     assert by_turn(batch, graph(batch, w=0.5, scale="none")) == [[0.25, 1.0, 0.5], [-0.5, -0.5]]
     assert by_turn(batch, graph(batch, w=0.5, scale="none", step_weight=2.0))[0] == [0.0, 1.5, 0.5]
     # Episodes lie 1/sqrt 2 deviations off their mean, and so do two moves; 1, 0, 1/2 deviate by 1/2.
     side = 0.5**0.5
-    found = by_turn(batch, graph(batch, w=0.5))
-    assert found == [pytest.approx([0, side + 1, side], abs=1e-5), pytest.approx([-side, -side], abs=1e-5)]
+    actual = by_turn(batch, graph(batch, w=0.5))
+    assert actual == [pytest.approx([0, side + 1, side], abs=1e-5), pytest.approx([-side, -side], abs=1e-5)]
 
 
 def test_every_try_counts_in_the_mean_of_its_state():
@@ -104,8 +104,8 @@ def test_candidates_that_nobody_went_on_from_are_no_failures():
     after = collate([Group(0, ways)], edges={0: more})
     assert torch.equal(graph(before), graph(after))
     # As soon as one is played to an end without success, it is a failure.
-    known = collate([Group(0, ways)], edges={0: [*more, edge("0e", "z", END)]})
-    assert not torch.equal(graph(before), graph(known))
+    seen = collate([Group(0, ways)], edges={0: [*more, edge("0e", "z", END)]})
+    assert not torch.equal(graph(before), graph(seen))
 
 
 def test_an_end_by_a_limit_is_worth_what_is_known_of_the_state():
@@ -173,13 +173,13 @@ def random_edges(seed, *, chance):
     rng = np.random.default_rng(seed)
     states = "stuvxy"
     leads = {f"{state}{action}": rng.integers(0, 9) for state in states for action in "ab"}
-    found = []
+    actual = []
     for move in rng.choice(list(leads), size=18):
         to = rng.integers(0, 9) if chance else leads[move]
         ends = {6: ("g", GOAL), 7: ("z", END), 8: ("w", OPEN)}
         after, kind = ends.get(int(to), (states[to % 6], OPEN))
-        found.append(edge(str(move), after, kind))
-    return found
+        actual.append(edge(str(move), after, kind))
+    return actual
 
 
 def known_by_hand(edges):
@@ -208,9 +208,9 @@ def test_without_chance_values_are_those_of_the_shortest_of_all_paths(seed):
         ]
         return min(ways, default=inf)
 
-    known = known_by_hand(edges)
+    seen = known_by_hand(edges)
     wanted = [
-        (0.3 if one.solved else 0.3 ** (1 + distance(one.after, set()))) if one.ended or one.after in known else None
+        (0.3 if one.solved else 0.3 ** (1 + distance(one.after, set()))) if one.ended or one.after in seen else None
         for one in edges
     ]
     assert valued(edges, w=0.3) == pytest.approx(wanted)
@@ -219,8 +219,8 @@ def test_without_chance_values_are_those_of_the_shortest_of_all_paths(seed):
 @pytest.mark.parametrize("seed", range(25))
 def test_with_chance_values_are_those_of_the_best_of_all_policies(seed):
     edges, w = random_edges(seed, chance=True), 0.8
-    known = known_by_hand(edges)
-    edges = [one for one in edges if one.ended or one.after in known]
+    seen = known_by_hand(edges)
+    edges = [one for one in edges if one.ended or one.after in seen]
     tries = defaultdict(list)
     for one in edges:
         tries[one.state, one.action].append(one)
@@ -248,15 +248,15 @@ def test_the_comparison_is_that_of_a_loop_over_states(seed):
     edges = random_edges(seed, chance=seed % 2 == 0)
     moves = sorted({(one.state.decode(), one.action) for one in edges})
     batch = collate([Group(0, tuple(walk(f"{state}{action}") for state, action in moves))], edges={0: edges})
-    found = by_turn(batch, graph(batch, w=0.6))
+    actual = by_turn(batch, graph(batch, w=0.6))
     values = valued(edges, w=0.6)
-    for (state, action), turns in zip(moves, found, strict=True):
+    for (state, action), turns in zip(moves, actual, strict=True):
         here = [(one, value) for one, value in zip(edges, values, strict=True) if one.state.decode() == state]
-        known = [(one.action, value) for one, value in here if value is not None]
-        own, wanted = [value for one, value in known if one == action], 0.0
-        top = max((value for _, value in known), default=0.0)
-        if own and len(known) > 1 and top > 0 and len({value for _, value in known}) > 1:
-            shares = [value / top for _, value in known]
+        seen = [(one.action, value) for one, value in here if value is not None]
+        own, wanted = [value for one, value in seen if one == action], 0.0
+        top = max((value for _, value in seen), default=0.0)
+        if own and len(seen) > 1 and top > 0 and len({value for _, value in seen}) > 1:
+            shares = [value / top for _, value in seen]
             wanted = (own[0] / top - mean(shares)) / (stdev(shares) + 1e-6)
         assert turns == pytest.approx([wanted], abs=1e-5)
 
@@ -269,8 +269,8 @@ def grown(strategy, says):
     env = letters({"o": 0.0, "a": 0.0, "k": 1.0, "b": -1.0, "z": -1.0}, ends="k", turns=3, dead=("z",))
 
     def policy(requests):
-        said = Script(says)(requests)
-        return [[Candidate(one.text, (1,), (ord(one.text),), (-1.0,)) for one in answers] for answers in said]
+        scripted = Script(says)(requests)
+        return [[Candidate(one.text, (1,), (ord(one.text),), (-1.0,)) for one in answers] for answers in scripted]
 
     return search([env], policy, strategy, seeds=[1])[0]
 
@@ -280,7 +280,7 @@ def test_a_searched_success_tells_plain_failures_apart_that_earned_the_same():
     searched = grown(partial(beam, width=1, branching=3), {"": "ozb", "o": "kbb"})
     group = Group(7, (*harvest_all(plain), *harvest(searched, 1, selected_by="beam", number=1)))
     assert [one.success for one in group.trajectories] == [False, False, True]
-    # To plain play alone nothing is told: both failed with the same return, and no success is in their graph.
+    # Plain play alone has no gradient: both failed with the same return, and no success is in their graph.
     assert not graph(collate([Group(7, group.trajectories[:2])])).any()
     batch = collate([group], edges={7: harvest_edges([plain, searched])})
     shown = batch.rows((~batch.searched).nonzero()[:, 0])
@@ -330,9 +330,9 @@ def gradients(estimator, p, *, one_prompt=True):
         chance = np.prod([p if choice == "1" else 1 - p for choice in outcome])
         leaves = [[replace(one, tree=number) for one in forked(tree[0], tree[1:])] for number, tree in enumerate(trees)]
         batch = batch_of([*leaves[0], *leaves[1]]) if one_prompt else batch_of(*leaves)
-        found = by_turn(batch, estimator(batch))
+        actual = by_turn(batch, estimator(batch))
         for number, (first, *choices) in enumerate(trees):
-            rows = found[2 * number : 2 * number + 2]
+            rows = actual[2 * number : 2 * number + 2]
             expected[0] += chance * mean(row[0] for row in rows) * (int(first) - p)
             pairs = zip(rows, choices, strict=True)
             expected[1] += chance * sum(row[1] * (int(choice) - p) for row, choice in pairs)
@@ -345,7 +345,7 @@ def test_what_siblings_of_a_fork_cannot_see_the_graph_sees():
     # Compared with its siblings in its own tree no choice has any credit, the one that decides included.
     siblings = partial(tree_backup, only_child="zero", prefix="duplicate")
     assert gradients(siblings, p, one_prompt=False) == pytest.approx([0, 0], abs=1e-9)
-    # A mean that holds the sample itself shrinks the gradient by (G - 1) / G: of G = 2 trees, each 2 leaves alike.
+    # A mean that includes the sample shrinks the gradient by (G - 1) / G: G = 2 trees of 2 equal leaves each.
     episodes = partial(graph, step_weight=0.0, scale="none")
     assert gradients(episodes, p) == pytest.approx([true / 2, 0], abs=1e-6)
     # The graph adds as much: both trees' first moves were made in the same state. The second choice earns nothing.

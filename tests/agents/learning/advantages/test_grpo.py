@@ -115,8 +115,8 @@ def test_without_a_baseline_turns_have_what_comes_with_and_after_them():
         [path(Sampled(reward=1.0, tokens=1), Sampled(reward=2.0, tokens=1), Sampled(reward=0.0, tokens=1))]
     )
     # gamma 1/2: 2, 2, 0: mean 4/3, squares 4/9 + 4/9 + 16/9 over 2.
-    found = by_turn(batch, reinforce_pp(batch, subtract="nothing", gamma=0.5))
-    assert found == [pytest.approx([(2 / 3) / (4 / 3) ** 0.5] * 2 + [(-4 / 3) / (4 / 3) ** 0.5], abs=1e-6)]
+    actual = by_turn(batch, reinforce_pp(batch, subtract="nothing", gamma=0.5))
+    assert actual == [pytest.approx([(2 / 3) / (4 / 3) ** 0.5] * 2 + [(-4 / 3) / (4 / 3) ** 0.5], abs=1e-6)]
 
 
 def test_a_batch_whose_tokens_are_all_worth_the_same_teaches_nothing():
@@ -171,10 +171,10 @@ SPLIT = ([-0.2, 1.0, -0.1, 9.9], [-0.3, -0.2, 1.0, 1.0, -0.2, -0.3, -0.2, 9.8])
 def test_naive_returns_that_hardly_differ_do_not_blow_up_a_searched_one(naive):
     paths = [path(*[(-1, reward) for reward in rewards]) for rewards in naive]
     batch = batch_of([*paths, path((-1, 20.0), selected_by="beam")])
-    found = by_trajectory(batch, grpo(batch, baseline="naive"))
+    actual = by_trajectory(batch, grpo(batch, baseline="naive"))
     # A distance is at most the range r, and a deviation of n values at least r / sqrt(2 (n - 1)).
-    assert max(map(abs, found)) <= sqrt(2 * len(naive))
-    assert found[-1] > 1
+    assert max(map(abs, actual)) <= sqrt(2 * len(naive))
+    assert actual[-1] > 1
 
 
 def test_where_all_naive_ones_failed_alike_the_searched_success_is_scaled_by_the_whole_group():
@@ -192,8 +192,8 @@ def test_turns_and_siblings_take_the_same_choice():
     naive, searched = path((-1, 1.0), (-1, 0.0)), path((-1, 5.0), (-1, 2.0), selected_by="beam")
     batch = batch_of([naive, path((-1, 3.0), (-1, 0.0)), searched])
     # Turn 0: mean 2 of the naive ones, deviation 2 of 1, 3, 5. Turn 1: mean 0, deviation of 0, 0, 2.
-    found = by_turn(batch, tspo(batch, baseline="naive"))
-    assert flat(found) == pytest.approx([-1 / 2, 0, 1 / 2, 0, 3 / 2, 2 / sqrt(4 / 3)], abs=1e-4)
+    actual = by_turn(batch, tspo(batch, baseline="naive"))
+    assert flat(actual) == pytest.approx([-1 / 2, 0, 1 / 2, 0, 3 / 2, 2 / sqrt(4 / 3)], abs=1e-4)
     trees = batch_of([leaf([1], 1.0), leaf([2], 3.0), leaf([3], 8.0, selected_by="beam")])
     assert by_trajectory(trees, tree_backup(trees, baseline="naive")) == [-2, 2, 6]
 
@@ -223,15 +223,15 @@ def compared(
 
 
 def test_the_mean_of_each_key_is_subtracted():
-    found = compared([1.0, 3.0, 10.0, 20.0, 30.0], [7, 7, 2, 2, 2])
-    assert found.advantage.tolist() == [-1.0, 1.0, -10.0, 0.0, 10.0]
-    assert found.size.tolist() == [2, 2, 3, 3, 3]
+    actual = compared([1.0, 3.0, 10.0, 20.0, 30.0], [7, 7, 2, 2, 2])
+    assert actual.advantage.tolist() == [-1.0, 1.0, -10.0, 0.0, 10.0]
+    assert actual.size.tolist() == [2, 2, 3, 3, 3]
 
 
 def test_or_the_mean_of_the_others():
     # 1 - 3, 3 - 1; 10 - 25, 20 - 20, 30 - 15.
-    found = compared([1.0, 3.0, 10.0, 20.0, 30.0], [7, 7, 2, 2, 2], centre="loo")
-    assert found.advantage.tolist() == [-2.0, 2.0, -15.0, 0.0, 15.0]
+    actual = compared([1.0, 3.0, 10.0, 20.0, 30.0], [7, 7, 2, 2, 2], centre="loo")
+    assert actual.advantage.tolist() == [-2.0, 2.0, -15.0, 0.0, 15.0]
 
 
 def test_the_deviation_is_that_of_a_sample_or_of_a_population():
@@ -242,29 +242,29 @@ def test_the_deviation_is_that_of_a_sample_or_of_a_population():
 
 
 def test_one_alone_is_told_so():
-    found = compared([4.0, 1.0, 2.0], [0, 1, 1], centre="loo")
-    assert found.alone.tolist() == [True, False, False]
+    actual = compared([4.0, 1.0, 2.0], [0, 1, 1], centre="loo")
+    assert actual.alone.tolist() == [True, False, False]
 
 
 def test_exactly_equal_values_have_exactly_nothing():
     # In single precision the mean of ten times 0.1 is not 0.1.
-    found = compared([0.1] * 10, [0] * 10, scale="std")
-    assert found.advantage.tolist() == [0.0] * 10
-    assert found.flat.all()
+    actual = compared([0.1] * 10, [0] * 10, scale="std")
+    assert actual.advantage.tolist() == [0.0] * 10
+    assert actual.flat.all()
 
 
 def test_weights_count_as_often():
-    # (2 * 1 + 1 * 4) / 3 = 2; others of the first: one of its own copies stays out with it.
-    found = compared([1.0, 4.0], [0, 0], weights=[2.0, 1.0])
-    assert found.advantage.tolist() == [-1.0, 2.0]
+    # (2 * 1 + 1 * 4) / 3 = 2. Leave one out removes both copies of the first.
+    actual = compared([1.0, 4.0], [0, 0], weights=[2.0, 1.0])
+    assert actual.advantage.tolist() == [-1.0, 2.0]
     assert compared([1.0, 4.0], [0, 0], weights=[2.0, 1.0], centre="loo").advantage.tolist() == [-3.0, 3.0]
 
 
 def test_statistics_can_be_fitted_on_some():
     # Mean of 1 and 3 is 2. The deviation is that of 1, 3, 8: mean 4, squares 9 + 1 + 16 over 2.
-    found = compared([1.0, 3.0, 8.0], [0, 0, 0], fitted=[True, True, False], scale="std")
-    assert found.advantage.tolist() == pytest.approx([-1 / sqrt(13), 1 / sqrt(13), 6 / sqrt(13)])
-    assert found.size.tolist() == [2, 2, 2]
+    actual = compared([1.0, 3.0, 8.0], [0, 0, 0], fitted=[True, True, False], scale="std")
+    assert actual.advantage.tolist() == pytest.approx([-1 / sqrt(13), 1 / sqrt(13), 6 / sqrt(13)])
+    assert actual.size.tolist() == [2, 2, 2]
     others = compared([1.0, 3.0, 7.0], [0, 0, 0], fitted=[True, True, False], centre="loo")
     # 1 - 3, 3 - 1, and 7 against the mean of both.
     assert others.advantage.tolist() == [-2.0, 2.0, 5.0]
@@ -272,9 +272,9 @@ def test_statistics_can_be_fitted_on_some():
 
 def test_an_item_is_flat_where_it_equals_all_that_the_mean_is_fitted_on():
     # Of 1, 1, 4: mean 2, squares 1 + 1 + 4 over 2, deviation sqrt 3.
-    found = compared([1.0, 1.0, 4.0], [0, 0, 0], fitted=[True, True, False], scale="std")
-    assert found.advantage.tolist() == pytest.approx([0.0, 0.0, 3 / sqrt(3)])
-    assert found.flat.tolist() == [True, True, False]
+    actual = compared([1.0, 1.0, 4.0], [0, 0, 0], fitted=[True, True, False], scale="std")
+    assert actual.advantage.tolist() == pytest.approx([0.0, 0.0, 3 / sqrt(3)])
+    assert actual.flat.tolist() == [True, True, False]
 
 
 NUMBERS = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, -3.0, 1e-9, 10.6, 1e5])
@@ -285,20 +285,20 @@ def test_what_is_equal_is_what_filters_call_equal(drawn):
     """Numbers a few tenths of the tolerance apart, in up to three groups, by the tensor and by plain Python."""
     values = [value + steps * 0.3e-9 * max(1.0, abs(value)) for value, steps, _ in drawn]
     keys = [key for *_, key in drawn]
-    found = compared(values, keys, dtype=torch.float64).flat.tolist()
+    actual = compared(values, keys, dtype=torch.float64).flat.tolist()
     for key in set(keys):
         members = [value for value, its in zip(values, keys, strict=True) if its == key]
-        assert {flat for flat, its in zip(found, keys, strict=True) if its == key} == {are_equal(members)}
+        assert {flat for flat, its in zip(actual, keys, strict=True) if its == key} == {are_equal(members)}
 
 
 def test_one_who_is_not_fitted_is_not_alone_with_one_who_is():
-    found = compared([1.0, 4.0], [0, 0], fitted=[True, False])
-    assert found.alone.tolist() == [True, False]
-    assert found.advantage.tolist()[1] == 3.0
+    actual = compared([1.0, 4.0], [0, 0], fitted=[True, False])
+    assert actual.alone.tolist() == [True, False]
+    assert actual.advantage.tolist()[1] == 3.0
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_not_finite_is_not_hidden(bad):
-    found = compared([1.0, bad, 1.0, 3.0], [0, 0, 1, 1], scale="std")
-    assert not torch.isfinite(found.advantage[:2]).any()
-    assert torch.isfinite(found.advantage[2:]).all()
+    actual = compared([1.0, bad, 1.0, 3.0], [0, 0, 1, 1], scale="std")
+    assert not torch.isfinite(actual.advantage[:2]).any()
+    assert torch.isfinite(actual.advantage[2:]).all()

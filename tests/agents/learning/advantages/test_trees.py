@@ -83,20 +83,20 @@ TREEPO_LEAVES = [leaf([1, 3], 0.0), leaf([1, 2, 4], 3.0), leaf([1, 2, 5], 3.0), 
 def test_a_return_is_compared_below_every_ancestor_and_these_are_averaged():
     # Mean 3 of all, 2 below turn 1, 3 below turn 2.
     batch = batch_of(TREEPO_LEAVES)
-    found = by_trajectory(batch, treepo(batch, whiten=False))
-    assert found == pytest.approx([(-3 - 2) / 2, (0 + 1 + 0) / 3, (0 + 1 + 0) / 3, 3])
+    actual = by_trajectory(batch, treepo(batch, whiten=False))
+    assert actual == pytest.approx([(-3 - 2) / 2, (0 + 1 + 0) / 3, (0 + 1 + 0) / 3, 3])
 
 
 def test_ancestors_can_count_as_much_as_they_have_leaves():
     batch = batch_of(TREEPO_LEAVES)
-    found = by_trajectory(batch, treepo(batch, whiten=False, weighting="size"))
-    assert found == pytest.approx([(4 * -3 + 3 * -2) / 7, (0 + 3 * 1 + 0) / 9, (0 + 3 * 1 + 0) / 9, 3])
+    actual = by_trajectory(batch, treepo(batch, whiten=False, weighting="size"))
+    assert actual == pytest.approx([(4 * -3 + 3 * -2) / 7, (0 + 3 * 1 + 0) / 9, (0 + 3 * 1 + 0) / 9, 3])
 
 
 def test_ancestors_whose_leaves_are_equal_can_be_left_out():
     batch = batch_of(TREEPO_LEAVES)
-    found = by_trajectory(batch, treepo(batch, whiten=False, drop_flat=True))
-    assert found == pytest.approx([-2.5, 0.5, 0.5, 3])
+    actual = by_trajectory(batch, treepo(batch, whiten=False, drop_flat=True))
+    assert actual == pytest.approx([-2.5, 0.5, 0.5, 3])
 
 
 def test_the_prompt_always_counts():
@@ -133,20 +133,20 @@ def test_trees_of_a_prompt_hang_under_one_root():
 def test_the_second_part_can_be_taken_over_all_ancestors():
     # Of 2: its distances from the root, -4.5, and from its parent, -2.25, have the mean -3.375.
     batch = batch_of(TREERL_LEAVES)
-    found = by_turn(batch, treerl(batch, local="ancestors", prefix=0.0))
-    assert found == [pytest.approx([-4.5, -4.5 - 3.375]), pytest.approx([-4.5, 0 + 1.125]), pytest.approx([9.0])]
+    actual = by_turn(batch, treerl(batch, local="ancestors", prefix=0.0))
+    assert actual == [pytest.approx([-4.5, -4.5 - 3.375]), pytest.approx([-4.5, 0 + 1.125]), pytest.approx([9.0])]
 
 
 def test_the_first_part_can_be_taken_around_the_mean_of_all_steps():
     # V of the five steps in the batch: -2.25, -4.5, -2.25, 0, 4.5: mean -0.9.
     batch = batch_of(TREERL_LEAVES)
-    found = by_turn(batch, treerl(batch, recentre="step", prefix=0.0))
-    assert found[2] == pytest.approx([4.5 + 0.9 + 4.5])
+    actual = by_turn(batch, treerl(batch, recentre="step", prefix=0.0))
+    assert actual[2] == pytest.approx([4.5 + 0.9 + 4.5])
 
 
 def walked(group, power):
     """Return the advantages by walking: leaves below every prefix, plain means."""
-    leaves = [(one.tree, tuple(turn.node for turn in one.turns), one.total_reward) for one in group.trajectories]
+    leaves = [(each.tree, tuple(turn.node for turn in each.turns), each.total_reward) for each in group.trajectories]
     total = sum(worth for *_, worth in leaves)
     centred = [worth - (total - worth) / (len(leaves) - 1) if len(leaves) > 1 else 0.0 for *_, worth in leaves]
 
@@ -158,23 +158,23 @@ def walked(group, power):
         ]
         return sum(below) / len(below), len(below)
 
-    found = []
+    actual = []
     for tree, nodes, _ in leaves:
         turns = []
         for depth in range(1, len(nodes) + 1):
             here, count = value(tree, nodes[:depth])
             turns.append((here - value(tree, ())[0] + here - value(tree, nodes[: depth - 1])[0]) / count**power)
-        found.append(turns)
-    return found
+        actual.append(turns)
+    return actual
 
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 def test_random_forests_against_a_walk(seed, power):
     groups = random_groups(seed)
-    found = by_turn(collate(groups), treerl(collate(groups), prefix=power))
+    actual = by_turn(collate(groups), treerl(collate(groups), prefix=power))
     expected = [turns for group in groups for turns in walked(group, power)]
-    assert [pytest.approx(turns, abs=1e-4) for turns in expected] == found
+    assert [pytest.approx(turns, abs=1e-4) for turns in expected] == actual
 
 
 # Below the root 1 and 5; below 1 the nodes 2 and 3; below 3 the node 4 alone.
@@ -184,7 +184,7 @@ ALL = {"prefix": 0.0}
 
 def test_every_candidate_is_compared_with_its_siblings():
     # V: 2 is 0, 3 and 4 are 4, 1 is 2, 5 is 5. Against the others: 1 has 2 - 5, 5 has 5 - 2, 2 has 0 - 4, 3 has 4 - 0.
-    # 4 has no sibling: it goes on with 3.
+    # 4 has no sibling: it continues 3.
     batch = batch_of(LEAVES)
     assert by_turn(batch, tree_backup(batch, **ALL)) == [[-3, -4], [-3, 4, 4], [3]]
     assert by_turn(batch, tree_backup(batch, centre="mean", **ALL)) == [[-1.5, -2], [-1.5, 2, 2], [1.5]]
@@ -202,8 +202,8 @@ def test_a_shared_turn_counts_as_often_as_the_policy_comes_by_it_or_once():
 def test_turns_below_those_that_were_followed_count_for_those_that_were_left():
     # Of two first turns one is left. Second turns are those of the other: one half each, as the first ones are.
     batch = batch_of([left([1]), played([2, 3]), played([2, 4], end=1.0)])
-    found, once = by_turn(batch, tree_backup(batch)), by_turn(batch, tree_backup(batch, prefix=1.0))
-    assert found == [pytest.approx([1.5 * value for value in turns]) for turns in once]
+    actual, once = by_turn(batch, tree_backup(batch)), by_turn(batch, tree_backup(batch, prefix=1.0))
+    assert actual == [pytest.approx([1.5 * value for value in turns]) for turns in once]
 
 
 def test_children_count_alike_however_many_leaves_they_have_unless_leaves_are_to_count():
@@ -230,7 +230,7 @@ def test_first_turns_of_all_trees_of_a_prompt_are_siblings():
 
 
 def test_what_a_left_branch_is_worth_is_chosen():
-    # The last turn of the branch earned 1 and was scored 5; of both that and what is to come the critic says 3.
+    # The last turn of the branch earned 1 and was scored 5; the critic's value of it and all later turns is 3.
     branch = path(Sampled(3, 1.0, score=5.0), finished=False, selected_by="tree")
     batch = batch_of([leaf([1], 4.0), leaf([2], 6.0), branch])
     values = torch.zeros(batch.rewards.shape)
@@ -254,7 +254,7 @@ def test_a_turn_below_which_nothing_is_known_has_nothing():
 
 
 def test_a_critic_learns_what_was_earned_from_each_turn_on_and_nothing_of_itself():
-    # Below node 1, which earned -1: nodes 2 (+4), 3 (+8), and node 4, left with -1, of which the critic says 3 for all.
+    # Below node 1, which earned -1: nodes 2 (+4), 3 (+8), and node 4, left with -1 and the critic's value 3.
     leaves = [path((1, -1.0), (2, 4.0)), path((1, -1.0), (3, 8.0)), path((1, -1.0), (4, -1.0), finished=False)]
     batch = batch_of(leaves)
     values = torch.zeros(batch.rewards.shape)
@@ -287,7 +287,7 @@ every_return = pytest.mark.parametrize(
 
 @every_return
 def test_where_all_fail_a_rejected_branch_is_worth_no_more_than_one_that_went_on(estimator):
-    """A search of three turns that cost .1 each: at every turn one of three candidates goes on, and nothing succeeds.
+    """A search of three turns that cost .1 each: at every turn one of three candidates continues, and nothing succeeds.
 
     A rejected branch stopped paying at its turn; completed to what going on would have cost, all leaves are equal.
     """
@@ -298,17 +298,17 @@ def test_where_all_fail_a_rejected_branch_is_worth_no_more_than_one_that_went_on
 
 def test_a_left_branch_is_completed_by_what_failures_that_went_on_still_earned():
     # After turn 0 the failures of the group still earned -.2 - .4 and -.6 - .6: -.9 on average. After turn 1, -.4 and
-    # -.6: -.5. The success is no failure, and the failure of one turn says nothing of later ones.
+    # -.6: -.5. The success is no failure, and the failure of one turn is no evidence for later ones.
     failures = [path((1, -0.1), (2, -0.2), (3, -0.4)), path((4, -0.3), (5, -0.6), (6, -0.6)), path((7, -2.0))]
     success = played([8, 9, 10], end=10.0)
     batch = batch_of([*failures, success, left([11]), left([12, 13])])
     table = table_of(batch)
-    found = rewards_of(table, Backup()).values[table.is_last].tolist()
-    assert found == pytest.approx([-0.7, -1.5, -2.0, 9.7, -0.1 - 0.9, -0.2 - 0.5])
+    actual = rewards_of(table, Backup()).values[table.is_last].tolist()
+    assert actual == pytest.approx([-0.7, -1.5, -2.0, 9.7, -0.1 - 0.9, -0.2 - 0.5])
     # Where a turn's own rewards are added up, the rest comes with the last of them.
     to_go = Backup(rewards="turn", kind="return_to_go")
-    found = back_up(table, rewards_of(table, to_go), to_go).values[table.trajectory == 5].tolist()
-    assert found == pytest.approx([-0.7, -0.6])
+    actual = back_up(table, rewards_of(table, to_go), to_go).values[table.trajectory == 5].tolist()
+    assert actual == pytest.approx([-0.7, -0.6])
     # A turn's reward alone is what it is.
     assert rewards_of(table, Backup(rewards="turn")).values.tolist() == table.reward.tolist()
     assert rewards_of(table, Backup(unfinished="return")).values[table.is_last].tolist()[-2:] == pytest.approx(
@@ -339,7 +339,7 @@ def policy(first, second):
 
 
 def expected_gradient(estimator, follows):
-    """Return the mean of ``sum A grad log pi`` over all trees of two candidates a turn, each sampled token alike.
+    """Return the mean of ``sum A grad log pi`` over all trees of two candidates a turn, with equal token weights.
 
     Args:
         estimator: Of the leaves of a tree, with the exact values of first actions as the critic's.
@@ -357,19 +357,19 @@ def expected_gradient(estimator, follows):
         for follow in follows:
             # Which first candidate each leaf stands below, and with which candidate after it; 0 for none.
             leaves = [(number, place) for number in (0, 1) for place in ((1, 2) if number in follow else (0,))]
-            paths, known = [], torch.zeros(len(leaves), 1)
+            paths, values_known = [], torch.zeros(len(leaves), 1)
             for row, (number, place) in enumerate(leaves):
                 a, b = trees[number][0], trees[number][place]
                 end = [Sampled(10 + 2 * number + place, float(EARNED[a, b]))] if place else []
                 paths.append(path(Sampled(1 + number), *end, finished=place > 0))
-                known[row] = values[a].item()
+                values_known[row] = values[a].item()
             batch = batch_of(paths)
-            worth = by_turn(batch, estimator(replace(batch, values=known.expand(batch.ids.shape))))
+            worth = by_turn(batch, estimator(replace(batch, values=values_known.expand(batch.ids.shape))))
             for (number, place), turns in zip(leaves, worth, strict=True):
                 a, b = trees[number][0], trees[number][place]
                 chances = [shares[a], then[a, b]][: len(turns)]
                 total = total + chance * sum(
-                    advantage * one.log() for advantage, one in zip(turns, chances, strict=True)
+                    advantage * each.log() for advantage, each in zip(turns, chances, strict=True)
                 )
     return torch.autograd.grad(total, (first, second))
 
@@ -397,25 +397,25 @@ FULL, BY_LOT = [(0, 1)], [(0,), (1,)]
     ],
 )
 def test_how_much_first_turns_count_beside_second_ones_in_the_mean_gradient(prefix, follows, share):
-    """Over all trees; 1 is the policy gradient. One of two first candidates is followed by lot, or both are."""
-    found = expected_gradient(partial(tree_backup, unfinished="value", prefix=prefix), follows)
-    first, second = (float((one / wanted).mean()) for one, wanted in zip(found, policy_gradient(), strict=True))
+    """Over all trees; 1 is the policy gradient. One of two first candidates is followed at random, or both are."""
+    actual = expected_gradient(partial(tree_backup, unfinished="value", prefix=prefix), follows)
+    first, second = (float((each / wanted).mean()) for each, wanted in zip(actual, policy_gradient(), strict=True))
     assert first == pytest.approx(share * second, rel=1e-4)
-    for one, wanted, scale in zip(found, policy_gradient(), (first, second), strict=True):
-        torch.testing.assert_close(one, scale * wanted, rtol=1e-4, atol=1e-5)
+    for each, wanted, scale in zip(actual, policy_gradient(), (first, second), strict=True):
+        torch.testing.assert_close(each, scale * wanted, rtol=1e-4, atol=1e-5)
 
 
 def recursed(group):
     """Return the advantages by recursion over (tree, prefix), with leave-one-out means."""
-    leaves = {(one.tree, tuple(turn.node for turn in one.turns)): one.total_reward for one in group.trajectories}
+    leaves = {(each.tree, tuple(turn.node for turn in each.turns)): each.total_reward for each in group.trajectories}
 
     def children(prefixes):
-        found = set()
+        actual = set()
         for tree, nodes in leaves:
             for its, prefix in prefixes:
                 if its == tree and nodes[: len(prefix)] == prefix and len(nodes) > len(prefix):
-                    found.add((tree, nodes[: len(prefix) + 1]))
-        return sorted(found)
+                    actual.add((tree, nodes[: len(prefix) + 1]))
+        return sorted(actual)
 
     def value(node):
         below = children([node])
@@ -427,7 +427,7 @@ def recursed(group):
         if not nodes:
             return 0.0
         siblings = children(roots if len(nodes) == 1 else [(tree, nodes[:-1])])
-        others = [value(one) for one in siblings if one != (tree, nodes)]
+        others = [value(each) for each in siblings if each != (tree, nodes)]
         return value((tree, nodes)) - sum(others) / len(others) if others else advantage(tree, nodes[:-1])
 
     return [[advantage(tree, nodes[:depth]) for depth in range(1, len(nodes) + 1)] for tree, nodes in leaves]
@@ -436,6 +436,6 @@ def recursed(group):
 @pytest.mark.parametrize("seed", range(8))
 def test_random_forests_against_a_recursion(seed):
     groups = random_groups(seed)
-    found = by_turn(collate(groups), tree_backup(collate(groups), **ALL))
+    actual = by_turn(collate(groups), tree_backup(collate(groups), **ALL))
     expected = [turns for group in groups for turns in recursed(group)]
-    assert [pytest.approx(turns, abs=1e-4) for turns in expected] == found
+    assert [pytest.approx(turns, abs=1e-4) for turns in expected] == actual

@@ -46,7 +46,7 @@ def test_an_entry_is_a_turn_of_a_trajectory():
 def test_the_worked_example_at_the_top_of_the_module():
     first = turn([1], [5, 6], 0.0, -1, -1)
     on, other = turn([1, 5, 6, 2], [7], 4.0, -1), turn([1, 5, 6, 2], [8, 9], 0.0, -1, -1)
-    shared = [replace(one, node=node) for one, node in ((first, 1), (on, 2), (other, 3))]
+    shared = [replace(each, node=node) for each, node in ((first, 1), (on, 2), (other, 3))]
     table = table_of(collate([Group(0, (episode(shared[0], shared[1]), episode(shared[0], shared[2])))]))
     assert table.node.tolist() == [1, 2, 1, 3]
     assert table.parent.tolist() == [0, 1, 0, 1]
@@ -93,13 +93,13 @@ def test_a_discounted_sum_is_what_its_formula_says(discount, lengths):
     sequence = torch.tensor([number for number, length in enumerate(lengths) for _ in range(length)])
     values = torch.randn(len(sequence), dtype=torch.float64, generator=torch.Generator().manual_seed(len(lengths)))
     given = values.clone()
-    found = discounted_sum(values, sequence, discount)
+    actual = discounted_sum(values, sequence, discount)
     for t in range(len(values)):
         places = [place for place in range(t, len(values)) if sequence[place] == sequence[t]]
-        assert found[t].item() == pytest.approx(sum(discount ** (place - t) * given[place] for place in places))
+        assert actual[t].item() == pytest.approx(sum(discount ** (place - t) * given[place] for place in places))
     assert torch.equal(values, given)
 
 
 def test_the_next_item_is_one_of_the_same_sequence():
-    found = later(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), torch.tensor([0, 0, 1, 2, 2, 2]))
-    assert found.tolist() == [2, 0, 0, 5, 6, 0]
+    actual = later(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), torch.tensor([0, 0, 1, 2, 2, 2]))
+    assert actual.tolist() == [2, 0, 0, 5, 6, 0]

@@ -32,8 +32,8 @@ def ragged():
 
 def test_ragged_turns_are_compared_with_those_that_are_there():
     # Turn 0: 1, 1, 4: mean 2. Turn 1: 3, 1: mean 2. Turn 2 is alone.
-    found = by_turn(ragged(), tspo(ragged(), scale="none"))
-    assert found == [[-1, 1, 0], [-1, -1], [2]]
+    actual = by_turn(ragged(), tspo(ragged(), scale="none"))
+    assert actual == [[-1, 1, 0], [-1, -1], [2]]
     scaled = by_turn(ragged(), tspo(ragged()))
     assert scaled[0] == pytest.approx([-1 / sqrt(3), HALF, 0], abs=1e-5)
 
@@ -50,19 +50,19 @@ def test_or_with_zeros_or_with_the_last_reward_where_a_turn_is_missing():
 SHOWN, NOTHING = "by Paul Walker", "nothing"
 
 
-def search(*found, answer=0.0, penalties=()):
-    """Return a trajectory of searches and an answer: what each search showed, whether the answer was right."""
-    rewards = [0.0] * len(found) + [answer]
+def search(*results, answer=0.0, penalties=()):
+    """Return a trajectory of searches and an answer, given the results of each search and the answer's reward."""
+    rewards = [0.0] * len(results) + [answer]
     for number in penalties:
         rewards[number] -= 0.1
     made = path(*[(-1, reward) for reward in rewards], success=answer > 0)
-    shown = [*found, ""]
+    shown = [*results, ""]
     turns = tuple(replace(turn, observation=text) for turn, text in zip(made.turns, shown, strict=True))
     return replace(made, turns=turns)
 
 
 def recipe(*trajectories, **choices):
-    """Return what `--estimator tspo --credit first_occurrence` makes of one group."""
+    """Return the advantages of one group by `--estimator tspo --credit first_occurrence`."""
     group = first_occurrence(Group(0, trajectories), ("Paul Walker",))
     return by_turn(collate([group]), tspo(collate([group]), **choices))
 
@@ -70,9 +70,9 @@ def recipe(*trajectories, **choices):
 def test_the_recipe_compares_a_group_that_only_failed_by_turns():
     # Rewards .5, .5, 0 | .5, 0, 0 | 0, 0, 0. Turn 0: mean 1/3, squares 2/36 + 4/36 over 2, deviation 1/sqrt(12).
     # Turn 1: mean 1/6, deviation 1/sqrt(12) again. The answers are all worth nothing.
-    found = recipe(search(NOTHING, SHOWN), search(SHOWN, NOTHING), search(NOTHING, NOTHING))
+    actual = recipe(search(NOTHING, SHOWN), search(SHOWN, NOTHING), search(NOTHING, NOTHING))
     step = 1 / sqrt(12)
-    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [
+    assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [
         [1 / 6 / step, 1 / 3 / step, 0],
         [1 / 6 / step, -1 / 6 / step, 0],
         [-1 / 3 / step, -1 / 6 / step, 0],
@@ -81,9 +81,9 @@ def test_the_recipe_compares_a_group_that_only_failed_by_turns():
 
 def test_the_recipe_compares_a_mixed_group_by_whole_trajectories():
     # Returns 1, 0, 0: mean 1/3, deviation 1/sqrt 3; evidence that was shown makes no difference.
-    found = recipe(search(SHOWN, answer=1.0), search(SHOWN, NOTHING), search())
+    actual = recipe(search(SHOWN, answer=1.0), search(SHOWN, NOTHING), search())
     right, wrong = 2 / 3 * sqrt(3), -1 / 3 * sqrt(3)
-    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [[right] * 2, [wrong] * 3, [wrong]]
+    assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [[right] * 2, [wrong] * 3, [wrong]]
 
 
 def test_the_recipe_teaches_nothing_where_all_succeeded():
@@ -92,16 +92,16 @@ def test_the_recipe_teaches_nothing_where_all_succeeded():
 
 def test_a_format_penalty_is_part_of_a_return_and_changes_no_comparison():
     # Returns 1, -0.1, 0: mean .3, squares .49 + .16 + .09 over 2.
-    found = recipe(search(SHOWN, answer=1.0), search(SHOWN, penalties=[0]), search(NOTHING))
+    actual = recipe(search(SHOWN, answer=1.0), search(SHOWN, penalties=[0]), search(NOTHING))
     deviation = sqrt(0.74 / 2)
-    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [
+    assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [
         [0.7 / deviation] * 2,
         [-0.4 / deviation] * 2,
         [-0.3 / deviation] * 2,
     ]
-    # Where all succeeded, it is what tells them apart: 1 and .9.
-    found = recipe(search(SHOWN, answer=1.0), search(SHOWN, answer=1.0, penalties=[0]))
-    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [[HALF] * 2, [-HALF] * 2]
+    # Where all succeeded, it is the only difference: 1 and .9.
+    actual = recipe(search(SHOWN, answer=1.0), search(SHOWN, answer=1.0, penalties=[0]))
+    assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [[HALF] * 2, [-HALF] * 2]
     # Where all failed, the rule puts its own rewards in place of the turns'.
     clean, fined = (search(SHOWN), search(NOTHING)), (search(SHOWN), search(NOTHING, penalties=[0]))
     assert recipe(*clean) == recipe(*fined) == [pytest.approx([HALF, 0], abs=1e-4), pytest.approx([-HALF, 0], abs=1e-4)]
@@ -118,14 +118,14 @@ def test_a_success_that_the_rule_sees_and_the_estimator_does_not_turns_the_sign_
     # By the choice for all groups in both it is compared by evidence, .5 and 0.
     group = first_occurrence(group, ("Paul Walker",), groups="all")
     part = collate([group]).rows(torch.arange(2))
-    found = by_turn(part, tspo(part, groups="all"))
-    assert found == [pytest.approx([HALF, 0], abs=1e-4), pytest.approx([-HALF, 0], abs=1e-4)]
+    actual = by_turn(part, tspo(part, groups="all"))
+    assert actual == [pytest.approx([HALF, 0], abs=1e-4), pytest.approx([-HALF, 0], abs=1e-4)]
 
 
 def test_all_groups_can_be_compared_by_turns():
     # For rules that reward the turns of every group.
-    found = recipe(search(SHOWN, answer=1.0), search(SHOWN), groups="all")
-    assert [pytest.approx(turns, abs=1e-4) for turns in found] == [[0, HALF], [0, -HALF]]
+    actual = recipe(search(SHOWN, answer=1.0), search(SHOWN), groups="all")
+    assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [[0, HALF], [0, -HALF]]
 
 
 def test_other_groups_are_not_asked():
@@ -145,8 +145,8 @@ def test_the_first_turn_has_its_own_comparison_besides_that_of_the_outcome():
     # Outcomes 1, 0, 1: mean 2/3, squares 1/9 + 4/9 + 1/9 over 2, deviation 1/sqrt 3. Rewards of turn 0: 1, 0, and 0
     # for the one without a call: mean 1/3, the same deviation. Returns 2, 0, 1: mean 1, deviation 1.
     outcome, call = [1 / sqrt(3), -2 / sqrt(3)], [2 / sqrt(3), -1 / sqrt(3)]
-    found = by_turn(tool_calls(), mt_grpo(tool_calls(), **SETTINGS))
-    assert found == [
+    actual = by_turn(tool_calls(), mt_grpo(tool_calls(), **SETTINGS))
+    assert actual == [
         pytest.approx([outcome[0] + call[0], outcome[0]]),
         pytest.approx([outcome[1] + call[1], outcome[1]]),
         pytest.approx([0.0], abs=1e-6),
@@ -156,14 +156,14 @@ def test_the_first_turn_has_its_own_comparison_besides_that_of_the_outcome():
 
 
 def test_one_without_a_call_can_have_the_comparison_of_outcomes():
-    found = by_turn(tool_calls(), mt_grpo(tool_calls(), single_turn="outcome", **SETTINGS))
-    assert found[2] == pytest.approx([1 / sqrt(3)])
+    actual = by_turn(tool_calls(), mt_grpo(tool_calls(), single_turn="outcome", **SETTINGS))
+    assert actual[2] == pytest.approx([1 / sqrt(3)])
 
 
 def test_or_not_be_asked_about_the_call():
     # 1 and 0 alone: deviation 1/sqrt 2.
-    found = by_turn(tool_calls(), mt_grpo(tool_calls(), ragged="present", **SETTINGS))
-    assert found[0] == pytest.approx([1 / sqrt(3) + 1 / sqrt(2), 1 / sqrt(3)])
+    actual = by_turn(tool_calls(), mt_grpo(tool_calls(), ragged="present", **SETTINGS))
+    assert actual[0] == pytest.approx([1 / sqrt(3) + 1 / sqrt(2), 1 / sqrt(3)])
 
 
 def test_every_turn_before_the_last_is_compared_with_its_like():
@@ -188,16 +188,16 @@ def anchored():
 def test_steps_are_compared_with_those_taken_in_the_same_state():
     # Returns 4 and 4. To come, with gamma 1/2: 2, 4; and 1 + 1/4 + 2/8 = 1.5, 1, 2, 2.
     # In s: 2 and 1.5, mean 1.75. In t: 4 and 2, mean 3.
-    found = by_turn(anchored(), gigpo(anchored(), gamma=0.5, scale="none"))
-    assert found == [[0.25, 1.0], [-0.25, 0.0, -1.0, 0.0]]
+    actual = by_turn(anchored(), gigpo(anchored(), gamma=0.5, scale="none"))
+    assert actual == [[0.25, 1.0], [-0.25, 0.0, -1.0, 0.0]]
     assert by_turn(anchored(), gigpo(anchored(), gamma=0.5, scale="none", step_weight=2.0))[0] == [0.5, 2.0]
 
 
 def test_the_deviation_is_that_of_a_sample_in_both_parts():
     # Two values always lie 1/sqrt 2 deviations off their mean.
-    found = by_turn(anchored(), gigpo(anchored(), gamma=0.5))
+    actual = by_turn(anchored(), gigpo(anchored(), gamma=0.5))
     half = 0.5**0.5
-    assert found == [pytest.approx([half, half], abs=1e-5), pytest.approx([-half, 0, -half, 0], abs=1e-5)]
+    assert actual == [pytest.approx([half, half], abs=1e-5), pytest.approx([-half, 0, -half, 0], abs=1e-5)]
 
 
 def test_episodes_count_once_or_once_per_step():

@@ -1,4 +1,4 @@
-"""Batches of rows that share beginnings, or share none, and models of several families to read them."""
+"""Batches of rows with and without common beginnings, and models of several families to read them."""
 
 from dataclasses import replace
 
@@ -56,10 +56,10 @@ def grown(draw, prompt, turns, branching, node=0):
         return [()]
     paths = []
     for _ in range(int(torch.randint(1, branching + 1, (1,), generator=draw))):
-        said = words(draw, 1, 5)
-        turn = Turn(prompt, said, (0.0,) * len(said), float(torch.randn((), generator=draw)), True, 1)
+        tokens = words(draw, 1, 5)
+        turn = Turn(prompt, tokens, (0.0,) * len(tokens), float(torch.randn((), generator=draw)), True, 1)
         stops = bool(torch.rand((), generator=draw) < 0.2)
-        below = [()] if stops else grown(draw, (*prompt, *said, *words(draw, 0, 4)), turns - 1, branching)
+        below = [()] if stops else grown(draw, (*prompt, *tokens, *words(draw, 0, 4)), turns - 1, branching)
         paths += [(turn, *rest) for rest in below]
     return paths
 
@@ -69,7 +69,7 @@ def episode(turns, tree=0):
 
 
 def random_groups(seed, *, trees=2, groups=2, turns=3, branching=3):
-    """Return groups of trees that begin with the same words, as instructions do."""
+    """Return groups of trees with a common beginning, such as instructions."""
     draw = torch.Generator().manual_seed(seed)
     instructions = words(draw, 3, 6)
     made = []
@@ -81,7 +81,7 @@ def random_groups(seed, *, trees=2, groups=2, turns=3, branching=3):
 
 
 def windowed(seed):
-    """Return a group whose turns see only what is at hand: each is a row of its own, and no two begin alike."""
+    """Return a group whose turns see only their own prompt: each is a separate row, and no two begin equally."""
     draw = torch.Generator().manual_seed(seed)
     starts = iter(torch.randperm(WORDS - 1, generator=draw).tolist())
     turns = [Turn((1 + next(starts), *words(draw, 1, 6)), words(draw, 1, 5), (), 1.0, True, 1) for _ in range(6)]
@@ -90,13 +90,13 @@ def windowed(seed):
 
 
 def doubled(seed):
-    """Return a group in which every trajectory stands twice."""
+    """Return a group that has every trajectory twice."""
     (group,) = random_groups(seed, groups=1, trees=1)
     return [replace(group, trajectories=group.trajectories * 2)]
 
 
 def nested():
-    """Return a group with rows that are the beginnings of other rows, once said and once only read."""
+    """Return a group with rows that are beginnings of other rows, once sampled and once only read."""
     long = Turn((1, 2, 3, 4, 5), (6, 7), (0.0, 0.0), 1.0, True, 1)
     short = Turn((1, 2), (3, 4), (0.0, 0.0), 0.0, True, 1)
     other = Turn((1, 2), (3, 9), (0.0, 0.0), 0.5, True, 1)
@@ -115,7 +115,7 @@ BATCHES = {
 
 
 def batch_of(groups, model=None, *, spread=0.4, seed=0, temperature=1.0):
-    """Return the batch of some groups, sampled by a policy that was a bit other than a model."""
+    """Return the batch of some groups, sampled by a policy that differs slightly from a model."""
     batch = collate(groups)
     if model is None:
         return batch
@@ -127,16 +127,16 @@ def batch_of(groups, model=None, *, spread=0.4, seed=0, temperature=1.0):
 
 
 def row_by_row(model, batch, temperature=1.0):
-    """Return log-probabilities and entropies, each row read alone: no padding, no packing, nothing shared."""
+    """Return log-probabilities and entropies, each row read alone, without padding, packing or sharing."""
     logprobs, entropy = [], []
     for ids, present, sampled in zip(batch.ids, batch.present, batch.sampled, strict=True):
         length = int(present.sum())
         logits = model(input_ids=ids[None, :length], use_cache=False).logits[0, :-1] / temperature
         chances = torch.log_softmax(logits, dim=-1)
         missing = len(ids) - length
-        said = chances.gather(1, ids[1:length, None])[:, 0]
+        tokens = chances.gather(1, ids[1:length, None])[:, 0]
         rest = -(chances.exp() * chances).sum(dim=-1)
-        filled = [torch.nn.functional.pad(part, (1, missing)) * sampled for part in (said, rest)]
+        filled = [torch.nn.functional.pad(part, (1, missing)) * sampled for part in (tokens, rest)]
         logprobs.append(filled[0])
         entropy.append(filled[1])
     return torch.stack(logprobs), torch.stack(entropy)

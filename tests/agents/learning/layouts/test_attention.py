@@ -17,13 +17,13 @@ from tsr_gym.agents.learning.layouts.attention import GRAIN, SIDE, Prices, block
 def seen_in_rows(forest, window=None):
     """Return which tokens see which, `[U, U]`, read off the rows."""
     size = len(forest.ids)
-    found = torch.zeros(size, size, dtype=torch.bool)
+    actual = torch.zeros(size, size, dtype=torch.bool)
     for line in forest.place.tolist():
         row = [token for token in line if token >= 0]
         for column, token in enumerate(row):
             first = 0 if window is None else max(0, column - window + 1)
-            found[token, row[first : column + 1]] = True
-    return found
+            actual[token, row[first : column + 1]] = True
+    return actual
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -58,31 +58,31 @@ def heads(size, *, requires_grad):
 def test_each_way_to_attend_is_the_formula(kernel, scale, window, share):
     forest = grow_forest(batch_of(BATCHES["trees"]()), share=share)
     attention = attention_of(forest, kernel)
-    found, gradients = [], []
+    actual, gradients = [], []
     for way in (plain, None):
         parts = heads(len(forest.ids), requires_grad=kernel != "flex")
         whole = way(forest, *parts, scale, window) if way else attention(*parts, scale=scale, window=window)
-        found.append(whole.detach())
+        actual.append(whole.detach())
         if kernel != "flex":
             (whole * torch.linspace(-1, 1, whole.numel()).reshape(whole.shape)).sum().backward()
             gradients.append([part.grad for part in parts])
-    torch.testing.assert_close(found[1], found[0], atol=2e-6, rtol=1e-5)
-    for one, other in zip(*gradients[::-1], strict=True) if gradients else ():
-        torch.testing.assert_close(one, other, atol=5e-6, rtol=1e-5)
+    torch.testing.assert_close(actual[1], actual[0], atol=2e-6, rtol=1e-5)
+    for left, other in zip(*gradients[::-1], strict=True) if gradients else ():
+        torch.testing.assert_close(left, other, atol=5e-6, rtol=1e-5)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("window", [None, 4])
 def test_on_a_gpu_flex_attention_and_its_gradients_are_those_of_runs(window):
     forest = grow_forest(batch_of(BATCHES["trees"]()).to("cuda"), share=True)
-    found = []
+    actual = []
     for kernel in ("runs", "flex"):
         parts = [part.detach().cuda().requires_grad_() for part in heads(len(forest.ids), requires_grad=False)]
         whole = attention_of(forest, kernel)(*parts, scale=None, window=window)
         whole.square().sum().backward()
-        found.append([whole.detach(), *(part.grad for part in parts)])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-3)
+        actual.append([whole.detach(), *(part.grad for part in parts)])
+    for left, other in zip(*actual, strict=True):
+        torch.testing.assert_close(left, other, atol=1e-3, rtol=1e-3)
 
 
 def test_a_model_has_its_own_attention_before_and_after():
@@ -103,9 +103,9 @@ def test_attention_inside_attention_stays():
     given = {"input_ids": forest.ids[None], "position_ids": forest.depth[None], "use_cache": False}
     with torch.no_grad(), attending(model):
         with attending(model):
-            one = model(**given, forest_attention=attention_of(forest, "runs")).logits
+            left = model(**given, forest_attention=attention_of(forest, "runs")).logits
         other = model(**given, forest_attention=attention_of(forest, "mask")).logits
-    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(left, other, atol=1e-5, rtol=1e-5)
 
 
 # Calls cost nothing, something, or everything.
@@ -113,7 +113,7 @@ PRICES = [Prices(0, 0, 1, 0), Prices(200, 3, 2, 1), Prices(1e9, 0, 1, 1)]
 
 
 def cost(stretches, prices, heads=1, size=1):
-    """Return what calls cost, in the words of `Prices`."""
+    """Return the cost of some calls, as `Prices` defines it."""
     total = 0.0
     for start, stop, keys in stretches:
         pairs = (stop - start) * len(keys) * heads
@@ -125,13 +125,13 @@ def test_calls_by_hand():
     # 5 6 7, then 8 4 3 below 5 6, then 9 below 5 6 8.
     line = grow_forest(rows_batch(HAND), share=True).line
     apart = cut_line(line, heads=1, size=1, prices=Prices(0, 0, 1, 0))
-    assert [(one.start, one.stop, one.keys.tolist()) for one in apart] == [
+    assert [(left.start, left.stop, left.keys.tolist()) for left in apart] == [
         (0, 3, [0, 1, 2]),
         (3, 6, [0, 1, 3, 4, 5]),
         (6, 7, [0, 1, 3, 6]),
     ]
     together = cut_line(line, heads=1, size=1, prices=Prices(1000, 0, 1, 0))
-    assert [(one.start, one.stop, one.keys.tolist()) for one in together] == [(0, 7, list(range(7)))]
+    assert [(left.start, left.stop, left.keys.tolist()) for left in together] == [(0, 7, list(range(7)))]
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -141,7 +141,7 @@ def test_stretches_are_the_line_and_their_tokens_see_nothing_but_their_keys(name
     forest = grow_forest(batch_of(BATCHES[name]()), share=share)
     seen = seen_in_rows(forest)
     stretches = cut_line(forest.line, heads=1, size=1, prices=prices)
-    assert [one.start for one in stretches] + [len(forest.ids)] == [0, *(one.stop for one in stretches)]
+    assert [left.start for left in stretches] + [len(forest.ids)] == [0, *(left.stop for left in stretches)]
     for start, stop, keys in stretches:
         assert set(keys.tolist()) == set(seen[start:stop].any(dim=0).nonzero()[:, 0].tolist())
         assert (np.diff(keys) > 0).all()
@@ -159,14 +159,14 @@ def test_no_other_cuts_cost_less(seed, prices):
         for start, stop in zip([0, *cuts], [*cuts, size], strict=True):
             yield start, stop, seen[start:stop].any(dim=0).nonzero()[:, 0]
 
-    found = cost(cut_line(forest.line, heads=2, size=4, prices=prices), prices, heads=2, size=4)
+    actual = cost(cut_line(forest.line, heads=2, size=4, prices=prices), prices, heads=2, size=4)
     every = (cuts for number in range(len(firsts) + 1) for cuts in combinations(firsts, number))
-    assert found <= min(cost(stretches(cuts), prices, heads=2, size=4) for cuts in every) + 1e-6
+    assert actual <= min(cost(stretches(cuts), prices, heads=2, size=4) for cuts in every) + 1e-6
 
 
 def test_a_long_row_is_cut_where_its_square_would_be_half_in_vain():
     line = grow_forest(rows_batch([list(torch.arange(1, 301).tolist())]), share=False).line
-    assert [one.stop for one in cut_line(line, heads=1, size=1, prices=Prices(0, 0, 1, 0))] == [
+    assert [left.stop for left in cut_line(line, heads=1, size=1, prices=Prices(0, 0, 1, 0))] == [
         *range(GRAIN, 300, GRAIN),
         300,
     ]
@@ -203,16 +203,16 @@ def looked_at(mask, size):
 def test_blocks_are_those_that_hold_pairs(seed, window, share):
     forest = grow_forest(long_rows(seed), share=share)
     size = len(forest.ids)
-    found, full = looked_at(block_mask(forest, window), size)
+    actual, full = looked_at(block_mask(forest, window), size)
     seen = seen_in_rows(forest, window)
-    assert not (seen & ~found).any()
+    assert not (seen & ~actual).any()
     assert seen[full].all()
-    wanted = create_block_mask(sees(forest, window), None, None, size, size, device="cpu", BLOCK_SIZE=SIDE)
+    expected = create_block_mask(sees(forest, window), None, None, size, size, device="cpu", BLOCK_SIZE=SIDE)
     if window is None:
-        assert torch.equal(found, looked_at(wanted, size)[0])
-        assert torch.equal(full, looked_at(wanted, size)[1])
+        assert torch.equal(actual, looked_at(expected, size)[0])
+        assert torch.equal(full, looked_at(expected, size)[1])
         # Most of it is left out or not asked about.
-        assert (~found | full).float().mean() > 0.5
+        assert (~actual | full).float().mean() > 0.5
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -220,9 +220,9 @@ def test_blocks_are_those_that_hold_pairs(seed, window, share):
 def test_several_blocks_of_flex_attention_are_the_dense_mask(window):
     forest = grow_forest(long_rows(4, count=4, longest=300), share=True)
     parts = heads(len(forest.ids), requires_grad=False)
-    found = [attention_of(forest, kernel)(*parts, scale=None, window=window) for kernel in ("mask", "flex", "runs")]
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], atol=2e-6, rtol=1e-5)
+    actual = [attention_of(forest, kernel)(*parts, scale=None, window=window) for kernel in ("mask", "flex", "runs")]
+    for other in actual[1:]:
+        torch.testing.assert_close(other, actual[0], atol=2e-6, rtol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -231,10 +231,10 @@ def test_under_autocast_queries_may_be_more_precise_than_values(kernel):
     forest = grow_forest(batch_of_words(), share=True)
     query, key, value = heads(len(forest.ids), requires_grad=False)
     with torch.autocast("cpu", torch.bfloat16):
-        found = attention_of(forest, kernel)(query, key, value.bfloat16(), scale=None, window=None)
-    assert found.dtype == torch.bfloat16
-    wanted = attention_of(forest, "mask")(query, key, value, scale=None, window=None)
-    torch.testing.assert_close(found.float(), wanted, atol=3e-2, rtol=3e-2)
+        actual = attention_of(forest, kernel)(query, key, value.bfloat16(), scale=None, window=None)
+    assert actual.dtype == torch.bfloat16
+    expected = attention_of(forest, "mask")(query, key, value, scale=None, window=None)
+    torch.testing.assert_close(actual.float(), expected, atol=3e-2, rtol=3e-2)
 
 
 def batch_of_words():

@@ -13,7 +13,7 @@ from tsr_gym.agents.learning.layouts.forest import RUN_COST
 
 
 def rows_batch(rows):
-    """Return the batch of some rows of tokens, of which the last is said."""
+    """Return the batch of some rows of tokens, of which the last is sampled."""
     turns = [Turn(tuple(row[:-1]), tuple(row[-1:]), (0.0,), 0.0, True, 1) for row in rows]
     return collate([Group(0, tuple(Trajectory((turn,), False, 0.0, "naive") for turn in turns))])
 
@@ -62,9 +62,9 @@ def check(rows, forest):
             assert forest.depth[token] == column
             assert forest.before[token] == (line[column - 1] if column else -1)
     assert sorted(token_of.values()) == list(range(len(forest.ids)))
-    for one, first in token_of.items():
+    for prefix, first in token_of.items():
         for other, second in token_of.items():
-            is_above = other[: len(one)] == one
+            is_above = other[: len(prefix)] == prefix
             assert is_above == (first <= second < forest.end[first])
 
 
@@ -143,18 +143,18 @@ def test_rows_of_a_trajectory_can_be_kept_together(layout):
 
 
 def test_the_cheapest_layout_is_chosen():
-    def chosen(rows):
+    def layout_of(rows):
         return plan_rows(rows_batch(rows), layout="auto", microbatch=8).layout
 
     ends = [[number] * 20 for number in range(2, 6)]
     # 4 rows of 120 tokens, of which they share 100.
-    assert chosen([[1] * 100 + end for end in ends]) == "shared"
+    assert layout_of([[1] * 100 + end for end in ends]) == "shared"
     # They share nothing, and half of the padded rows is padding.
-    assert chosen([[number] * (20 + 60 * number) for number in range(1, 5)]) == "packed"
+    assert layout_of([[number] * (20 + 60 * number) for number in range(1, 5)]) == "packed"
     # They share nothing, and are as long as each other.
-    assert chosen([[number] * 120 for number in range(1, 5)]) == "padded"
+    assert layout_of([[number] * 120 for number in range(1, 5)]) == "padded"
     # What could be saved is less than what calls of attention cost.
-    assert chosen([[1] * 4 + end for end in ends]) == "padded"
+    assert layout_of([[1] * 4 + end for end in ends]) == "padded"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -49,9 +49,9 @@ def critic(model):
     return critic
 
 
-def off_by(found, wanted):
+def off_by(actual, expected):
     """Return the size of a difference as a share of the size of what was wanted."""
-    return float((found - wanted).norm() / wanted.norm().clamp(min=1e-30))
+    return float((actual - expected).norm() / expected.norm().clamp(min=1e-30))
 
 
 def advantages_of(batch):
@@ -64,9 +64,9 @@ def policy_gradient(model, batch, read):
     """Return PPO's loss with an entropy bonus, the share that is clipped, and all gradients in one vector."""
     model.zero_grad()
     weights = StepWeights(token_weights(batch, "sequence"))
-    found = policy_loss(Objective(entropy=0.05), *read(), Given.of(batch, advantages_of(batch), weights))
-    found.loss.backward()
-    return found.parts["policy_loss"], found.parts["clip_fraction"], gradient_of(model)
+    actual = policy_loss(Objective(entropy=0.05), *read(), Given.of(batch, advantages_of(batch), weights))
+    actual.loss.backward()
+    return actual.parts["policy_loss"], actual.parts["clip_fraction"], gradient_of(model)
 
 
 def gradient_of(model):
@@ -88,9 +88,9 @@ def test_log_probabilities_loss_and_gradients_are_those_of_rows_read_alone(model
     batch, numbers, (loss, share, gradient) = alone
     laid = lay_out(batch, layout)
     with torch.no_grad():
-        found = laid.logprobs(model, temperature=0.7)
-    for one, wanted in zip(found, numbers, strict=True):
-        assert off_by(one, wanted) < CLOSE
+        actual = laid.logprobs(model, temperature=0.7)
+    for one, expected in zip(actual, numbers, strict=True):
+        assert off_by(one, expected) < CLOSE
         assert (one[~batch.sampled] == 0).all()
     other_loss, other_share, other_gradient = policy_gradient(model, batch, lambda: laid.logprobs(model))
     # Some tokens are clipped, at one leaf and not at another; with few tokens there may be none.
@@ -111,9 +111,9 @@ def test_a_token_may_be_clipped_in_one_row_and_not_in_another():
         logprobs = lay_out(batch, layout).logprobs(model)[0].detach().requires_grad_()
         advantages = batch.sampled * torch.where(torch.arange(2 * half) < half, 1.0, -1.0)[:, None]
         given = Given.of(batch, advantages, weights)
-        found = policy_loss(Objective(entropy=0.0), logprobs, torch.zeros_like(logprobs), given)
-        found.loss.backward()
-        assert found.parts["clip_fraction"] == pytest.approx(0.5)
+        actual = policy_loss(Objective(entropy=0.0), logprobs, torch.zeros_like(logprobs), given)
+        actual.loss.backward()
+        assert actual.parts["clip_fraction"] == pytest.approx(0.5)
         assert (logprobs.grad[:half] == 0).all()
         assert (logprobs.grad[half:][batch.sampled[half:]] > 0).all()
 
@@ -134,14 +134,14 @@ def test_values_and_the_critics_gradient_are_those_of_rows_read_alone(critic, na
             rows.append(torch.nn.functional.pad(critic.head(hidden)[:, 0], (1, len(ids) - length)))
         return torch.stack(rows) * batch.sampled
 
-    found = []
+    actual = []
     for read in (alone, lambda: lay_out(batch, layout).values(critic)):
         critic.zero_grad()
         values = read()
         clipped_value_loss(values, old, targets, weights, clip=0.3).backward()
-        found.append((values.detach(), gradient_of(critic)))
-    assert off_by(found[1][0], found[0][0]) < CLOSE
-    assert off_by(found[1][1], found[0][1]) < CLOSE
+        actual.append((values.detach(), gradient_of(critic)))
+    assert off_by(actual[1][0], actual[0][0]) < CLOSE
+    assert off_by(actual[1][1], actual[0][1]) < CLOSE
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -160,14 +160,14 @@ def test_logits_may_be_taken_in_parts(model, layout):
 @pytest.mark.parametrize("layout", ["packed", "shared"])
 def test_on_a_gpu_in_bfloat16_forests_are_read_as_padded_rows_are(layout):
     model, batch = random_model("qwen2").cuda(), batch_of(random_groups(6))
-    head, found = read_head(model), []
+    head, actual = read_head(model), []
     for name in ("padded", layout):
         with torch.autocast("cuda", torch.bfloat16):
             laid = lay_out(batch.to("cuda"), name)
-            found.append(laid.logprobs(model, head=head)[0])
-    assert off_by(found[1].detach(), found[0].detach()) < 3e-2
+            actual.append(laid.logprobs(model, head=head)[0])
+    assert off_by(actual[1].detach(), actual[0].detach()) < 3e-2
     gradients = []
-    for logprobs in found:
+    for logprobs in actual:
         model.zero_grad()
         logprobs.sum().backward()
         gradients.append(gradient_of(model))
@@ -190,9 +190,9 @@ SMALL = {"vocab_size": 40, "hidden_size": 32}
 EXPERTS = {"head_dim": 8, "num_experts": 2, "num_experts_per_tok": 1}
 
 
-def made(kind, config):
+def made(model_class, config):
     torch.manual_seed(0)
-    return kind(config).eval()
+    return model_class(config).eval()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -211,7 +211,7 @@ def test_small_weights_are_no_reason_either():
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        # A recurrence takes the forest for one long row and says nothing.
+        # A recurrence reads the forest as one long row without an error.
         (
             lambda: made(MambaForCausalLM, MambaConfig(**SMALL, num_hidden_layers=2, state_size=4)),
             "results for a forest differ",

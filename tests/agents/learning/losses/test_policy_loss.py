@@ -39,31 +39,31 @@ def now(*ratios):
 
 def test_by_default_it_is_the_papers_surrogate_with_an_entropy_bonus():
     logprobs = now(1.5, 0.9, 0.5, 1.0)
-    found = policy_loss(Objective(), logprobs, ENTROPY, given([1.0, -1.0, -2.0, 3.0]))
+    result = policy_loss(Objective(), logprobs, ENTROPY, given([1.0, -1.0, -2.0, 3.0]))
     # 0.1 * 1.28 - 0.2 * 0.9 - 0.3 * 1.6 + 0.4 * 3, and the mean entropy 0.1 + 0.4 + 0.2.
     surrogate = -(0.128 - 0.18 - 0.48 + 1.2)
-    assert found.parts["policy_loss"].item() == pytest.approx(surrogate, abs=1e-6)
-    assert found.parts["entropy"].item() == pytest.approx(0.7)
-    assert found.parts["clip_fraction"].item() == pytest.approx(0.4)
-    assert found.loss.item() == pytest.approx(surrogate - 0.001 * 0.7, abs=1e-6)
-    assert found.parts.keys() == {"policy_loss", "entropy", "clip_fraction"}
-    assert not any(part.requires_grad for part in found.parts.values())
+    assert result.parts["policy_loss"].item() == pytest.approx(surrogate, abs=1e-6)
+    assert result.parts["entropy"].item() == pytest.approx(0.7)
+    assert result.parts["clip_fraction"].item() == pytest.approx(0.4)
+    assert result.loss.item() == pytest.approx(surrogate - 0.001 * 0.7, abs=1e-6)
+    assert result.parts.keys() == {"policy_loss", "entropy", "clip_fraction"}
+    assert not any(part.requires_grad for part in result.parts.values())
 
 
 def test_a_ratio_by_turns_is_shared_by_the_tokens_of_a_turn():
     # Turn 0 has the ratio 1.5 * 0.8 = 1.2, turn 1 has 0.5, the other trajectory 2.
-    found = policy_loss(
+    result = policy_loss(
         Objective(ratio="turn", entropy=0.0), now(1.5, 0.8, 0.5, 2.0), ENTROPY, given([1.0, 1.0, -1.0, 1.0])
     )
-    assert found.loss.item() == pytest.approx(-(0.3 * 1.2 - 0.3 * 0.8 + 0.4 * 1.28), abs=1e-6)
-    assert found.parts["clip_fraction"].item() == pytest.approx(0.7)
+    assert result.loss.item() == pytest.approx(-(0.3 * 1.2 - 0.3 * 0.8 + 0.4 * 1.28), abs=1e-6)
+    assert result.parts["clip_fraction"].item() == pytest.approx(0.7)
 
 
 def test_a_ratio_by_sequences_is_the_geometric_mean_of_its_tokens():
-    found = policy_loss(
+    result = policy_loss(
         Objective(ratio="sequence_mean", entropy=0.0), now(2.0, 2.0, 0.25, 1.2), ENTROPY, given([1.0, 1.0, 1.0, 2.0])
     )
-    assert found.loss.item() == pytest.approx(-(0.6 * 1.0 + 0.4 * 2.4), abs=1e-6)
+    assert result.loss.item() == pytest.approx(-(0.6 * 1.0 + 0.4 * 2.4), abs=1e-6)
 
 
 def gradient(objective, logprobs, advantages):
@@ -87,12 +87,12 @@ def test_before_the_first_step_every_ratio_has_the_policy_gradient():
 
 def test_with_equal_weights_in_a_turn_the_mean_over_it_has_the_gradient_of_single_tokens():
     equal = given([2.0, 2.0, -1.0, 3.0])._replace(weights=torch.tensor([0.25] * 4))
-    found = {}
+    result = {}
     for ratio in ("token", "turn_mean"):
         logprobs = now(1, 1, 1, 1)
         policy_loss(Objective(ratio=ratio, entropy=0.0), logprobs, ENTROPY, equal).loss.backward()
-        found[ratio] = logprobs.grad
-    assert torch.allclose(found["token"], found["turn_mean"])
+        result[ratio] = logprobs.grad
+    assert torch.allclose(result["token"], result["turn_mean"])
 
 
 def test_the_divergence_from_a_reference_is_a_penalty():
@@ -100,20 +100,20 @@ def test_the_divergence_from_a_reference_is_a_penalty():
     x = reference - OLD
     for kind, values in (("k1", -x), ("k2", x**2 / 2), ("k3", x.exp() - 1 - x)):
         objective = Objective(entropy=0.0, kl=kind, kl_weight=0.5)
-        found = policy_loss(objective, now(1, 1, 1, 1), ENTROPY, given([0.0] * 4, reference_logprobs=reference))
-        assert found.parts["kl"].item() == pytest.approx((WEIGHTS * values).sum().item(), abs=1e-6)
-        assert found.loss.item() == pytest.approx(0.5 * found.parts["kl"].item(), abs=1e-7)
+        result = policy_loss(objective, now(1, 1, 1, 1), ENTROPY, given([0.0] * 4, reference_logprobs=reference))
+        assert result.parts["kl"].item() == pytest.approx((WEIGHTS * values).sum().item(), abs=1e-6)
+        assert result.loss.item() == pytest.approx(0.5 * result.parts["kl"].item(), abs=1e-7)
 
 
 def test_a_sampler_that_was_not_the_learner_is_corrected_for():
     # The learner's old probabilities are 1.5, 0.5, 4 and 1 times those of the sampler.
     sampler = OLD - torch.tensor([log(1.5), log(0.5), log(4.0), 0.0])
     objective = Objective(entropy=0.0, mismatch="truncate", mismatch_high=2.0)
-    found = policy_loss(objective, now(1, 1, 1, 1), ENTROPY, given([1.0] * 4, sampler_logprobs=sampler))
-    assert found.loss.item() == pytest.approx(-(0.1 * 1.5 + 0.2 * 0.5 + 0.3 * 2.0 + 0.4), abs=1e-6)
-    assert found.parts["mismatch_cut"].item() == pytest.approx(0.3)
+    result = policy_loss(objective, now(1, 1, 1, 1), ENTROPY, given([1.0] * 4, sampler_logprobs=sampler))
+    assert result.loss.item() == pytest.approx(-(0.1 * 1.5 + 0.2 * 0.5 + 0.3 * 2.0 + 0.4), abs=1e-6)
+    assert result.parts["mismatch_cut"].item() == pytest.approx(0.3)
     expected = -(0.1 * log(1.5) + 0.2 * log(0.5) + 0.3 * log(4.0))
-    assert found.parts["mismatch_kl"].item() == pytest.approx(expected, abs=1e-6)
+    assert result.parts["mismatch_kl"].item() == pytest.approx(expected, abs=1e-6)
     masked = replace(objective, mismatch="mask")
     cut = policy_loss(masked, now(1, 1, 1, 1), ENTROPY, given([1.0] * 4, sampler_logprobs=sampler))
     assert cut.loss.item() == pytest.approx(-(0.1 * 1.5 + 0.2 * 0.5 + 0.4), abs=1e-6)
@@ -124,10 +124,10 @@ def test_imitation_raises_what_was_searched_beside_the_policy_gradient_of_the_re
     imitated = torch.tensor([0.5, 0.25, 0.25, 0.0])
     logprobs = now(1, 1, 1, 1)
     terms = given([9.0, 9.0, 9.0, 2.0], imitation=imitated)._replace(weights=torch.tensor([0.0, 0.0, 0.0, 1.0]))
-    found = policy_loss(objective, logprobs, ENTROPY, terms)
+    result = policy_loss(objective, logprobs, ENTROPY, terms)
     # 0.5 * 1 + 0.25 * 2 + 0.25 * 0.5.
-    assert found.parts["imitation_loss"].item() == pytest.approx(1.125)
-    found.loss.backward()
+    assert result.parts["imitation_loss"].item() == pytest.approx(1.125)
+    result.loss.backward()
     assert logprobs.grad.tolist() == pytest.approx([-0.05, -0.025, -0.025, -2.0])
 
 
@@ -186,9 +186,9 @@ def test_parts_and_gradients_add_up_over_micro_batches(surrogate, ratio):
             sampler_logprobs=sampler[rows, :width],
             reference_logprobs=reference[rows, :width],
         )
-        found = policy_loss(objective, leaf[:, :width], entropy[rows, :width], terms)
-        found.loss.backward()
-        return found, leaf.grad
+        result = policy_loss(objective, leaf[:, :width], entropy[rows, :width], terms)
+        result.loss.backward()
+        return result, leaf.grad
 
     whole, gradients = of([0, 1, 2, 3])
     assert whole.parts.keys() == {
@@ -198,8 +198,8 @@ def test_parts_and_gradients_add_up_over_micro_batches(surrogate, ratio):
     pieces = [of(rows) for rows in parts]
     for name, value in whole.parts.items():
         assert sum(piece.parts[name] for piece, _ in pieces).item() == pytest.approx(value.item(), abs=1e-6), name
-    for rows, (_, found) in zip(parts, pieces, strict=True):
-        assert torch.allclose(found, gradients[torch.tensor(rows)], atol=1e-6)
+    for rows, (_, result) in zip(parts, pieces, strict=True):
+        assert torch.allclose(result, gradients[torch.tensor(rows)], atol=1e-6)
     # Nothing outside of what was sampled is pulled at.
     assert torch.count_nonzero(gradients[~batch.sampled]) == 0
 
@@ -223,9 +223,9 @@ def test_nan_where_nothing_was_sampled_does_not_spread_and_elsewhere_is_seen():
     holes = torch.where(batch.sampled, batch.old_logprobs, torch.nan).requires_grad_()
     terms = Given.of(batch, torch.ones(batch.ids.shape), step_weights(Objective(), batch))
     terms = terms._replace(old_logprobs=holes.detach(), reference_logprobs=holes.detach())
-    found = policy_loss(Objective(kl_weight=0.1), holes, holes.detach(), terms)
-    found.loss.backward()
-    assert found.loss.isfinite()
+    result = policy_loss(Objective(kl_weight=0.1), holes, holes.detach(), terms)
+    result.loss.backward()
+    assert result.loss.isfinite()
     assert holes.grad.isfinite().all()
     broken = batch.old_logprobs.clone()
     broken[0, 1] = torch.nan
@@ -263,9 +263,9 @@ def loss_of(ratios, advantages, weights, **clips):
     ],
 )
 def test_the_clip_holds_back_only_what_would_go_on_to_gain(ratio, advantage, loss, clipped):
-    found = loss_of([ratio], [advantage], [1.0])
-    assert found.loss.item() == pytest.approx(loss, abs=1e-6)
-    assert found.parts["clip_fraction"].item() == clipped
+    result = loss_of([ratio], [advantage], [1.0])
+    assert result.loss.item() == pytest.approx(loss, abs=1e-6)
+    assert result.parts["clip_fraction"].item() == clipped
 
 
 def test_the_bounds_are_the_ones_that_are_given():
@@ -274,10 +274,10 @@ def test_the_bounds_are_the_ones_that_are_given():
 
 
 def test_tokens_count_by_their_weights():
-    found = loss_of([1.5, 1.0, 0.5], [2.0, -1.0, -2.0], [0.5, 0.25, 0.25])
+    result = loss_of([1.5, 1.0, 0.5], [2.0, -1.0, -2.0], [0.5, 0.25, 0.25])
     # -(0.5 * 2.56 + 0.25 * -1 + 0.25 * -1.6); the first and the last are clipped.
-    assert found.loss.item() == pytest.approx(-(1.28 - 0.25 - 0.4), abs=1e-6)
-    assert found.parts["clip_fraction"].item() == pytest.approx(0.75)
+    assert result.loss.item() == pytest.approx(-(1.28 - 0.25 - 0.4), abs=1e-6)
+    assert result.parts["clip_fraction"].item() == pytest.approx(0.75)
 
 
 def test_a_clipped_token_pulls_no_more_and_another_one_by_ratio_times_advantage():
@@ -290,21 +290,21 @@ def test_a_clipped_token_pulls_no_more_and_another_one_by_ratio_times_advantage(
 def test_what_stands_where_nothing_was_sampled_does_not_matter():
     logprobs = torch.tensor([-0.5, -900.0, float("nan")], requires_grad=True)
     old = torch.tensor([-0.5, 0.0, 0.0])
-    found = loss_between(logprobs, old, [3.0, 0.0, 0.0], [1.0, 0.0, 0.0])
-    assert found.loss.item() == -3.0
-    found.loss.backward()
+    result = loss_between(logprobs, old, [3.0, 0.0, 0.0], [1.0, 0.0, 0.0])
+    assert result.loss.item() == -3.0
+    result.loss.backward()
     assert logprobs.grad.tolist() == [-3.0, 0.0, 0.0]
 
 
 def test_ratios_are_taken_between_log_probabilities():
-    found = loss_between(torch.tensor([-1.0]), torch.tensor([-1.1]), [1.0], [1.0])
-    assert found.loss.item() == pytest.approx(-exp(0.1), abs=1e-6)
+    result = loss_between(torch.tensor([-1.0]), torch.tensor([-1.1]), [1.0], [1.0])
+    assert result.loss.item() == pytest.approx(-exp(0.1), abs=1e-6)
 
 
 @pytest.mark.parametrize("value", [float("nan"), inf, -inf])
 def test_a_log_probability_that_is_not_finite_is_not_hidden(value):
-    found = loss_between(torch.tensor([value]), torch.zeros(1), [0.0], [1.0])
-    assert found.loss.isnan()
+    result = loss_between(torch.tensor([value]), torch.zeros(1), [0.0], [1.0])
+    assert result.loss.isnan()
 
 
 @pytest.mark.parametrize(
@@ -320,9 +320,9 @@ def test_a_log_probability_that_is_not_finite_is_not_hidden(value):
     ],
 )
 def test_dual_clip_bounds_what_a_bad_token_may_cost(ratio, advantage, loss, clipped):
-    found = loss_of([ratio], [advantage], [1.0], dual_clip=3.0)
-    assert found.loss.item() == pytest.approx(loss, abs=1e-5)
-    assert found.parts["clip_fraction"].item() == clipped
+    result = loss_of([ratio], [advantage], [1.0], dual_clip=3.0)
+    assert result.loss.item() == pytest.approx(loss, abs=1e-5)
+    assert result.parts["clip_fraction"].item() == clipped
     new = torch.tensor([log(ratio)], requires_grad=True)
     ppo_gains(new.exp(), torch.tensor([advantage]), clip_low=0.2, clip_high=0.28, dual_clip=3.0).gain.backward()
     assert new.grad.item() == pytest.approx(0.0 if clipped else ratio * advantage, rel=1e-5)
@@ -332,7 +332,7 @@ def test_dual_clip_bounds_what_a_bad_token_may_cost(ratio, advantage, loss, clip
     ("ratio", "advantage", "weight", "clipped"),
     [
         (1.1, 2.0, 1.1, False),
-        # Clipped tokens still pull, by the bound; whichever way they moved and whatever they were worth.
+        # Clipped tokens keep a gradient, of the bound's size, in both directions and for both signs of the advantage.
         (1.5, 2.0, 1.28, True),
         (0.5, 2.0, 0.8, True),
         (1.5, -2.0, 1.28, True),
@@ -343,10 +343,10 @@ def test_dual_clip_bounds_what_a_bad_token_may_cost(ratio, advantage, loss, clip
 )
 def test_cispo_shortens_the_pull_of_a_clipped_token(ratio, advantage, weight, clipped):
     new = torch.tensor([-0.4 + log(ratio)], requires_grad=True)
-    found = cispo_gains((new + 0.4).exp(), new, torch.tensor([advantage]), clip_low=0.2, clip_high=0.28)
-    assert found.gain.item() == pytest.approx(weight * advantage * new.item(), abs=1e-6)
-    assert found.clipped.item() is clipped
-    found.gain.backward()
+    result = cispo_gains((new + 0.4).exp(), new, torch.tensor([advantage]), clip_low=0.2, clip_high=0.28)
+    assert result.gain.item() == pytest.approx(weight * advantage * new.item(), abs=1e-6)
+    assert result.clipped.item() is clipped
+    result.gain.backward()
     assert new.grad.item() == pytest.approx(weight * advantage, abs=1e-6)
 
 
@@ -363,8 +363,8 @@ def test_cispo_shortens_the_pull_of_a_clipped_token(ratio, advantage, weight, cl
     ],
 )
 def test_a_value_gains_nothing_by_moving_further_than_the_clip(value, old, target, clip, loss):
-    found = clipped_value_loss(*(torch.tensor([number]) for number in (value, old, target, 1.0)), clip=clip)
-    assert found.item() == pytest.approx(loss, abs=1e-6)
+    result = clipped_value_loss(*(torch.tensor([number]) for number in (value, old, target, 1.0)), clip=clip)
+    assert result.item() == pytest.approx(loss, abs=1e-6)
 
 
 def test_values_count_by_their_weights():
@@ -403,9 +403,9 @@ DIFFERENCES = torch.tensor([[log(2), log(3), 99.0, log(0.5)], [log(5), float("na
     ],
 )
 def test_a_ratio_belongs_to_a_token_a_turn_or_a_sequence(level, expected):
-    found = log_ratios(DIFFERENCES, level, turn=TURNS, sequence=SEQUENCES)
-    assert found.exp()[TURNS >= 0].tolist() == pytest.approx(expected)
-    assert torch.count_nonzero(found[TURNS < 0]) == 0
+    result = log_ratios(DIFFERENCES, level, turn=TURNS, sequence=SEQUENCES)
+    assert result.exp()[TURNS >= 0].tolist() == pytest.approx(expected)
+    assert torch.count_nonzero(result[TURNS < 0]) == 0
 
 
 def test_the_rows_of_a_sequence_need_not_be_one():
@@ -429,18 +429,18 @@ def test_a_turns_ratio_pulls_at_all_of_its_tokens(level, share):
 def test_with_a_gradient_per_token_it_pulls_at_one_and_has_the_same_value():
     values = DIFFERENCES.nan_to_num().clone().requires_grad_()
     whole = log_ratios(values, "turn", turn=TURNS, sequence=SEQUENCES)
-    found = per_token_gradient(whole, values)
-    assert torch.equal(found, whole)
-    found[0, 0].backward()
+    result = per_token_gradient(whole, values)
+    assert torch.equal(result, whole)
+    result[0, 0].backward()
     assert values.grad.tolist() == [[1.0, 0.0, 0.0, 0.0], [0.0] * 4]
 
 
 def test_a_ratio_is_bounded_but_what_is_not_finite_stays_seen():
     values = torch.tensor([50.0, -50.0, float("inf"), -float("inf"), float("nan")])
     units = torch.arange(5)
-    found = log_ratios(values, "token", turn=units, sequence=units)
-    assert found[:2].tolist() == [20.0, -20.0]
-    assert found[2:].isnan().all()
+    result = log_ratios(values, "token", turn=units, sequence=units)
+    assert result[:2].tolist() == [20.0, -20.0]
+    assert result[2:].isnan().all()
     assert exp(20.0) < float("inf")
 
 
@@ -462,13 +462,13 @@ LEARNER = torch.tensor([[log(1.5), log(0.9), 7.0, log(4.0)], [log(0.25), 7.0, 7.
     ],
 )
 def test_weights_stay_within_bounds(mode, level, expected):
-    found = mismatch_weights(
+    result = mismatch_weights(
         LEARNER, SAMPLED, turn=TURNS, sequence=SEQUENCES, mode=mode, level=level, low=0.5, high=2.0
     )
-    assert found.weight[TURNS >= 0].tolist() == pytest.approx(expected)
-    assert found.weight[TURNS < 0].tolist() == [1.0] * 4
+    assert result.weight[TURNS >= 0].tolist() == pytest.approx(expected)
+    assert result.weight[TURNS < 0].tolist() == [1.0] * 4
     changed = [share in (0.0, 0.5, 2.0) for share in expected]
-    assert found.cut[TURNS >= 0].tolist() == changed
+    assert result.cut[TURNS >= 0].tolist() == changed
 
 
 def test_without_bounds_a_mean_over_the_samplers_tokens_is_one_over_the_learners():
@@ -502,15 +502,15 @@ KINDS = ("k1", "k2", "k3")
     ],
 )
 def test_the_estimates_of_one_token(kind, expected):
-    found = kl_estimate(torch.tensor([log(0.5)]), torch.tensor([log(0.2)]), kind)
-    assert found.item() == pytest.approx(expected, rel=1e-5)
+    result = kl_estimate(torch.tensor([log(0.5)]), torch.tensor([log(0.2)]), kind)
+    assert result.item() == pytest.approx(expected, rel=1e-5)
     assert kl_estimate(torch.tensor([-1.0]), torch.tensor([-1.0]), kind).item() == 0.0
 
 
 def test_k3_is_exact_where_policies_hardly_differ():
     # (e^x - 1) - x cancels in float32; x^2 / 2 is right to the third order.
-    found = kl_estimate(torch.tensor([-1.0]), torch.tensor([-1.001]), "k3")
-    assert found.item() == pytest.approx(0.001**2 / 2, rel=1e-2)
+    result = kl_estimate(torch.tensor([-1.0]), torch.tensor([-1.001]), "k3")
+    assert result.item() == pytest.approx(0.001**2 / 2, rel=1e-2)
 
 
 LOGITS = torch.tensor([0.3, -0.5, 1.0, 0.1], dtype=torch.float64)

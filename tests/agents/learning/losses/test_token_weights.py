@@ -134,8 +134,10 @@ def test_searched_successes_are_imitated_and_the_rest_is_left_to_the_policy_grad
     ],
 )
 def test_a_solution_is_imitated_as_much_as_its_search_expanded(imitated, aggregation, wanted):
-    solutions = Group(0, (found(2, expansions=30), found(1, expansions=10), found(4, expansions=99, success=False)))
-    plain = Group(1, (replace(found(3, expansions=0), selected_by="naive"),))
+    solutions = Group(
+        0, (solution(2, expansions=30), solution(1, expansions=10), solution(4, expansions=99, success=False))
+    )
+    plain = Group(1, (replace(solution(3, expansions=0), selected_by="naive"),))
     batch = collate([solutions, plain])
     objective = Objective(imitation=1.0, imitated=imitated, aggregation=aggregation, longest=10)
     weights = step_weights(objective, batch).imitation
@@ -145,7 +147,7 @@ def test_a_solution_is_imitated_as_much_as_its_search_expanded(imitated, aggrega
     assert torch.count_nonzero(weights[2:]) == 0
 
 
-def found(tokens, *, expansions, success=True):
+def solution(tokens, *, expansions, success=True):
     """Return an episode of one turn that a search has selected."""
-    one = episode(turn([1, 2], [7] * tokens, 0.0, *[-1.0] * tokens))
-    return replace(one, selected_by="levin", success=success, expansions=expansions)
+    trajectory = episode(turn([1, 2], [7] * tokens, 0.0, *[-1.0] * tokens))
+    return replace(trajectory, selected_by="levin", success=success, expansions=expansions)
