@@ -33,6 +33,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.measure import RESULTS, write_result
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import SearchConfig
@@ -40,7 +41,6 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.models.language_model import load_policy, save_policy
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig, connected
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.agents.runs.workers.worker import Files, Job, RolloutWorker, WorkerResult, files_of, weights_of

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tsr_gym.agents.runs.config import TrainConfig
+from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.progress import read_targets, total_of
 
@@ -74,9 +74,9 @@ def train(out: Path, runs: Mapping[str, str], workers: int, *, watch: Callable[[
 
 def finished(folder: Path) -> bool:
     """Return whether a run was evaluated after its last update, or after the last of its tokens."""
-    if not (folder / "config.json").is_file():
+    if not (folder / RUN_FILE).is_file():
         return False
-    run = TrainConfig.from_json((folder / "config.json").read_bytes()).run
+    run = TrainConfig.load(folder).run
     evaluations = JsonLines(folder / "evaluations.jsonl").read()
     if not evaluations:
         return False

@@ -24,10 +24,10 @@ from selenium import webdriver
 from selenium.webdriver.support.wait import WebDriverWait
 
 from benchmarks.measure import write_result
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.reports.view.server import viewing
 from tsr_gym.agents.reports.view.site import Site
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.tree import Expand, Tree
 from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
 
@@ -113,7 +113,7 @@ def write_run(folder: Path) -> None:
     """Write a run of many updates with many small trees and, as the last one, a large tree."""
     trees = folder / "trees" / "000200"
     trees.mkdir(parents=True)
-    (folder / "config.json").write_text(TrainConfig(env="sokoban").to_json())
+    (folder / "run.toml").write_text(TrainConfig(env="sokoban").to_toml())
     numbers = ("success", "reward_mean", "entropy", "grad_norm", "response_length", "turns", "valid")
     lines = [
         json.dumps(

@@ -9,11 +9,11 @@ import pytest
 import tsr_gym
 from tests.conftest import ROOT
 from tsr_gym import Candidate, Node, Tree
+from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.episodes.collect import choose_search
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.settings import SearchConfig
-from tsr_gym.agents.runs.check import check_config
-from tsr_gym.agents.runs.config import RunConfig, TrainConfig
+from tsr_gym.agents.runs.check import check_start
 from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.optional import require
 from tsr_gym.registration import find_env
@@ -56,7 +56,7 @@ CASES = {
     "wanted an environment of text": lambda _: EnvPool("CartPole-v1", {}),
     "unknown settings": lambda _: gym.make("tsr/Sokoban-v0", boxes=2),
     "the strategy": lambda _: choose_strategy("beam(wide=2)"),
-    "... exists: choose another": lambda folder: check_config(TrainConfig(env="sokoban", run=RunConfig(out=folder))),
+    "... exists: choose another": lambda folder: check_start(TrainConfig(env="sokoban", run=RunConfig(out=folder))),
     "... may select fewer": lambda _: choose_search(SearchConfig(search="best_of_n(n=8)")),
     "... has no state yet": lambda _: tsr_gym.snapshot(gym.make("CartPole-v1")),
     "wanted a snapshot of": lambda _: restored_elsewhere(),

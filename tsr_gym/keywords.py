@@ -29,6 +29,69 @@ class Call(NamedTuple):
         return f"{self.name}({written})" if written else self.name
 
 
+class Choice(str):
+    """A setting that names a callable: its text, and the callable with its numbers bound.
+
+    It is equal to its text and is written to files as its text, so a configuration reads and compares as the user wrote
+    it. The callable was looked up and checked once, when the choice was made.
+
+    Attributes:
+        bound: The callable.
+    """
+
+    bound: "partial[Any]"
+
+    def __new__(cls, text: str, bound: "partial[Any]") -> "Choice":
+        """Return the text with the callable that it names."""
+        choice = super().__new__(cls, text)
+        choice.bound = bound
+        return choice
+
+    @classmethod
+    def unbound(cls, text: str) -> "Choice":
+        """Return a choice whose callable was not looked up, for showing it; calling it raises ConfigError."""
+        return cls(text, partial(_refuse, text))
+
+    def __getnewargs__(self) -> "tuple[str, partial[Any]]":  # type: ignore[override]
+        return str(self), self.bound
+
+    def __copy__(self) -> "Choice":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Choice":
+        # A choice never changes, and a bound callable may hold what cannot be copied.
+        return self
+
+    @property
+    def name(self) -> str:
+        """The name without its numbers, such as ``"beam"`` of ``"beam(width=2)"``."""
+        return self.partition("(")[0].strip()
+
+
+def _refuse(text: str, *_: Any, **__: Any) -> Any:
+    raise ConfigError(f"{text!r} was read to be shown only, and cannot be called")
+
+
+def bind(text: str, choose_by: "Callable[[str], partial[Any]]") -> Choice:
+    """Return a text with the callable that it names; a choice that is bound already as it is.
+
+    Args:
+        text: A call, see `parse_call`.
+        choose_by: From the text to the callable.
+
+    Raises:
+        ConfigError: See `choose`.
+    """
+    return text if isinstance(text, Choice) else Choice(text, choose_by(text))
+
+
+def with_defaults(bound: "partial[Any]", **offered: Any) -> "partial[Any]":
+    """Return a bound callable with more keywords, where it has such parameters and does not set them itself."""
+    parameters = inspect.signature(bound.func).parameters
+    added = {name: value for name, value in offered.items() if name in parameters and name not in bound.keywords}
+    return partial(bound.func, **added | bound.keywords)
+
+
 def parse_call(text: str, *, what: str = "call") -> Call:
     """Return the call that a text writes.
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import choose
+from tsr_gym.keywords import bind, choose
 from tsr_gym.wrappers.score_wrapper import RatedTurn, ScoreWrapper, state_of
 
 HOME = "tsr_gym.wrappers"
@@ -18,9 +18,13 @@ Scorer = str | Callable[[gym.Env[Any, Any]], ScoreWrapper[Any]]
 def choose_scorer(text: str) -> "partial[Any]":
     """Return the scorer that a text such as ``"SokobanScore(potential='estimate')"`` names, for an environment.
 
+    The text ``"reward"`` stands for no scorer: a search is then guided by the reward itself.
+
     Raises:
         ConfigError: There is no such scorer, or it does not take these keywords.
     """
+    if text == "reward":
+        return partial(_unscored)
     return choose(text, home=HOME, what="scorer", among=_is_scorer)
 
 
@@ -33,6 +37,10 @@ def known_scorers() -> dict[str, tuple[type[ScoreWrapper[Any]], str]]:
         name: (kind, "any" if (state := states[name]) is None else state.__module__.rpartition(".")[0])
         for name, kind in found.items()
     }
+
+
+def _unscored(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    return env
 
 
 def _is_scorer(value: Any) -> bool:
@@ -49,7 +57,7 @@ def make_scorer(scorer: Scorer, env: gym.Env[Any, Any]) -> ScoreWrapper[Any]:
     Raises:
         ConfigError: There is no such scorer, it does not take these keywords, or what it makes is no `ScoreWrapper`.
     """
-    make = choose_scorer(scorer) if isinstance(scorer, str) else scorer
+    make = bind(scorer, choose_scorer).bound if isinstance(scorer, str) else scorer
     try:
         made = make(env)
     except TypeError as error:

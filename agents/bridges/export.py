@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from tsr_gym.agents.config import RUN_FILE
 from tsr_gym.agents.episodes.trajectory import harvest
 from tsr_gym.agents.policies.prompts import PROMPTS
 from tsr_gym.errors import ConfigError, InvalidTree, TsrGymError
@@ -92,7 +93,7 @@ def tree_files(source: Path) -> Iterator[Path]:
             raise ConfigError(f"{source}: wanted the folder of a run or a file of a tree, found nothing")
         yield source
         return
-    folder = source / "trees" if (source / "config.json").is_file() else source
+    folder = source / "trees" if (source / RUN_FILE).is_file() else source
     files = sorted(folder.rglob("*.jsonl"))
     if not files:
         raise ConfigError(f"{folder}: found no trees; a run saves some at every checkpoint (--save-trees)")

@@ -23,7 +23,9 @@ from tsr_gym.agents.learning.advantages.choose_estimator import Chosen, choose_e
 from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.errors import ConfigError, shown
+from tsr_gym.keywords import bind
 from tsr_gym.optional import require
 from tsr_gym.registration import env_id
 from tsr_gym.text_env import TextEnv
@@ -92,7 +94,7 @@ def tsr_rollout_func(
     Raises:
         ConfigError: A setting is unknown, or the estimator needs a critic.
     """
-    config = replace(search or SearchConfig(), search=strategy)
+    config = replace(search or SearchConfig(), search=bind(strategy, choose_strategy))
     if config.naive:
         raise ConfigError(f"TRL sets the size of groups: wanted naive=0, got {config.naive}")
     bound = None if estimator is None else choose_estimator(estimator, critic=False)

@@ -1,32 +1,56 @@
-"""How every subcommand reads its arguments."""
+"""How every subcommand reads its arguments: the sections of a configuration become flags, and flags become sections."""
 
-from collections.abc import Collection, Sequence
-from types import UnionType
-from typing import Any, Union, get_origin
+import ast
+import inspect
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, make_dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from textwrap import dedent
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import tyro
 
-from tsr_gym.agents.cli.help_text import cut, errors_spelled, help_text
-from tsr_gym.errors import ConfigError
+from tsr_gym.keywords import Choice
+from tsr_gym.sections import settings_of, values_of
 
 # The command line with which a command is asked what arguments it reads, and does nothing else.
 ASK = "--which-arguments"
-HELP = ("-h", "--help")
+# Words of the help for the types of values.
+TYPES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """Numbers in the calls of search and filter, as flags: --width 2 for beam(width=2)."""
+
+    n: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Best-of-N: episodes per search (paper: 32)."""
+    width: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Beam: paths that are kept, the paper's B (paper: 2)."""
+    branching: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Candidates per turn, the paper's M (paper: 4)."""
+    depth: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Lookahead: further turns per candidate, the paper's D (paper: 2)."""
+    keep: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
+    """Filter: share of the groups that are kept (paper: 0.25); with top_p, of the variation."""
 
 
 class Asked(Exception):
     """The answer of a command that was asked what arguments it reads.
 
     Attributes:
-        kind: The dataclass, or a union of those of subcommands.
+        arguments: The dataclass, or a union of those of subcommands.
     """
 
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
+    def __init__(self, arguments: Any) -> None:
+        self.arguments = arguments
 
 
 def read_arguments(
-    kind: Any,
+    arguments: Any,
     args: Sequence[str],
     *,
     prog: str,
@@ -34,41 +58,121 @@ def read_arguments(
     positional: bool = False,
     without: Collection[str] = (),
 ) -> Any:
-    """Return what a command line says, as an instance of a dataclass.
+    """Return what a command line sets, as an instance of a dataclass.
 
     Args:
-        kind: The dataclass, or a union of those of subcommands; fields of its parts are flags without a prefix.
+        arguments: The dataclass, or a union of those of subcommands; fields of its sections are flags without a prefix.
         args: The command line after the command.
         prog: The command.
         description: Of the command, instead of the dataclass's docstring.
         positional: Whether fields without a default are given without their names.
-        without: Flags of the parts that the command has no use for; they are not shown and not taken.
+        without: Settings of the sections that the command does not use; they have no flags.
 
     Raises:
         Asked: The command line is `ASK`.
-        ConfigError: One of the flags is given that it has no use for.
+        ConfigError: A section refuses a value.
         SystemExit: Help was asked for and is printed, or the command line cannot be read.
     """
+    # The union of several subcommands is no class, and its parts have no sections.
+    single = isinstance(arguments, type) and is_dataclass(arguments)
+    flags = flags_of(arguments, without=without) if single else arguments
     if list(args) == [ASK]:
-        raise Asked(kind)
-    if set(HELP) & set(args):
-        text = whole_help(kind, args, prog=prog, description=description, positional=positional)
-        print(cut(text, lambda flag: flag not in without))
-        raise SystemExit(0)
-    if unused := sorted({arg.partition("=")[0] for arg in args} & set(without)):
-        raise ConfigError(f"there is no use for {', '.join(unused)} here: leave it out")
-    with errors_spelled(prog):
-        return tyro.cli(kind, args=args, prog=prog, description=description, config=_config(positional))
+        raise Asked(flags)
+    parsed = parse(flags, args, prog=prog, description=description, positional=positional)
+    return built(arguments, parsed) if single else parsed
 
 
-def whole_help(
-    kind: Any, args: Sequence[str] = (), *, prog: str, description: str | None = None, positional: bool = False
-) -> str:
-    """Return the help of a command with all its settings; the arguments are those of `read_arguments`."""
-    several = get_origin(kind) in (Union, UnionType)
-    command = [arg for arg in args[:1] if several and not arg.startswith("-")]
-    return help_text(kind, command, prog=prog, config=_config(positional), description=description)
+def parse(
+    flags: Any, args: Sequence[str], *, prog: str, description: str | None = None, positional: bool = False
+) -> Any:
+    """Return what a command line sets, as an instance of a dataclass of flags; the rest is as in `read_arguments`."""
+    config = (tyro.conf.OmitArgPrefixes, *((tyro.conf.PositionalRequiredArgs,) if positional else ()))
+    return tyro.cli(flags, args=list(args), prog=prog, description=description, config=config)
 
 
-def _config(positional: bool) -> tuple[Any, ...]:
-    return (tyro.conf.OmitArgPrefixes, *((tyro.conf.PositionalRequiredArgs,) if positional else ()))
+def flags_of(
+    section: type[Any],
+    values: Mapping[str, Any] | None = None,
+    *,
+    without: Collection[str] = (),
+    only: Collection[str] | None = None,
+) -> type[Any]:
+    """Return a dataclass with the fields and docstrings of a section, its values as plain as on a command line.
+
+    It checks nothing: the section does, when it is built.
+
+    Args:
+        section: A dataclass, with sections in it or not.
+        values: Defaults by the names of settings, in place of the section's own.
+        without: Settings to leave out.
+        only: Settings to keep; None for all.
+    """
+    hints, texts = get_type_hints(section, include_extras=True), _docstrings(cast(Hashable, section))
+    own: list[tuple[str, Any, Any]] = []
+    for item in fields(section):
+        hint = hints[item.name]
+        if isinstance(hint, type) and is_dataclass(hint):
+            inner = values
+            if item.default_factory is not MISSING:
+                inner = settings_of(item.default_factory()) | dict(values or {})
+            flags = flags_of(hint, inner, without=without, only=only)
+            if fields(flags):
+                own.append((item.name, flags, field(default_factory=flags) if _has_defaults(flags) else field()))
+        elif item.name not in without and (only is None or item.name in only):
+            own.append((item.name, _plain(hint, item, texts.get(item.name)), _default(item, values or {})))
+    return make_dataclass(section.__name__, own, namespace={"__doc__": section.__doc__}, frozen=True, kw_only=True)
+
+
+def built(section: type[Any], parsed: Any) -> Any:
+    """Return the section whose flags were parsed; what has no flag has its default."""
+    values = values_of(parsed)
+    for name, hint in get_type_hints(section).items():
+        if name in values and isinstance(hint, type) and is_dataclass(hint):
+            values[name] = built(hint, values[name])
+    return section(**values)
+
+
+def _has_defaults(flags: type[Any]) -> bool:
+    return all(item.default is not MISSING or item.default_factory is not MISSING for item in fields(flags))
+
+
+def _default(item: "Field[Any]", values: Mapping[str, Any]) -> Any:
+    if item.name in values:
+        return field(default=values[item.name])
+    if item.default_factory is not MISSING:
+        return field(default_factory=item.default_factory)
+    return field() if item.default is MISSING else field(default=item.default)
+
+
+def _plain(hint: Any, item: "Field[Any]", text: str | None) -> Any:
+    """Return the type of a flag: text in place of a choice, and the words that its help has."""
+    marks: tuple[Any, ...] = ()
+    if get_origin(hint) is Annotated:
+        hint, *given = get_args(hint)
+        marks = tuple(given)
+    optional = get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint)
+    value: Any = next(part for part in get_args(hint) if part is not NoneType) if optional else hint
+    many = get_origin(value) is tuple
+    single = get_args(value)[0] if many else value
+    metavar = item.metadata.get("metavar") or ("ENV" if item.name == "env" else TYPES.get(single))
+    if single is Choice:
+        metavar, single = "CALL", str
+        value = tuple[str, ...] if many else str
+    words = metavar and (f"{metavar} ..." if many else metavar)
+    if single is bool or get_origin(single) is Literal:
+        words = None
+    marks = (*marks, tyro.conf.arg(metavar=words, help=text))
+    return Annotated[(value | None if optional else value, *marks)]
+
+
+@cache
+def _docstrings(section: Any) -> dict[str, str]:
+    """Return the docstrings below the fields of a class and of those that it inherits from, each in one line."""
+    texts: dict[str, str] = {}
+    for owner in reversed([parent for parent in section.__mro__ if is_dataclass(parent)]):
+        body = cast(ast.ClassDef, ast.parse(dedent(inspect.getsource(owner))).body[0]).body
+        for line, below in pairwise(body):
+            match line, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = " ".join(text.split())
+    return texts

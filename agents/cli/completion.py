@@ -42,5 +42,5 @@ def _arguments_of(path: str) -> Any:
     try:
         command([ASK])
     except Asked as answer:
-        return answer.kind
+        return answer.arguments
     raise AssertionError(f"{path} reads no arguments")

@@ -12,11 +12,11 @@ import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
 from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.agents.cli.recipes import write_guide
 from tsr_gym.agents.cli.tables import Shown, show_tables
+from tsr_gym.agents.config.recipes import public_guide
 from tsr_gym.errors import MissingExtra
 from tsr_gym.optional import load
-from tsr_gym.registration import ENTRY_POINTS, OPTIONAL_ENTRY_POINTS, SHORT_NAMES, env_class, find_env
+from tsr_gym.registration import ENTRY_POINTS, OPTIONAL_ENTRY_POINTS, SHORT_NAMES, find_env
 
 EMPTY = inspect.Parameter.empty
 
@@ -63,8 +63,7 @@ def describe_env(name: str, scorers: Iterable[Mapping[str, Any]]) -> dict[str, A
     module = entry.partition(":")[0] if isinstance(entry, str) else inspect.getmodule(entry).__name__  # type: ignore[union-attr]
     needs, guide, settings = None, None, []
     try:
-        cls = env_class(name)
-        guide = None if cls is None else cls.guide
+        guide = public_guide(name)
         settings = _settings_of(load(entry) if isinstance(entry, str) else entry)
     except (MissingExtra, ModuleNotFoundError) as error:
         needs = str(error) if isinstance(error, MissingExtra) else f"{error}: pip install 'tsr-gym[envs]'"
@@ -73,7 +72,7 @@ def describe_env(name: str, scorers: Iterable[Mapping[str, Any]]) -> dict[str, A
         "id": spec.id,
         "short_names": [short for short, long in SHORT_NAMES.items() if long == spec.id],
         "needs": needs,
-        "guide": write_guide(guide),
+        "guide": guide or "reward",
         "scorers": [one["name"] for one in scorers if one["world"] in ("any", world)],
         "settings": settings,
     }

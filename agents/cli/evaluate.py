@@ -1,85 +1,101 @@
 """`tsr eval`: play held-out instances with a model or a run."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.arguments import ASK, Asked, Numbers, built, flags_of, parse
 from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
 from tsr_gym.agents.cli.progress_bar import progress_bar
-from tsr_gym.agents.cli.shortcuts import Shortcuts, fold_shortcuts
+from tsr_gym.agents.config import RunConfig
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.policies.settings import ApiConfig
+from tsr_gym.agents.strategies import STRATEGIES
 from tsr_gym.errors import ConfigError
+from tsr_gym.keywords import fold
 from tsr_gym.optional import load, require
+from tsr_gym.sections import setting, settings_of
 
-# Settings of training, which the sections have besides.
+# Settings of training, which the sections have too.
 UNUSED = (
-    *("--train-split", "--eval-split", "--groups", "--trajectories", "--paths-per-search", "--learn-from", "--naive"),
-    *("--search-when", "--search-until", "--start-states", "--start-states-from", "--match-tokens", "--temperature"),
-    *("--recipe", "--keep"),
+    *("train_split", "eval_split", "groups", "trajectories", "paths_per_search", "learn_from", "naive", "search_when"),
+    *("search_until", "start_states", "start_states_from", "match_tokens", "temperature", "keep"),
 )
 # Settings that a run brings itself.
 OWN = (
-    *("--preset", "--env-set", "--eval-env-set", "--score", "--penalty", "--model", "--prompt", "--history"),
-    *("--max-tokens", "--device", "--dtype", "--threads", "--max-batch"),
+    *("preset", "env_set", "eval_env_set", "score", "penalty", "model", "prompt", "history", "max_tokens", "device"),
+    *("dtype", "threads", "max_batch"),
 )
+
+
+@dataclass(frozen=True)
+class EvalArgs:
+    """Play held-out instances, without search or with it, and never count an imagined success."""
+
+    source: Annotated[str, tyro.conf.Positional] = setting(metavar="SOURCE")
+    """Folder of a run (its latest checkpoint and settings), folder of a model, or default; the environment where
+    the engine is openai."""
+    env: str | None = None
+    """Environment; a run knows its own."""
+    split: str = setting("test", metavar="{train,valid,test,all,none}")
+    """Instances to play."""
+    instances: int = 256
+    """How many."""
+    at_temperature: float = 0.5
+    """Of sampling."""
+    seed: int = 0
+    """Of samples and dice; the instances are always the same."""
+    out: Path | None = None
+    """File for the result as JSON; an older name of json."""
+    json: Path | None = None
+    """File for the result as JSON; without a file it is printed."""
+    task: TaskConfig = field(default_factory=TaskConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    api: ApiConfig = field(default_factory=ApiConfig)
+    numbers: Numbers = field(default_factory=Numbers)
 
 
 def main(args: list[str]) -> int:
     """Play, print success beside the bars, and write the result where wanted."""
-    task_kind: Any = load("tsr_gym.agents.runs.config:TaskConfig")
-    search_kind: Any = load("tsr_gym.agents.runs.config:SearchConfig")
-    model_kind: Any = load("tsr_gym.agents.runs.config:ModelConfig")
-    api_kind: Any = load("tsr_gym.agents.policies.settings:ApiConfig")
-
-    @dataclass(frozen=True)
-    class EvalArgs:
-        """Play held-out instances, without search or with it, and never count an imagined success."""
-
-        source: Annotated[str, tyro.conf.Positional]
-        """Folder of a run (its latest checkpoint and settings), folder of a model, or default; the environment where
-        the engine is openai."""
-        env: str | None = None
-        """Environment; a run knows its own."""
-        split: str = "test"
-        """Instances to play."""
-        instances: int = 256
-        """How many."""
-        at_temperature: float = 0.5
-        """Of sampling."""
-        seed: int = 0
-        """Of samples and dice; the instances are always the same."""
-        out: Path | None = None
-        """File for the result as JSON; an older name of json."""
-        json: Path | None = None
-        """File for the result as JSON; without a file it is printed."""
-        task: task_kind = field(default_factory=task_kind)
-        search: search_kind = field(default_factory=search_kind)
-        model: model_kind = field(default_factory=model_kind)
-        api: api_kind = field(default_factory=api_kind)
-        shortcuts: Shortcuts = field(default_factory=Shortcuts)
-
-    chosen = read_arguments(EvalArgs, fold_shortcuts(with_json(args)), prog="tsr eval", without=UNUSED)
-    given = {name: value for name, value in vars(chosen).items() if name not in ("out", "json", "shortcuts", "api")}
-    if chosen.model.engine == "openai":
-        _check_numbers(chosen)
+    options = _read(with_json(args))
+    given = {name: value for name, value in vars(options).items() if name not in ("out", "json", "api", "numbers")}
+    if options.model.engine == "openai":
+        _check_numbers(options)
         play: Any = load("tsr_gym.agents.reports.model_evaluation:evaluate_api")
         env = given.pop("source")
-        given |= {"env": chosen.env or env, "api": chosen.api}
+        given |= {"env": options.env or env, "api": options.api}
     else:
         require("torch", "agents")
         require("transformers", "agents")
-        _check(chosen, args)
+        _check(options)
         play = load("tsr_gym.agents.reports.model_evaluation:evaluate_model")
     with progress_bar() as watch:
         result = play(**given, watch=partial(watch, "episodes"))
-    if chosen.json != HERE:
+    if options.json != HERE:
         _show(result)
-    for target in {chosen.out, chosen.json} - {None}:
-        write_json(result, target)
+    for target in {options.out, options.json}:
+        if target is not None:
+            write_json(result, target)
     return 0
+
+
+def _read(args: list[str]) -> EvalArgs:
+    """Return what a command line sets, numbers folded into the search's call."""
+    flags = flags_of(EvalArgs, without=UNUSED)
+    if args == [ASK]:
+        raise Asked(flags)
+    parsed = parse(flags, args, prog="tsr eval")
+    numbers = {name: value for name, value in settings_of(parsed.numbers).items() if value is not None}
+    if numbers:
+        text = fold(parsed.search.search, numbers, home=STRATEGIES, what="strategy")
+        parsed = replace(parsed, search=replace(parsed.search, search=text))
+    options: EvalArgs = built(EvalArgs, parsed)
+    return options
 
 
 def _show(result: Any) -> None:
@@ -94,22 +110,22 @@ def _show(result: Any) -> None:
         print(f"     asked: {result.ledger}")
 
 
-def _check(chosen: Any, args: list[str]) -> None:
+def _check(options: Any) -> None:
     """Check names and folders before the libraries of learning are imported, which takes seconds."""
-    _check_numbers(chosen)
-    given = sorted({arg.partition("=")[0] for arg in args} & set(OWN))
-    if given and (Path(chosen.source) / "checkpoints").is_dir():
-        raise ConfigError(f"{chosen.source} is a run and brings its own {', '.join(given)}: leave it out")
+    _check_numbers(options)
+    values, defaults = settings_of(options), settings_of(TaskConfig()) | settings_of(ModelConfig())
+    given = sorted(name for name in OWN if values[name] != defaults[name])
+    if given and (Path(options.source) / "checkpoints").is_dir():
+        raise ConfigError(f"{options.source} is a run and brings its own {', '.join(given)}: leave it out")
     check_model_folder: Any = load("tsr_gym.agents.models.card:check_model_folder")
     task_pool: Any = load("tsr_gym.agents.episodes.env_pool:task_pool")
-    if chosen.source != "default":
-        check_model_folder(Path(chosen.source))
-    elif chosen.env is None:
+    if options.source != "default":
+        check_model_folder(Path(options.source))
+    elif options.env is None:
         raise ConfigError("wanted --env for the default model")
-    if chosen.env is not None:
-        task_pool(chosen.env, chosen.task, chosen.split, chosen.search)
+    if options.env is not None:
+        task_pool(options.env, options.task, options.split, options.search)
 
 
-def _check_numbers(chosen: Any) -> None:
-    run_kind: Any = load("tsr_gym.agents.runs.config:RunConfig")
-    run_kind(eval_instances=chosen.instances, eval_temperature=chosen.at_temperature)
+def _check_numbers(options: Any) -> None:
+    RunConfig(eval_instances=options.instances, eval_temperature=options.at_temperature)

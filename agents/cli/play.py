@@ -14,6 +14,7 @@ from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.optional import load, require
 from tsr_gym.registration import env_id, find_env
+from tsr_gym.sections import setting
 from tsr_gym.text_env import TextEnv
 
 UNLIMITED = {"max_turns": None, "max_actions_per_turn": None, "max_actions": None}
@@ -31,10 +32,10 @@ class PlayArgs:
     """File of levels, played in their order and without limits."""
     env_set: tuple[str, ...] = ()
     """Settings of the environment as KEY=VALUE, the value in JSON, such as num_boxes=2."""
-    score: Annotated[str | None, tyro.conf.arg(metavar="CALL")] = None
+    score: str | None = setting(None, metavar="CALL")
     """Scorer whose judgement is shown, with its numbers, such as SokobanScore(potential='estimate'); tsr envs lists
     them."""
-    model: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
+    model: str | None = setting(None, metavar="FOLDER")
     """Folder of a model or of a run whose proposals are shown beside the keys; default for the small embedded model."""
     samples: int = 4
     """With --model, answers that are drawn for every position."""

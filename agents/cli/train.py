@@ -1,61 +1,208 @@
-"""`tsr train`: train a language model on searched trajectories, or go on with a run.
+"""`tsr train`: train a language model on searched trajectories, or continue a run.
 
-Several processes train together where torchrun starts them: torchrun --nproc-per-node 2 -m tsr_gym train ...
+Several processes train together under torchrun: torchrun --nproc-per-node 2 -m tsr_gym train ...
 """
 
 import gc
+import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
+import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.recipes import follow_recipe
-from tsr_gym.agents.cli.short_help import short_help
-from tsr_gym.agents.cli.shortcuts import Shortcuts, fold_shortcuts
-from tsr_gym.optional import load, require
+from tsr_gym.agents.cli.arguments import ASK, Asked, Numbers, flags_of, parse, read_arguments
+from tsr_gym.agents.cli.tables import Shown, show_tables
+from tsr_gym.agents.config import Setting, TrainConfig, build_config, collect_settings
+from tsr_gym.agents.config.recipes import ConfigFile, read_config_file
+from tsr_gym.agents.config.resolve import sources_in_words
+from tsr_gym.agents.config.sections import SECTIONS
+from tsr_gym.agents.runs.workers.on_ray import WorkerConfig
+from tsr_gym.errors import ConfigError
+from tsr_gym.optional import require
+from tsr_gym.sections import settings_of
 
-# The settings that --help shows; --help-all shows the others, too.
+# The settings that --help shows; --help-all shows all.
 FIRST = (
-    *("--preset", "--env-set", "--score", "--search", "--groups", "--trajectories", "--naive", "--search-when"),
-    *("--model", "--filter", "--algorithm", "--estimator", "--lr", "--minibatch", "--lora-rank"),
-    *("--out", "--label", "--updates", "--total-tokens", "--seed", "--eval-every", "--eval-instances"),
-    *("--n", "--width", "--branching", "--depth", "--recipe", "--keep"),
+    *("preset", "env_set", "score", "search", "groups", "trajectories", "naive", "search_when"),
+    *("model", "filter", "algorithm", "estimator", "lr", "minibatch", "lora_rank"),
+    *("out", "label", "updates", "total_tokens", "seed", "eval_every", "eval_instances"),
 )
+# Settings that decide the defaults of others, through the model's card.
+DECIDE = ("model", "env_set")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """Where settings come from besides flags."""
+
+    env: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = None
+    """Gymnasium id, package.module:Id of yours, or a short name such as sokoban."""
+    recipe: Annotated[str | None, tyro.conf.arg(metavar="{tsr+,levin,filtering,paper,FILE.toml}")] = None
+    """Of training: tsr+, plain play first and a guided search where it fails; levin, the same with a search that needs
+    no guide, for moves that are certain; filtering, plain play alone, the control of both (all three this project's
+    own, see docs/does_search_pay.md); paper, beam search with the paper's proxy and algorithm for the world. Flags win
+    over it."""
+    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.toml")] = None
+    """Settings in a file, such as the run.toml in the folder of a run. Flags win over it."""
+    dry_run: bool = False
+    """Print every setting with its source, and an estimate of tokens, memory and processes; train nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeArgs:
+    """Continue a run from its latest checkpoint."""
+
+    resume: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
+    """Folder of the run."""
+    updates: int | None = None
+    """A new number of updates; the run's own by default."""
+    total_tokens: int | None = None
+    """A new number of tokens at which the run ends; the run's own by default."""
+    workers: WorkerConfig = field(default_factory=WorkerConfig)
 
 
 def main(args: list[str]) -> int:
     """Train and return 0 at the end of the run, 130 after an interruption."""
     if any(arg == "--resume" or arg.startswith("--resume=") for arg in args):
-        chosen = read_arguments(_resume_arguments(), args, prog="tsr train")
-        begin = partial(_resume, chosen)
-    else:
-        if {"-h", "--help"} & set(args):
-            print(short_help(_arguments(), FIRST, prog="tsr train", positional=True))
-            return 0
-        args = ["--help" if arg == "--help-all" else arg for arg in follow_recipe(args)]
-        chosen = _chosen(args)
-        config = chosen.config
-        _require_learning()
-        # Before the libraries of learning are imported, which takes seconds.
-        check: Any = load("tsr_gym.agents.runs.check:check_config")
-        check(config)
-        if config.model.model != "default":
-            check_model_folder: Any = load("tsr_gym.agents.models.card:check_model_folder")
-            check_model_folder(Path(config.model.model))
-        begin = partial(_start, config, args, chosen.workers)
-    _require_learning()
-    joined: Any = load("tsr_gym.agents.processes:joined")
-    connected: Any = load("tsr_gym.agents.runs.workers.on_ray:connected")
-    with connected(chosen.workers), joined() as processes:
+        resumed = read_arguments(ResumeArgs, args, prog="tsr train")
+        return _train(partial(_resume, resumed), resumed.workers)
+    if {"-h", "--help"} & set(args):
+        text = "tsr train --help-all shows every setting."
+        try:
+            parse(_flags({}, FIRST), ["--help"], prog="tsr train")
+        finally:
+            print(text)
+    command = read_train(["--help" if arg == "--help-all" else arg for arg in args])
+    config = build_config(command.env, command.settings)
+    if command.dry_run:
+        return _dry_run(config, command)
+    for package in ("torch", "transformers", "safetensors", "tensorboard"):
+        require(package, "agents")
+    return _train(partial(_begin, config, command), command.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainCommand:
+    """A command line of `tsr train`, read.
+
+    Attributes:
+        env: The environment.
+        settings: Every setting with its source.
+        workers: Where searches run.
+        dry_run: Whether nothing is to be trained.
+    """
+
+    env: str
+    settings: dict[str, Setting]
+    workers: WorkerConfig
+    dry_run: bool
+
+
+def read_train(args: list[str]) -> TrainCommand:
+    """Return what a command line of `tsr train` asks for.
+
+    The line is read twice. The first time says which recipe, file and model decide the defaults. The second time these
+    are the defaults, and every value that differs from them was given as a flag.
+
+    Raises:
+        ConfigError: A setting is unknown or impossible.
+        SystemExit: The command line cannot be read.
+    """
+    if args == [ASK]:
+        raise Asked(_flags({}))
+    first = parse(_flags({}), args, prog="tsr train")
+    file = None if first.config is None else read_config_file(first.config)
+    env = first.env or (file.env if file else None)
+    if env is None:
+        raise ConfigError("wanted the environment: tsr train ENV, or env in the file of --config; got none")
+    plain = {name: setting.value for name, setting in _collected(env, first, file, _decisive(first)).items()}
+    second = parse(_flags(plain), args, prog="tsr train")
+    values = _settings(second)
+    given = {name: value for name, value in values.items() if value != plain[name]} | _decisive(first)
+    numbers = {name: value for name, value in settings_of(first.numbers).items() if value is not None}
+    settings = _collected(env, first, file, given | numbers)
+    return TrainCommand(env, settings, read_workers(second), first.dry_run)
+
+
+def read_config(args: list[str]) -> TrainConfig:
+    """Return the configuration that a command line of `tsr train` asks for; see `read_train`."""
+    command = read_train(args)
+    return build_config(command.env, command.settings)
+
+
+def read_workers(flags: Any) -> WorkerConfig:
+    """Return where searches run, as flags set it."""
+    return WorkerConfig(**settings_of(flags.workers))
+
+
+def _collected(env: str, door: Door, file: ConfigFile | None, given: Mapping[str, Any]) -> dict[str, Setting]:
+    return collect_settings(env, recipe=door.recipe, file=file, given=given)
+
+
+def _decisive(flags: Any) -> dict[str, Any]:
+    """Return the given settings that decide the defaults of others."""
+    defaults = _settings(_flags({})())
+    values = _settings(flags)
+    return {name: values[name] for name in DECIDE if values[name] != defaults[name]}
+
+
+def _settings(flags: Any) -> dict[str, Any]:
+    """Return the settings of the sections among flags, by name."""
+    values = vars(flags)
+    return {
+        name: value for section in SECTIONS if section in values for name, value in settings_of(values[section]).items()
+    }
+
+
+def _flags(values: Mapping[str, Any], only: tuple[str, ...] | None = None) -> type[Any]:
+    """Return the dataclass of the flags of `tsr train`, with defaults by the names of settings."""
+    sections = {name: flags_of(section, values, only=only) for name, section in SECTIONS.items()}
+    own = [
+        (name, flags, field(default_factory=flags)) for name, flags in sections.items() if flags.__dataclass_fields__
+    ]
+    if only is None:
+        workers = flags_of(WorkerConfig)
+        own.append(("workers", workers, field(default_factory=workers)))
+    own.append(("numbers", Numbers, field(default_factory=Numbers)))
+    text = "Train a language model on searched trajectories. Continue a run: tsr train --resume FOLDER."
+    return make_dataclass("TrainArgs", own, bases=(Door,), namespace={"__doc__": text}, frozen=True, kw_only=True)
+
+
+def _begin(config: TrainConfig, command: TrainCommand, processes: Any) -> Any:
+    from tsr_gym.agents.runs.train import begin_run
+
+    def note(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    if processes.leads:
+        note(sources_in_words(command.settings))
+    return begin_run(config, processes=processes, workers=command.workers, note=note)
+
+
+def _resume(resumed: ResumeArgs, processes: Any) -> Any:
+    for package in ("torch", "transformers", "safetensors", "tensorboard"):
+        require(package, "agents")
+    from tsr_gym.agents.runs.trainer import resume_run
+
+    numbers = {"updates": resumed.updates, "total_tokens": resumed.total_tokens}
+    return resume_run(resumed.resume, **numbers, processes=processes, workers=resumed.workers)
+
+
+def _train(begin: Any, workers: WorkerConfig) -> int:
+    """Begin or continue a run, train it, and return the exit status."""
+    from tsr_gym.agents.processes import joined
+    from tsr_gym.agents.runs.workers.on_ray import connected
+
+    with connected(workers), joined() as processes:
         trainer = begin(processes)
         with _Signals(tells=processes.leads) as signals:
             finished = _run(trainer, signals)
@@ -65,82 +212,30 @@ def main(args: list[str]) -> int:
     return 0 if finished else signals.exit_status
 
 
-def _configured(args: list[str]) -> Any:
-    """Return the configuration of a new run."""
-    return _chosen(args).config
+def _dry_run(config: TrainConfig, command: TrainCommand) -> int:
+    """Print the settings with their sources, and what the run would take."""
+    from tsr_gym.agents.runs.check import check_start
+    from tsr_gym.agents.runs.dry_run import estimate
+    from tsr_gym.agents.teaching.base_model import default_folder
 
-
-def _chosen(args: list[str]) -> Any:
-    """Return all that a command line says of a new run."""
-    return read_arguments(_arguments(), fold_shortcuts(args), prog="tsr train", positional=True)
-
-
-def _arguments() -> Any:
-    kind: Any = load("tsr_gym.agents.runs.config:TrainConfig")
-    where: Any = load("tsr_gym.agents.runs.workers.on_ray:WorkerConfig")
-
-    @dataclass(frozen=True)
-    class TrainArgs:
-        """Train a language model on searched trajectories. Go on with a run: tsr train --resume FOLDER."""
-
-        config: kind
-        workers: where = field(default_factory=where)
-        shortcuts: Shortcuts = field(default_factory=Shortcuts)
-
-    return TrainArgs
-
-
-def _resume_arguments() -> Any:
-    where: Any = load("tsr_gym.agents.runs.workers.on_ray:WorkerConfig")
-
-    @dataclass(frozen=True)
-    class ResumeArgs:
-        """Go on with a run from its latest checkpoint."""
-
-        resume: Path
-        """Folder of the run."""
-        updates: int | None = None
-        """A new number of updates; the run's own by default."""
-        total_tokens: int | None = None
-        """A new number of tokens at which the run ends; the run's own by default."""
-        workers: where = field(default_factory=where)
-
-    return ResumeArgs
-
-
-def _start(config: Any, args: list[str], workers: Any, processes: Any) -> Any:
-    check: Any = load("tsr_gym.agents.runs.trainer:check_run")
-    processes.first(lambda: check(config))
-    start: Any = load("tsr_gym.agents.runs.trainer:start_run")
-    # One process builds what is not there yet, and then all find it.
-    processes.first(lambda: _model_dir(config))
-    model_dir = _model_dir(config)
-    card: Any = load("tsr_gym.agents.models.card:ModelCard")
-    settle: Any = load("tsr_gym.agents.runs.settle:settle")
-    given_flags: Any = load("tsr_gym.agents.runs.settle:given_flags")
-    settled = settle(config, card.load(model_dir), given_flags(args))
-    if processes.leads:
-        print(settled.words, file=sys.stderr)
-    return start(settled.config, model_dir, processes, workers)
-
-
-def _resume(chosen: Any, processes: Any) -> Any:
-    resume: Any = load("tsr_gym.agents.runs.trainer:resume_run")
-    wanted = {"updates": chosen.updates, "total_tokens": chosen.total_tokens}
-    return resume(chosen.resume, **wanted, processes=processes, workers=chosen.workers)
-
-
-def _require_learning() -> None:
-    for package in ("torch", "transformers", "safetensors", "tensorboard"):
-        require(package, "agents")
-
-
-def _model_dir(config: Any) -> Path:
-    if config.model.model != "default":
-        return Path(config.model.model)
-    default: Any = load("tsr_gym.agents.teaching.base_model:default_model")
-    path: Path = default(config.env, config.task.env_set, note=lambda text: print(text, file=sys.stderr))
-    return path
+    check_start(config)
+    values = settings_of(config)
+    rows = [[name, str(values[name]), setting.source] for name, setting in command.settings.items()]
+    show_tables([Shown("settings", ["setting", "value", "source"], rows)])
+    model = config.model.model
+    folder = default_folder(config.env, config.task.env_set) if model == "default" else Path(model)
+    if folder.exists():
+        cost = estimate(config, folder)
+        gib = [f"{size / 2**30:.2f}" for size in (cost.model_bytes, cost.optimizer_bytes, cost.batch_bytes)]
+        print(f"parameters: {cost.parameters:,}, of which the optimizer updates {cost.trained:,}")
+        print(f"tokens per update: {cost.tokens:,} ({cost.tokens_from})")
+        print(f"memory, GiB: model {gib[0]}, optimizer {gib[1]}, longest batch {gib[2]}")
+    else:
+        print(f"parameters: known when the embedded model is built, at the first use, in {folder}")
+    workers = f", searches in {command.workers.ray_workers} workers of Ray" if command.workers.wanted else ""
+    print(f"processes: {os.environ.get('WORLD_SIZE', '1')}{workers}")
+    print(f"folder: {config.folder}")
+    return 0
 
 
 def _run(trainer: Any, signals: "_Signals") -> bool:
@@ -151,13 +246,13 @@ def _run(trainer: Any, signals: "_Signals") -> bool:
 
         unlearned = _Unlearned()
 
-        def watch(kind: str, record: dict[str, Any]) -> None:
-            if text := unlearned(kind, record):
+        def watch(event: str, record: dict[str, Any]) -> None:
+            if text := unlearned(event, record):
                 bar.console.print(text, soft_wrap=True)
-            if kind == "update":
+            if event == "update":
                 bar.update(task, completed=record["step"], description=_line(record))
-            if kind == "evaluation" or (not console.is_terminal and record["step"] % 10 == 0):
-                text = _evaluation(record) if kind == "evaluation" else f"update {record['step']}: {_line(record)}"
+            if event == "evaluation" or (not console.is_terminal and record["step"] % 10 == 0):
+                text = _evaluation(record) if event == "evaluation" else f"update {record['step']}: {_line(record)}"
                 bar.console.print(text, soft_wrap=True)
 
         return bool(trainer.run(watch=watch, stop=lambda: signals.asked))
@@ -199,35 +294,38 @@ def _end(trainer: Any) -> str:
     run, progress = trainer.config.run, trainer.progress
     tokens = f", {progress.sampled_tokens:,} sampled and {progress.prompt_tokens:,} prompt tokens"
     if run.total_tokens is not None:
-        count: Any = load("tsr_gym.agents.runs.progress:counted")
-        tokens += f", {count(progress, run):,.0f} of {run.total_tokens:,} counted"
+        from tsr_gym.agents.runs.progress import counted
+
+        tokens += f", {counted(progress, run):,.0f} of {run.total_tokens:,} counted"
     return f"{trainer.folder}: {progress.update} of {run.updates} updates{tokens}"
 
 
 def _evaluation(record: dict[str, Any]) -> str:
     low, high = record["interval"]
     bars = [f"{name} {record[name]:.3f}" for name in ("random", "optimal") if record[name] is not None]
-    beside = f", beside {' and '.join(bars)}" if bars else ""
-    return f"held out after {record['step']} updates: success {record['success']:.3f} [{low:.3f}, {high:.3f}]{beside}"
+    compared = f", with {' and '.join(bars)}" if bars else ""
+    return f"held out after {record['step']} updates: success {record['success']:.3f} [{low:.3f}, {high:.3f}]{compared}"
 
 
 class _Unlearned:
-    """Say once, with advice, that a run has stayed at the success of random play."""
+    """Report once, with advice, that a run has stayed at the success of random play."""
 
     def __init__(self) -> None:
-        self._find: Any = load("tsr_gym.agents.reports.diagnosis:at_random")
+        from tsr_gym.agents.reports.diagnosis import at_random
+
+        self._find = at_random
         self._random: float | None = None
         self._updates: list[dict[str, Any]] = []
-        self._said = False
+        self._reported = False
 
-    def __call__(self, kind: str, record: dict[str, Any]) -> str:
-        """Return what is to be said after a record, mostly nothing."""
-        if kind == "evaluation":
+    def __call__(self, event: str, record: dict[str, Any]) -> str:
+        """Return the line to print after a record; empty for none."""
+        if event == "evaluation":
             self._random = record["random"]
             return ""
         self._updates = [*self._updates[-19:], record]
-        finding = None if self._said else self._find(self._updates, self._random)
-        self._said = self._said or finding is not None
+        finding = None if self._reported else self._find(self._updates, self._random)
+        self._reported = self._reported or finding is not None
         return f"{finding.name}: {finding.what}\n    {finding.advice}" if finding else ""
 
 

@@ -23,11 +23,12 @@ from tsr_gym.agents.episodes.trajectory import (
     num_expanded,
     trajectory_to,
 )
-from tsr_gym.agents.strategies import choose_strategy, naive
+from tsr_gym.agents.strategies import check_numbers, naive
 from tsr_gym.agents.strategies.harvest import Harvest, harvesting_of, leaves_by_tree
 from tsr_gym.agents.strategies.play_on import to_the_end
 from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError
+from tsr_gym.keywords import with_defaults
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Candidate, Expand, Policy, Rater, Strategy, Tree
 
@@ -148,14 +149,14 @@ def choose_search(config: SearchConfig) -> ChosenSearch:
             come out of its searches.
     """
     wanted = config.trajectories
-    strategy = choose_strategy(config.search, keep=wanted)
+    strategy = _offered(config, keep=wanted)
     harvest = harvesting_of(strategy).kind if config.learn_from == "auto" else config.learn_from
     if harvest == "branches" and config.dead_ends != "off":
         raise ConfigError(
             f"{config.search} forks at nodes of whole episodes: wanted dead_ends=off, got {config.dead_ends}"
         )
     if harvest in ("episodes", "branches"):
-        strategy = choose_strategy(config.search, rollouts=wanted)
+        strategy = _offered(config, rollouts=wanted)
         if (rollouts := strategy.keywords.get("rollouts", wanted)) != wanted:
             raise ConfigError(
                 f"{config.search} plays {rollouts} episodes per instance and trajectories is {wanted}: leave out "
@@ -182,6 +183,16 @@ def choose_search(config: SearchConfig) -> ChosenSearch:
             "or lower trajectories or paths_per_search"
         )
     return ChosenSearch(strategy, config.name, harvest, wanted // paths, paths)
+
+
+def _offered(config: SearchConfig, **numbers: int) -> "partial[Any]":
+    """Return the strategy with numbers of the configuration that its call leaves open, checked by the strategy."""
+    strategy = with_defaults(config.search.bound, **numbers)
+    try:
+        check_numbers(strategy)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the strategy {config.search!s} cannot be used: {error}") from error
+    return strategy
 
 
 class Collector:

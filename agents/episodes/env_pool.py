@@ -8,7 +8,7 @@ import gymnasium as gym
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import parse_settings
+from tsr_gym.keywords import bind, parse_settings
 from tsr_gym.registration import accepted, env_id
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import Noise, restore, snapshot
@@ -56,7 +56,7 @@ class EnvPool:
         self._env = env_id(env)
         self._settings = dict(settings)
         self.score = score
-        self._scorer = None if score == "reward" else choose_scorer(score)
+        self._scorer = bind(score, choose_scorer).bound
         self._penalty = penalty
         self._think = think
         self._noise = noise
@@ -119,11 +119,10 @@ class EnvPool:
         env = made if base.reads_tags else AnswerFormat(made, penalty=self._penalty, think=self._think)
         if self._dead_ends != "off":
             env = DeadEnds(env, limits=self._dead_ends == "limits")
-        if self._scorer is not None:
-            try:
-                env = self._scorer(env)
-            except TypeError as error:
-                raise ConfigError(f"the scorer {self.score} cannot be made: {error}") from error
+        try:
+            env = self._scorer(env)
+        except TypeError as error:
+            raise ConfigError(f"the scorer {self.score} cannot be made: {error}") from error
         return TreeSearchWrapper(env, noise=self._noise, repeats=self._repeats, risk=self._risk)
 
 

@@ -7,35 +7,42 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from tsr_gym.agents.strategies import STRATEGIES
+from tsr_gym.agents.episodes.start_states import choose_starts
+from tsr_gym.agents.raters import choose_rater
+from tsr_gym.agents.strategies import STRATEGIES, choose_strategy
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import parse_call
-from tsr_gym.sections import check_choices, check_numbers
+from tsr_gym.keywords import Choice, bind
+from tsr_gym.sections import check_choices, check_numbers, setting
 from tsr_gym.stack import Noise
+from tsr_gym.wrappers.scorers import choose_scorer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskConfig:
     """What is played."""
 
-    preset: str = "paper"
+    preset: str = setting("paper", metavar="{paper,tsr-code,...}")
     """Settings of the environment: paper (what the paper states) or tsr-code (what its released code does); of no
     effect where an environment has no presets."""
-    env_set: tuple[str, ...] = ()
+    env_set: tuple[str, ...] = setting((), metavar="KEY=VALUE")
     """More settings of the environment as KEY=VALUE, the value in JSON, such as solution_length=[3,10]."""
-    eval_env_set: tuple[str, ...] = ()
+    eval_env_set: tuple[str, ...] = setting((), metavar="KEY=VALUE")
     """Settings that held-out instances have besides, or instead, where they are to differ from those of training."""
-    score: str = "reward"
+    score: Choice = setting("reward", metavar="CALL")
     """Guide of the search: reward, or a scorer such as FrozenLakeScore or "SokobanScore(potential='estimate')"."""
     penalty: float = 0.1
     """Price of an answer without the wanted form (paper)."""
-    train_split: str | None = "train"
+    train_split: str | None = setting("train", metavar="{train,valid,test,all,none}")
     """Instances to train on; none for all, and of no effect where an environment has no splits."""
-    eval_split: str | None = "test"
+    eval_split: str | None = setting("test", metavar="{train,valid,test,all,none}")
     """Held-out instances, which share none with training up to symmetry."""
 
     def __post_init__(self) -> None:
         check_numbers(self, "penalty", least=0)
+        object.__setattr__(self, "score", bind(self.score, choose_scorer))
+        # One word for all instances, so that equal settings have equal files.
+        object.__setattr__(self, "train_split", self.train_split or "none")
+        object.__setattr__(self, "eval_split", self.eval_split or "none")
 
     @property
     def held_out(self) -> "TaskConfig":
@@ -47,7 +54,7 @@ class TaskConfig:
 class SearchConfig:
     """How trajectories come to be."""
 
-    search: str = "naive"
+    search: Choice = setting("naive", metavar="CALL")
     """Strategy with its numbers: naive, best_of_n(n=32), beam(width=2, branching=4), lookahead(branching=4, depth=2),
     puct(simulations=64) or another one of tsr_gym.agents.strategies, or package.module:name of one of yours."""
     groups: int = 8
@@ -68,7 +75,7 @@ class SearchConfig:
     """Quantile of the draws' scores that counts; None for their mean."""
     dead_ends: Literal["off", "proven", "limits"] = "off"
     """What a search leaves out: nothing, what is proven lost, or also what the limits leave no room for."""
-    rater: str | None = None
+    rater: Choice | None = setting(None, metavar="CALL")
     """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"; a
     bare CriticValue asks the run's own critic, which algorithm=ppo has."""
     naive: int = 0
@@ -82,10 +89,10 @@ class SearchConfig:
     start_states: int = 0
     """Groups of each update that begin at start states, which are states in the middle of the run's own episodes; until
     there are any, at the start of their instance."""
-    start_states_from: str = "states"
+    start_states_from: Choice = setting("states", metavar="CALL")
     """Which states: states (from which success was seen and is not certain), or package.module:Name of a class of
     yours."""
-    match_tokens: Path | None = None
+    match_tokens: Path | None = setting(None, metavar="FOLDER")
     """Another run's folder: search instances in each update until as many tokens have been counted in all as there
     after that update, so that an update makes up for what those before took too much; and end with its tokens, as
     total_tokens says."""
@@ -95,8 +102,10 @@ class SearchConfig:
         check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", least=1)
         check_numbers(self, "naive", "start_states", least=0)
         check_numbers(self, "risk", "search_until", least=0, most=1)
-        parse_call(self.search, what="strategy")
-        parse_call(self.start_states_from, what="kind of start states")
+        object.__setattr__(self, "search", bind(self.search, choose_strategy))
+        object.__setattr__(self, "start_states_from", bind(self.start_states_from, choose_starts))
+        if self.rater is not None:
+            object.__setattr__(self, "rater", bind(self.rater, choose_rater))
         if self.start_states > self.groups:
             raise ConfigError(f"wanted start_states <= groups={self.groups}, got {self.start_states}")
         if self.search_when == "failed" and not self.naive:
@@ -107,4 +116,4 @@ class SearchConfig:
     @property
     def name(self) -> str:
         """The strategy without its numbers; one of ours by its bare name, however it was written."""
-        return parse_call(self.search).name.removeprefix(f"{STRATEGIES}:")
+        return self.search.name.removeprefix(f"{STRATEGIES}:")

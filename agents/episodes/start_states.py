@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
@@ -426,8 +427,10 @@ class States:
 NAMES = {"states": f"{__name__}:States"}
 
 
-def choose_starts(text: str) -> Starts:
-    """Return the starts that a text such as ``"package.module:Name(number=3)"`` names, with an empty bank.
+def choose_starts(text: str) -> "partial[Any]":
+    """Return the class of starts that a text such as ``"package.module:Name(number=3)"`` names, its numbers bound.
+
+    Called without arguments, it makes starts with an empty bank.
 
     Args:
         text: One of `NAMES`, or ``package.module:Name``, with its numbers.
@@ -439,12 +442,12 @@ def choose_starts(text: str) -> Starts:
     if ":" not in call.name and call.name not in NAMES:
         raise no_such("kind of start states", call.name, list(NAMES))
     written = str(call._replace(name=NAMES.get(call.name, call.name)))
-    make: Callable[[], Any] = choose(
-        written, home=__name__, what="kind of start states", takes=0, trial=lambda made: made()
-    )
-    starts = make()
-    if not isinstance(starts, Starts):
-        raise ConfigError(
-            f"{text} makes a {type(starts).__name__}: wanted a class with the methods of {__name__}:Starts"
-        )
-    return starts
+
+    def check(make: Callable[[], Any]) -> None:
+        starts = make()
+        if not isinstance(starts, Starts):
+            raise ConfigError(
+                f"{text} makes a {type(starts).__name__}: wanted a class with the methods of {__name__}:Starts"
+            )
+
+    return choose(written, home=__name__, what="kind of start states", takes=0, trial=check)

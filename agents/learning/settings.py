@@ -8,7 +8,7 @@ from typing import Literal
 
 from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.errors import ConfigError
-from tsr_gym.sections import check_choices, check_numbers
+from tsr_gym.sections import check_choices, check_numbers, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class LearnConfig:
 
     algorithm: Literal["ppo", "grpo"] = "ppo"
     """ppo with a critic (paper: Sokoban), or grpo without one (paper: FrozenLake, WebShop)."""
-    estimator: str = "auto"
+    estimator: str = setting("auto", metavar="CALL")
     """Advantages: auto (gae for ppo, grpo for grpo), tree_grpo, turn_gae, tspo or another of
     tsr_gym.agents.learning.advantages, with its numbers as in grpo(baseline='naive'), or package.module:name."""
     objective: Objective = field(default_factory=Objective)
@@ -41,7 +41,7 @@ class LearnConfig:
     themselves."""
     lora_alpha: float = 32.0
     """The product of these matrices is scaled by alpha / rank."""
-    lora_targets: tuple[str, ...] = ()
+    lora_targets: tuple[str, ...] = setting((), metavar="NAME")
     """Ends of the names of layers that have them, such as q_proj; none for all linear layers but the output layer."""
     lora_engine: Literal["merged", "adapter"] = "merged"
     """Weights that vLLM gets after an update: all weights with the matrices merged into them, or the matrices alone,

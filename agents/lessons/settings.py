@@ -1,28 +1,115 @@
-"""Settings of which groups are learned from, and of their credit; torch-free."""
+"""Settings of which groups are learned from, and of their credit: names become filters and rules here; torch-free."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
-from tsr_gym.keywords import parse_call
-from tsr_gym.sections import check_choices
+from tsr_gym.agents.episodes.trajectory import Group
+from tsr_gym.agents.lessons.credit import CreditRule
+from tsr_gym.errors import ConfigError
+from tsr_gym.keywords import Choice, bind, choose, fold, parse_call
+from tsr_gym.sections import check_choices, setting
+
+FILTERS = "tsr_gym.agents.lessons.filters"
+# Filters by the words that configurations have for them.
+SHORT = {
+    "uncertainty": "keep_uncertain",
+    "mixed_success": "keep_mixed_success",
+    "top_p": "keep_top_p",
+    "varied": "keep_varied",
+    "none": "keep_all",
+    "learnable": "keep_learnable",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonConfig:
     """Which groups are learned from, and whose credit their rewards are."""
 
-    filter: str = "uncertainty"
+    filter: Choice = setting("uncertainty", metavar="CALL")
     """Which groups are learned from, with the filter's numbers: uncertainty(ratio=0.25) (those whose returns vary most;
     paper), mixed_success(ratio=1.0) (with successes and failures), top_p(p=0.9) (that hold a share of all variation;
     RAGEN-2), varied, none (all), learnable (TSPO's gate with the rules of `credit`), or another filter of
     tsr_gym.agents.lessons.filters, as in keep_concise(keep=4)."""
     filter_when: Literal["after", "before"] = "after"
     """Filter by the selected trajectories (released code), or before selection by all episodes of the searches."""
-    credit: tuple[str, ...] = ()
+    credit: tuple[Choice, ...] = setting((), metavar="CALL")
     """Rules that write rewards or counts anew before advantages are taken, in order, such as
     format_penalty(penalty=0.2); see tsr_gym.agents.lessons.credit."""
 
     def __post_init__(self) -> None:
         check_choices(self)
-        for call in (self.filter, *self.credit):
-            parse_call(call, what="filter or credit rule")
+        credit = tuple(bind(text, choose_credit) for text in self.credit)
+        object.__setattr__(self, "credit", credit)
+        # TSPO's gate, the filter "learnable", applies the credit rules itself.
+        rules = in_order([rule.bound for rule in credit]) if credit else None
+        object.__setattr__(self, "filter", bind(self.filter, partial(choose_filter, credit=rules)))
+
+
+def choose_filter(text: str, *, credit: CreditRule | None = None) -> "partial[Any]":
+    """Return the filter that a text such as ``"mixed_success(ratio=0.5)"`` names.
+
+    Args:
+        text: One of `SHORT`, a function of `tsr_gym.agents.lessons.filters`, or ``package.module:name``.
+        credit: Credit rule for TSPO's gate.
+
+    Raises:
+        ConfigError: There is no such filter, it cannot have these numbers, or it needs a credit rule.
+    """
+    try:
+        call = _in_full(text)
+        if call == "keep_learnable" and credit is None:
+            raise ConfigError("the filter learnable asks what a credit rule makes of failed groups: set credit")
+        return choose(
+            call,
+            home=FILTERS,
+            what="filter",
+            offered={"credit": credit},
+            among=lambda one: one.__name__.startswith("keep_"),
+            trial=lambda keep: keep([]),
+        )
+    except ConfigError as error:
+        raise ConfigError(f"wanted filter {', '.join(SHORT)}, or a filter with its numbers: {error}") from error
+
+
+def choose_credit(text: str) -> "partial[Any]":
+    """Return the credit rule of a call such as ``"format_penalty(penalty=0.2)"``.
+
+    Args:
+        text: A function of `tsr_gym.agents.lessons.credit` or ``package.module:name``, with literal keywords.
+
+    Raises:
+        ConfigError: There is no such rule, or it cannot work with these keywords.
+    """
+    home = "tsr_gym.agents.lessons.credit"
+    return choose(text, home=home, what="credit rule", trial=lambda rule: rule(Group(0, ())))
+
+
+def in_order(rules: Sequence[CreditRule]) -> CreditRule:
+    """Return the credit rule that applies some rules one after the other."""
+    return partial(_apply, tuple(rules))
+
+
+def _apply(rules: Sequence[CreditRule], group: Group) -> Group:
+    for rule in rules:
+        group = rule(group)
+    return group
+
+
+def fold_keep(text: str, keep: float | None) -> str:
+    """Return a filter's call with the share of what it keeps written into it.
+
+    Raises:
+        ConfigError: It keeps no share, or says already which.
+    """
+    if keep is None:
+        return text
+    name = "p" if parse_call(text).name in ("top_p", "keep_top_p") else "ratio"
+    call = parse_call(fold(_in_full(text), {name: keep}, home=FILTERS, what="filter"))
+    return str(call._replace(name=parse_call(text).name))
+
+
+def _in_full(text: str) -> str:
+    call = parse_call(text, what="filter")
+    return str(call._replace(name=SHORT.get(call.name, call.name)))

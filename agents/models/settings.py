@@ -6,32 +6,32 @@ from typing import Literal
 from tsr_gym.agents.policies.engine import find_engine
 from tsr_gym.agents.policies.prompts import History
 from tsr_gym.errors import ConfigError
-from tsr_gym.sections import check_choices, check_numbers
+from tsr_gym.sections import check_choices, check_numbers, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """Which language model, and how it speaks."""
 
-    model: str = "default"
+    model: str = setting("default", metavar="FOLDER")
     """Folder of a local Hugging Face model; default builds the small embedded model of the environment."""
-    engine: str = "transformers"
+    engine: str = setting("transformers", metavar="{transformers,vllm,vllm-server,CALL}")
     """Sampler of the same weights: transformers (the model itself), vllm (in this process), vllm-server (vLLM's own
     server) or package.module:name of yours; in eval also openai, a server that speaks OpenAI's API."""
-    engine_url: str | None = None
+    engine_url: str | None = setting(None, metavar="URL")
     """vLLM's own server, where it runs already on this machine; None starts one that ends with this process."""
     engine_gib: float = 1.0
     """Memory of vLLM's keys and values, in GiB."""
     prompt: Literal["auto", "paper", "compact", "plain", "words"] = "auto"
     """Words around observations. auto: what the model folder's tsr_gym.json says, else paper; for an environment with
     a protocol of its own plain, which adds none, unless the model was made for it in words."""
-    history: str = "auto"
+    history: str = setting("auto", metavar="{auto,full,markov,window(K)}")
     """What a prompt repeats: full, markov, window(k), or auto."""
     max_tokens: int = 400
     """Longest answer (paper's code: 400)."""
     temperature: float = 1.0
     """Of sampling in training (released code: 1.0)."""
-    device: str = "auto"
+    device: str = setting("auto", metavar="{auto,cpu,cuda,cuda:1,...}")
     """cpu, cuda, cuda:1 ...; auto takes a GPU where there is one."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of computing; parameters stay in float32. auto: bfloat16 on a GPU, float32 on a CPU."""

@@ -5,16 +5,16 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from tsr_gym.errors import ConfigError
-from tsr_gym.sections import check_choices, check_numbers
+from tsr_gym.sections import check_choices, check_numbers, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiConfig:
     """An OpenAI-compatible server, and how patiently it is asked."""
 
-    base_url: str = "https://api.openai.com/v1"
+    base_url: str = setting("https://api.openai.com/v1", metavar="URL")
     """Of the server, as in http://127.0.0.1:8000/v1."""
-    api_key_from: str = "OPENAI_API_KEY"
+    api_key_from: str = setting("OPENAI_API_KEY", metavar="VARIABLE")
     """Environment variable that holds the key; where there is none, no key is sent."""
     at_once: int = 8
     """Requests that are open at a time."""

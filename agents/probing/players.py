@@ -15,9 +15,11 @@ from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.probing.rankings import siblings_walk
 from tsr_gym.agents.reports.model_evaluation import load_player
 from tsr_gym.errors import ConfigError, TsrGymError
+from tsr_gym.keywords import bind
 from tsr_gym.stack import Noise
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Policy
+from tsr_gym.wrappers.scorers import choose_scorer
 
 # Called with the name of a part of the work, the finished count and the total.
 Watch = Callable[[str, int, int], None]
@@ -88,18 +90,22 @@ def set_up(
         CheckpointError: The folder holds no model.
         MissingExtra: The environment or the model needs a package that is not installed.
     """
-    task = TaskConfig(preset=world.preset, env_set=world.env_set)
+    plain = TaskConfig(preset=world.preset, env_set=world.env_set)
+
+    def scored(score: str) -> TaskConfig:
+        return replace(plain, score=bind(score, choose_scorer))
+
     if model.model == RANDOM:
-        return Player(lambda score: task_pool(world.env, replace(task, score=score), world.split, search), legal_player)
+        return Player(lambda score: task_pool(world.env, scored(score), world.split, search), legal_player)
     if model.engine == "openai":
-        server = api_player(world.env, task, model, api or ApiConfig())
+        server = api_player(world.env, plain, model, api or ApiConfig())
         return Player(
-            lambda score: replace(server, task=replace(task, score=score)).pool(world.split, search),
+            lambda score: replace(server, task=scored(score)).pool(world.split, search),
             partial(server.chat_about, temperature=temperature),
         )
-    player = load_player(world.env, task, model, note)
+    player = load_player(world.env, plain, model, note)
     return Player(
-        lambda score: replace(player, task=replace(task, score=score)).pool(world.split, search),
+        lambda score: replace(player, task=scored(score)).pool(world.split, search),
         partial(player.chat_about, temperature=temperature),
     )
 

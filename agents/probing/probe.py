@@ -16,9 +16,11 @@ from tsr_gym.agents.episodes.intervals import Interval, Price, pooled_mean, pric
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.probing.players import RANDOM, Note, Watch, WorldConfig, check_scorer, set_up
+from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.agents.strategies.harvest import harvesting_of
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.files import write_atomically
+from tsr_gym.keywords import bind
 from tsr_gym.sections import check_choices, check_numbers
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Policy
@@ -76,7 +78,9 @@ class ProbeConfig(WorldConfig):
     def search_section(self, search: str) -> SearchConfig:
         """Return the section of a run that plays in this way."""
         trajectories = self.episodes if search == PLAIN else 1
-        return SearchConfig(search=search, trajectories=trajectories, noise=self.noise, dead_ends=self.dead_ends)
+        return SearchConfig(
+            search=bind(search, choose_strategy), trajectories=trajectories, noise=self.noise, dead_ends=self.dead_ends
+        )
 
 
 class Way(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tsr_gym.agents.raters.critic_value import CriticValue
 from tsr_gym.codec import encode
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import choose
+from tsr_gym.keywords import bind, choose
 from tsr_gym.tree import Node, Rater, Tree
 
 if TYPE_CHECKING:
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from tsr_gym.agents.policies.chat_policy import ChatPolicy
 
 
-def choose_rater(text: str, *, chat: "ChatPolicy | None" = None, critic: "Critic | None" = None) -> "partial[Any]":
-    """Return what makes the rater that a text names, without making it; see `make_rater`.
+def choose_rater(text: str) -> "partial[Any]":
+    """Return the class or function that makes the rater of a text; see `make_rater`.
+
+    The model and the critic of a run are not known yet, so they are left open as None.
 
     Raises:
         ConfigError: There is no such rater, or it does not take these keywords.
     """
-    offered = {"chat": chat, "critic": critic}
+    offered = {"chat": None, "critic": None}
     return choose(text, home="tsr_gym.agents.raters", what="rater", takes=0, offered=offered, among=inspect.isclass)
 
 
@@ -40,9 +42,10 @@ def make_rater(text: str, *, chat: "ChatPolicy | None" = None, critic: "Critic |
     Raises:
         ConfigError: There is no such rater, it does not take these keywords, or it needs a model and there is none.
     """
-    make = choose_rater(text, chat=chat, critic=critic)
+    bound = bind(text, choose_rater).bound
+    own = {"chat": chat, "critic": critic}
     try:
-        rater: Rater = make()
+        rater: Rater = bound(**{name: own[name] for name in own if bound.keywords.get(name, ...) is None})
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the rater {text!r} cannot be made: {error}") from error
     if not callable(rater):

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.episodes.intervals import crossed_mean, student
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.keywords import parse_settings
@@ -53,9 +53,9 @@ def load_run(folder: Path) -> Run:
     Raises:
         CheckpointError: The folder holds no run, or one without any evaluation.
     """
-    if not (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder}: wanted the folder of a run with config.json, found none")
-    config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
+    if not (folder / RUN_FILE).is_file():
+        raise CheckpointError(f"{folder}: wanted the folder of a run with {RUN_FILE}, found none")
+    config = TrainConfig.load(folder, bound=False)
     evaluations = JsonLines(folder / "evaluations.jsonl").read()
     if not evaluations:
         raise CheckpointError(f"{folder}: the run has not been evaluated yet")

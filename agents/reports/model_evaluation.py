@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tsr_gym.agents.config import RUN_FILE, RunConfig, TrainConfig
 from tsr_gym.agents.episodes.api_player import api_player
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.play import Bars, Evaluation, evaluate
@@ -12,8 +13,6 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_api import Ledger
 from tsr_gym.agents.policies.settings import ApiConfig
-from tsr_gym.agents.runs.config import RunConfig, TrainConfig
-from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
 from tsr_gym.registration import env_id
@@ -66,7 +65,7 @@ def examine(
     Raises:
         ConfigError: A setting is unknown or impossible.
     """
-    strategy = None if search.name == "naive" else choose_strategy(search.search)
+    strategy = None if search.name == "naive" else search.search.bound
     pool = player.pool(split, search)
     chat = player.chat_about(pool.base, temperature=temperature)
     rater = None
@@ -178,11 +177,8 @@ def evaluate_model(
         model=model,
         run=RunConfig(eval_instances=instances, eval_temperature=at_temperature),
     )
-    if search.name != "naive":
-        # An unknown name is an error before the model is loaded.
-        choose_strategy(search.search)
     folder = Path(source)
-    if (folder / "config.json").is_file() and checkpoints(folder):
+    if (folder / RUN_FILE).is_file() and checkpoints(folder):
         config = _config_of(folder, env)
         # The engine only decides where the same policy is sampled, so it stays a choice of the evaluation.
         own = replace(config.model, engine=model.engine, engine_url=model.engine_url, engine_gib=model.engine_gib)
@@ -200,7 +196,7 @@ def evaluate_model(
 
 def _config_of(run: Path, env: str | None) -> TrainConfig:
     """Return the configuration of a run; `env`, where it is given, must be the run's environment."""
-    config = TrainConfig.from_json((run / "config.json").read_bytes(), source=str(run / "config.json"))
+    config = TrainConfig.load(run)
     if env is not None and env_id(env) != env_id(config.env):
         raise ConfigError(f"the run in {run} plays {config.env}: leave out --env, got {env}")
     return config

@@ -11,6 +11,7 @@ from time import perf_counter
 
 import torch
 
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import ChosenSearch, Collected, edges_by_task
 from tsr_gym.agents.episodes.play import Examined, examine
 from tsr_gym.agents.episodes.settings import SearchConfig
@@ -22,7 +23,6 @@ from tsr_gym.agents.models.language_model import hand_over_adapter
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.checkpoint import Stateful, drop_old, save_checkpoint
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.health import prompt_metrics
 from tsr_gym.agents.runs.log import Record, RunLog, Watch
 from tsr_gym.agents.runs.parity import check_parity, check_versions
@@ -38,7 +38,7 @@ from tsr_gym.seeds import derive_seed
 class Trainer:
     """A training run in a folder; made by `start_run` or `resume_run`.
 
-    The folder holds ``config.json``, ``metrics.jsonl`` (a line per update), ``evaluations.jsonl``, ``trees/``,
+    The folder holds ``run.toml``, ``metrics.jsonl`` (a line per update), ``evaluations.jsonl``, ``trees/``,
     ``checkpoints/``, ``tensorboard/`` and, for an objective with a KL term, ``reference/``. Everything random in an
     update derives from the run's seed and from counts that a checkpoint holds.
 

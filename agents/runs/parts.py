@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import Collector
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
@@ -22,7 +23,6 @@ from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.engine import Host
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.raters import goes_by, make_rater
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.agents.runs.workers.worker import files_of

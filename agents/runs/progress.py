@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.learning.settings import LearnConfig
-from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.budget import Budget
 from tsr_gym.errors import CheckpointError, ConfigError, shown

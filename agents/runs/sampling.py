@@ -6,12 +6,12 @@ from functools import partial, reduce
 from operator import add
 from typing import NamedTuple
 
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
 from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.progress import Progress, Tokens, counted, share_done, total_of, update_end
 from tsr_gym.agents.runs.start_states import StartStates
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector

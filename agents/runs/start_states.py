@@ -10,6 +10,7 @@ from tsr_gym.agents.episodes.collect import Collected
 from tsr_gym.agents.episodes.start_states import Begun, StartState, StartStateBank, choose_starts
 from tsr_gym.errors import InvalidTree
 from tsr_gym.files import write_atomically
+from tsr_gym.keywords import bind
 from tsr_gym.seeds import derive_seed
 
 # Maximum number of states; the oldest are dropped first, because an older policy reached them.
@@ -32,7 +33,7 @@ class StartStates:
     def __init__(self, groups: int, *, seed: int, kind: str = "states") -> None:
         self.groups = groups
         self.seed = seed
-        self.kind = choose_starts(kind)
+        self.kind = bind(kind, choose_starts).bound()
         self._begun: dict[int, StartState] = {}
 
     @property

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tsr_gym.agents.models.language_model import pick_device
+from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.runs.check import check_choices, check_config
 from tsr_gym.agents.runs.checkpoint import checkpoints, load_checkpoint, save_checkpoint
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.log import writing
 from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.progress import TARGETS, read_targets, token_targets
@@ -19,17 +17,6 @@ from tsr_gym.agents.runs.warm_start import warm_started
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.files import check_folder
-
-
-def check_run(config: TrainConfig) -> None:
-    """Check that a run can begin, before a model is loaded or built for it.
-
-    Raises:
-        ConfigError: The folder exists, or a setting is unknown or impossible.
-    """
-    check_config(config)
-    pick_device(config.model.device)
-    check_choices(config)
 
 
 def start_run(
@@ -47,7 +34,6 @@ def start_run(
         ConfigError: The folder exists, or a setting is unknown or impossible.
         CheckpointError: The model cannot be read, or the folder cannot be written.
     """
-    processes.first(lambda: check_run(config))
     folder = config.folder
     targets = token_targets(config)
     first_model = processes.first(lambda: warm_started(config, model_dir))
@@ -80,7 +66,7 @@ def _begin_folder(partial: Path, config: TrainConfig, model_dir: Path, targets: 
         shutil.rmtree(partial, ignore_errors=True)
         for name in ("trees", "checkpoints"):
             (partial / name).mkdir(parents=True)
-        (partial / "config.json").write_text(config.to_json())
+        (partial / RUN_FILE).write_text(config.to_toml(), encoding="utf-8")
         # With LoRA the policy itself holds the weights that it began with.
         if config.learn.objective.kl_weight and config.lora is None:
             shutil.copytree(model_dir, partial / "reference")
@@ -114,11 +100,11 @@ def resume_run(
         CheckpointError: The folder holds no run, or its latest checkpoint or a log is damaged.
         ConfigError: The run cannot have as many updates, or another process trains it.
     """
-    if not (folder / "config.json").is_file() or not checkpoints(folder):
-        raise CheckpointError(f"{folder}: wanted the folder of a run with config.json and a checkpoint, found none")
-    config = TrainConfig.from_json((folder / "config.json").read_bytes(), source=str(folder / "config.json"))
+    if not (folder / RUN_FILE).is_file() or not checkpoints(folder):
+        raise CheckpointError(f"{folder}: wanted the folder of a run with {RUN_FILE} and a checkpoint, found none")
+    config = TrainConfig.load(folder)
     total = config.run.total_tokens if total_tokens is None else total_tokens
-    run = replace(config.run, out=folder, updates=updates or config.run.updates, total_tokens=total)
+    run = replace(config.run, updates=updates or config.run.updates, total_tokens=total)
     config = replace(config, run=run)
     latest = checkpoints(folder)[-1]
     processes.first(lambda: check_folder(latest))

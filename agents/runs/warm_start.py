@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.models.language_model import LanguageModel, load_policy, pick_device, save_policy, stop_ids
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.teaching.base_recipe import WordRecipe
 from tsr_gym.agents.teaching.imitation import Exchange, Row, imitate_rows
 from tsr_gym.errors import ConfigError, shown

@@ -34,20 +34,19 @@ STRATEGIES = "tsr_gym.agents.strategies"
 _OVER = Node(None, 0, Candidate(""), "", 0.0, 0.0, True, False, {}, None)
 
 
-def choose_strategy(text: str, **offered: Any) -> "partial[Any]":
+def choose_strategy(text: str) -> "partial[Any]":
     """Return the strategy that a text such as ``"puct(simulations=64)"`` names, its numbers bound and checked.
 
     Args:
         text: One of these strategies, or ``package.module:name``, with its numbers.
-        offered: Numbers for a strategy that has them and whose call leaves them out.
 
     Raises:
         ConfigError: There is no such strategy, or it cannot have these numbers.
     """
-    return choose(text, home=STRATEGIES, what="strategy", offered=offered, trial=_begin)
+    return choose(text, home=STRATEGIES, what="strategy", trial=check_numbers)
 
 
-def _begin(strategy: Any) -> None:
+def check_numbers(strategy: Any) -> None:
     """Let a strategy of ours check its numbers, on a tree in which there is nothing to do."""
     if not strategy.func.__module__.startswith(STRATEGIES):
         return

@@ -16,8 +16,8 @@ import torch
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import Evaluation, evaluate
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
-from tsr_gym.agents.teaching.base_recipe import BaseRecipe, WordRecipe, check_recipe, recipe_for
-from tsr_gym.agents.teaching.symbol_curriculum import BURST, LEARN, Note, symbol_curriculum
+from tsr_gym.agents.teaching.base_recipe import LEARN, BaseRecipe, WordRecipe, check_recipe, recipe_for
+from tsr_gym.agents.teaching.symbol_curriculum import BURST, Note, symbol_curriculum
 from tsr_gym.agents.teaching.word_curriculum import word_curriculum
 from tsr_gym.codec import digest
 from tsr_gym.files import cache_home, write_folder
@@ -38,13 +38,17 @@ def default_model(env: str, env_set: Sequence[str] = (), *, note: Note = lambda 
         env_set: Settings of the environment, as KEY=VALUE.
         note: Called with a line of text at each stage.
     """
-    recipe = recipe_for(env, tuple(env_set))
-    key = digest((env_id(env), recipe, LEARN, __version__))[:12]
-    folder = cache_home() / "models" / f"{env_id(env).replace('/', '-').replace(':', '-')}-{key}"
+    folder = default_folder(env, env_set)
     if not folder.exists():
         note(f"building the base model of {env_id(env)} in {folder}")
-        build_base_model(env, folder, recipe, keep_skilled=True, note=note)
+        build_base_model(env, folder, recipe_for(env, tuple(env_set)), keep_skilled=True, note=note)
     return folder
+
+
+def default_folder(env: str, env_set: Sequence[str] = ()) -> Path:
+    """Return the folder of an environment's embedded base model, whether it is built yet or not."""
+    key = digest((env_id(env), recipe_for(env, tuple(env_set)), LEARN, __version__))[:12]
+    return cache_home() / "models" / f"{env_id(env).replace('/', '-').replace(':', '-')}-{key}"
 
 
 def build_base_model(

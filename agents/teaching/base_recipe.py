@@ -85,6 +85,10 @@ class WordRecipe(BaseRecipe):
     poor_player: str = ""
 
 
+# Rates for 0.1 million parameters; the paper's 1e-6 is for billions, and has no effect here. A world may set its own.
+LEARN = (("lr", 5e-4), ("critic_lr", 1e-3))
+
+
 class TaughtWorld(NamedTuple):
     """A world's teaching, with the settings under which it is taught.
 
@@ -135,6 +139,15 @@ def taught_world(env: str, env_set: tuple[str, ...] = (), *, seed: int = 0) -> T
             "write optimal_turn or teaching"
         )
     return TaughtWorld(teaching, env_settings)
+
+
+def training_settings(env: str, env_set: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the settings of training that fit the embedded model of an environment, by name.
+
+    Raises:
+        ConfigError: See `taught_world`.
+    """
+    return dict(LEARN) | dict(taught_world(env, env_set).teaching.learn)
 
 
 def recipe_for(env: str, env_set: tuple[str, ...] = ()) -> BaseRecipe:

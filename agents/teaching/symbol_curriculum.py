@@ -22,14 +22,12 @@ from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.models.tiny_model import tiny_model
 from tsr_gym.agents.models.tokenizer import END, tiny_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.teaching.base_recipe import BaseRecipe, TaughtWorld
+from tsr_gym.agents.teaching.base_recipe import LEARN, BaseRecipe, TaughtWorld
 from tsr_gym.registration import env_id
 from tsr_gym.seeds import derive_seed
 from tsr_gym.teaching import Player, random_turn
 
 Note = Callable[[str], None]
-# Rates for 0.1 million parameters; the paper's 1e-6 is for billions, and has no effect here.
-LEARN = (("lr", 5e-4), ("critic_lr", 1e-3))
 _MAX_TOKENS = 16
 # Optimizer steps of a burst of poor play; success is measured after each burst.
 BURST = 20

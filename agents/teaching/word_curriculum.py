@@ -22,9 +22,9 @@ from tsr_gym.agents.models.tiny_model import set_copying_heads, tiny_model
 from tsr_gym.agents.models.tokenizer import word_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.strategies import naive
-from tsr_gym.agents.teaching.base_recipe import TaughtWorld, WordRecipe
+from tsr_gym.agents.teaching.base_recipe import LEARN, TaughtWorld, WordRecipe
 from tsr_gym.agents.teaching.imitation import Answer, Exchange, Row, drill_copying, imitate_rows, rows_of
-from tsr_gym.agents.teaching.symbol_curriculum import LEARN, Note, Skilled, demonstration_tasks, in_fifths
+from tsr_gym.agents.teaching.symbol_curriculum import Note, Skilled, demonstration_tasks, in_fifths
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import choose
 from tsr_gym.registration import env_id

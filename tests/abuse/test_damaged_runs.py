@@ -12,9 +12,9 @@ import pytest
 from tests.abuse.attacks import Counts, Outcome, attacked, counted, damaged
 from tests.agents.short_runs import UPDATES, files_of, result, train_and_kill, train_flags
 from tsr_gym import CheckpointError, ConfigError, InvalidTree, Tree
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.reports.methods import load_run
 from tsr_gym.agents.runs.checkpoint import checkpoints
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.trainer import resume_run
 
 LOGS = ("metrics.jsonl", "evaluations.jsonl")
@@ -28,7 +28,7 @@ def damage_campaign(count: int, seed: int, run: Path) -> Counts:
 def _damages(count: int, rng: np.random.Generator, run: Path) -> Iterator[Outcome]:
     sound = files_of(run)
     latest = str(checkpoints(run)[-1].relative_to(run))
-    kinds = (["config.json"], LOGS, [name for name in sound if name.startswith("trees/")])
+    kinds = (["run.toml"], LOGS, [name for name in sound if name.startswith("trees/")])
     kinds += ([name for name in sound if name.startswith(latest)],)
     for number in range(count):
         names = kinds[number % len(kinds)]
@@ -73,7 +73,7 @@ def _is_read_alike(path: Path) -> bool:
 
 def _is_reported(run: Path) -> bool:
     found = load_run(run)
-    return TrainConfig.from_json(found.config.to_json()) == found.config
+    return TrainConfig.from_json(found.config.to_toml()) == found.config
 
 
 def _resumes(run: Path, name: str, before: dict[str, bytes]) -> bool:

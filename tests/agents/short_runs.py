@@ -19,13 +19,13 @@ from torch.distributed import TCPStore
 
 from tests.conftest import ROOT
 from tsr_gym.agents.cli import main
+from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.processes import joined
 from tsr_gym.agents.runs.checkpoint import checkpoints
-from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.trainer import start_run
 

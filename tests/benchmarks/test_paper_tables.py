@@ -20,7 +20,7 @@ from benchmarks.papers.report import NOTHING, PAGE, draw, nearest, reached_at, r
 from benchmarks.papers.tsr import CONTROL
 from benchmarks.tsr_runs import finished
 from tests.agents.tiny import save_chat_model
-from tsr_gym.agents.cli.train import _configured
+from tsr_gym.agents.cli.train import read_config
 from tsr_gym.agents.runs.check import check_choices
 from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.errors import ConfigError
@@ -42,7 +42,7 @@ TABLE = Table(
 
 @cache
 def parsed(flags):
-    return _configured(flags.split()[1:])
+    return read_config(flags.split()[1:])
 
 
 def config_of(cell):
@@ -282,7 +282,7 @@ def test_a_dry_run_prints_a_command_for_every_cell(capsys, tmp_path):
     assert len(lines) == len(list(cells(TABLES["tree_grpo_budget"], "qwen", 1)))
     for line in lines:
         assert line[:6] == ["torchrun", "--nproc-per-node", "8", "-m", "tsr_gym", "train"]
-        assert _configured(line[6:]).search.groups == 512
+        assert read_config(line[6:]).search.groups == 512
     small = commands(list(cells(TABLE, "tiny", 1)), "tiny", OUT, MODELS)
     assert [line.split()[:2] for line in small] == [["tsr", "base-model"], ["tsr", "train"], ["tsr", "train"]]
 

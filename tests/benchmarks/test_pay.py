@@ -10,7 +10,7 @@ from benchmarks.does_search_pay import analysed
 from benchmarks.measure import RESULTS
 from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
 from benchmarks.pay.report import PAGE, difference, equal_difference, interval, law, success_at, write_tables
-from tsr_gym.agents.cli.train import _configured
+from tsr_gym.agents.cli.train import read_config
 
 RESULT = RESULTS / "does_search_pay.json"
 CONTRAST = Contrast("headline", sokoban(10, 16), "S1", TSR_PLUS, FILTERING, 3)
@@ -97,7 +97,7 @@ def test_every_run_of_the_plan_is_one_that_can_be_configured_and_has_a_folder_of
     planned = list(cells(part))
     assert len({cell.name for cell in planned}) == len(planned) > 0
     for world, flags in {(cell.setting.world, cell.flags().rpartition(" --seed")[0]) for cell in planned}:
-        config = _configured([world, *flags.split()])
+        config = read_config([world, *flags.split()])
         assert config.run.update_tokens * 32 == config.run.total_tokens
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.tsr_runs import finished, measured
-from tsr_gym.agents.runs.config import RunConfig, TrainConfig
+from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.runs.progress import TARGETS
 
 
@@ -13,7 +13,7 @@ def folder_of(path, *, updates, tokens=None, evaluated):
     """Write a run's folder, evaluated at some updates and sampled tokens."""
     path.mkdir()
     config = TrainConfig(env="sokoban", run=RunConfig(updates=updates, total_tokens=tokens))
-    (path / "config.json").write_text(config.to_json())
+    (path / "run.toml").write_text(config.to_toml())
     kept = ("success", "total_reward", "response_length", "turns", "valid", "distinct", "random", "optimal")
     lines = [
         {"step": step, "sampled_tokens_total": sampled, "prompt_tokens_total": 2 * sampled, **dict.fromkeys(kept, 0.5)}

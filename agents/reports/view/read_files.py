@@ -1,6 +1,7 @@
 """Read trees, runs and tokenizers for the viewer; a damaged file is read up to the damage."""
 
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,9 +10,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from tsr_gym.agents.config import RUN_FILE, TrainConfig
+from tsr_gym.agents.config.recipes import read_config_file
 from tsr_gym.agents.reports.diagnosis import Finding, at_random, diagnose
 from tsr_gym.agents.reports.methods import label_of
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.errors import ConfigError, InvalidTree, shown
 from tsr_gym.node import node_from_json
 from tsr_gym.tree import FORMAT, SCORES_OF, VERSION, Tree
@@ -104,11 +106,11 @@ def read_run(folder: Path) -> dict[str, Any]:
         ``label``, ``env``, ``about`` (settings by name), ``updates`` and ``evaluations`` (columns by name, with
         ``step`` and ``tokens``), ``counters`` (groups: sampled, kept, and dropped by reason), ``findings``, ``notes``.
     """
-    config, *notes = _read_config(folder / "config.json")
+    config, *notes = _read_config(folder / RUN_FILE)
     updates, update_notes = whole_lines(folder / "metrics.jsonl")
     evaluations, evaluation_notes = whole_lines(folder / "evaluations.jsonl")
     return {
-        "label": _label(config, folder),
+        "label": _label(folder),
         "env": config.get("env"),
         "about": _about(config),
         "updates": _columns(updates, METRICS),
@@ -138,15 +140,14 @@ def whole_lines(path: Path) -> tuple[list[Record], list[str]]:
 def _read_config(path: Path) -> tuple[Any, ...]:
     """Return a run's settings, followed by a note where they cannot be read."""
     try:
-        config = json.loads(path.read_bytes())
-        return (config,) if isinstance(config, dict) else ({}, f"{path.name}: not the configuration of a run")
+        return (tomllib.loads(path.read_text(encoding="utf-8")),)
     except (OSError, ValueError, RecursionError) as error:
         return {}, f"{path.name}: cannot be read ({error})"
 
 
-def _label(config: Record, folder: Path) -> str:
+def _label(folder: Path) -> str:
     try:
-        return label_of(TrainConfig.from_json(json.dumps(config)))
+        return label_of(TrainConfig.load(folder, bound=False))
     except ConfigError:
         return folder.name
 
@@ -250,8 +251,8 @@ _CONTEXT = 4
 def _tokenizer_files(folder: Path) -> list[Path]:
     saved = sorted(folder.glob("checkpoints/*/model/tokenizer.json"), reverse=True)
     try:
-        model = json.loads((folder / "config.json").read_bytes())["model"]["model"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        model = read_config_file(folder / RUN_FILE).settings["model"]
+    except (ConfigError, LookupError):
         return saved
     began = Path(model) / "tokenizer.json" if isinstance(model, str) else None
     return [*saved, *([began] if began is not None and began.is_file() else [])]

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
+from tsr_gym.agents.config import RUN_FILE
 from tsr_gym.agents.reports.view.describe_tree import describe_node, describe_tree, summarise_tree
 from tsr_gym.agents.reports.view.read_files import Spell, find_spelling, read_run, read_tree
 from tsr_gym.agents.reports.view.snapshot_views import Draw, find_drawing, find_reading
@@ -62,7 +63,7 @@ def find_sources(paths: Sequence[Path]) -> Sources:
 
 def _runs_in(folder: Path) -> list[Path]:
     """Return the folder itself where it is a run, else the runs in it."""
-    if (folder / "config.json").is_file() or (folder / "metrics.jsonl").is_file():
+    if (folder / RUN_FILE).is_file() or (folder / "metrics.jsonl").is_file():
         return [folder]
     return sorted(file.parent for file in folder.rglob("metrics.jsonl"))
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.env_pool import task_settings
 from tsr_gym.agents.reports.view.read_files import SeenTree
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.errors import ConfigError, SnapshotError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import accepted, env_class, env_id, find_env
@@ -57,7 +57,7 @@ def _ways(seen: SeenTree, run: Path | None) -> Iterator[tuple[str, Mapping[str, 
     """Yield names and settings with which the tree's environment may have been made, the most reliable first."""
     try:
         if run is not None:
-            config = TrainConfig.from_json((run / "config.json").read_bytes())
+            config = TrainConfig.load(run, bound=False)
             own = parse_settings(config.task.env_set)
             yield config.env, task_settings(config.env, config.task.preset, config.task.train_split) | own
     except (OSError, ConfigError):

@@ -8,6 +8,7 @@ from operator import add
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import Collected, choose_search, side_by_side, task_seed
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.play import Examined
@@ -15,7 +16,6 @@ from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.policies.engine import Completion, Engine, find_engine
 from tsr_gym.agents.processes import Processes
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.parity import Parity, compare, continue_prompts, largest, parity_error
 from tsr_gym.agents.runs.workers.dispatch import Dispatcher
 from tsr_gym.agents.runs.workers.on_ray import RayCrew, WorkerConfig

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import torch
 
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import Examined, examine
@@ -28,7 +29,6 @@ from tsr_gym.agents.models.lora import merged_weights
 from tsr_gym.agents.policies.engine import Completion, find_engine
 from tsr_gym.agents.policies.transformers_engine import replace_parameters
 from tsr_gym.agents.raters import make_rater
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.parity import continue_prompts
 from tsr_gym.snapshots import Snapshot
 

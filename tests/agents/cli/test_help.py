@@ -1,85 +1,95 @@
-"""The help of every command: one column, words for what settings take, and only settings that it uses."""
+"""The help of every command: words for the values of settings, and only settings that the command uses."""
 
 import re
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
+from io import BytesIO, TextIOWrapper
 
 import pytest
 
 from tsr_gym.agents import cli
+from tsr_gym.agents.cli.arguments import flags_of, parse, read_arguments
 from tsr_gym.agents.cli.evaluate import UNUSED
-from tsr_gym.agents.cli.help_text import help_text
+from tsr_gym.agents.cli.train import FIRST
 
 SUBCOMMANDS = ("webshop import", "webshop generate", "webshop serve", "retrieval index", "retrieval serve")
 COMMANDS = (*cli.COMMANDS, *SUBCOMMANDS)
+# A line of a help that explains a flag, with the border of a box or without.
+EXPLAINED = re.compile(r"^[│ ] (--[a-z][a-z-]*)", re.MULTILINE)
 
 
 def shown(capsys, command, flag="--help"):
-    try:
-        status = cli.main([*command.split(), flag])
-    except SystemExit as ended:
-        status = ended.code
-    assert status == 0
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command.split(), flag])
+    assert ended.value.code == 0
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("columns", ["80", "240"])
+def flag_of(name):
+    return f"--{name.replace('_', '-')}"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_help_is_one_column_and_names_what_settings_take(capsys, monkeypatch, command, columns):
-    monkeypatch.setenv("COLUMNS", columns)
+def test_a_help_names_the_values_of_settings(capsys, command):
     text = shown(capsys, command, "--help-all" if command == "train" else "--help")
     assert text.startswith(f"usage: tsr {command} [-h]")
     assert not re.search(r"\bSTR\b|\{None\}", text)
-    boxed = [line for line in text.splitlines() if line.startswith(("│", "╭", "╰"))]
-    # A box beside another one would have a second border inside.
-    assert [line for line in boxed if line.count("│") not in (0, 2) or line.count("╭") > 1] == []
     assert len(text.splitlines()) > 3
 
 
-def test_evaluation_shows_and_takes_no_settings_of_training(capsys):
+def test_evaluation_has_no_settings_of_training(capsys):
     text = shown(capsys, "eval")
-    assert [flag for flag in UNUSED if re.search(rf"^[│ ] {flag}\b", text, re.MULTILINE)] == []
+    assert {*map(flag_of, UNUSED)} & {*EXPLAINED.findall(text)} == set()
     assert "--search CALL" in text
-    assert cli.main(["eval", "default", "--env", "sokoban", "--groups", "3", "--recipe=paper"]) == 2
-    assert capsys.readouterr().err == "tsr eval: there is no use for --groups, --recipe here: leave it out\n"
+    with pytest.raises(SystemExit) as refused:
+        cli.main(["eval", "default", "--env", "sokoban", "--groups", "3"])
+    assert refused.value.code == 2
+    assert "--groups" in capsys.readouterr().err
 
 
-def test_a_word_that_needs_room_moves_the_rest_to_its_own_line(capsys):
-    lines = shown(capsys, "eval").splitlines()
-    at = next(index for index, line in enumerate(lines) if "--split {train,valid,test,all,none}" in line)
-    assert "Instances to play." not in lines[at]
-    assert "Instances to play." in lines[at + 1]
-    assert lines[at].rstrip(" │").endswith("}")
-    assert lines[at + 1].index("Instances") == next(line for line in lines if "How many." in line).index("How many.")
+def test_the_short_help_of_training_shows_its_settings_and_no_others(capsys):
+    text = shown(capsys, "train")
+    door = {"--recipe", "--config", "--dry-run", "--n", "--width", "--branching", "--depth", "--keep"}
+    assert {*EXPLAINED.findall(text)} == {*map(flag_of, FIRST)} | door
+    assert "tsr train --help-all" in text
+
+
+def test_the_long_help_of_training_shows_all(capsys):
+    assert {"--clip-high", "--betas", "--ray"} <= {*EXPLAINED.findall(shown(capsys, "train", "--help-all"))}
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is told."""
+class Engine:
+    """The engine."""
 
-    often: int = 3
-    """Words that the source
-    has on lines of their own."""
-    long: int = 4
-    """Words that are more than stand on one line of a narrow terminal, which the source
-    breaks elsewhere."""
-
-
-def test_the_words_for_a_setting_run_on_wherever_its_source_breaks_them(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    lines = help_text(Told, (), prog="tsr tell").splitlines()
-    # With borders where they can be drawn.
-    assert [line.strip("│ ") for line in lines if re.match(r"[│ ] (--| {5})", line)] == [
-        "--often INT  Words that the source has on lines of their",
-        "own. (default: 3)",
-        "--long INT   Words that are more than stand on one line",
-        "of a narrow terminal, which the source",
-        "breaks elsewhere. (default: 4)",
-    ]
+    power: int = 3
+    """Power of
+    the engine."""
+    colour: str = "red"
+    """Its colour."""
 
 
-def test_settings_that_are_told_of_by_others_keep_their_own_words(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert re.search(r"^[│ ] --samples INT\b", shown(capsys, "play"), re.MULTILINE)
-    assert "[--kind CALL]" in shown(capsys, "export").splitlines()[0]
-    # A line of a description that begins with a flag would be taken for the setting.
-    assert "filter: beam(width=2, branching=4)." in " ".join(shown(capsys, "train").replace("│", " ").split())
+@dataclass(frozen=True)
+class Car:
+    """A car."""
+
+    engine: Engine = field(default_factory=lambda: Engine(power=5))
+    doors: tuple[int, ...] = (4,)
+    """Numbers of doors."""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_help_can_be_cut_to_some_settings(monkeypatch, encoding):
+    written = TextIOWrapper(BytesIO(), encoding=encoding, write_through=True)
+    monkeypatch.setattr(sys, "stdout", written)
+    with pytest.raises(SystemExit):
+        parse(flags_of(Car, only=["power"]), ["--help"], prog="tsr drive")
+    written.seek(0)
+    text = written.read()
+    assert "Power of the engine. (default: 5)" in text
+    assert "Its colour." not in text
+
+
+def test_flags_become_the_sections_that_they_configure():
+    assert read_arguments(Car, ["--colour", "blue"], prog="tsr drive") == Car(Engine(power=5, colour="blue"))
+    assert read_arguments(Car, ["--doors", "2", "3"], prog="tsr drive").doors == (2, 3)

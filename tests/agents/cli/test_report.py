@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tomllib
 
 import pytest
 
@@ -11,9 +12,9 @@ from tsr_gym.agents import cli
 def other_seed(run, folder, seed):
     """Return a copy of a run that says that it had another seed."""
     copy = shutil.copytree(run, folder)
-    config = json.loads((copy / "config.json").read_text())
+    config = tomllib.loads((copy / "run.toml").read_text())
     config["run"]["seed"] = seed
-    (copy / "config.json").write_text(json.dumps(config))
+    (copy / "run.toml").write_text(json.dumps(config))
     return copy
 
 
@@ -68,7 +69,7 @@ def test_what_is_wrong_with_a_run_is_said_and_written(capsys, undisturbed, tmp_p
     ("harm", "status", "message"),
     [
         (shutil.rmtree, 1, "run: wanted the folder of a run with config.json, found none"),
-        (lambda run: (run / "config.json").write_text("{"), 2, "config.json: not the configuration of a run"),
+        (lambda run: (run / "run.toml").write_text("{"), 2, "config.json: not the configuration of a run"),
         (lambda run: (run / "evaluations.jsonl").unlink(), 1, "run: the run has not been evaluated yet"),
     ],
     ids=["gone", "damaged", "not evaluated"],

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tomllib
 from textwrap import dedent
 
 import gymnasium as gym
@@ -110,7 +111,7 @@ def test_an_environment_of_ones_own_trains_by_its_module_and_id(capsys, mine, ch
     (record,) = records(mine / "run")
     assert record["trajectories"] == 6
     # The tree is of that environment: no presets, no splits.
-    assert json.loads((mine / "run" / "config.json").read_text())["env"] == "my_worlds:My/Counting-v0"
+    assert tomllib.loads((mine / "run" / "run.toml").read_text())["env"] == "my_worlds:My/Counting-v0"
 
 
 def test_none_stands_for_no_preset_and_no_split(capsys, mine, chat_model):

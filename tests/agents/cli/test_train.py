@@ -4,6 +4,7 @@ import gc
 import json
 import shutil
 import signal
+import tomllib
 
 import pytest
 
@@ -34,9 +35,9 @@ def test_flags_make_the_run_that_the_same_configuration_makes(capsys, undisturbe
     run = tmp_path / "run"
     assert status(*train_flags(run, base_model)) == 0
     assert result(run) == result(undisturbed)
-    wanted = json.loads((undisturbed / "config.json").read_text())
+    wanted = tomllib.loads((undisturbed / "run.toml").read_text())
     wanted["run"]["out"] = str(run)
-    assert json.loads((run / "config.json").read_text()) == wanted
+    assert tomllib.loads((run / "run.toml").read_text()) == wanted
     shown = capsys.readouterr()
     assert shown.out == f"{run}: {UPDATES} of {UPDATES} updates, {spent(run)}\n"
     told = [line for line in shown.err.splitlines() if line.startswith("held out after")]
@@ -74,7 +75,7 @@ def test_settings_that_nobody_gave_come_from_the_models_card(capsys, base_model,
     args = train_flags(tmp_path / "run", model, **{"--updates": 1, "--eval-every": 0, "--eval-instances": 1})
     given = () if card == "none" else ("--lr",)
     assert status(*without(args, *{"--lr", "--critic-lr"} - set(given))) == 0
-    learn = json.loads((tmp_path / "run" / "config.json").read_text())["learn"]
+    learn = tomllib.loads((tmp_path / "run" / "run.toml").read_text())["learn"]
     lr = 0.002 if given else 1e-6
     critic_lr, source = (1e-3, "the model's card") if card == "as built" else (1e-5, "default")
     assert (learn["lr"], learn["critic_lr"]) == (lr, critic_lr)

@@ -11,11 +11,11 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, node, shelf_tree, small_tree, sokoban_tree
 from tests.chromium import CONTRASTS, chromium, find, show_as  # noqa: F401
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.trajectory import Learned, keep_learned
 from tsr_gym.agents.reports.view.pages import export_page
 from tsr_gym.agents.reports.view.server import viewing
 from tsr_gym.agents.reports.view.site import Site
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.tree import Candidate, Tree
 
 SCREEN = (1280, 800)
@@ -24,7 +24,7 @@ SCREEN = (1280, 800)
 def make_run(folder, **about):
     """Write a run of 24 updates by hand, with a small tree, a damaged one and one of Sokoban; return its folder."""
     (folder / "trees" / "000024").mkdir(parents=True)
-    (folder / "config.json").write_text(TrainConfig(env="sokoban").to_json())
+    (folder / "run.toml").write_text(TrainConfig(env="sokoban").to_toml())
     updates = [
         {"step": step, "sampled_tokens_total": 100 * step, "success": 0.0, "entropy": 1 / step, "grad_norm": 1.0}
         | {"reward_mean": 0.1 * step, "response_length": 9.0, "turns": 3.0, "sampled_tokens": 100, "valid": 1.0}

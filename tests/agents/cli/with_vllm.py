@@ -1,6 +1,7 @@
 """`tsr train`, `tsr eval` and `tsr calibrate` with the real vLLM; `make test-vllm` runs it."""
 
 import json
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -53,7 +54,7 @@ def test_a_run_samples_by_vllm_in_this_process_and_goes_on(base, tmp_path):
     more = resume_run(tmp_path / "run", updates=3)
     assert more.run()
     assert more.host.weight_version == 3
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["engine"] == "vllm"
+    assert tomllib.loads((tmp_path / "run" / "run.toml").read_text())["model"]["engine"] == "vllm"
     # A head that stays behind ends the run, with a checkpoint of what was learned.
     more.progress = replace(more.progress, update=2)
     take = more.host.load_weights

@@ -383,8 +383,8 @@ def letter_tree(*turns, turns_at_most=4, dead=()):
 
 
 def test_starts_are_chosen_by_name_with_their_numbers():
-    assert isinstance(choose_starts("states"), States)
-    own = choose_starts("tests.agents.episodes.test_start_states:Deepest(most=5)")
+    assert isinstance(choose_starts("states")(), States)
+    own = choose_starts("tests.agents.episodes.test_start_states:Deepest(most=5)")()
     assert isinstance(own, Starts)
     assert own.most == 5
 
@@ -401,7 +401,7 @@ def test_starts_are_chosen_by_name_with_their_numbers():
 )
 def test_starts_that_do_not_exist_are_refused(text, message):
     with pytest.raises(ConfigError, match=message):
-        choose_starts(text)
+        choose_starts(text)()
 
 
 def test_plain_play_counts_where_there_is_some_and_search_otherwise():
@@ -419,7 +419,7 @@ def test_plain_play_counts_where_there_is_some_and_search_otherwise():
 
 def test_what_is_drawn_derives_from_the_generator_alone():
     tree = letter_tree((0, "ab"), (1, "ab"), (3, "bx"), (4, "x"), (2, "ab"), dead=("bb",), turns_at_most=3)
-    starts = choose_starts("states")
+    starts = choose_starts("states")()
     starts.keep([tree], [])
     assert len(starts.bank) > 0
     drawn = [[starts.draw(np.random.default_rng(seed)).key for seed in range(9)] for _ in range(2)]

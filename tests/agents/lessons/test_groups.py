@@ -14,7 +14,7 @@ from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.trajectory import Group, harvest_all
 from tsr_gym.agents.lessons.filters import keep_concise
-from tsr_gym.agents.lessons.groups import choose_credit, choose_groups
+from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.strategies import naive
 
@@ -117,7 +117,7 @@ def test_the_gate_passes_mixed_groups_and_failed_ones_that_a_rule_tells_apart():
 )
 def test_a_rule_that_cannot_work_is_refused_before_the_run(rule, message):
     with pytest.raises(ConfigError, match=message):
-        choose_credit([rule])
+        LessonConfig(credit=(rule,))
 
 
 @pytest.mark.parametrize("name", ["best", "keep_best(kept=3)", "keep_concise(keep=0)"])

@@ -114,7 +114,6 @@ def test_a_model_that_was_made_for_no_environment_needs_one(chat_model):
         ({"instances": 0}, "wanted eval_instances >= 1, got 0"),
         ({"temperature": -1.0}, "wanted eval_temperature >= 0, got -1"),
         ({"split": "exam"}, "wanted split of"),
-        ({"search": SearchConfig(search="dream")}, "there is no strategy 'dream'.*naive"),
         ({"model": ModelConfig(device="cuda:99")}, "wanted device cuda:99"),
         ({"env": "frozen_lake"}, "made for tsr/Sokoban-v0, wanted is tsr/FrozenLake-v0"),
     ],
@@ -144,7 +143,7 @@ def flip_last_bit(file):
         ),
         (lambda run: shutil.rmtree(run / "checkpoints"), CheckpointError, "run: the model .* cannot be read"),
         (
-            lambda run: (run / "config.json").write_text("{"),
+            lambda run: (run / "run.toml").write_text("{"),
             ConfigError,
             r"config\.json: not the configuration of a run",
         ),

@@ -11,10 +11,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from tsr_gym import CheckpointError, ConfigError
+from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.reports.methods import label_of, load_run
 from tsr_gym.agents.reports.report import draw_curves, summarise_runs
-from tsr_gym.agents.runs.config import RunConfig, TrainConfig
 
 CONFIG = TrainConfig(env="sokoban", search=SearchConfig(trajectories=8), run=RunConfig(label="ours"))
 
@@ -23,7 +23,7 @@ def write_run(folder, curve, *, label="ours", seed=0, updates=(), config=CONFIG,
     """Write the folder of a run with held-out success at (step, tokens), and return it."""
     folder.mkdir()
     config = replace(config, run=replace(config.run, label=label, seed=seed, out=folder))
-    (folder / "config.json").write_text(config.to_json())
+    (folder / "run.toml").write_text(config.to_toml())
     known = {"instances": 64, "random": 0.05, "optimal": 1.0, **facts}
     lines = [
         {"step": step, "sampled_tokens_total": tokens, "success": success, **known} for step, tokens, success in curve
@@ -286,9 +286,9 @@ NOT_EVALUATED = "run: the run has not been evaluated yet"
     ("harm", "error", "message"),
     [
         (lambda run: shutil.rmtree(run), CheckpointError, NO_RUN),
-        (lambda run: (run / "config.json").unlink(), CheckpointError, NO_RUN),
-        (lambda run: (run / "config.json").write_text('{"env": "sok'), ConfigError, NO_CONFIG),
-        (lambda run: (run / "config.json").write_text('{"model_type": "qwen2"}'), ConfigError, NO_CONFIG),
+        (lambda run: (run / "run.toml").unlink(), CheckpointError, NO_RUN),
+        (lambda run: (run / "run.toml").write_text('{"env": "sok'), ConfigError, NO_CONFIG),
+        (lambda run: (run / "run.toml").write_text('{"model_type": "qwen2"}'), ConfigError, NO_CONFIG),
         (lambda run: (run / "evaluations.jsonl").unlink(), CheckpointError, NOT_EVALUATED),
         (lambda run: (run / "evaluations.jsonl").write_text(""), CheckpointError, NOT_EVALUATED),
     ],

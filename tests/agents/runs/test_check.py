@@ -9,16 +9,14 @@ import pytest
 
 from tests.conftest import ROOT
 from tsr_gym import ConfigError
-from tsr_gym.agents.cli import train
-from tsr_gym.agents.cli.recipes import follow_recipe
+from tsr_gym.agents.cli.train import read_config
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.estimators import estimator
 from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
-from tsr_gym.agents.runs.check import check_choices
-from tsr_gym.agents.runs.config import TrainConfig
-from tsr_gym.agents.runs.trainer import check_run
+from tsr_gym.agents.runs.check import check_choices, check_start
 
 EVIDENCE = LessonConfig(credit=("first_occurrence",))
 UNDO = LessonConfig(credit=("format_penalty", "undo_selection(samples=8, kept=4)"))
@@ -130,13 +128,13 @@ def test_unfinished_leaves_are_refused_with_a_critic_over_whole_episodes(name):
 
 def test_a_run_is_checked_before_it_begins(tmp_path):
     with pytest.raises(ConfigError, match="undo_selection"):
-        check_run(run_of({**BEST, "naive": 0}, lessons=UNDO))
+        check_start(run_of({**BEST, "naive": 0}, lessons=UNDO))
 
 
 def recipes():
     """Return the arguments of every new run that the documents tell to start."""
     text = "\n".join((ROOT / name).read_text() for name in ("README.md", "docs/training.md")).replace("\\\n", " ")
-    lines = re.findall(r"^(?:tsr|torchrun .* -m tsr_gym\.cli) train (.*)$", text, flags=re.MULTILINE)
+    lines = re.findall(r"^(?:tsr|torchrun .* -m tsr_gym) train (.*)$", text, flags=re.MULTILINE)
     return sorted({line.partition(" # ")[0].strip() for line in lines if "--resume" not in line})
 
 
@@ -146,7 +144,16 @@ def test_the_documents_have_recipes():
 
 @pytest.mark.parametrize("recipe", recipes())
 def test_the_documents_recipes_pass(recipe):
-    check_choices(train._configured(shlex.split(recipe)))
+    check_choices(configured(recipe))
+
+
+def configured(line):
+    """Return the configuration of a command line, with the embedded model where it names one that is not here."""
+    args = shlex.split(line)
+    if "--model" in args:
+        at = args.index("--model")
+        args = args[:at] + args[at + 2 :]
+    return read_config(args)
 
 
 PAPER = {
@@ -159,7 +166,7 @@ PAPER = {
 @pytest.mark.parametrize("env", PAPER)
 def test_the_papers_proxy_algorithm_and_rooms_stand_in_its_recipe(env):
     (line,) = [recipe for recipe in recipes() if recipe.startswith(env) and "Qwen2.5-3B" in recipe]
-    config = train._configured(follow_recipe(shlex.split(line)))
+    config = configured(line)
     assert (config.task.score, config.learn.algorithm, tuple(config.task.env_set)) == PAPER[env]
     assert config.search.name == "beam"
     assert config.task.preset == "paper"

@@ -3,8 +3,8 @@
 import pytest
 
 from tsr_gym import Budget
+from tsr_gym.agents.config import RunConfig
 from tsr_gym.agents.learning.settings import LearnConfig
-from tsr_gym.agents.runs.config import RunConfig
 from tsr_gym.agents.runs.progress import Progress, counted, lr_scale, share_done, total_of, update_end
 
 

@@ -7,7 +7,7 @@ from tests.agents.short_runs import records, result, short_run, trained
 from tsr_gym import ConfigError, InvalidTree
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.start_states import StartStateBank, States
-from tsr_gym.agents.runs.check import check_config
+from tsr_gym.agents.runs.check import check_start
 from tsr_gym.agents.runs.start_states import FILE, NUMBERS, StartStates
 
 
@@ -180,4 +180,4 @@ def test_more_moments_than_groups_are_refused():
 
 def test_a_kind_of_moments_that_is_none_is_refused_before_the_run(tmp_path):
     with pytest.raises(ConfigError, match="did you mean states"):
-        check_config(short_run(tmp_path / "run", "model", search={"start_states_from": "state"}))
+        check_start(short_run(tmp_path / "run", "model", search={"start_states_from": "state"}))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -147,12 +148,12 @@ def test_killing_one_of_two_ends_the_other_with_a_clear_error_and_any_number_goe
     assert "Traceback" not in said[0]
     assert seconds < 60
     # What is there is whole; two go on, and then one.
-    config = json.loads((run / "config.json").read_text())
+    config = tomllib.loads((run / "run.toml").read_text())
     done = int(checkpoints(run)[-1].name)
     assert done >= 2
     for updates, size in ((done + 2, 2), (done + 4, 1)):
         config["run"]["updates"] = updates
-        (run / "config.json").write_text(json.dumps(config))
+        (run / "run.toml").write_text(json.dumps(config))
         assert (together(2, go_on, run) if size == 2 else [resume_run(run).run()]) == [True] * size
         assert checkpoints(run)[-1].name == f"{updates:06d}"
     assert [record["step"] for record in records(run)] == list(range(1, done + 5))

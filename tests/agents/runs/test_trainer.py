@@ -27,9 +27,9 @@ from tests.agents.short_runs import (
 )
 from tests.agents.tiny import save_chat_model
 from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.reports.methods import load_run
 from tsr_gym.agents.runs.checkpoint import Progress, checkpoints
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 
 
@@ -44,14 +44,14 @@ def start(out, model_dir, **changes):
 
 def test_a_run_leaves_a_folder_with_everything_in_it(undisturbed, base_model):
     assert {path.name for path in undisturbed.iterdir()} == {
-        "config.json",
+        "run.toml",
         "metrics.jsonl",
         "evaluations.jsonl",
         "trees",
         "checkpoints",
         "tensorboard",
     }
-    config = TrainConfig.from_json((undisturbed / "config.json").read_text())
+    config = TrainConfig.load(undisturbed)
     assert config == short_run(undisturbed, base_model)
     lines = [json.loads(line) for line in (undisturbed / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5]
@@ -240,7 +240,7 @@ def test_a_folder_that_exists_is_refused_and_left_alone(base_model, tmp_path):
     assert files_of(run) == {"thesis.txt": b"precious"}
 
 
-@pytest.mark.parametrize("missing", ["everything", "config.json", "checkpoints"])
+@pytest.mark.parametrize("missing", ["everything", "run.toml", "checkpoints"])
 def test_what_is_no_run_cannot_be_resumed(undisturbed, tmp_path, missing):
     run = tmp_path / "run"
     if missing != "everything":
@@ -291,7 +291,7 @@ def test_a_damaged_line_of_the_metrics_ends_a_resume_before_anything_is_lost(und
 @pytest.mark.parametrize("data", [b"{", b'{"env": "\xff"}', b"[" * 100_000], ids=["cut", "no text", "deep"])
 def test_a_damaged_configuration_is_named(undisturbed, tmp_path, data):
     run = shutil.copytree(undisturbed, tmp_path / "run")
-    (run / "config.json").write_bytes(data)
+    (run / "run.toml").write_bytes(data)
     for read in (resume_run, load_run):
         with pytest.raises(ConfigError, match=r"config\.json: not the configuration of a run"):
             read(run)

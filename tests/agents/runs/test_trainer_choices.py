@@ -5,7 +5,7 @@ import pytest
 from tests.agents.short_runs import records, short_run, trained
 from tsr_gym import ConfigError
 from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.runs.trainer import check_run
+from tsr_gym.agents.runs.check import check_start
 
 CASES = {
     "tree backup over all branches, successes imitated": {
@@ -114,4 +114,4 @@ def test_steps_can_be_held_fixed_where_tokens_are_matched(base_model, tmp_path):
 )
 def test_choices_that_do_not_go_together_are_refused_before_the_run(changes, message, base_model, tmp_path):
     with pytest.raises(ConfigError, match=message):
-        check_run(short_run(tmp_path / "run", base_model, **changes))
+        check_start(short_run(tmp_path / "run", base_model, **changes))

@@ -20,9 +20,10 @@ from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.policies.vllm_engine import VllmEngine
 from tsr_gym.agents.probing.calibrate import CalibrationConfig, calibrate_env
 from tsr_gym.agents.processes import Processes
+from tsr_gym.agents.runs.check import check_start
 from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.parity import hand_over
-from tsr_gym.agents.runs.trainer import check_run, resume_run, start_run
+from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig
 
 SHORT = {"run": {"updates": 2, "eval_every": 1, "eval_instances": 2}}
@@ -159,8 +160,8 @@ def test_several_processes_and_workers_share_no_server(base_model, tmp_path, oth
 def test_a_run_with_vllm_is_refused_at_once_where_it_is_not_installed(base_model, tmp_path, monkeypatch):
     monkeypatch.setattr("tsr_gym.optional.find_spec", lambda package: None)
     with pytest.raises(MissingExtra, match=r"tsr-gym\[vllm\]"):
-        check_run(short_run(tmp_path / "run", base_model, model={"engine": "vllm"}))
-    check_run(short_run(tmp_path / "run", base_model, model=SERVER))
+        check_start(short_run(tmp_path / "run", base_model, model={"engine": "vllm"}))
+    check_start(short_run(tmp_path / "run", base_model, model=SERVER))
 
 
 def test_random_play_has_no_engine():

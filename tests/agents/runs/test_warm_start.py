@@ -1,6 +1,7 @@
 """Warm start: the imitated tokens of given episodes, and that a run begins with the resulting model."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,7 @@ def test_a_run_begins_with_the_model_that_the_warm_start_made(warm, base_model):
 
 def test_the_warm_start_is_recorded_and_a_resumed_run_does_not_repeat_it(warm):
     trainer, _, folder = warm
-    saved = json.loads((folder / "run" / "config.json").read_text())["run"]
+    saved = tomllib.loads((folder / "run" / "run.toml").read_text())["run"]
     assert (saved["warm_start"], saved["warm_start_steps"]) == (str(folder / "episodes.jsonl"), 30)
     assert trainer.parts.policy.card.about["warm_start"]["rows"] == 1
     (folder / "episodes.jsonl").rename(folder / "gone.jsonl")

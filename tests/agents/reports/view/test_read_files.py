@@ -6,8 +6,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models
 
 from tests.agents.reports.view.trees import small_tree, sokoban_tree
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.reports.view.read_files import find_spelling, read_run, read_tree, spelling_of, whole_lines
-from tsr_gym.agents.runs.config import TrainConfig
 from tsr_gym.errors import InvalidTree
 
 
@@ -81,7 +81,7 @@ def update(step, **changes):
 def run(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "config.json").write_text(TrainConfig(env="sokoban").to_json())
+    (folder / "run.toml").write_text(TrainConfig(env="sokoban").to_toml())
     write(folder, "metrics.jsonl", [update(1), update(2, entropy=0.5, dropped={"group_all_failed": 1, "long": 2})])
     write(folder, "evaluations.jsonl", [{"step": 0, "sampled_tokens_total": 0, "success": 0.1, "interval": [0.0, 0.2]}])
     return folder
@@ -135,7 +135,7 @@ def test_an_empty_folder_is_a_run_of_which_nothing_is_known(tmp_path):
 
 
 def test_a_damaged_configuration_is_told_and_the_rest_is_shown(run):
-    (run / "config.json").write_text("{")
+    (run / "run.toml").write_text("{")
     found = read_run(run)
     assert (found["label"], found["updates"]["step"]) == ("run", [1, 2])
     assert found["notes"][0].startswith("config.json: cannot be read")
@@ -173,7 +173,7 @@ def test_the_newest_checkpoint_spells_or_else_the_model_that_the_run_began_with(
     run.mkdir()
     model.mkdir()
     assert find_spelling(run) is None
-    (run / "config.json").write_text(json.dumps({"model": {"model": str(model)}}))
+    (run / "run.toml").write_text(json.dumps({"model": {"model": str(model)}}))
     words.save(str(model / "tokenizer.json"))
     assert find_spelling(run)([1]) == ["left"]
     newest = run / "checkpoints" / "000002" / "model"

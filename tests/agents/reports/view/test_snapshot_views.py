@@ -9,11 +9,11 @@ import pytest
 from matplotlib.image import imread
 
 from tests.agents.reports.view.trees import shelf_tree, small_tree, sokoban_tree
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.reports.view.read_files import read_tree
 from tsr_gym.agents.reports.view.site import Site
 from tsr_gym.agents.reports.view.snapshot_views import find_drawing, find_reading, png
-from tsr_gym.agents.runs.config import TrainConfig
 
 HEAD = "data:image/png;base64,"
 
@@ -52,7 +52,7 @@ def test_the_configuration_of_a_run_says_how_its_environment_is_made(saved, tmp_
     file.write_text(file.read_text().replace('"env": "tsr/Sokoban-v0"', '"env": null'))
     assert find_drawing(read_tree(file), None) is None
     config = TrainConfig(env="sokoban", task=TaskConfig(train_split="none", env_set=("solution_length=[3, 6]",)))
-    (tmp_path / "config.json").write_text(config.to_json())
+    (tmp_path / "run.toml").write_text(config.to_toml())
     assert find_drawing(read_tree(file), tmp_path)(read_tree(file).snapshots[0]).startswith(HEAD)
 
 

@@ -1,6 +1,5 @@
-"""TrainConfig: what it refuses, and that it comes back from JSON as it was."""
+"""TrainConfig: the settings that it refuses, and that it comes back from TOML as it was."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +7,12 @@ import pytest
 
 from tests.tsr_gym.own_process import run_python
 from tsr_gym import ConfigError
+from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.models.settings import LoraSettings, ModelConfig
-from tsr_gym.agents.runs.config import RunConfig, TrainConfig
-from tsr_gym.keywords import parse_call
 
 SECTIONS = {
     "task": TaskConfig,
@@ -82,7 +80,7 @@ def test_an_impossible_setting_is_refused_by_its_name(section, name, value):
     ("section", "settings", "message"),
     [
         ("search", {"search": "beam(2)"}, "wanted the strategy as name"),
-        ("lessons", {"filter": "top_p(.5)"}, "wanted the filter or credit rule as name"),
+        ("lessons", {"filter": "top_p(.5)"}, "wanted the filter as name"),
         ("learn", {"objective": Objective(mismatch="truncate")}, r"wanted old_logprobs=learner, got sampler"),
         ("model", {"history": "window"}, r"wanted a history of full, markov or window\(k\), got 'window'"),
     ],
@@ -136,14 +134,14 @@ CHANGED = TrainConfig(
         search_until=0.5,
         naive=2,
         start_states=1,
-        start_states_from="my.module:Starts",
+        start_states_from="tests.agents.episodes.test_start_states:Deepest(most=5)",
         learn_from="leaves",
         match_tokens=Path("runs/other"),
     ),
     lessons=LessonConfig(
         filter="mixed_success(ratio=0.5)",
         filter_when="before",
-        credit=("format_penalty(penalty=0.2)", "length_penalty()"),
+        credit=("format_penalty(penalty=0.2)", "length_penalty(max_tokens=20, cache=5)"),
     ),
     model=ModelConfig(
         model="models/x",
@@ -212,51 +210,76 @@ CHANGED = TrainConfig(
 )
 
 
-def test_every_setting_comes_back_from_json():
+def test_every_setting_comes_back_from_toml():
     for section, kind in SECTIONS.items():
         same = [name for name, value in vars_of(getattr(CHANGED, section)).items() if value == vars_of(kind())[name]]
         # The rules of when an update has enough exclude one another, and match_tokens is set.
         assert {*same} <= {"update_tokens", "update_trajectories", "overlap", "lora_engine"}, (
             "the test should change every setting"
         )
-    assert TrainConfig.from_json(CHANGED.to_json()) == CHANGED
-    assert TrainConfig.from_json(TrainConfig(env="sokoban").to_json()) == TrainConfig(env="sokoban")
+    # The folder is the place of a run, and not one of its settings.
+    again = TrainConfig.from_toml(CHANGED.to_toml())
+    assert replace(again, run=replace(again.run, out=CHANGED.run.out)) == CHANGED
+    assert TrainConfig.from_toml(TrainConfig(env="sokoban").to_toml()) == TrainConfig(env="sokoban")
 
 
 def vars_of(section):
     return {name: getattr(section, name) for name in type(section).__dataclass_fields__}
 
 
-def damaged(change):
-    data = json.loads(CHANGED.to_json())
-    change(data)
-    return json.dumps(data)
+TOML = CHANGED.to_toml()
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "facts"),
     [
-        ("{", "x.json: not the configuration of a run"),
-        ("[1]", "x.json: not the configuration of a run"),
-        ("{}", "x.json: not the configuration of a run"),
-        (damaged(lambda data: data.pop("env")), "x.json: not the configuration of a run"),
-        (damaged(lambda data: data.pop("learn")), "x.json: not the configuration of a run .*learn"),
-        (damaged(lambda data: data["learn"].update(speed=3)), r"x.json: learn: unknown settings \['speed'\]; known:"),
-        (damaged(lambda data: data.update(speed=3)), r"x.json: unknown settings \['speed'\]"),
-        (damaged(lambda data: data["learn"]["objective"].update(clip=1)), r"objective: unknown settings \['clip'\]"),
-        (damaged(lambda data: data["learn"].update(lr="fast")), "x.json: not the configuration of a run"),
-        (damaged(lambda data: data["search"].update(groups=0)), "wanted groups >= 1, got 0"),
-        (damaged(lambda data: data["search"].update(noise="loud")), "wanted noise of"),
+        ("{", ["x.json: wanted TOML"]),
+        ("", ["x.json", "env", "none"]),
+        (TOML.replace('env = "tsr/FrozenLake-v0"', ""), ["x.json", "env", "none"]),
+        (TOML.replace("[learn]", "[learn]\nspeed = 3"), ["x.json", "setting in learn 'speed'"]),
+        (f"speed = 3\n{TOML}", ["x.json", "'speed'"]),
+        (TOML.replace("[learn.objective]", "[learn.objective]\nclip = 1"), ["setting in learn.objective 'clip'"]),
+        (f"{TOML}\n[task]\nlr = 1.0", ["x.json"]),
+        ('env = "sokoban"\n[task]\nlr = 1.0', ["setting in task 'lr'", "it belongs in [learn]"]),
+        ('env = "sokoban"\n[learn]\nlr = "fast"', ["x.json: wanted lr as a number, got 'fast'"]),
+        ('env = "sokoban"\n[search]\ngroups = 0', ["wanted groups >= 1, got 0"]),
+        ('env = "sokoban"\n[search]\nnoise = "loud"', ["wanted noise of"]),
+        ('env = "sokoban"\n[search]\nsearch = "baem"', ["did you mean beam"]),
     ],
 )
-def test_json_that_is_no_configuration_says_where_and_why(text, message):
-    with pytest.raises(ConfigError, match=message):
-        TrainConfig.from_json(text, source="x.json")
+def test_toml_that_is_no_configuration_is_refused_with_place_and_reason(text, facts):
+    with pytest.raises(ConfigError) as refused:
+        TrainConfig.from_toml(text, source="x.json")
+    assert [fact for fact in facts if fact not in str(refused.value)] == []
+
+
+def test_a_configuration_that_is_only_shown_imports_nothing():
+    text = 'env = "sokoban"\n[search]\nsearch = "no_such_module:search(n=1)"\n'
+    text += '[lessons]\ncredit = ["no_such_module:rule"]'
+    config = TrainConfig.from_toml(text, bound=False)
+    assert (config.search.search, config.search.name, config.lessons.credit) == (
+        "no_such_module:search(n=1)",
+        "no_such_module:search",
+        ("no_such_module:rule",),
+    )
+    with pytest.raises(ConfigError, match="shown only"):
+        config.search.search.bound(None)
+    with pytest.raises(ConfigError, match="no_such_module"):
+        TrainConfig.from_toml(text)
+
+
+def search(tree):
+    """A strategy that grows nothing."""
+    yield []
 
 
 def test_a_run_without_a_folder_is_named_after_what_it_does():
-    config = TrainConfig(env="tsr/Sokoban-v0", search=SearchConfig(search="my.own:search"), run=RunConfig(seed=3))
-    assert config.folder == Path("runs/tsr-Sokoban-v0-my.own-search-3")
+    config = TrainConfig(
+        env="tsr/Sokoban-v0",
+        search=SearchConfig(search="tests.agents.config.test_train_config:search"),
+        run=RunConfig(seed=3),
+    )
+    assert config.folder == Path(f"runs/tsr-Sokoban-v0-{__name__}-search-3")
     assert CHANGED.folder == Path("runs/x")
 
 
@@ -272,7 +295,7 @@ def test_the_papers_numbers_are_the_defaults():
 
 
 def test_the_configuration_needs_no_torch():
-    code = "import sys; sys.modules['torch'] = None; import tsr_gym.agents.runs.config; print('there')"
+    code = "import sys; sys.modules['torch'] = None; import tsr_gym.agents.config; print('there')"
     assert run_python(code).strip() == "there"
 
 
@@ -298,56 +321,6 @@ def test_low_rank_matrices_are_those_of_the_settings_or_none():
     assert TrainConfig(env="sokoban").lora is None
     assert CHANGED.lora == LoraSettings(rank=4, alpha=8.0, targets=("q_proj", "v_proj"), seed=9)
     assert replace(CHANGED, learn=LearnConfig(lora_rank=2)).lora.targets == "all-linear"
-
-
-# What the version before wrote: numbers of strategy and filter beside their calls.
-BEFORE = {
-    **{"search": "beam", "groups": 8, "trajectories": 16, "n": 32, "width": 3, "branching": 5, "depth": 2},
-    **{"paths_per_search": 1, "noise": "fresh", "repeats": 1, "risk": None, "dead_ends": "off", "rater": None},
-    **{"naive": 0, "learn_from": "selected", "filter": "mixed_success", "keep": 0.5, "filter_when": "after"},
-    "match_tokens": None,
-}
-
-
-def read_before(**search):
-    data = json.loads(CHANGED.to_json())
-    data["learn"]["credit"] = data.pop("lessons")["credit"]
-    data["search"] = BEFORE | search
-    return TrainConfig.from_json(json.dumps(data))
-
-
-@pytest.mark.parametrize(
-    ("written", "call"),
-    [
-        ({"search": "beam"}, "beam(width=3, branching=5)"),
-        # What stood in the call was what counted.
-        ({"search": "beam(width=2)"}, "beam(width=2, branching=5)"),
-        ({"search": "best_of_n"}, "best_of_n(n=32)"),
-        ({"search": "greedy"}, "greedy(branching=5)"),
-        ({"search": "lookahead(depth=1)"}, "lookahead(branching=5, depth=1)"),
-        ({"search": "puct(simulations=4)"}, "puct(simulations=4)"),
-        ({"search": "naive"}, "naive"),
-    ],
-)
-def test_numbers_that_an_older_configuration_has_beside_its_strategy_are_read_into_the_call(written, call):
-    found = read_before(**written).search
-    assert parse_call(found.search) == parse_call(call)
-    assert found.learn_from == "auto"
-
-
-@pytest.mark.parametrize(
-    ("written", "call"),
-    [
-        ({"filter": "uncertainty"}, "uncertainty(ratio=0.5)"),
-        ({"filter": "top_p"}, "top_p(p=0.5)"),
-        ({"filter": "varied"}, "varied"),
-        ({"filter": "keep_concise(keep=4)"}, "keep_concise(keep=4)"),
-    ],
-)
-def test_so_is_the_share_that_its_filter_keeps(written, call):
-    lessons = read_before(**written).lessons
-    assert parse_call(lessons.filter) == parse_call(call)
-    assert lessons.credit == CHANGED.lessons.credit
 
 
 def test_searching_where_plain_play_failed_needs_plain_play():

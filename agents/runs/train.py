@@ -1,0 +1,111 @@
+"""Train from Python: a configuration in, a finished run out. `tsr train` does the same."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tsr_gym.agents.config import TrainConfig
+from tsr_gym.agents.processes import ALONE, Processes
+from tsr_gym.agents.runs.check import check_start
+from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
+from tsr_gym.optional import require
+
+if TYPE_CHECKING:
+    from tsr_gym.agents.runs.loop import Trainer
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run after its last update, or after the caller stopped it.
+
+    Attributes:
+        folder: The folder of the run, which ``tsr view``, ``tsr report`` and ``tsr eval`` read.
+        finished: Whether the run came to its end.
+        model: The folder of the trained model, in Hugging Face form.
+        updates: A record per update, as in ``metrics.jsonl``.
+        evaluations: A record per evaluation, as in ``evaluations.jsonl``.
+    """
+
+    folder: Path
+    finished: bool
+    model: Path
+    updates: list[Record]
+    evaluations: list[Record]
+
+
+def train(
+    config: TrainConfig,
+    *,
+    watch: Callable[[str, Record], None] = lambda event, record: None,
+    stop: Callable[[], bool] = lambda: False,
+    note: Callable[[str], None] = lambda text: None,
+    workers: WorkerConfig = OFF,
+) -> FinishedRun:
+    """Train in a new folder and return the finished run.
+
+    Args:
+        config: All settings, see `TrainConfig.from_recipe`.
+        watch: Called with ``"update"`` or ``"evaluation"`` and the record that was just written to the run's log. What
+            it raises ends the run; the checkpoints written so far stay.
+        stop: Called after every update. When it returns True, a checkpoint is written and the run ends early.
+        note: Called with a line of text for work before the first update, such as building the embedded model.
+        workers: Where searches run: in this process by default, or in workers of Ray.
+
+    Raises:
+        ConfigError: The run cannot begin: its folder exists, or a setting does not fit the environment or the model.
+        CheckpointError: The model cannot be read, or the folder cannot be written.
+        TrainingDiverged: A loss or gradient is not finite.
+        MissingExtra: A package is not installed.
+    """
+    from tsr_gym.agents.runs.checkpoint import checkpoints
+    from tsr_gym.agents.runs.workers.on_ray import connected
+
+    with connected(workers):
+        trainer = begin_run(config, workers=workers, note=note)
+        finished = trainer.run(watch=watch, stop=stop)
+    folder, log = trainer.folder, trainer.log
+    model = checkpoints(folder)[-1] / "model"
+    return FinishedRun(folder, finished, model, log.metrics.read(), log.evaluations.read())
+
+
+def begin_run(
+    config: TrainConfig,
+    *,
+    processes: Processes = ALONE,
+    workers: WorkerConfig = OFF,
+    note: Callable[[str], None] = lambda text: None,
+) -> "Trainer":
+    """Check that a run can begin, build the embedded model where it is wanted, and return the run's trainer.
+
+    Args:
+        config: All settings.
+        processes: The processes that train together, which have to call this together.
+        workers: Where searches run.
+        note: Called with a line of text for what is being done.
+
+    Raises:
+        ConfigError: The run cannot begin.
+        CheckpointError: The model cannot be read, or the folder cannot be written.
+        MissingExtra: A package is not installed.
+    """
+    for package in ("torch", "transformers", "safetensors", "tensorboard"):
+        require(package, "agents")
+    # Before the libraries of learning are imported, which takes seconds.
+    processes.first(lambda: check_start(config))
+    from tsr_gym.agents.runs.trainer import start_run
+
+    # One process builds a model that is not there yet. The others find it.
+    processes.first(lambda: model_folder(config, note))
+    return start_run(config, model_folder(config, note), processes, workers)
+
+
+def model_folder(config: TrainConfig, note: Callable[[str], None] = lambda text: None) -> Path:
+    """Return the folder of the model that a run begins with; the embedded one is built at its first use."""
+    if config.model.model != "default":
+        return Path(config.model.model)
+    from tsr_gym.agents.teaching.base_model import default_model
+
+    return default_model(config.env, config.task.env_set, note=note)
