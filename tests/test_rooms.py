@@ -10,7 +10,7 @@ from tests.test_house import SOURCES, imports_of
 # From who answers to what is reported; the map of ARCHITECTURE.md has them in this order.
 ORDER = (
     *("processes", "policies", "models", "strategies", "raters", "arrays", "episodes", "lessons", "learning"),
-    *("teaching", "runs", "bridges", "reports", "probing", "cli"),
+    *("teaching", "config", "runs", "bridges", "reports", "probing", "cli"),
 )
 AGENTS = [name for name, (room, _) in SOURCES.items() if room == "agents" and name != "agents/__init__.py"]
 

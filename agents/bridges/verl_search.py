@@ -18,7 +18,7 @@ from tsr_gym.agents.learning.estimators import Estimator
 from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.engine import Capabilities, Completion
-from tsr_gym.agents.policies.vllm_engine import Asked
+from tsr_gym.agents.policies.vllm_engine import Asked, VllmEngine
 from tsr_gym.errors import ConfigError, EngineFailed, Unsupported
 
 
@@ -43,6 +43,10 @@ class ServedByVerl:
     context: int
     vocabulary: int
     versions: set[int] = field(default_factory=set)
+
+    def engine(self, *, stop_ids: Sequence[int], max_tokens: int, temperature: float) -> VllmEngine:
+        """Return an engine that samples from the servers."""
+        return VllmEngine(self, tuple(stop_ids), max_tokens=max_tokens, temperature=temperature)
 
     @property
     def capabilities(self) -> Capabilities:

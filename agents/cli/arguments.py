@@ -170,7 +170,7 @@ def _docstrings(section: Any) -> dict[str, str]:
     """Return the docstrings below the fields of a class and of those that it inherits from, each in one line."""
     texts: dict[str, str] = {}
     for owner in reversed([parent for parent in section.__mro__ if is_dataclass(parent)]):
-        body = cast(ast.ClassDef, ast.parse(dedent(inspect.getsource(owner))).body[0]).body
+        body = cast(ast.ClassDef, ast.parse(dedent(inspect.getsource(cast("type[Any]", owner)))).body[0]).body
         for line, below in pairwise(body):
             match line, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):

@@ -72,9 +72,7 @@ class TrainConfig:
         if given := [name for name, end in ends.items() if end is not None]:
             raise ConfigError(f"overlap begins the next search before {given[0]} says how long it is: leave one out")
         if self.search.start_states:
-            raise ConfigError(
-                "overlap begins the next search before its start states are known: wanted start_states=0 with it"
-            )
+            raise ConfigError("overlap begins the next search before its start states are known: wanted start_states=0")
         if self.learn.old_logprobs == "learner" and self.learn.objective.mismatch == "none":
             raise ConfigError(
                 "overlap learns from samples of earlier weights, and old_logprobs=learner with mismatch=none would not "

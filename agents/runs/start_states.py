@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tsr_gym.agents.episodes.collect import Collected
-from tsr_gym.agents.episodes.start_states import Begun, StartState, StartStateBank, choose_starts
+from tsr_gym.agents.episodes.start_states import Begun, Starts, StartState, StartStateBank, choose_starts
 from tsr_gym.errors import InvalidTree
 from tsr_gym.files import write_atomically
 from tsr_gym.keywords import bind
@@ -33,7 +33,7 @@ class StartStates:
     def __init__(self, groups: int, *, seed: int, kind: str = "states") -> None:
         self.groups = groups
         self.seed = seed
-        self.kind = bind(kind, choose_starts).bound()
+        self.kind: Starts = bind(kind, choose_starts).bound()
         self._begun: dict[int, StartState] = {}
 
     @property
