@@ -15,7 +15,7 @@ from tsr_gym.random_stream import Drawn, is_position, position_of
 
 
 class ProtocolState(NamedTuple):
-    """What an environment says of itself, and where its generator stands."""
+    """The state that an environment declares, and the position of its generator."""
 
     settings: tuple[Any, ...]
     state: Any
@@ -26,11 +26,11 @@ class ProtocolAdapter:
     """Reads environments that implement `SnapshotEnv`."""
 
     def support(self, env: Any) -> Support:
-        """Return exact: the author says so."""
-        return Support("exact", f"{type(env).__name__} says what its state is (env_state and set_env_state)")
+        """Return ``"exact"``: the author promises it."""
+        return Support("exact", f"{type(env).__name__} declares its state (env_state and set_env_state)")
 
     def read(self, env: Any) -> ProtocolState:
-        """Return what the environment says, and the position of its generator."""
+        """Return the result of `env_state` and the position of the generator."""
         generator = vars(env).get("_np_random")
         position = None if generator is None else position_of(generator)
         return ProtocolState(settings_of(env), env.env_state(), position)
@@ -38,22 +38,22 @@ class ProtocolAdapter:
     def check(self, env: Any, state: Any, seed: int | None) -> ProtocolState:
         """Return the state unless it belongs to other settings."""
         if not isinstance(state, ProtocolState):
-            raise SnapshotError(f"wanted what {type(env).__name__}.env_state() returned, got {shown(state)}: damaged")
+            raise SnapshotError(f"wanted the result of {type(env).__name__}.env_state(), got {shown(state)}: damaged")
         compare(env, state.settings)
         if not (state.position is None or is_position(state.position)):
-            raise SnapshotError(f"no generator stands at {shown(state.position)}: damaged")
+            raise SnapshotError(f"wanted the position of a generator, got {shown(state.position)}: damaged")
         return state
 
     def write(self, env: Any, state: ProtocolState, seed: int | None) -> None:
-        """Hand the state to the environment, and set its generator."""
+        """Pass the state to `set_env_state`, and set the generator."""
         env.set_env_state(state.state)
         place_generator(env, state.position, seed)
 
     def copy(self, env: Any) -> Any:
-        """Return an environment that was made in the same way, or else has copied attributes, after a proof.
+        """Return an environment made with the same arguments; if they are unknown, a proved copy.
 
         Raises:
-            SnapshotError: Nobody knows how it was made, and copies do not play alike: what they share may be the world.
+            SnapshotError: The arguments are unknown and copies play different episodes: they may share the world.
         """
         try:
             return fresh(env)
@@ -62,12 +62,12 @@ class ProtocolAdapter:
             flaw = flaw_of_copies(env)
             if flaw is None:
                 return twin_of(env)
-            # The proof may have played with what copies share.
+            # The proof may have changed objects that copies share with the original.
             self.write(env, state, None)
-            raise SnapshotError(f"{unknown}; nor can it be copied: {flaw}") from unknown
+            raise SnapshotError(f"{unknown}; a copy is not exact either: {flaw}") from unknown
 
 
-_GOOD = "its attributes are copied, and copies of it were seen to play alike"
+_GOOD = "its attributes are copied, and copies were seen to play the same episodes"
 _MEANS = Means(capture, lambda env, state: put_back(env, state, None), lambda env: twin_of(env, unseen=True))
 
 
@@ -79,17 +79,17 @@ def _flaw(env: Any) -> str | None:
 
 
 def flaw_of_copies(env: Any) -> str | None:
-    """Return why an environment cannot be copied by its attributes, None where copies were seen to play alike."""
-    # An environment without a generator was not reset yet, as far as anyone can tell, and may still change.
+    """Return why copied attributes are no exact copy of an environment; None if copies played the same episodes."""
+    # An environment without a generator was probably not reset yet, so the verdict about this object may still change.
     unreset = attributes_of(env).get("_np_random") is None
     return _PROOFS.anew(env, _flaw) if unreset else _PROOFS.of(env, _flaw)
 
 
 class DeepcopyAdapter:
-    """Reads environments by their attributes, after a proof that is done once for all that were made alike."""
+    """Reads environments by their attributes, after a proof that is done once for environments with equal arguments."""
 
     def support(self, env: Any) -> Support:
-        """Return deepcopy where the proof holds, none where it does not."""
+        """Return ``"deepcopy"`` if the proof succeeds, ``"none"`` if not."""
         flaw = flaw_of_copies(env)
         return Support("deepcopy", _GOOD) if flaw is None else Support("none", flaw)
 
@@ -97,15 +97,15 @@ class DeepcopyAdapter:
         """Return the attributes, after the proof."""
         flaw = _PROOFS.of(env, _flaw)
         if flaw is not None:
-            raise SnapshotError(f"{flaw}. Call tsr_gym.env_support(env) to see what helps")
+            raise SnapshotError(f"{flaw}. Call tsr_gym.env_support(env) to see the alternatives")
         return capture(env)
 
     def check(self, env: Any, state: Any, seed: int | None) -> AttributesState:
-        """Return the attributes if they fit."""
+        """Return the attributes if they fit the environment."""
         return checked(env, state)
 
     def write(self, env: Any, state: AttributesState, seed: int | None) -> None:
-        """Give the environment copies of the attributes."""
+        """Set the environment's attributes to copies."""
         put_back(env, state, seed)
 
     def copy(self, env: Any) -> Any:
@@ -114,39 +114,39 @@ class DeepcopyAdapter:
 
 
 class Adapter(Protocol):
-    """How environments of one kind are read, put back and copied. Knows no single environment."""
+    """The interface to environments of one type. An adapter holds no environment."""
 
     def support(self, env: Any) -> Support:
-        """Return what can be promised of an environment, which is not disturbed."""
+        """Return the support of an environment, without changing it."""
 
     def read(self, env: Any) -> Any:
         """Return the state of an environment as an immutable value.
 
         Raises:
-            SnapshotError: It has none yet, or it cannot be read exactly.
+            SnapshotError: There is no state yet, or it cannot be read exactly.
         """
 
     def check(self, env: Any, state: Any, seed: int | None) -> Any:
-        """Return a layer's state as `write` takes it.
+        """Return the state of a layer in the form that `write` takes.
 
         Raises:
-            SnapshotError: `write` would not accept it.
+            SnapshotError: The state does not fit the environment, or is damaged.
         """
 
     def write(self, env: Any, state: Any, seed: int | None) -> None:
-        """Continue from a state that `check` accepted, on its own random numbers or on those of a seed."""
+        """Continue from a state that `check` returned, with its random numbers or, given a seed, with new ones."""
 
     def copy(self, env: Any) -> Any:
         """Return another environment with the same settings, in any state.
 
         Raises:
-            SnapshotError: There is no way to make one.
+            SnapshotError: None can be made.
         """
 
 
 REPLAY = ReplayAdapter()
 DEEPCOPY = DeepcopyAdapter()
-# Whose classes are known, by the class that theirs inherit from; nothing is imported for it.
+# Adapters by the name of an ancestor class, so that the libraries need not be imported.
 _BY_CLASS: dict[str, Adapter] = {
     "ale_py.env:AtariEnv": AtariAdapter(),
     "gymnasium.envs.mujoco.mujoco_env:MujocoEnv": MujocoAdapter(),
@@ -161,19 +161,19 @@ def _by_class(cls: Any) -> Adapter:
     if issubclass(cls, SnapshotEnv):
         return _PROTOCOL
     for ancestor in cls.__mro__:
-        if known := _BY_CLASS.get(f"{module_of(ancestor)}:{ancestor.__qualname__}"):
-            return known
+        if adapter := _BY_CLASS.get(f"{module_of(ancestor)}:{ancestor.__qualname__}"):
+            return adapter
     return DEEPCOPY
 
 
 def adapter_of(env: Any) -> Adapter:
-    """Return how an environment without wrappers, or a recorder, is read."""
+    """Return the adapter of an environment without wrappers, or of a recorder."""
     cls: Any = type(env)
     return _by_class(cls)
 
 
 def kind_of(env: Any) -> str:
-    """Return the name under which snapshots know an environment."""
+    """Return the name of an environment's type in snapshots."""
     if isinstance(env, ReplayRecorder):
         return f"{kind_of(env.env)} (replayed)"
     return f"{module_of(type(env))}:{type(env).__qualname__}"

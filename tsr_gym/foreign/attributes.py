@@ -42,7 +42,8 @@ from tsr_gym.foreign.thawing import (
 from tsr_gym.random_stream import Drawn, is_position, position_of
 from tsr_gym.snapshots import Deferred
 
-# Tables that Gymnasium's environments fill when they are made and never change: large, and so no part of the state.
+# Tables that Gymnasium's environments fill in their constructor and never change. They are large, so they are compared
+# as settings and not saved as state.
 _TABLES: dict[str, frozenset[str]] = {
     "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv": frozenset({"P", "desc", "initial_state_distrib"}),
     "gymnasium.envs.toy_text.taxi:TaxiEnv": frozenset({"P", "desc", "initial_state_distrib", "locs", "locs_colors"}),
@@ -51,35 +52,36 @@ _TABLES: dict[str, frozenset[str]] = {
 _PLAIN = (bool, int, float, str, tuple, list, dict, type(None))
 
 
-class _Known(NamedTuple):
+class _Entry(NamedTuple):
     sources: tuple[Any, ...]
     settings: tuple[str, ...]
 
 
-_KNOWN: Verdicts[_Known] = Verdicts()
+_SETTINGS: Verdicts[_Entry] = Verdicts()
 
 
 @lru_cache(maxsize=256)
 def tables_of(cls: Any) -> frozenset[str]:
-    """Return the attributes of a class that are filled when an environment is made and never change."""
+    """Return the attributes of a class that its constructor fills and nothing changes later."""
     return _TABLES.get(f"{module_of(cls)}:{cls.__qualname__}", frozenset())
 
 
 def settings_of(env: Any) -> tuple[str, ...]:
-    """Return an environment's arguments, spaces and tables, in words."""
+    """Return an environment's arguments, spaces and tables as texts, for comparison."""
+    # Building the texts is slow, so they are kept for as long as the objects they describe are the same ones.
     sources = _sources(env)
-    known = _KNOWN.of(env, lambda _: _Known((), ()))
-    if len(known.sources) != len(sources) or any(
-        one is not other for one, other in zip(sources, known.sources, strict=False)
+    entry = _SETTINGS.of(env, lambda _: _Entry((), ()))
+    if len(entry.sources) != len(sources) or any(
+        new is not old for new, old in zip(sources, entry.sources, strict=False)
     ):
-        known = _Known(sources, _settings(env))
-        _KNOWN.remember(env, known)
-    return known.settings
+        entry = _Entry(sources, _settings(env))
+        _SETTINGS.remember(env, entry)
+    return entry.settings
 
 
 def share_settings(env: Any, twin: Any) -> None:
-    """Note that a copy has the settings of the original, whose tables need not be read again for it."""
-    _KNOWN.remember(twin, _Known(_sources(twin), settings_of(env)))
+    """Record that a copy has the settings of the original, so that its tables are not read again."""
+    _SETTINGS.remember(twin, _Entry(_sources(twin), settings_of(env)))
 
 
 def _sources(env: Any) -> tuple[Any, ...]:
@@ -113,37 +115,37 @@ def _fingerprint(value: Any) -> str:
     return blake2b(encode(portable(frozen(value))), digest_size=8).hexdigest()
 
 
-def compare(env: Any, came: Any) -> None:
-    """Raise SnapshotError unless a snapshot's settings are those of an environment."""
+def compare(env: Any, settings: Any) -> None:
+    """Raise SnapshotError unless the settings of a snapshot are those of an environment."""
     wanted = settings_of(env)
-    if came is wanted or came == wanted:
+    if settings is wanted or settings == wanted:
         return
-    if not isinstance(came, tuple):
-        raise SnapshotError(f"wanted the settings of {type(env).__name__}, got {came!r}: damaged")
-    missing, extra = sorted(set(wanted) - set(came)), sorted(set(map(str, came)) - set(wanted))
+    if not isinstance(settings, tuple):
+        raise SnapshotError(f"wanted the settings of {type(env).__name__}, got {settings!r}: damaged")
+    missing, extra = sorted(set(wanted) - set(settings)), sorted(set(map(str, settings)) - set(wanted))
     raise SnapshotError(
         f"the snapshot was taken under other settings of {type(env).__name__}: wanted {missing}, got {extra}; make the "
         "environment with the same arguments"
     )
 
 
-_FOUND: SharedVerdicts[frozenset[str]] = SharedVerdicts()
+_LASTING: SharedVerdicts[frozenset[str]] = SharedVerdicts()
 
 
 def lasting_names(env: Any) -> frozenset[str]:
-    """Return the attributes that another environment made alike has after a reset; none where none can be made."""
-    return _FOUND.of(env, _names_of_another)
+    """Return the attributes that a new, equal environment has after a reset; empty if no other can be made."""
+    return _LASTING.of(env, _names_of_another)
 
 
 def _names_of_another(env: Any) -> frozenset[str]:
-    # Not a copy, which would also hold what this environment got in the course of its episodes.
+    # A copy would not do: it would also have the attributes that this environment got during its episodes.
     with play.quietly():
         try:
             other = fresh(env, unseen=True)
         except SnapshotError:
             return frozenset()
-        came = play.reset(other, 0, None)
-    return frozenset() if isinstance(came, play.Raised) else frozenset(attributes_of(other))
+        result = play.reset(other, 0, None)
+    return frozenset() if isinstance(result, play.Raised) else frozenset(attributes_of(other))
 
 
 _NOT_STATE = frozenset(
@@ -157,10 +159,10 @@ class AttributesState(Deferred):
     """The captured attributes of an environment.
 
     Attributes:
-        settings: What must agree between the environment that was captured and one that is restored.
+        settings: Texts that must be equal in the captured and in the restored environment.
         attributes: The attributes, frozen.
-        position: Where Gymnasium's generator of the environment stands, None where it has none yet.
-        native: What an adapter adds that is no attribute, as an immutable value.
+        position: Position of Gymnasium's generator; None where the environment has none yet.
+        native: State outside of the attributes that an adapter adds, as an immutable value.
     """
 
     settings: tuple[Any, ...]
@@ -176,7 +178,7 @@ class AttributesState(Deferred):
         return self.settings, self.attributes, self.position, self.native
 
     def portable(self) -> Any:
-        """Return the captured attributes in a form that has bytes.
+        """Return the captured attributes in a form that the codec can write.
 
         Raises:
             SnapshotError: An attribute has no such form; the message names it.
@@ -187,7 +189,7 @@ class AttributesState(Deferred):
 
 @dataclass(frozen=True)
 class PortableAttributes:
-    """Captured attributes as they come out of bytes."""
+    """Captured attributes as they are read from bytes."""
 
     settings: tuple[Any, ...]
     attributes: dict[str, Any]
@@ -201,24 +203,24 @@ def _portable(name: str, value: Any) -> Any:
         encode(made)
     except SnapshotError as error:
         raise SnapshotError(
-            f"the attribute {name} has no form as bytes: {error}. The snapshot works in this process; to send it to "
-            "another, give the environment env_state() and set_env_state(state)"
+            f"the attribute {name} has no byte form: {error}. The snapshot works in this process; to send it to "
+            "another one, implement env_state() and set_env_state(state) in the environment"
         ) from error
     return made
 
 
 @lru_cache(maxsize=4096)
-def _is_state(name: str, kind: Any) -> bool:
-    """Return whether an attribute of some name and class belongs to an environment's state, as far as these tell."""
-    if name in _NOT_STATE or issubclass(kind, gym.Space | EnvSpec):
+def _is_state(name: str, cls: Any) -> bool:
+    """Return whether an attribute of this name and class is state. Containers are not opened."""
+    if name in _NOT_STATE or issubclass(cls, gym.Space | EnvSpec):
         return False
-    return not (is_handle_class(kind) or (kind is type(None) and names_handle(name)))
+    return not (is_handle_class(cls) or (cls is type(None) and names_handle(name)))
 
 
 def is_state(name: str, value: Any) -> bool:
     """Return whether an attribute of an environment belongs to its state."""
-    kind: Any = type(value)
-    return _is_state(name, kind) and not (kind in CONTAINERS and holds_handles(value))
+    cls: Any = type(value)
+    return _is_state(name, cls) and not (cls in CONTAINERS and holds_handles(value))
 
 
 def capture(env: Any, *, without: frozenset[str] = frozenset(), native: Any = None) -> AttributesState:
@@ -226,30 +228,30 @@ def capture(env: Any, *, without: frozenset[str] = frozenset(), native: Any = No
 
     Args:
         env: The environment.
-        without: Attributes that are left out.
-        native: Kept beside them.
+        without: Attributes to leave out.
+        native: Stored with them.
 
     Raises:
         Uncopyable: An attribute cannot be copied exactly; the message names it.
     """
     cls: Any = type(env)
     if not is_plain(cls):
-        raise Uncopyable(f"{cls.__name__} is made by an extension, so it is more than its attributes")
+        raise Uncopyable(f"{cls.__name__} is a class of an extension: it has state outside of its attributes")
     held, without = attributes_of(env), without | tables_of(cls)
     generator = held.get("_np_random")
     freezer = Freezer({id(env): Here.ENV})
     if generator is not None:
         freezer.stand_ins[id(generator)] = Here.NP_RANDOM
     attributes = {}
-    # In one order everywhere, because objects are numbered as they are met.
+    # Sorted, because objects are numbered in the order of their first occurrence.
     for name in sorted(held):
         value = held[name]
-        kind: Any = type(value)
-        if not _is_state(name, kind) or name in without:
+        value_class: Any = type(value)
+        if not _is_state(name, value_class) or name in without:
             continue
-        if kind in ATOMS:
+        if value_class in ATOMS:
             attributes[name] = value
-        elif kind not in CONTAINERS or not holds_handles(value):
+        elif value_class not in CONTAINERS or not holds_handles(value):
             attributes[name] = _frozen(freezer, name, value, cls)
     position = None if generator is None else position_of(generator)
     return AttributesState(settings_of(env), attributes, position, native)
@@ -263,19 +265,26 @@ def _frozen(freezer: Freezer, name: str, value: Any, cls: Any) -> Any:
 
 
 def put_back(env: Any, state: AttributesState, seed: int | None, *, without: frozenset[str] = frozenset()) -> None:
-    """Give an environment captured attributes; what is not state stays its own."""
+    """Set an environment's attributes to captured ones. Attributes that are not state stay.
+
+    Attributes that the environment got after the capture are deleted.
+    """
     cls: Any = type(env)
     held, without = attributes_of(env), without | tables_of(cls)
     generator = place_generator(env, state.position, seed)
     thawer = Thawer({Here.ENV: env, Here.NP_RANDOM: generator}, seed)
+    # In the order of the capture, because the thawer counts objects like the freezer did. The generator is placed
+    # first, and both the environment and its generator are stand-ins, so attributes that refer to them find the live
+    # objects.
     attributes = {name: thawer.thawed(value) for name, value in state.attributes.items()}
     for name, value in [item for item in held.items() if item[0] not in attributes]:
         if name not in without and is_state(name, value):
             if names_handle(name):
-                # Means of rendering that were not made yet are not captured.
+                # A handle that did not exist at the capture: None makes the environment create it again.
                 attributes[name] = None
             else:
                 object.__delattr__(env, name)
+    # Windows and surfaces of this environment stay, also if the capture had None in their place.
     set_attributes(env, {name: value for name, value in attributes.items() if not _is_window(held.get(name))})
     if seed is not None:
         set_attributes(env, {"_np_random_seed": seed})
@@ -283,20 +292,22 @@ def put_back(env: Any, state: AttributesState, seed: int | None, *, without: fro
 
 
 def _is_window(value: Any) -> bool:
-    kind: Any = type(value)
-    return kind not in ATOMS and (is_handle_class(kind) or (kind in CONTAINERS and holds_handles(value)))
+    cls: Any = type(value)
+    return cls not in ATOMS and (is_handle_class(cls) or (cls in CONTAINERS and holds_handles(value)))
 
 
 def twin_of(env: Any, *, unseen: bool = False) -> Any:
-    """Return another environment of the same class with copied attributes, and spaces and surfaces of its own.
+    """Return another environment of the same class with copied attributes, spaces and surfaces.
 
     Args:
         env: The environment.
-        unseen: Whether the copy must not open a window.
+        unseen: Make a copy that opens no window.
 
     Raises:
         Uncopyable: An attribute cannot be copied exactly.
     """
+    # Made without its constructor, like every thawed object. Tables are shared only with a copy that is used for a
+    # proof.
     state = capture(env)
     twin = object.__new__(type(env))
     shared = {}
@@ -318,12 +329,12 @@ def twin_of(env: Any, *, unseen: bool = False) -> Any:
 def _own(value: Any) -> Any:
     if isinstance(value, gym.Space):
         return copy.deepcopy(value)
-    # A surface that is drawn on must not be the other's.
+    # Environments draw on their surfaces, so the copy needs a separate one.
     return value.copy() if type(value).__name__ == "Surface" else value
 
 
 def checked(env: Any, state: Any, *, without: frozenset[str] = frozenset()) -> AttributesState:
-    """Return a layer's state as captured attributes that fit an environment.
+    """Return the state of a layer as captured attributes, after checks that they fit an environment.
 
     Args:
         env: The environment.
@@ -331,7 +342,7 @@ def checked(env: Any, state: Any, *, without: frozenset[str] = frozenset()) -> A
         without: Attributes that `capture` left out.
 
     Raises:
-        SnapshotError: They belong to other settings, or are damaged.
+        SnapshotError: They were captured under other settings, or are damaged.
     """
     if isinstance(state, PortableAttributes):
         packages, held = packages_of(type(env)), attributes_of(env)
@@ -340,7 +351,7 @@ def checked(env: Any, state: Any, *, without: frozenset[str] = frozenset()) -> A
             raise SnapshotError(f"wanted captured attributes of {type(env).__name__}, got {shown(state)}: damaged")
         for name, value in state.attributes.items():
             if name in _NOT_STATE or not may_be_set(name) or (name not in held and is_of_class(type(env), name)):
-                raise SnapshotError(f"the snapshot sets {shown(name)}, which is no state: damaged")
+                raise SnapshotError(f"the snapshot sets {shown(name)}, which is not state: damaged")
             try:
                 attributes[name] = imported(value, packages, held.get(name))
             except SnapshotError as error:
@@ -355,13 +366,13 @@ def checked(env: Any, state: Any, *, without: frozenset[str] = frozenset()) -> A
 
 
 def _check_names(env: Any, state: AttributesState, without: frozenset[str]) -> None:
-    """Raise SnapshotError where a restore would take an attribute from an environment that its kind always has."""
+    """Raise SnapshotError where a restore would delete an attribute that environments of the class always have."""
     cls: Any = type(env)
-    held, known = attributes_of(env), state.attributes.keys() | without | tables_of(cls)
-    absent = {name: value for name, value in held.items() if name not in known and is_state(name, value)}
+    held, covered = attributes_of(env), state.attributes.keys() | without | tables_of(cls)
+    absent = {name: value for name, value in held.items() if name not in covered and is_state(name, value)}
     if not state.attributes.keys() - held.keys():
-        # What is None here and absent there may be a means of rendering that was made there.
+        # An attribute that is None here and absent there may be a handle for rendering, which was created there.
         absent = {name: value for name, value in absent.items() if value is not None}
-    # An episode may add attributes, so a difference alone says nothing.
+    # An episode may add attributes, so a difference alone proves nothing.
     if absent and (lost := sorted(lasting_names(env) & absent.keys())):
         raise SnapshotError(f"the snapshot lacks {', '.join(lost)}, which every {cls.__name__} has: damaged")

@@ -18,97 +18,97 @@ BIT_GENERATORS = (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.ra
 KINDS: dict[type, str] = {np.random.Generator: "Generator", np.random.RandomState: "RandomState"} | {
     random.Random: "Random"
 }
-KINDS |= {kind: kind.__name__ for kind in BIT_GENERATORS}
+KINDS |= {cls: cls.__name__ for cls in BIT_GENERATORS}
 
 
 def reading(generator: Any) -> tuple[str, Any]:
-    """Return the kind of a generator and where it stands, as plain values."""
-    kind = KINDS[type(generator)]
-    if kind == "Generator":
-        return kind, position_of(generator)
-    if kind == "Random":
-        return kind, generator.getstate()
-    if kind == "RandomState":
-        return kind, generator.get_state(legacy=False)
-    return kind, generator.state
+    """Return the type name of a generator and its state, as plain values."""
+    name = KINDS[type(generator)]
+    if name == "Generator":
+        return name, position_of(generator)
+    if name == "Random":
+        return name, generator.getstate()
+    if name == "RandomState":
+        return name, generator.get_state(legacy=False)
+    return name, generator.state
 
 
-def build(kind: str, state: Any) -> Any:
-    """Return a new generator of a kind that stands where `reading` said.
+def build(name: str, state: Any) -> Any:
+    """Return a new generator in the state that `reading` returned.
 
     Raises:
-        SnapshotError: The kind is not known.
+        SnapshotError: The type name is unknown.
     """
-    if kind == "Generator":
+    if name == "Generator":
         return RandomStream(position=state).draw()
-    if kind == "Random":
+    if name == "Random":
         made = random.Random()
         made.setstate(state)
         return made
-    if kind == "RandomState":
+    if name == "RandomState":
         legacy = np.random.RandomState()
         legacy.set_state(state)
         return legacy
-    for known in BIT_GENERATORS:
-        if known.__name__ == kind:
-            bits = known()
+    for cls in BIT_GENERATORS:
+        if cls.__name__ == name:
+            bits = cls()
             bits.state = state
             return bits
-    raise SnapshotError(f"unknown kind of generator {kind!r}; known: {sorted(KINDS.values())}")
+    raise SnapshotError(f"unknown type of generator {name!r}; the types are {sorted(KINDS.values())}")
 
 
-def reseeded(kind: str, state: Any, seed: int, number: int) -> Any:
-    """Return a new generator of the same kind and make, whose numbers depend on `seed` and `number` alone."""
+def reseeded(name: str, state: Any, seed: int, number: int) -> Any:
+    """Return a new generator of the same type and bit generator; its numbers depend only on `seed` and `number`."""
     words = np.random.SeedSequence((seed, number))
-    if kind == "Random":
+    if name == "Random":
         return random.Random(int.from_bytes(words.generate_state(4).tobytes(), "little"))
-    if kind == "RandomState":
+    if name == "RandomState":
         return np.random.RandomState(np.random.MT19937(words))
-    name = state.bit_generator if kind == "Generator" else kind
-    bits = next(known for known in BIT_GENERATORS if known.__name__ == name)(words)
-    return np.random.Generator(bits) if kind == "Generator" else bits
+    bits_name = state.bit_generator if name == "Generator" else name
+    bits = next(cls for cls in BIT_GENERATORS if cls.__name__ == bits_name)(words)
+    return np.random.Generator(bits) if name == "Generator" else bits
 
 
 def stand_of(generator: Any) -> tuple[str, Any]:
-    """Return the kind of a generator of numpy, Python or PyTorch and where it stands, as plain values."""
+    """Return the type name of a generator of numpy, Python or PyTorch and its state, as plain values."""
     if _is_torch(generator):
         return "torch", generator.get_state().numpy().copy()
     return reading(generator)
 
 
 def place(generator: Any, stand: tuple[str, Any]) -> None:
-    """Set a generator, in place, to where one of its kind stood.
+    """Set the state of a generator in place.
 
     Raises:
-        SnapshotError: It is of another kind.
+        SnapshotError: The state is one of another type of generator.
     """
-    kind, state = stand
-    if kind != (mine := "torch" if _is_torch(generator) else KINDS[type(generator)]):
-        raise SnapshotError(f"wanted the position of a generator of the kind {mine}, got {kind}: reset the environment")
-    if kind == "torch":
+    name, state = stand
+    if name != (mine := "torch" if _is_torch(generator) else KINDS[type(generator)]):
+        raise SnapshotError(f"wanted the state of a generator of the type {mine}, got {name}: reset the environment")
+    if name == "torch":
         generator.set_state(sys.modules["torch"].from_numpy(np.array(state)))
-    elif kind == "Generator":
+    elif name == "Generator":
         set_position(generator, state)
-    elif kind == "Random":
+    elif name == "Random":
         generator.setstate(state)
-    elif kind == "RandomState":
+    elif name == "RandomState":
         generator.set_state(state)
     else:
         generator.state = state
 
 
 def reseed(generator: Any, seed: int, number: int) -> None:
-    """Set a generator, in place, to numbers that depend on `seed` and `number` alone."""
+    """Reseed a generator in place; its numbers then depend only on `seed` and `number`."""
     if _is_torch(generator):
         generator.manual_seed(int(np.random.SeedSequence((seed, number)).generate_state(1)[0]))
         return
-    kind, state = reading(generator)
-    fresh = reseeded(kind, state, seed, number)
-    if kind == "Generator":
+    name, state = reading(generator)
+    fresh = reseeded(name, state, seed, number)
+    if name == "Generator":
         generator.bit_generator.state = fresh.bit_generator.state
-    elif kind == "Random":
+    elif name == "Random":
         generator.setstate(fresh.getstate())
-    elif kind == "RandomState":
+    elif name == "RandomState":
         generator.set_state(fresh.get_state(legacy=False))
     else:
         generator.state = fresh.state
@@ -119,10 +119,10 @@ def _is_torch(value: Any) -> bool:
 
 
 class GlobalDraws:
-    """Whether the global generators were drawn from; filled in when `watched_globals` ends.
+    """The global generators that were drawn from; filled in when `watched_globals` ends.
 
     Attributes:
-        names: The generators that were.
+        names: ``"random"`` and ``"numpy.random"``, as far as they were drawn from.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class GlobalDraws:
 
 @contextmanager
 def watched_globals() -> Iterator[GlobalDraws]:
-    """Watch the global generators of `random` and `numpy.random`, and put them back where they stood."""
+    """Watch the global generators of `random` and `numpy.random`, and restore their states at the end."""
     drawn = GlobalDraws()
     python = random.getstate()
     legacy: Any = np.random.get_state()  # noqa: NPY002
@@ -155,16 +155,16 @@ def entropy() -> int:
 
 
 def held_by(thing: Any, depth: int = 3) -> list[Any]:
-    """Return the generators among an object's attributes and in the containers and objects there, each once.
+    """Return the generators in an object's attributes, and in containers and objects there, each once.
 
-    Those of spaces belong to whoever samples actions.
+    Generators of spaces are left out: the caller that samples actions owns them.
     """
-    found: dict[int, Any] = {}
+    generators: dict[int, Any] = {}
     seen: set[int] = set()
 
     def look(value: Any, left: int) -> None:
         if type(value) in KINDS or _is_torch(value):
-            found[id(value)] = value
+            generators[id(value)] = value
         elif left and id(value) not in seen and not isinstance(value, gym.Space):
             seen.add(id(value))
             if isinstance(value, list | tuple):
@@ -177,40 +177,42 @@ def held_by(thing: Any, depth: int = 3) -> list[Any]:
                 look(part, left - 1)
 
     look(thing, depth)
-    return list(found.values())
+    return list(generators.values())
 
 
 def place_generator(env: Any, position: Drawn | None, seed: int | None) -> Any:
-    """Set the environment's generator in place, because others may hold it, and return it.
+    """Set the environment's generator and return it.
+
+    The generator object stays the same where possible, because other objects may hold it.
 
     Args:
         env: The environment.
-        position: Where it shall stand; None where there is none yet.
-        seed: Used instead of the position.
+        position: The position to set; None for an environment that has no generator yet.
+        seed: If given, seeds the generator instead.
     """
     generator = vars(env).get("_np_random")
-    wanted = position if seed is None else canonical(Seeded(seed))
-    if wanted is None:
+    target = position if seed is None else canonical(Seeded(seed))
+    if target is None:
         if generator is not None:
             object.__setattr__(env, "_np_random", None)
         return None
-    if generator is None or type(generator.bit_generator).__name__ != wanted.bit_generator:
-        generator = RandomStream(position=wanted).draw()
+    if generator is None or type(generator.bit_generator).__name__ != target.bit_generator:
+        generator = RandomStream(position=target).draw()
         object.__setattr__(env, "_np_random", generator)
     else:
-        set_position(generator, wanted)
+        set_position(generator, target)
     if seed is not None:
         object.__setattr__(env, "_np_random_seed", seed)
     return generator
 
 
 class Dice(NamedTuple):
-    """Where all randomness of an environment stands.
+    """The states of all random generators of an environment.
 
     Attributes:
-        own: Gymnasium's generator, None where there is none yet.
+        own: Position of Gymnasium's generator; None where the environment has none yet.
         others: The other generators among its attributes, in order.
-        keys: Keys of JAX among its attributes, by name, as numbers.
+        keys: The JAX keys among its attributes, by name, as numbers.
     """
 
     own: Drawn | None
@@ -219,17 +221,17 @@ class Dice(NamedTuple):
 
 
 def dice_of(env: Any) -> Dice:
-    """Return where all randomness of an environment stands."""
+    """Return the states of all random generators of an environment."""
     own = vars(env).get("_np_random")
     others = tuple([stand_of(other) for other in held_by(env) if other is not own])
     return Dice(None if own is None else position_of(own), others, {name: data for name, data, _ in _keys(env)})
 
 
 def place_dice(env: Any, dice: Dice) -> None:
-    """Put all randomness of an environment where it stood.
+    """Set all random generators of an environment to earlier states.
 
     Raises:
-        SnapshotError: It holds other generators.
+        SnapshotError: The environment holds another number of generators.
     """
     own = place_generator(env, dice.own, None)
     others = [other for other in held_by(env) if other is not own]
@@ -245,23 +247,23 @@ def place_dice(env: Any, dice: Dice) -> None:
 
 
 def _keys(env: Any) -> list[tuple[str, Any, bool]]:
-    """Return the keys of JAX that are attributes of an environment: name, numbers, and whether it is typed as a key."""
+    """Return the JAX keys among the attributes: name, numbers, and whether the array has a key type."""
     jax: Any = sys.modules.get("jax")
-    found = []
+    keys = []
     for name, value in sorted(vars(env).items()) if jax is not None else ():
         if _KEY_NAMES.search(name) and isinstance(value, jax.Array):
             if jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
-                found.append((name, np.array(jax.random.key_data(value)), True))
+                keys.append((name, np.array(jax.random.key_data(value)), True))
             elif value.dtype == np.uint32 and value.shape == (2,):
-                found.append((name, np.array(value), False))
-    return found
+                keys.append((name, np.array(value), False))
+    return keys
 
 
 _KEY_NAMES = re.compile(r"(^|_)(rng|key|keys|prng|random)$")
 
 
 def replace_keys(env: Any, seed: int) -> None:
-    """Replace the keys of JAX that are attributes of an environment by ones that depend on `seed` alone."""
+    """Replace the JAX keys among the attributes of an environment by keys that depend only on `seed`."""
     jax: Any = sys.modules.get("jax")
     if jax is None:
         return

@@ -20,9 +20,11 @@ from tsr_gym.state_env import new_tuple
 
 
 def rebind(twin: Any, wrapper: Any) -> None:
-    """Give a copy of a wrapper functions of its own wherever those of the original hold a layer of its stack.
+    """Replace functions of a copied wrapper that hold a layer of the original stack by functions that hold the copy's.
 
-    It also gets the attributes that its class leaves out of copies, as `ArrayConversion` does with its spaces.
+    Otherwise they would read the original: `AddRenderObservation`, for example, keeps a function with the wrapper in
+        its closure. The copy also gets the attributes that its class leaves out of copies, such as the spaces of
+        `ArrayConversion`.
 
     Args:
         twin: The copy, which wraps a stack of the same classes.
@@ -35,16 +37,16 @@ def rebind(twin: Any, wrapper: Any) -> None:
 
 
 def _layers_by_identity(wrapper: Any, twin: Any) -> dict[int, Any]:
-    """Return which layer of the copied stack stands for one of the original, by the identity of the latter."""
-    found = {id(wrapper): twin}
+    """Return the layers of the copied stack by the identity of the original layers."""
+    twins = {id(wrapper): twin}
     while "env" in attributes_of(wrapper) and "env" in attributes_of(twin):
         wrapper, twin = wrapper.env, twin.env
-        found[id(wrapper)] = twin
-    return found
+        twins[id(wrapper)] = twin
+    return twins
 
 
 def _holds(value: Any, theirs: dict[int, Any], seen: set[int]) -> bool:
-    """Return whether a function is bound to a layer, or has one in its closure."""
+    """Return whether a function is bound to a layer, or holds one in its closure."""
     if isinstance(value, types.MethodType):
         return id(value.__self__) in theirs
     if not isinstance(value, types.FunctionType) or id(value) in seen:
@@ -55,7 +57,7 @@ def _holds(value: Any, theirs: dict[int, Any], seen: set[int]) -> bool:
 
 
 def _contents(cell: types.CellType) -> tuple[Any, ...]:
-    """Return what a variable holds, nothing where it has no value yet."""
+    """Return the value of a variable as a tuple, which is empty where it has no value yet."""
     try:
         return (cell.cell_contents,)
     except ValueError:
@@ -63,7 +65,7 @@ def _contents(cell: types.CellType) -> tuple[Any, ...]:
 
 
 def _rebound(value: Any, theirs: dict[int, Any]) -> Any:
-    """Return a function that holds the copies of layers; `theirs` gains what was copied on the way."""
+    """Return a function that holds the copied layers. Functions and variables made on the way are added to `theirs`."""
     if id(value) in theirs:
         return theirs[id(value)]
     if isinstance(value, types.MethodType) and _holds(value, theirs, set()):
@@ -73,7 +75,7 @@ def _rebound(value: Any, theirs: dict[int, Any]) -> Any:
     cells = tuple([theirs.setdefault(id(cell), types.CellType()) for cell in value.__closure__ or ()])
     made = types.FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
     made.__kwdefaults__, made.__qualname__, made.__module__ = value.__kwdefaults__, value.__qualname__, value.__module__
-    # Before its variables are filled, one of which may hold the function itself.
+    # Store the function before its variables are filled, because a variable may hold the function.
     theirs[id(value)] = made
     for new, old in zip(cells, value.__closure__ or (), strict=True):
         for item in _contents(old):
@@ -86,17 +88,17 @@ Wrapper = gym.Wrapper[Any, Any, Any, Any]
 
 @runtime_checkable
 class SnapshotWrapper(Protocol):
-    """What a wrapper implements to take part in snapshots."""
+    """The methods that a wrapper implements to take part in snapshots."""
 
     def wrapper_state(self) -> Any:
-        """Return the wrapper's episode state as an immutable value, None if it has none."""
+        """Return the wrapper's episode state as an immutable value; None if it has none."""
 
     def set_wrapper_state(self, state: Any) -> None:
         """Continue from a state that `wrapper_state` returned."""
 
 
-# What decides the future of Gymnasium 1.4's wrappers, by attribute. The running means of the normalising wrappers do,
-# although they span episodes. Records that nothing reads again (return queues) do not, and neither does the wall clock.
+# The attributes of Gymnasium 1.4's wrappers that decide the future. The running means of the normalising wrappers are
+# among them, although they span episodes. Records that nothing reads again (return queues) and the wall clock are not.
 EPISODE_STATE: dict[str, tuple[str, ...]] = {
     "TimeLimit": ("_elapsed_steps",),
     "OrderEnforcing": ("_has_reset",),
@@ -142,50 +144,50 @@ STATELESS = frozenset(
     }
 )
 REFUSED = {
-    "RecordVideo": "it writes files, which no restore takes back, and a search would film what it only imagines. Put "
-    "it outside the search: around TreeSearchWrapper it films the episode that is played",
+    "RecordVideo": "it writes files, which a restore cannot undo, and a search would film imagined steps. Put it "
+    "outside the search: around TreeSearchWrapper it films the episode that is played",
 }
-# What Gymnasium counts and adds up in, one or the other by what came first.
+# The types of Gymnasium's counters and sums; which of them depends on the first value.
 _NUMBERS = (bool, int, float, np.generic, np.ndarray)
 _ATOMS = frozenset({type(None), bool, int, float, str, bytes})
-# What Gymnasium itself keeps on a wrapper that has nothing of its own.
+# The attributes that every wrapper has from Gymnasium's base class.
 _PLAIN_ATTRIBUTES = frozenset(
     {"env", "_action_space", "_observation_space", "_metadata", "_cached_spec", "_saved_kwargs"}
 )
-# What Gymnasium's wrappers change in place, so that a clone needs its own.
+# Types that Gymnasium's wrappers change in place, so a clone needs separate objects.
 _CONTAINERS = (deque, list, dict, np.ndarray, RunningMeanStd)
 
 
 class WrapperAdapter(Protocol):
-    """How wrappers of one class are read and put back."""
+    """The interface to wrappers of one class."""
 
     @property
     def kind(self) -> str:
-        """The class, as layers name it."""
+        """The name of the class in layers."""
 
     def read(self, wrapper: Any) -> Layer:
         """Return the episode state of a wrapper."""
 
     def check(self, wrapper: Any, layer: Layer) -> None:
-        """Raise SnapshotError unless `write` would accept a layer of this kind."""
+        """Raise SnapshotError unless `write` accepts the layer."""
 
     def write(self, wrapper: Any, layer: Layer) -> None:
-        """Give a wrapper the state of a layer."""
+        """Set the state of a wrapper to that of a layer."""
 
 
 class Nothing:
-    """For a class that holds nothing: one layer serves all its wrappers, because most do."""
+    """For a class without state: all its wrappers share one layer."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._layer = Layer(kind, ())
 
     def read(self, wrapper: Any) -> Layer:
-        """Return the one layer."""
+        """Return the shared layer."""
         return self._layer
 
     def check(self, wrapper: Any, layer: Layer) -> None:
-        """Refuse what holds something."""
+        """Refuse a layer with state."""
         if layer is not self._layer and not (type(layer.state) is tuple and not layer.state):
             raise _damaged(layer, ())
 
@@ -194,17 +196,17 @@ class Nothing:
 
 
 class Checker(Nothing):
-    """For Gymnasium's passive checker, which decides nothing but compares the first results."""
+    """For Gymnasium's passive checker, which changes nothing but compares the first results."""
 
     def write(self, wrapper: Any, layer: Layer) -> None:
-        """Let a checker that never saw reset() not compare the next step with nothing."""
+        """Give a checker that saw no reset() an earlier result, which it compares the next step with."""
         if wrapper._previous_data is None:
-            # These share no objects with any result.
+            # A value that shares no object with any result.
             wrapper._previous_data = (None, {})
 
 
 class Attributes:
-    """For a class whose state lies in attributes, which may be dotted."""
+    """For a class whose state is in attributes; their paths may have dots."""
 
     def __init__(self, kind: str, paths: tuple[str, ...]) -> None:
         self.kind = kind
@@ -217,12 +219,12 @@ class Attributes:
         return new_tuple(Layer, (self.kind, tuple([_copied(get(wrapper)) for get in self._getters])))
 
     def check(self, wrapper: Any, layer: Layer) -> None:
-        """Refuse what has not one value for each attribute, of the kind that the attribute has."""
+        """Refuse a layer that has not one value per attribute, of the attribute's type."""
         state = layer.state
         if not (type(state) is tuple and len(state) == len(self._paths)):
             raise _damaged(layer, self._paths)
         for get, value in zip(self._getters, state, strict=True):
-            if not _are_alike(get(wrapper), value):
+            if not _is_compatible(get(wrapper), value):
                 raise _damaged(layer, self._paths)
 
     def write(self, wrapper: Any, layer: Layer) -> None:
@@ -231,26 +233,26 @@ class Attributes:
             setattr(owner_of(wrapper), name, _copied(layer.state[number]))
 
 
-class OwnWords:
-    """For a class that speaks for itself: a `SnapshotWrapper`."""
+class Declared:
+    """For a class that declares its state: a `SnapshotWrapper`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
     def read(self, wrapper: Any) -> Layer:
-        """Return what the wrapper says."""
+        """Return the state that the wrapper declares."""
         return new_tuple(Layer, (self.kind, wrapper.wrapper_state()))
 
     def check(self, wrapper: Any, layer: Layer) -> None:
-        """Accept everything: only the wrapper knows."""
+        """Accept everything: only the wrapper knows its states."""
 
     def write(self, wrapper: Any, layer: Layer) -> None:
-        """Tell the wrapper."""
+        """Pass the state to the wrapper."""
         wrapper.set_wrapper_state(layer.state)
 
 
 def _place(path: str) -> tuple[Callable[[Any], Any], str]:
-    """Return who holds an attribute, as a function of the wrapper, and its name there."""
+    """Return the owner of an attribute, as a function of the wrapper, and the attribute's name."""
     owner, _, name = path.rpartition(".")
     return (attrgetter(owner) if owner else _itself), name
 
@@ -260,38 +262,38 @@ def _itself(wrapper: Any) -> Any:
 
 
 class Unknown(Nothing):
-    """For a class of which nothing is known: its wrappers pass for as long as they hold nothing."""
+    """For an unknown class: its wrappers are accepted while they hold no attributes."""
 
     def read(self, wrapper: Any) -> Layer:
-        """Return the one layer."""
+        """Return the shared layer."""
         _refuse(wrapper)
         return super().read(wrapper)
 
     def check(self, wrapper: Any, layer: Layer) -> None:
-        """Refuse what holds something."""
+        """Refuse a layer with state."""
         _refuse(wrapper)
         super().check(wrapper, layer)
 
 
 def _refuse(wrapper: Wrapper) -> None:
-    """Raise SnapshotError where a wrapper of an unknown class holds something, or cannot be undone."""
+    """Raise SnapshotError where a wrapper of an unknown class has attributes, or cannot be undone."""
     name = type(wrapper).__name__
     if type(wrapper).__module__.startswith("gymnasium.wrappers.") and name in REFUSED:
-        raise SnapshotError(f"{name} takes no part in snapshots: {REFUSED[name]}")
+        raise SnapshotError(f"{name} cannot take part in snapshots: {REFUSED[name]}")
     own = sorted(set(vars(wrapper)) - _PLAIN_ATTRIBUTES)
     if own:
         raise SnapshotError(
             f"{name} is a wrapper that tsr_gym does not know, and it holds {', '.join(own)}, which may be "
             "state of the episode. Give it two methods: wrapper_state() returns that state as an immutable "
-            "value (None if there is none) and set_wrapper_state(state) puts it back; or put it outside the search"
+            "value (None if it has none) and set_wrapper_state(state) restores it; or put it outside the search"
         )
 
 
-def _are_alike(one: Any, other: Any) -> bool:
-    """Return whether an attribute may become another value: of the same kind, or one that is not known yet."""
-    if type(one) is type(other) or one is None or other is None:
+def _is_compatible(old: Any, new: Any) -> bool:
+    """Return whether an attribute may change from one value to another: equal types, two numbers, or None."""
+    if type(old) is type(new) or old is None or new is None:
         return True
-    return isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS)
+    return isinstance(old, _NUMBERS) and isinstance(new, _NUMBERS)
 
 
 def _damaged(layer: Layer, wanted: tuple[str, ...]) -> SnapshotError:
@@ -302,7 +304,7 @@ def _damaged(layer: Layer, wanted: tuple[str, ...]) -> SnapshotError:
 def _adapter(cls: Any) -> WrapperAdapter:
     kind = f"{cls.__module__}:{cls.__qualname__}"
     if issubclass(cls, SnapshotWrapper):
-        return OwnWords(kind)
+        return Declared(kind)
     if cls is PassiveEnvChecker:
         return Checker(kind)
     if cls.__module__.startswith("gymnasium.wrappers."):
@@ -314,10 +316,10 @@ def _adapter(cls: Any) -> WrapperAdapter:
 
 
 def wrapper_adapter_of(wrapper: Wrapper) -> WrapperAdapter:
-    """Return how to read a wrapper.
+    """Return the adapter of a wrapper.
 
     Raises:
-        SnapshotError: It is not known and may hold state, or it cannot be undone.
+        SnapshotError: Its class is unknown and it may have state, or its effects cannot be undone.
     """
     cls: Any = type(wrapper)
     adapter = _adapter(cls)
@@ -331,10 +333,10 @@ def _copied(value: Any) -> Any:
 
 
 def copied(wrapper: Wrapper, env: Any) -> Any:
-    """Return a wrapper like this one around another environment, sharing nothing that either changes."""
+    """Return a copy of a wrapper around another environment. The two share no mutable state."""
     twin: Any = copy.copy(wrapper)
     twin.env = env
-    if not isinstance(wrapper_adapter_of(wrapper), OwnWords):
+    if not isinstance(wrapper_adapter_of(wrapper), Declared):
         for name, value in vars(wrapper).items():
             if name not in _PLAIN_ATTRIBUTES and isinstance(value, _CONTAINERS):
                 setattr(twin, name, copy.deepcopy(value))

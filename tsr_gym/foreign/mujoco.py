@@ -24,10 +24,10 @@ _CAMERA_NUMBERS = ("fixedcamid", "trackbodyid", "distance", "azimuth", "elevatio
 
 
 class Camera(NamedTuple):
-    """Where pictures are taken from.
+    """A camera of the renderer.
 
     Attributes:
-        mode: The render mode that it is for.
+        mode: The render mode that it serves.
         kind: Free, tracking or fixed, as MuJoCo numbers it.
         lookat: The point that it looks at, in metres.
         numbers: Its other settings by name.
@@ -40,17 +40,17 @@ class Camera(NamedTuple):
 
 
 def cameras_of(env: Any) -> tuple[Camera, ...]:
-    """Return the cameras of an environment, but for that of a window, which belongs to whoever looks."""
-    found = []
+    """Return the cameras of an environment, without that of a window, which the user moves."""
+    cameras = []
     for mode, viewer in sorted(_viewers_of(env).items()):
         camera = viewer.cam
         numbers = tuple((name, getattr(camera, name)) for name in _CAMERA_NUMBERS if name in dir(camera))
-        found.append(Camera(mode, int(camera.type), tuple(camera.lookat.tolist()), numbers))
-    return tuple(found)
+        cameras.append(Camera(mode, int(camera.type), tuple(camera.lookat.tolist()), numbers))
+    return tuple(cameras)
 
 
 def set_cameras(env: Any, cameras: tuple[Camera, ...]) -> None:
-    """Set the cameras of an environment, and make the one that it renders with."""
+    """Set the cameras of an environment, and create the one of its render mode if necessary."""
     if env.render_mode in {camera.mode for camera in cameras} - _viewers_of(env).keys():
         env.mujoco_renderer._get_viewer(env.render_mode)
     viewers = _viewers_of(env)
@@ -64,9 +64,10 @@ def set_cameras(env: Any, cameras: tuple[Camera, ...]) -> None:
 
 
 def keep_contexts(env: Any) -> None:
-    """Let an environment draw into, and in the end free, its own context of OpenGL.
+    """Make an environment draw into its own OpenGL context, and free it in the end.
 
-    Gymnasium draws into the one made last and frees pictures in whichever is current, be they other environments'.
+    Gymnasium draws into the context that was made last, and frees pictures in the current context, which may be those
+    of other environments.
     """
     renderer = getattr(env, "mujoco_renderer", None)
     if renderer is not None and "_get_viewer" not in vars(renderer):
@@ -90,7 +91,7 @@ def _keep_context(viewer: Any) -> None:
 
 
 def _free(left: list[Any]) -> None:
-    # At the very end the display is gone, and all contexts with it.
+    # While the interpreter shuts down, the display and all contexts are gone already.
     while left and not sys.is_finalizing():
         pictures, context = left.pop()
         context.make_current()
@@ -104,9 +105,9 @@ def _viewers_of(env: Any) -> dict[str, Any]:
 
 
 WITHOUT = frozenset({"model", "data", "mujoco_renderer"})
-# Pointers of plug-ins, which belong to one process.
+# Pointers of plug-ins, which are valid in one process only.
 _LEFT_OUT = frozenset({"plugin", "plugin_data"})
-# Results of a step that lie beside the buffer, in which an info may be written from them.
+# Results of a step that are stored outside of the buffer, and that infos may report.
 _BESIDE = ("energy", "solver_niter", "solver_nnz", "solver_fwdinv")
 _NUMBERS = (
     *("flg_energypos", "flg_energyvel", "flg_subtreevel", "flg_rnepost"),
@@ -120,10 +121,10 @@ class Simulation(NamedTuple):
     Attributes:
         model: Fingerprint of the model.
         time: Simulated seconds.
-        numbers: Counters and flags that are no arrays.
-        warnings: How often MuJoCo warned of what.
-        cameras: What pictures are taken with.
-        memory: All arrays of fixed size, one after the other.
+        numbers: Counters and flags that are not arrays.
+        warnings: The counts of MuJoCo's warnings.
+        cameras: The cameras of the renderer.
+        memory: All arrays of fixed size, concatenated.
     """
 
     model: str
@@ -143,7 +144,7 @@ class _Arrays(NamedTuple):
 
 
 class _Model:
-    """What a model looked like when it was last read."""
+    """The bytes of a model when it was last read, and their fingerprint."""
 
     def __init__(self, size: int) -> None:
         # Compared in words of eight bytes.
@@ -161,10 +162,10 @@ class MujocoAdapter:
         self._proofs: SharedVerdicts[str | None] = SharedVerdicts()
 
     def support(self, env: Any) -> Support:
-        """Return exact unless plug-ins keep state of their own, or copies of others' environments do not play alike."""
+        """Return ``"exact"`` unless the model has plug-ins, or copies of a class outside of Gymnasium are not exact."""
         keep_contexts(env)
         if env.model.nplugin:
-            return Support("none", f"the model of {type(env).__name__} uses plug-ins, which keep state of their own")
+            return Support("none", f"the model of {type(env).__name__} uses plug-ins, which have separate state")
         if not type(env).__module__.startswith("gymnasium.envs.mujoco."):
             flaw = self._proofs.of(env, self._flaw)
             if flaw is not None:
@@ -175,7 +176,7 @@ class MujocoAdapter:
         """Return simulation and attributes."""
         support = self.support(env)
         if support.level != "exact":
-            raise SnapshotError(f"{support.reason}. Call tsr_gym.env_support(env) to see what helps")
+            raise SnapshotError(f"{support.reason}. Call tsr_gym.env_support(env) to see the alternatives")
         return self._read(env)
 
     def _flaw(self, env: Any) -> str | None:
@@ -190,6 +191,7 @@ class MujocoAdapter:
             tuple([int(getattr(data, name)) for name in arrays.names]),
             tuple([tuple(warnings.tolist()) for warnings in arrays.warnings]),
             cameras_of(env),
+            # One copy of all arrays is faster than a hundred small ones.
             np.concatenate(arrays.views).tobytes(),
         )
         return capture(env, without=WITHOUT, native=simulation)
@@ -227,17 +229,18 @@ class MujocoAdapter:
         put_back(env, state, seed, without=WITHOUT)
 
     def copy(self, env: Any) -> Any:
-        """Return an environment that was made in the same way."""
+        """Return an environment that is made with the same arguments."""
         return fresh(env)
 
     def _fingerprint(self, env: Any) -> str:
         mujoco = _mujoco(env)
-        known = self._models.of(env.model, lambda model: _Model(mujoco.mj_sizeModel(model)))
-        mujoco.mj_saveModel(env.model, None, known.scratch.view(np.uint8)[: known.size])
-        if not known.fingerprint or not np.array_equal(known.scratch, known.saved):
-            known.saved, known.scratch = known.scratch, known.saved
-            known.fingerprint = blake2b(known.saved.tobytes(), digest_size=16).hexdigest()
-        return known.fingerprint
+        # Comparing the bytes is faster than hashing them, so the fingerprint is computed only after a change.
+        entry = self._models.of(env.model, lambda model: _Model(mujoco.mj_sizeModel(model)))
+        mujoco.mj_saveModel(env.model, None, entry.scratch.view(np.uint8)[: entry.size])
+        if not entry.fingerprint or not np.array_equal(entry.scratch, entry.saved):
+            entry.saved, entry.scratch = entry.scratch, entry.saved
+            entry.fingerprint = blake2b(entry.saved.tobytes(), digest_size=16).hexdigest()
+        return entry.fingerprint
 
 
 def _unseen(env: Any) -> Any:
@@ -249,7 +252,7 @@ def _mujoco(env: Any) -> ModuleType:
 
 
 def _arrays_of(data: Any) -> _Arrays:
-    """Return the arrays of a simulation but for those in its arena, which come and go with every step."""
+    """Return the arrays of a simulation without those in its arena, which every step allocates again."""
     start, size = data.qpos.ctypes.data, data.nbuffer
     present = dir(data)
     beside = [getattr(data, name) for name in _BESIDE if name in present]

@@ -1,4 +1,4 @@
-"""Foreign objects: their attributes, whether they hold a handle, how another one is made, and what is known of them.
+"""Foreign objects: their attributes, their handles for rendering, how another is made, and what is known about them.
 
 Reflection starts here: `attributes_of` and `set_attributes` are the only access to the attributes of an object.
 """
@@ -28,10 +28,10 @@ class Support(NamedTuple):
     """How well snapshots of a stack are supported.
 
     Attributes:
-        level: ``"exact"``: the state is read and set by what knows it. ``"deepcopy"``: the attributes are copied, and
-            copies were seen to play alike. ``"replay"``: a restore resets and takes the recorded actions again; needs
-            `tsr_gym.replayable` before `reset`. ``"none"``: snapshots are refused.
-        reason: Why, and what would help.
+        level: ``"exact"``: code that knows the class reads and sets the state. ``"deepcopy"``: the attributes are
+            copied, and copies were seen to play the same episodes. ``"replay"``: a restore resets and takes the
+            recorded actions again; needs `tsr_gym.replayable` before `reset`. ``"none"``: snapshots are refused.
+        reason: Why it has this level, and what would improve it.
     """
 
     level: Level
@@ -52,7 +52,7 @@ class SnapshotEnv(Protocol):
         """Continue from a state that `env_state` returned, here, in an equal environment or in another process."""
 
 
-# Set for classes that are made when the program runs, and so for all that are written in Python.
+# CPython sets this flag for classes that are made at run time, which includes every class written in Python.
 _HEAP_TYPE = 1 << 9
 _COPIES_ITSELF = frozenset(
     {"__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__deepcopy__"}
@@ -60,9 +60,9 @@ _COPIES_ITSELF = frozenset(
 )
 
 
-def module_of(kind: Any) -> str:
-    """Return the name of the module that a class says it is from; those of extensions need not say."""
-    return str(getattr(kind, "__module__", None) or "")
+def module_of(cls: Any) -> str:
+    """Return the name of a class's module; "" where it has none, as classes of extensions may."""
+    return str(getattr(cls, "__module__", None) or "")
 
 
 @lru_cache(maxsize=1024)
@@ -76,52 +76,55 @@ def _slots_of(cls: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Return the attributes that an object holds itself, those in slots included; not to be written to."""
-    found: dict[str, Any] = getattr(value, "__dict__", {})
+    """Return the attributes of an object, slots included. Do not write to the dictionary: it may be the object's."""
+    attributes: dict[str, Any] = getattr(value, "__dict__", {})
     cls: Any = type(value)
     if slots := _slots_of(cls):
-        found = dict(found)
+        attributes = dict(attributes)
         for name, slot in slots:
-            # An empty slot has no value.
+            # Reading an empty slot raises AttributeError.
             with suppress(AttributeError):
-                found[name] = slot.__get__(value)
-    return found
+                attributes[name] = slot.__get__(value)
+    return attributes
 
 
 def is_of_class(cls: Any, name: str) -> bool:
-    """Return whether a name is that of a method or property, which an object must not hide by an attribute."""
-    found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
-    return hasattr(type(found), "__get__") and not isinstance(found, types.MemberDescriptorType)
+    """Return whether a class defines a method or property of this name, which an attribute of an object would hide."""
+    item = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+    return hasattr(type(item), "__get__") and not isinstance(item, types.MemberDescriptorType)
 
 
 def set_attributes(value: Any, attributes: dict[str, Any]) -> None:
-    """Give an object attributes without asking its class."""
+    """Set attributes of an object without calling `__setattr__` of its class."""
     for name, item in attributes.items():
         object.__setattr__(value, name, item)
 
 
 @lru_cache(maxsize=1024)
 def is_plain(cls: Any) -> bool:
-    """Return whether objects of a class are nothing but their attributes."""
+    """Return whether the attributes of a class's objects are all that they hold.
+
+    Only then is a new object with copies of the attributes an exact copy.
+    """
     if any(base is not object and not base.__flags__ & _HEAP_TYPE for base in cls.__mro__):
         return False
     if _hidden_bytes(cls):
         return False
     if issubclass(cls, gym.Env | gym.utils.EzPickle):
-        # They pickle, and so copy, as what they were when they were made.
+        # EzPickle reduces an object to the arguments of its constructor, so its own copy protocol forgets the state.
         return True
     own = {name for base in cls.__mro__[:-1] for name in vars(base)}
     return cls.__new__ is object.__new__ and not own & _COPIES_ITSELF
 
 
 def frees(cls: Any) -> bool:
-    """Return whether something is freed when an object of a class is deleted, which a copy would do too early."""
+    """Return whether deleting an object of a class frees a resource; deleting a copy would free it too early."""
     return any("__del__" in vars(base) and base.__flags__ & _HEAP_TYPE for base in cls.__mro__)
 
 
 def _hidden_bytes(cls: Any) -> int:
-    """Return how many bytes of an object neither its dictionary nor its slots explain."""
-    # Where the interpreter manages dictionary and weak references itself, the offsets are negative and take no room.
+    """Return the number of bytes of an object that neither its dictionary nor its slots explain: fields of C code."""
+    # A negative offset means that the interpreter stores dictionary or weak references outside of the object.
     pointers = (cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0) + len(_slots_of(cls))
     hidden: int = cls.__basicsize__ - object.__basicsize__ - pointers * calcsize("P")
     return hidden
@@ -130,7 +133,7 @@ def _hidden_bytes(cls: Any) -> int:
 _LIBRARIES = ("pyglet", "matplotlib", "tkinter", "glfw", "OpenGL", "moviepy", "imageio", "moderngl", "panda3d", "vtk")
 _MODULES = ("gymnasium.envs.mujoco.mujoco_rendering", "gymnasium.utils.play", "mujoco.viewer", "mujoco.renderer")
 _PYGAME = ("Surface", "Clock", "Font", "SysFont", "Sound", "Channel", "Window", "Renderer", "Texture", "PixelArray")
-# What environments call them; such an attribute that is None is one that was not made yet.
+# Usual attribute names of such objects. An attribute of this name that is None has not been created yet.
 _NAMES = re.compile(r"(^|_)(screen|window|surf|surface|clock|viewer|renderer|font|img|imgs|image|images|sprites?)$")
 _MAX_DEPTH = 4
 CONTAINERS = frozenset({list, tuple, dict})
@@ -138,7 +141,7 @@ CONTAINERS = frozenset({list, tuple, dict})
 
 @lru_cache(maxsize=512)
 def is_handle_class(cls: Any) -> bool:
-    """Return whether objects of a class are means of rendering."""
+    """Return whether objects of a class are handles for rendering, such as surfaces, windows and clocks."""
     module = module_of(cls)
     top = module.partition(".")[0]
     if top == "pygame":
@@ -147,27 +150,27 @@ def is_handle_class(cls: Any) -> bool:
 
 
 def is_handle(value: Any) -> bool:
-    """Return whether an object is a means of rendering."""
-    kind: Any = type(value)
-    return is_handle_class(kind)
+    """Return whether an object is a handle for rendering."""
+    cls: Any = type(value)
+    return is_handle_class(cls)
 
 
 def holds_handles(value: Any, depth: int = 0) -> bool:
-    """Return whether a value is a means of rendering, or a container of nothing but such."""
-    kind = type(value)
-    if kind in CONTAINERS:
-        items = list(value.values()) if kind is dict else value
+    """Return whether a value is a handle for rendering, or a container that holds only handles."""
+    cls = type(value)
+    if cls in CONTAINERS:
+        items = list(value.values()) if cls is dict else value
         return bool(items) and depth < _MAX_DEPTH and all(holds_handles(item, depth + 1) for item in items)
     return is_handle(value)
 
 
 @lru_cache(maxsize=4096)
 def names_handle(name: str) -> bool:
-    """Return whether an attribute is called as means of rendering are."""
+    """Return whether an attribute name is one that environments use for handles."""
     return _NAMES.search(name) is not None
 
 
-# What stays with an environment when it is made again in its place.
+# Attributes that an environment keeps when `remake` makes it again in place.
 _KEPT = ("spec", "action_space", "observation_space", "_np_random", "_np_random_seed")
 
 
@@ -176,10 +179,10 @@ def fresh(env: Any, *, unseen: bool = False) -> Any:
 
     Args:
         env: An environment without wrappers.
-        unseen: Whether it must not open a window.
+        unseen: Make it without a render mode, so that it opens no window.
 
     Raises:
-        SnapshotError: Nobody remembers how it was made, or it cannot be made again.
+        SnapshotError: The arguments of its constructor are not recorded, or the constructor raises.
     """
     args, kwargs = _arguments(env)
     if unseen and kwargs.get("render_mode"):
@@ -196,7 +199,7 @@ def fresh(env: Any, *, unseen: bool = False) -> Any:
 
 
 def can_remake(env: Any) -> bool:
-    """Return whether `remake` knows how."""
+    """Return whether `remake` can make an environment again in place."""
     try:
         _arguments(env)
     except SnapshotError:
@@ -205,12 +208,13 @@ def can_remake(env: Any) -> bool:
 
 
 def remake(env: Any) -> None:
-    """Make an environment again in its place; it keeps its generator, its spaces and its windows.
+    """Make an environment again in place. It keeps its generator, its spaces and its windows.
 
     Raises:
-        SnapshotError: Its constructor raises; the environment is then as it was.
+        SnapshotError: The constructor raises; the environment is then unchanged.
     """
     args, kwargs = _arguments(env)
+    # The object must stay the same, because wrappers hold it. So its dictionary is emptied and its constructor called.
     held = vars(env)
     before = dict(held)
     held.clear()
@@ -235,66 +239,68 @@ def _arguments(env: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         held = attributes_of(env)
         return held["_ezpickle_args"], dict(held["_ezpickle_kwargs"])
     raise SnapshotError(
-        f"nobody knows how this {type(env).__name__} was made: make it with gymnasium.make, so that another can be"
+        f"the constructor's arguments of this {type(env).__name__} are not recorded: make it with gymnasium.make"
     )
 
 
-FoundT = TypeVar("FoundT")
+VerdictT = TypeVar("VerdictT")
 
 
-class Verdicts(Generic[FoundT]):
-    """One finding per object, by identity, because foreign objects need not be hashable."""
+class Verdicts(Generic[VerdictT]):
+    """One verdict per object. Objects count by identity, because foreign objects need not be hashable."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Any, FoundT]] = {}
+        self._verdicts: dict[int, tuple[Any, VerdictT]] = {}
 
-    def of(self, thing: Any, find: Callable[[Any], FoundT]) -> FoundT:
-        """Return the finding about an object, which is only looked for once."""
-        known = self._found.get(id(thing))
-        if known is None or known[0]() is not thing:
-            known = self.remember(thing, find(thing))
-        return known[1]
+    def of(self, thing: Any, find: Callable[[Any], VerdictT]) -> VerdictT:
+        """Return the verdict about an object; `find` is called at most once per object."""
+        entry = self._verdicts.get(id(thing))
+        # A new object may have the identity of a deleted one, so the weak reference must lead to this object.
+        if entry is None or entry[0]() is not thing:
+            entry = self.remember(thing, find(thing))
+        return entry[1]
 
-    def remember(self, thing: Any, finding: FoundT) -> tuple[Any, FoundT]:
-        """Remember a finding about an object."""
+    def remember(self, thing: Any, verdict: VerdictT) -> tuple[Any, VerdictT]:
+        """Store a verdict about an object, for as long as the object lives."""
         identity = id(thing)
-        reference = weakref.ref(thing, lambda _: self._found.pop(identity, None))
-        self._found[identity] = (reference, finding)
-        return self._found[identity]
+        reference = weakref.ref(thing, lambda _: self._verdicts.pop(identity, None))
+        self._verdicts[identity] = (reference, verdict)
+        return self._verdicts[identity]
 
 
 def recipe_of(env: Any) -> tuple[Any, ...] | None:
-    """Return what environments of a class have in common if they were made alike, None where nobody can tell.
+    """Return a key that environments of a class share if they were made with equal arguments; None if that is unknown.
 
-    Nobody can of an environment without a spec, or of one that was given objects, which may be anything.
+    It is unknown without a spec, and where an argument is an object that has no byte form.
     """
     spec = env.spec
     if spec is None or not isinstance(spec.entry_point, str | type | FunctionType):
         return None
     try:
+        # The render mode does not affect the episode, so environments that differ in it share a verdict.
         kwargs = digest({name: item for name, item in spec.kwargs.items() if name != "render_mode"})
     except SnapshotError:
         return None
     return spec.id, spec.entry_point, kwargs
 
 
-class SharedVerdicts(Generic[FoundT]):
-    """One finding for all environments of a class that were made alike, and one for every other."""
+class SharedVerdicts(Generic[VerdictT]):
+    """One verdict for all environments with the same `recipe_of`, and one for each other environment."""
 
     def __init__(self) -> None:
-        self._single: Verdicts[FoundT] = Verdicts()
-        self._by_class: Verdicts[dict[Any, FoundT]] = Verdicts()
+        self._single: Verdicts[VerdictT] = Verdicts()
+        self._by_class: Verdicts[dict[Any, VerdictT]] = Verdicts()
 
-    def of(self, env: Any, find: Callable[[Any], FoundT]) -> FoundT:
-        """Return the finding about an environment; only the first of its kind is looked into."""
+    def of(self, env: Any, find: Callable[[Any], VerdictT]) -> VerdictT:
+        """Return the verdict about an environment; only the first with its recipe is examined."""
         return self._single.of(env, lambda env: self.anew(env, find))
 
-    def anew(self, env: Any, find: Callable[[Any], FoundT]) -> FoundT:
-        """Return the finding about an environment that may still change: it is remembered of its kind alone."""
+    def anew(self, env: Any, find: Callable[[Any], VerdictT]) -> VerdictT:
+        """Return the verdict about an environment that may still change: it is stored for its recipe only."""
         recipe = recipe_of(env)
         if recipe is None:
             return find(env)
-        found = self._by_class.of(type(env), lambda _: {})
-        if recipe not in found:
-            found[recipe] = find(env)
-        return found[recipe]
+        verdicts = self._by_class.of(type(env), lambda _: {})
+        if recipe not in verdicts:
+            verdicts[recipe] = find(env)
+        return verdicts[recipe]

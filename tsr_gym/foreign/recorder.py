@@ -21,72 +21,74 @@ from tsr_gym.foreign.thawing import Thawer, imported, portable, same, try_to_tha
 from tsr_gym.random_stream import Drawn, position_of
 from tsr_gym.snapshots import Deferred
 
-# Known to depend on their earlier episodes, too rarely to be seen in a short play: their physics is not made anew.
+# These depend on earlier episodes, because a reset keeps their physics engine. It shows too rarely for a short play.
 _DEPENDS_ON_EARLIER = frozenset({"gymnasium.envs.box2d.bipedal_walker:BipedalWalker"})
 _NUM_STEPS = 16
 
 
 class Repetition(NamedTuple):
-    """Whether an environment repeats itself.
+    """Whether an environment plays the same episode again from the same seed and actions.
 
     Attributes:
-        flaw: Why it does not, None where nothing speaks against it.
-        remade: Whether it does only when it is made again before every reset.
+        flaw: Why it does not; None if no difference was seen.
+        remade: It does only if it is made again before every reset.
     """
 
     flaw: str | None
     remade: bool = False
 
 
-_FOUND: SharedVerdicts[Repetition] = SharedVerdicts()
+_REPETITIONS: SharedVerdicts[Repetition] = SharedVerdicts()
 
 
 def repetition_of(env: Any) -> Repetition:
-    """Return whether an environment without wrappers repeats itself; others of its kind are played, once."""
-    return _FOUND.of(env, _found)
+    """Return whether an environment without wrappers repeats itself; equal environments are tested once."""
+    return _REPETITIONS.of(env, _tested)
 
 
-def _found(env: Any) -> Repetition:
-    one, other = _another(env), _another(env)
-    if one is None or other is None:
-        # Only this one is there, and it is not ours to play with; every restore is compared anyway.
+def _tested(env: Any) -> Repetition:
+    first, second = _another(env), _another(env)
+    if first is None or second is None:
+        # There is no other instance, and this one belongs to the user. Every restore compares its results anyway.
         return Repetition(None)
     with play.quietly() as drawn:
         try:
-            found = _compared(env, one, other)
+            repetition = _compared(env, first, second)
         finally:
-            one.close()
-            other.close()
+            first.close()
+            second.close()
     if drawn.names:
         who = " and ".join(drawn.names)
-        return Repetition(f"{type(env).__name__} draws from the global generator of {who}, which no seed decides")
-    return found
+        return Repetition(f"{type(env).__name__} draws from the global generator of {who}, which no seed controls")
+    return repetition
 
 
 def _another(env: Any) -> Any:
-    """Return another environment to play with: made in the same way, copied, or at least of the same class."""
+    """Return another environment for the test: made with the same arguments, copied, or at least of the same class."""
     with suppress(SnapshotError):
         return fresh(env, unseen=True)
     if not frees(type(env)):
         with suppress(SnapshotError):
             return twin_of(env, unseen=True)
-    # A constructor that needs arguments, or has other reasons to refuse.
+    # The constructor may need arguments or raise for other reasons.
     with suppress(Exception):
         return type(env)()
     return None
 
 
-def _compared(env: Any, one: Any, other: Any) -> Repetition:
-    wanted = _play(other, 1)
-    _play(one, 0)
-    flaw = difference(wanted, _play(one, 1)) or difference(wanted, _play(one, 1))
-    known = {f"{module_of(cls)}:{cls.__qualname__}" for cls in type(env).__mro__} & _DEPENDS_ON_EARLIER
-    if (flaw is None and not known) or not can_remake(env):
+def _compared(env: Any, first: Any, second: Any) -> Repetition:
+    # The first instance plays another episode before the compared one, so that traces of it show.
+    wanted = _play(second, 1)
+    _play(first, 0)
+    flaw = difference(wanted, _play(first, 1)) or difference(wanted, _play(first, 1))
+    depends_on_earlier = {f"{module_of(cls)}:{cls.__qualname__}" for cls in type(env).__mro__} & _DEPENDS_ON_EARLIER
+    # If episodes leave traces, making the environment again before every reset may remove them.
+    if (flaw is None and not depends_on_earlier) or not can_remake(env):
         return Repetition(None if flaw is None else f"{type(env).__name__} does not repeat itself: {flaw}")
-    remake(one)
-    still = difference(wanted, _play(one, 1))
+    remake(first)
+    still = difference(wanted, _play(first, 1))
     if still is not None:
-        return Repetition(f"{type(env).__name__} does not repeat itself, even if it is made anew: {still}")
+        return Repetition(f"{type(env).__name__} does not repeat itself, even if it is made again: {still}")
     return Repetition(None, remade=True)
 
 
@@ -99,11 +101,11 @@ class Start(NamedTuple):
     """How an episode began.
 
     Attributes:
-        remade: Whether the environment was made again before.
+        remade: The environment was made again before the reset.
         seed: Seed of the reset.
-        dice: Where all randomness stood before a reset without seed.
+        dice: States of all generators before a reset without a seed.
         options: Options of the reset, frozen.
-        result: Fingerprint of what the reset returned, and of where the generator stood then.
+        result: Fingerprint of the result and of the generator's position after it.
     """
 
     remade: bool
@@ -118,9 +120,9 @@ class Move(NamedTuple):
 
     Attributes:
         action: The action, frozen.
-        result: Fingerprint of what came, and of where the generator stood then.
-        position: Where the generator stood before, because somebody else drew from it; None where the event before
-            had left it.
+        result: Fingerprint of the result and of the generator's position after it.
+        position: The generator's position before the step, if a wrapper had drawn from it since the last event; None
+            otherwise.
     """
 
     action: Any
@@ -129,12 +131,12 @@ class Move(NamedTuple):
 
 
 class Rendering(NamedTuple):
-    """A call of `render`, which may change what is shown later, and even the world.
+    """A call of `render`, which may change later pictures and even the environment's state.
 
     Attributes:
         mode: The render mode.
-        result: Fingerprint of the picture, and of where the generator stood then.
-        position: As of a move.
+        result: Fingerprint of the picture and of the generator's position after it.
+        position: As in `Move`.
     """
 
     mode: str | None
@@ -143,14 +145,14 @@ class Rendering(NamedTuple):
 
 
 class Reseeding(NamedTuple):
-    """The generators were reseeded here."""
+    """The generators were reseeded at this point."""
 
     seed: int
 
 
 @dataclass(frozen=True, eq=False)
 class ReplayState(Deferred):
-    """An episode's record up to some event; the list may have grown since, which does not matter."""
+    """The record of an episode up to an event. The list is shared and may grow; `num_events` limits it."""
 
     settings: tuple[str, ...]
     start: Start
@@ -173,7 +175,7 @@ class ReplayState(Deferred):
 
 @dataclass(frozen=True)
 class PortableReplay:
-    """An episode's record as it comes out of bytes."""
+    """The record of an episode as it is read from bytes."""
 
     settings: tuple[str, ...]
     start: Any
@@ -182,14 +184,14 @@ class PortableReplay:
 
 
 class ReplayRecorder(gym.Wrapper[Any, Any, Any, Any]):
-    """Records how an episode began and every call since; stands right above the environment.
+    """Records the start of an episode and every later call. It wraps the environment directly, below all wrappers.
 
     Attributes:
-        start: How the episode began, None where nothing is on record.
-        events: What happened since; snapshots hold the part so far.
+        start: The start of the episode; None if nothing is recorded.
+        events: The later events. Snapshots share the list.
         num_events: How many of them belong to this episode.
-        stands: Where the last event left the generator.
-        gap: What of the episode could not be put on record, None where nothing is missing.
+        stands: The generator's position after the last event.
+        gap: The part of the episode that could not be recorded; None if nothing is missing.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -202,7 +204,7 @@ class ReplayRecorder(gym.Wrapper[Any, Any, Any, Any]):
 
     @property
     def spec(self) -> EnvSpec | None:
-        """The spec of the environment: what is made from it records nothing by itself."""
+        """The spec of the environment; an environment made from it has no recorder."""
         return self.env.spec
 
     @spec.setter
@@ -217,8 +219,9 @@ class ReplayRecorder(gym.Wrapper[Any, Any, Any, Any]):
             remake(self.env)
         dice = dice_of(self.env) if seed is None else None
         if dice is not None and not any(dice):
-            # Gymnasium draws a seed here too; this way it is known afterwards.
+            # Without a generator Gymnasium draws a seed from the system. Drawing it here makes it known.
             seed, dice = generators.entropy(), None
+        # Frozen before the call, because the environment may change the options that it is given.
         options_kept = self._kept("the options", options)
         result = self.env.reset(seed=seed, options=options)
         seen = self._seen(lambda: play.as_fact(result))
@@ -231,7 +234,7 @@ class ReplayRecorder(gym.Wrapper[Any, Any, Any, Any]):
         action_kept, moved = self._kept("the action", action), self._moved()
         try:
             result = self.env.step(action)
-        # A step that raises may have changed the environment, and will again.
+        # A step that raises may have changed the environment, so the replay takes it again.
         except Exception as error:
             failure = play.raised(error)
             self.record(Move(action_kept, self._seen(lambda: failure), moved))
@@ -240,7 +243,7 @@ class ReplayRecorder(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def render(self) -> Any:
-        """Return the picture and record that it was drawn."""
+        """Return the picture and record the call."""
         moved = self._moved()
         picture = self.env.render()
         if self.start is not None:
@@ -248,14 +251,14 @@ class ReplayRecorder(gym.Wrapper[Any, Any, Any, Any]):
         return picture
 
     def record(self, event: Any) -> None:
-        """Add an event to the record, of which others may hold the part so far."""
+        """Add an event. After a restore the list is cut and copied first, because snapshots share the old one."""
         if self.num_events < len(self.events):
             self.events = self.events[: self.num_events]
         self.events.append(event)
         self.num_events += 1
 
     def _moved(self) -> Drawn | None:
-        """Return where the generator stands if it was moved since the last event, by a wrapper that draws from it."""
+        """Return the generator's position if a wrapper drew from it since the last event, else None."""
         position = position_in(self.env)
         return None if position == self.stands else position
 
@@ -263,28 +266,28 @@ class ReplayRecorder(gym.Wrapper[Any, Any, Any, Any]):
         try:
             return kept(value)
         except SnapshotError as error:
-            self.gap = self.gap or f"{what} of {type(self.env).__name__} cannot be put on record: {error}"
+            self.gap = self.gap or f"{what} of {type(self.env).__name__} cannot be recorded: {error}"
             return None
 
     def _seen(self, fact: Callable[[], Any]) -> bytes:
-        """Return the fingerprint of a call's result, and note where the call left the generator."""
+        """Return the fingerprint of a result, and store the generator's position after the call."""
         self.stands = position_in(self.env)
         try:
             return fingerprint((*fact(), self.stands))
-        # Results are objects of others, which may raise anything when they are looked at.
+        # Results are foreign objects, which may raise any exception when they are read.
         except Exception as error:
-            self.gap = self.gap or f"what {type(self.env).__name__} returns cannot be put on record: {error}"
+            self.gap = self.gap or f"the results of {type(self.env).__name__} cannot be recorded: {error}"
             return b""
 
 
 def position_in(env: Any) -> Drawn | None:
-    """Return where the generator of an environment stands, None where it has none."""
+    """Return the position of an environment's generator; None where it has none."""
     generator = vars(env).get("_np_random")
     return None if generator is None else position_of(generator)
 
 
 def fingerprint(fact: Any) -> bytes:
-    """Return a fact in a few bytes."""
+    """Return a digest of 12 bytes of a fact."""
     return blake2b(b"".join(map(_bytes, fact)), digest_size=12).digest()
 
 
@@ -292,28 +295,30 @@ def _bytes(part: Any) -> bytes:
     try:
         return encode(portable(part))
     except SnapshotError:
-        # What has no bytes cannot be compared.
+        # A value without a byte form cannot be compared; its type can.
         return type(part).__qualname__.encode()
 
 
-_HOW = "a restore resets and takes the recorded actions again, and compares every result with the one on record"
+_HOW = "a restore resets, takes the recorded actions again and compares every result with the recorded one"
 
 
 class _Diverged(SnapshotError):
-    """A replay went another way than the record."""
+    """A result of a replay differs from the record."""
 
 
 class ReplayAdapter:
     """Reads environments under a `ReplayRecorder`."""
 
     def support(self, env: Any) -> Support:
-        """Return replay unless others of the kind did not repeat themselves."""
+        """Return ``"replay"`` unless equal environments did not repeat themselves."""
         if isinstance(env, ReplayRecorder) and env.gap is not None:
             return Support("none", env.gap)
-        found = repetition_of(env.env if isinstance(env, ReplayRecorder) else env)
-        if found.flaw is not None:
-            return Support("none", found.flaw)
-        how = f"{_HOW}; it is made anew before every reset, because episodes leave traces" if found.remade else _HOW
+        repetition = repetition_of(env.env if isinstance(env, ReplayRecorder) else env)
+        if repetition.flaw is not None:
+            return Support("none", repetition.flaw)
+        how = _HOW
+        if repetition.remade:
+            how += "; the environment is made again before every reset, because episodes leave traces"
         return Support("replay", how)
 
     def read(self, env: ReplayRecorder) -> ReplayState:
@@ -323,12 +328,12 @@ class ReplayAdapter:
             raise SnapshotError(support.reason)
         if env.start is None:
             raise SnapshotError(
-                f"nothing is on record of {type(env.env).__name__}: call tsr_gym.replayable(env) first and reset() then"
+                f"nothing of {type(env.env).__name__} is recorded: call tsr_gym.replayable(env), then reset()"
             )
         return ReplayState(settings_of(env.env), env.start, env.events, env.num_events, position_in(env.env))
 
     def check(self, env: ReplayRecorder, state: Any, seed: int | None) -> ReplayState:
-        """Return the record if it fits."""
+        """Return the record if it fits the environment."""
         if isinstance(state, PortableReplay):
             state = _imported(env.env, state)
         if not isinstance(state, ReplayState):
@@ -340,15 +345,16 @@ class ReplayAdapter:
         """Reset and replay.
 
         Raises:
-            SnapshotError: A result was not the one on record; the environment must be reset then.
+            SnapshotError: A result differs from the recorded one; the environment must be reset.
         """
+        # Until the replay has succeeded there is nothing to take a snapshot of.
         env.start = None
         try:
             stands = _replay(env.env, state, state.start.remade)
         except _Diverged:
             if state.start.remade or not can_remake(env.env):
                 raise
-            # The record may have begun in an environment that was new.
+            # The record may have begun in a new environment, so try once more with one that is made again.
             stands = _replay(env.env, state, True)
         env.start, env.events, env.num_events = state.start, state.events, state.num_events
         env.stands, env.gap = stands, None
@@ -373,13 +379,14 @@ def _imported(base: Any, state: PortableReplay) -> ReplayState:
 
 
 def _replay(base: Any, state: ReplayState, remade: bool) -> Drawn | None:
-    """Repeat an episode, and return where its last event left the generator."""
+    """Repeat an episode and return the generator's position after its last event."""
+    # The order is that of the recording: make again, place generators, reset, then every event.
     start = state.start
     if remade:
         remake(base)
     if start.dice is not None:
         if len(dice_of(base).others) != len(start.dice.others):
-            # Some generators are there only after a reset.
+            # Some environments create generators in their first reset.
             play.reset(base, 0, None)
         place_dice(base, start.dice)
     _compare(base, "reset()", start.result, play.reset(base, start.seed, Thawer({}).thawed(start.options)))
@@ -392,19 +399,19 @@ def _replay(base: Any, state: ReplayState, remade: bool) -> Drawn | None:
         if event.position is not None:
             place_generator(base, event.position, None)
         if isinstance(event, Move):
-            came = play.step(base, Thawer({}).thawed(event.action))
-            _compare(base, f"step {num_steps}", event.result, came)
+            result = play.step(base, Thawer({}).thawed(event.action))
+            _compare(base, f"step {num_steps}", event.result, result)
         else:
             _render(base, event, num_steps)
     stands = position_in(base)
     if stands != state.position:
-        # A wrapper drew after the last event.
+        # A wrapper drew from the generator after the last event.
         place_generator(base, state.position, None)
     return stands
 
 
 def _render(base: Any, event: Rendering, num_steps: int) -> None:
-    """Render as on record; under another mode the pictures are not to be compared, and without one there are none."""
+    """Repeat a call of `render`. Pictures are compared only under the same render mode."""
     if base.render_mode is None:
         return
     picture = base.render()
@@ -423,13 +430,13 @@ def _reseed(base: Any, seed: int) -> None:
     replace_keys(base, seed)
 
 
-def _compare(base: Any, what: str, wanted: bytes, came: Any) -> None:
-    if fingerprint((*came, position_in(base))) != wanted:
+def _compare(base: Any, what: str, wanted: bytes, result: Any) -> None:
+    if fingerprint((*result, position_in(base))) != wanted:
         raise _Diverged(_message(base, what))
 
 
 def _message(base: Any, what: str) -> str:
     return (
-        f"{type(base).__name__} did not repeat itself: {what} differs from the record, so something else than the seed "
-        "and the actions decides. Reset it before you go on"
+        f"{type(base).__name__} did not repeat itself: {what} differs from the record, so it depends on more than the "
+        "seed and the actions. Reset it before you continue"
     )

@@ -1,4 +1,4 @@
-"""Thawing: a frozen value becomes live again, is compared, and is written in a form that bytes can hold."""
+"""Thawing: make frozen values live again, compare them, and convert them to and from a form that bytes can hold."""
 
 import sys
 import types
@@ -39,11 +39,14 @@ from tsr_gym.foreign.objects import is_handle, is_plain, module_of, set_attribut
 
 
 class Thawer:
-    """Makes live values of frozen ones, all of which may share objects.
+    """Makes live values from frozen ones, which may share objects with each other.
+
+    It numbers the objects that it makes in the order in which the `Freezer` numbered them, so that an `Again` finds its
+    object. An object is therefore numbered before its contents are made.
 
     Args:
-        stand_ins: What the stand-ins become.
-        seed: None continues every generator where it stood; a number reseeds all of them.
+        stand_ins: The live objects for the stand-ins.
+        seed: None continues every generator at its position; a number reseeds all of them.
     """
 
     def __init__(self, stand_ins: dict[Here, Any], seed: int | None = None) -> None:
@@ -53,14 +56,14 @@ class Thawer:
         self.num_reseeded = 0
 
     def thawed(self, value: Any) -> Any:
-        """Return a frozen value as a live one of its own."""
-        kind = type(value)
-        if kind in ATOMS:
+        """Return a new live value of a frozen one."""
+        cls = type(value)
+        if cls in ATOMS:
             return value
-        if kind is tuple:
+        if cls is tuple:
             return tuple([self.thawed(item) for item in value])
-        thaw = _THAWERS.get(kind)
-        # What is left is immutable, or is meant to be shared.
+        thaw = _THAWERS.get(cls)
+        # All other types are immutable or meant to be shared.
         return value if thaw is None else thaw(self, value)
 
     def _add(self, made: Any) -> Any:
@@ -74,7 +77,7 @@ class Thawer:
     def _again(self, value: Again) -> Any:
         made = self.made[value.number] if 0 <= value.number < len(self.made) else None
         if made is None:
-            raise SnapshotError("an object holds itself before it is made: it cannot be put back")
+            raise SnapshotError("an object contains itself before it can be made, so it cannot be restored")
         return made
 
     def _list(self, value: list[Any]) -> Any:
@@ -119,6 +122,7 @@ class Thawer:
         return self._add(generators.reseeded(value.kind, value.state, self.seed, self.num_reseeded))
 
     def _thing(self, value: Thing) -> Any:
+        # The constructor is not called: it could draw numbers, open windows or change other objects.
         made = self._add(object.__new__(value.kind))
         set_attributes(made, {name: self.thawed(item) for name, item in value.attributes.items()})
         return made
@@ -130,13 +134,14 @@ class Thawer:
 
     def _closure(self, value: Closure) -> Any:
         place = self._reserve()
+        # New variables get their numbers here, all of them before any content, as in `Freezer._function`.
         new = [self._add(types.CellType()) for cell in value.cells if cell is None]
         waiting = iter(new)
         cells = tuple([next(waiting) if cell is None else self.thawed(cell) for cell in value.cells])
         original = value.function
         made = types.FunctionType(original.__code__, original.__globals__, original.__name__, None, cells)
         made.__qualname__, made.__module__ = original.__qualname__, original.__module__
-        # Before what is in its variables, which may be the function itself.
+        # Store the function before its variables are thawed, because a variable may hold the function.
         self.made[place] = made
         for cell, contents in zip(new, value.contents, strict=True):
             if contents:
@@ -162,7 +167,7 @@ class Thawer:
         return made
 
 
-# Where the libraries of arrays are that environments use, which their snapshots do not import.
+# The array libraries that environments use. A snapshot does not import them: they must be imported already.
 _LIBRARIES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "jax": ("jax.numpy", lambda module, array: module.asarray(array)),
     "torch": ("torch", lambda module, array: module.from_numpy(np.array(array))),
@@ -174,7 +179,7 @@ def _in_library(value: OtherArray) -> Any:
         raise SnapshotError(f"unknown library of arrays {shown(value.library)}: damaged or of another version")
     module, make = _LIBRARIES[value.library]
     if module not in sys.modules:
-        raise SnapshotError(f"the snapshot holds an array of {module}: import it first, or make its environment")
+        raise SnapshotError(f"the snapshot holds an array of {module}: import {module} or make the environment first")
     return make(sys.modules[module], value.array)
 
 
@@ -210,55 +215,56 @@ _THAWERS: dict[Any, Callable[[Thawer, Any], Any]] = {
 
 
 def try_to_thaw(values: dict[str, Any]) -> None:
-    """Raise SnapshotError unless values that came out of bytes can be thawed."""
+    """Raise SnapshotError unless values that were read from bytes can be thawed."""
     thawer = Thawer({Here.ENV: object(), Here.NP_RANDOM: None})
     for name, value in values.items():
         try:
             thawer.thawed(value)
-        # Numpy, generators and the constructors of foreign classes are called here, and may raise anything.
+        # Numpy, generators and constructors of foreign classes are called here and may raise any exception.
         except Exception as error:
-            raise SnapshotError(f"the attribute {name} cannot be put back ({error}): damaged") from error
+            raise SnapshotError(f"the attribute {name} cannot be restored ({error}): damaged") from error
 
 
-def same(one: Any, other: Any) -> bool:
-    """Return whether two frozen values are equal in type, bits and what they share."""
-    kind = type(one)
-    if kind is not type(other):
+def same(left: Any, right: Any) -> bool:
+    """Return whether two frozen values are equal in type, in bits and in what they share."""
+    cls = type(left)
+    if cls is not type(right):
         return False
-    if one is other:
+    if left is right:
         return True
-    if kind is float:
-        return (one == other and copysign(1.0, one) == copysign(1.0, other)) or (one != one and other != other)
-    if kind is np.ndarray:
-        return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
-    if isinstance(one, np.generic):
-        return bool(one.dtype == other.dtype and one.tobytes() == other.tobytes())
-    if kind is Opaque:
-        return _same_pickles(one.value, other.value)
-    if kind is deque and one.maxlen != other.maxlen:
+    if cls is float:
+        # 0.0 and -0.0 differ in their bits, and NaN equals NaN here.
+        return (left == right and copysign(1.0, left) == copysign(1.0, right)) or (left != left and right != right)
+    if cls is np.ndarray:
+        return bool(left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes())
+    if isinstance(left, np.generic):
+        return bool(left.dtype == right.dtype and left.tobytes() == right.tobytes())
+    if cls is Opaque:
+        return _same_pickles(left.value, right.value)
+    if cls is deque and left.maxlen != right.maxlen:
         return False
-    if isinstance(one, tuple) or kind in (list, deque):
-        return len(one) == len(other) and all(starmap(same, zip(one, other, strict=True)))
-    if kind is dict:
-        return len(one) == len(other) and all(map(same, one.items(), other.items()))
-    if kind in ATOMS or isinstance(one, Enum) or kind in (set, frozenset, bytearray):
-        return bool(one == other)
-    if kind is types.FunctionType:
-        # What it holds is compared beside it.
-        return bool(one.__code__ == other.__code__)
-    # Spaces and means of rendering are shared and not copied.
-    return is_handle(one) or (isinstance(one, gym.Space | EnvSpec) and bool(one == other))
+    if isinstance(left, tuple) or cls in (list, deque):
+        return len(left) == len(right) and all(starmap(same, zip(left, right, strict=True)))
+    if cls is dict:
+        return len(left) == len(right) and all(map(same, left.items(), right.items()))
+    if cls in ATOMS or isinstance(left, Enum) or cls in (set, frozenset, bytearray):
+        return bool(left == right)
+    if cls is types.FunctionType:
+        # Variables and defaults of a function are compared as other fields of its `Closure`.
+        return bool(left.__code__ == right.__code__)
+    # Spaces and handles for rendering are shared between copies.
+    return is_handle(left) or (isinstance(left, gym.Space | EnvSpec) and bool(left == right))
 
 
-def _same_pickles(one: Any, other: Any) -> bool:
+def _same_pickles(left: Any, right: Any) -> bool:
     try:
-        return dumps(one) == dumps(other)
+        return dumps(left) == dumps(right)
     except (PicklingError, TypeError, AttributeError):
         return True
 
 
 def frozen(value: Any) -> Any:
-    """Return one value frozen."""
+    """Return the frozen form of a single value."""
     return Freezer().frozen(value)
 
 
@@ -266,21 +272,21 @@ _OURS = "tsr_gym.foreign."
 
 
 class Named(NamedTuple):
-    """A class or function of a module, or, without a name, the module."""
+    """A class or function of a module; with an empty name, the module."""
 
     module: str
     name: str
 
 
 class Made(NamedTuple):
-    """A container that has no bytes of its own."""
+    """A value of a type that the codec does not write, as a type name and plain items."""
 
     kind: str
     items: Any
 
 
 class Axes(NamedTuple):
-    """An array whose axes lie in memory in this order."""
+    """An array with the order of its axes in memory."""
 
     order: tuple[int, ...]
     array: Any
@@ -289,49 +295,56 @@ class Axes(NamedTuple):
 _MADE: dict[str, Callable[[Any], Any]] = {"set": set, "bytearray": bytearray, "complex": lambda parts: complex(*parts)}
 _MADE |= {"range": lambda parts: range(*parts), "slice": lambda parts: slice(*parts), "dtype": np.dtype}
 _CONTAINERS = {"OrderedDict": OrderedDict, "defaultdict": defaultdict}
-# What may be named though it belongs to no package of the environment.
+# Classes that a snapshot may name although they belong to no package of the environment.
 _HARMLESS = frozenset({int, float, complex, list, dict, set, frozenset, str, bytes, bool, tuple, *_CONTAINERS.values()})
 _CODE = (type, FunctionType, BuiltinFunctionType, ModuleType)
 
 
 def portable(value: Any) -> Any:
-    """Return a frozen value in a form that has bytes, wherever its parts have one."""
-    kind = type(value)
-    if kind in (list, deque):
+    """Return a frozen value in a form that the codec can write.
+
+    Raises:
+        SnapshotError: A part has no such form.
+    """
+    cls = type(value)
+    if cls in (list, deque):
         items = [portable(item) for item in value]
-        return items if kind is list else deque(items, value.maxlen)
-    if kind is tuple:
+        return items if cls is list else deque(items, value.maxlen)
+    if cls is tuple:
         return tuple([portable(item) for item in value])
-    if kind is dict:
+    if cls is dict:
         return {portable(name): portable(item) for name, item in value.items()}
-    if kind is np.ndarray:
+    if cls is np.ndarray:
         return _laid_out(value)
-    if kind is set:
+    if cls is set:
         return Made("set", frozenset(value))
-    if kind is bytearray:
+    if cls is bytearray:
         return Made("bytearray", bytes(value))
-    if kind is complex:
+    if cls is complex:
         return Made("complex", (value.real, value.imag))
-    if kind in (range, slice):
-        return Made(kind.__name__, (value.start, value.stop, value.step))
+    if cls in (range, slice):
+        return Made(cls.__name__, (value.start, value.stop, value.step))
     if isinstance(value, np.dtype) and not value.hasobject and value.names is None:
         return Made("dtype", value.str)
     if isinstance(value, _CODE):
         name = _named(value)
-        if _found(name) is not value:
-            raise SnapshotError(f"it holds {value!r}, which no other process finds by its name")
+        if _object_named(name) is not value:
+            raise SnapshotError(f"it holds {value!r}, which another process cannot find by its name")
         return name
-    if isinstance(value, tuple) and module_of(kind).startswith(_OURS):
+    if isinstance(value, tuple) and module_of(cls).startswith(_OURS):
         if isinstance(value, Reduced) and value.make not in _CONTAINERS.values():
             raise SnapshotError(f"it holds an object that {value.make!r} makes")
-        return kind(*[portable(part) for part in value])
-    if kind is Opaque:
+        return cls(*[portable(part) for part in value])
+    if cls is Opaque:
         raise SnapshotError(f"it holds a {type(value.value).__qualname__}, which copies itself")
     return value
 
 
 def portable_attribute(value: Any) -> Any:
-    """Return a frozen attribute in a form that has bytes; its function may be one that only the environment has."""
+    """Return a frozen attribute in a form that the codec can write.
+
+    A function without a global name is allowed: on restore it is taken from the same attribute of the environment.
+    """
     if isinstance(value, _CODE):
         return _named(value)
     if type(value) is Closure:
@@ -348,78 +361,84 @@ def _named(value: Any) -> Named:
 
 
 def may_be_set(name: Any) -> bool:
-    """Return whether bytes may give an object an attribute of this name."""
+    """Return whether a snapshot may set an attribute of this name: identifiers, but no dunder names."""
     return isinstance(name, str) and name.isidentifier() and not (name.startswith("__") and name.endswith("__"))
 
 
 def _laid_out(value: np.ndarray[Any, Any]) -> Any:
     if value.flags.c_contiguous:
         return value
+    # The codec writes arrays in C order. Environments may depend on the memory layout, for example through views or
+    # C extensions, so the order of the axes is stored with the transposed array.
     order = tuple(int(axis) for axis in np.argsort([-abs(stride) for stride in value.strides], kind="stable"))
     return Axes(order, np.ascontiguousarray(value.transpose(order)))
 
 
 def imported(value: Any, packages: Set[str], here: Any = None) -> Any:
-    """Return what `portable` returned as a frozen value again.
+    """Return the frozen value of a portable form: the inverse of `portable`.
 
     Args:
-        value: What came out of bytes.
-        packages: The packages whose classes and functions may be named.
-        here: What stands at the same place of the environment that is restored: a function without a name of its own
-            is taken from there.
+        value: The value that was read from bytes.
+        packages: The packages whose classes and functions it may name.
+        here: The value in the same place of the environment that is restored. A function without a global name is taken
+            from here.
 
     Raises:
-        SnapshotError: It names something else.
+        SnapshotError: It names a class or function of another package, or one that does not exist.
     """
-    kind = type(value)
-    if kind is Named:
+    cls = type(value)
+    if cls is Named:
         return _imported(value, packages, here)
-    if kind is Made:
+    if cls is Made:
         if value.kind not in _MADE:
             raise SnapshotError(f"unknown container {value.kind!r}: damaged or of another version")
         return _MADE[value.kind](value.items)
-    if kind is Axes:
+    if cls is Axes:
         return value.array.transpose(np.argsort(value.order)).copy(order="K")
-    if kind in (list, deque):
+    if cls in (list, deque):
         items = [imported(item, packages) for item in value]
-        return items if kind is list else deque(items, value.maxlen)
-    if kind is dict:
+        return items if cls is list else deque(items, value.maxlen)
+    if cls is dict:
         return {imported(name, packages): imported(item, packages) for name, item in value.items()}
-    if isinstance(value, tuple) and (kind is tuple or module_of(kind).startswith(_OURS)):
+    if isinstance(value, tuple) and (cls is tuple or module_of(cls).startswith(_OURS)):
+        # Only the first part of a record can be a function, so only it may be taken from the environment.
         first = [imported(part, packages, here) for part in value[:1]]
         parts = [*first, *[imported(part, packages) for part in value[1:]]]
-        if not _is_harmless(kind, parts):
-            raise SnapshotError(f"the snapshot holds something that {parts[0]!r} makes: refused")
-        return tuple(parts) if kind is tuple else kind(*parts)
+        if not _is_harmless(cls, parts):
+            raise SnapshotError(f"the snapshot holds an object that {parts[0]!r} makes: refused")
+        return tuple(parts) if cls is tuple else cls(*parts)
     return value
 
 
-def _is_harmless(kind: Any, parts: list[Any]) -> bool:
-    """Return whether thawing these parts makes and calls only what may be."""
-    if kind is Reduced:
+def _is_harmless(cls: Any, parts: list[Any]) -> bool:
+    """Return whether thawing these parts makes only objects and calls only functions that are allowed.
+
+    Bytes may come from anywhere, so this is the gate: containers, sets and plain classes pass, all other calls do not.
+    """
+    if cls is Reduced:
         return parts[0] in _CONTAINERS.values()
-    if kind is Members:
+    if cls is Members:
         return parts[0] in (set, frozenset)
-    if kind is Thing:
+    if cls is Thing:
         return isinstance(parts[0], type) and is_plain(parts[0]) and all(map(may_be_set, parts[1]))
     return True
 
 
-def _found(name: Named) -> Any:
+def _object_named(name: Named) -> Any:
     return find(name.module, name.name) if name.name else sys.modules.get(name.module)
 
 
 def _imported(wanted: Named, packages: Set[str], here: Any) -> Any:
     if isinstance(here, _CODE) and _named(here) == wanted:
         return here
-    found = _found(wanted)
-    if isinstance(found, type) and (found in _HARMLESS or issubclass(found, np.generic)):
-        return found
-    if found is not None and wanted.module.partition(".")[0] in packages:
-        return found
+    named = _object_named(wanted)
+    if isinstance(named, type) and (named in _HARMLESS or issubclass(named, np.generic)):
+        return named
+    if named is not None and wanted.module.partition(".")[0] in packages:
+        return named
     if "<" in wanted.name:
-        raise SnapshotError(f"{wanted.name} is made anew by every reset: call reset() first, then restore")
+        raise SnapshotError(f"every reset makes {wanted.name} anew: call reset() first, then restore")
     raise SnapshotError(
-        f"the snapshot names {wanted.module}.{wanted.name}, which is not of the environment's own packages "
+        f"the snapshot names {wanted.module}.{wanted.name}, which is not in the environment's own packages "
         f"{sorted(packages)}: refused"
     )
