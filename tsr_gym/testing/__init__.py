@@ -1,6 +1,6 @@
-"""Conformance checks: does an environment, wrappers included, or an engine keep what tsr-gym promises?
+"""Conformance checks of environments, wrappers included, and of engines.
 
-All raise `tsr_gym.CheckFailed` where not, which names the rule and the culprit.
+A failed check raises `tsr_gym.CheckFailed`, which names the rule and the class, attribute or function.
 """
 
 from tsr_gym.testing.check_engine import check_engine

@@ -10,9 +10,9 @@ from typing import Any
 from tsr_gym.errors import CheckFailed, ConfigError, Unsupported, shown
 
 Ids = tuple[int, ...]
-# From a prompt and an answer to the learner's log-probability of each token of the answer.
+# Returns the learner's log-probability of each token of an answer, given the prompt and the answer.
 Reference = Callable[[Ids, Ids], Sequence[float]]
-# Changes the learner, and returns what `load_weights` is to be given.
+# Changes the learner and returns the arguments of `load_weights`.
 Update = Callable[[], Iterable[tuple[str, Any]]]
 REASONS = ("stop", "length", "abort")
 
@@ -22,12 +22,12 @@ class EngineTrial:
     """An engine under check.
 
     Attributes:
-        engine: What is checked.
-        prompts: Token ids to ask with.
-        reference: The learner's log-probabilities; None where they are not known.
-        update: Changes the learner; None where its weights stay.
+        engine: The engine.
+        prompts: Token ids of the prompts.
+        reference: The learner's log-probabilities; None if they are unknown.
+        update: Changes the learner; None if its weights stay the same.
         stop_ids: Tokens that end an answer.
-        tolerance: Most difference of a log-probability.
+        tolerance: Largest difference of a log-probability, in nats.
     """
 
     engine: Any
@@ -38,55 +38,54 @@ class EngineTrial:
     tolerance: float
 
     def ask(self, prompts: Sequence[Ids], seeds: Sequence[Sequence[int]], **settings: int) -> list[list[Any]]:
-        """Return the engine's answers, after a look that every one is whole.
+        """Return the engine's answers, after a check of each one.
 
         Raises:
-            CheckFailed: There are more or fewer than wanted, one is not what the contract says, or the engine wrote
-                into what it was given.
+            CheckFailed: Their number is wrong, one breaks the contract, or the engine changed its arguments.
         """
         given = [list(prompt) for prompt in prompts], [list(row) for row in seeds]
         answers: list[list[Any]] = self.engine.generate(given[0], seeds=given[1], **settings)
         if given != ([list(prompt) for prompt in prompts], [list(row) for row in seeds]):
-            raise CheckFailed("completions", "generate wrote into the prompts or seeds that it was given")
-        found, wanted = [len(row) for row in answers], [len(row) for row in seeds]
-        if found != wanted:
-            raise CheckFailed("counts", f"wanted {wanted} completions for the prompts, one per seed, got {found}")
+            raise CheckFailed("completions", "generate changed the prompts or seeds that it was given")
+        counts, wanted = [len(row) for row in answers], [len(row) for row in seeds]
+        if counts != wanted:
+            raise CheckFailed("counts", f"wanted {wanted} completions for the prompts, one per seed, got {counts}")
         for prompt, row in zip(prompts, answers, strict=True):
             for completion in row:
                 self._check(prompt, completion)
         return answers
 
     def one_each(self, prompts: Sequence[Ids], seed: int, **settings: int) -> list[Any]:
-        """Return one answer to each prompt, all by the same seed."""
+        """Return one answer to each prompt, all with the same seed."""
         return [row[0] for row in self.ask(prompts, [[seed]] * len(prompts), **settings)]
 
     def compare(self, check: str, prompts: Sequence[Ids], answers: Sequence[Any]) -> None:
-        """Hold the log-probabilities of answers against the reference.
+        """Compare the log-probabilities of answers with the reference.
 
         Raises:
             CheckFailed: One differs.
         """
         assert self.reference is not None
         for prompt, completion in zip(prompts, answers, strict=True):
-            wanted = [float(one) for one in self.reference(prompt, completion.token_ids)]
+            wanted = [float(number) for number in self.reference(prompt, completion.token_ids)]
             differences = [abs(a - b) for a, b in zip(completion.logprobs, wanted, strict=True)]
             if not max(differences) <= self.tolerance:
                 place = max(range(len(wanted)), key=differences.__getitem__)
                 raise CheckFailed(
                     check,
                     f"token {place} of the answer to {shown(prompt)} has log-probability "
-                    f"{completion.logprobs[place]:.7g} and the learner's is {wanted[place]:.7g}: other weights, "
-                    "another prompt than was given, or another distribution than was sampled from (temperature "
-                    "included)",
+                    f"{completion.logprobs[place]:.7g} and the learner's is {wanted[place]:.7g}: the engine has "
+                    "other weights, read another prompt, or samples from another distribution than it reports "
+                    "(check the temperature)",
                 )
 
     def _check(self, prompt: Ids, completion: Any) -> None:
         ids, logprobs = completion.token_ids, completion.logprobs
         knows = self.engine.capabilities.logprobs
         whole = {
-            "token_ids, a tuple of some ints": type(ids) is tuple and ids and all(type(one) is int for one in ids),
+            "token_ids, a tuple of some ints": type(ids) is tuple and ids and all(type(token) is int for token in ids),
             "one logprob per token, () without the capability": len(logprobs) == (len(ids) if knows else 0),
-            "finite logprobs of at most 0": all(isfinite(one) and one <= 1e-6 for one in logprobs),
+            "finite logprobs of at most 0": all(isfinite(number) and number <= 1e-6 for number in logprobs),
             f"a finish_reason of {REASONS}": completion.finish_reason in REASONS,
             "num_cached from 0 to the prompt's length": 0 <= completion.num_cached <= len(prompt),
         }
@@ -100,20 +99,21 @@ class EngineTrial:
             )
 
 
-def said(answers: Iterable[Iterable[Any]]) -> list[list[Ids]]:
+def token_ids_of(answers: Iterable[Iterable[Any]]) -> list[list[Ids]]:
     """Return the token ids of answers."""
     return [[completion.token_ids for completion in row] for row in answers]
 
 
 SEEDS = range(1, 9)
 DRAWS = 400
-# Standard deviations by which a count may miss its expectation; with fair dice one in a hundred million does.
+# Standard deviations by which a count may differ from its expectation. A correct engine exceeds it once in a hundred
+# million counts.
 MOST_DEVIATIONS = 6.0
 NO_LOGPROBS = "the engine has no log-probabilities"
 
 
 def the_contract_is_offered(trial: EngineTrial) -> str:
-    """Check that what an engine says of itself can be read."""
+    """Check that capabilities and weight version can be read and have the right types."""
     try:
         able = trial.engine.capabilities
         flags = (able.logprobs, able.seeds, able.company, able.weights, able.abort)
@@ -126,7 +126,7 @@ def the_contract_is_offered(trial: EngineTrial) -> str:
 
 
 def every_prompt_gets_its_number(trial: EngineTrial) -> str:
-    """Check calls that want different numbers of samples, none among them."""
+    """Check calls with different numbers of samples per prompt, zero included."""
     trial.ask((), ())
     trial.ask(trial.prompts, [range(1, 2 + number % 4) for number in range(len(trial.prompts))])
     trial.ask(trial.prompts[:2], [(), (1, 2, 3)])
@@ -134,30 +134,30 @@ def every_prompt_gets_its_number(trial: EngineTrial) -> str:
 
 
 def seeds_decide(trial: EngineTrial) -> str:
-    """Check that other seeds give other samples, and equal seeds equal ones."""
-    (first,) = said(trial.ask(trial.prompts[:1], [SEEDS]))
+    """Check that different seeds give different samples, and equal seeds equal ones."""
+    (first,) = token_ids_of(trial.ask(trial.prompts[:1], [SEEDS]))
     if len(set(first)) == 1:
         raise CheckFailed("seeds", f"{len(first)} distinct seeds gave the same sample {shown(first[0])}")
     if not trial.engine.capabilities.seeds:
         return "only that samples differ: the engine takes no seeds"
-    (twice,) = said(trial.ask(trial.prompts[:1], [[*SEEDS, *SEEDS]]))
-    (again,) = said(trial.ask(trial.prompts[:1], [SEEDS]))
+    (twice,) = token_ids_of(trial.ask(trial.prompts[:1], [[*SEEDS, *SEEDS]]))
+    (again,) = token_ids_of(trial.ask(trial.prompts[:1], [SEEDS]))
     if not twice == first * 2 == again * 2:
-        raise CheckFailed("seeds", "the same prompt and seed gave another sample when it was asked for again")
+        raise CheckFailed("seeds", "the same prompt and seed gave another sample on the second call")
     return ""
 
 
 def company_does_not_matter(trial: EngineTrial) -> str:
-    """Check that a sample is the same alone, in company, and in another order."""
+    """Check that a sample does not depend on the other prompts of its batch or their order."""
     if not trial.engine.capabilities.company:
         return "the engine does not promise it"
     seeds = [(3 * number + 1, 3 * number + 2) for number in range(len(trial.prompts))]
-    together = said(trial.ask(trial.prompts, seeds))
-    backwards = said(trial.ask(trial.prompts[::-1], seeds[::-1]))[::-1]
-    alone = [said(trial.ask([prompt], [row]))[0] for prompt, row in zip(trial.prompts, seeds, strict=True)]
+    together = token_ids_of(trial.ask(trial.prompts, seeds))
+    backwards = token_ids_of(trial.ask(trial.prompts[::-1], seeds[::-1]))[::-1]
+    alone = [token_ids_of(trial.ask([prompt], [row]))[0] for prompt, row in zip(trial.prompts, seeds, strict=True)]
     for where, other in (("in another order", backwards), ("alone", alone)):
         if other != together:
-            raise CheckFailed("company", f"prompts that were asked {where} gave other samples by the same seeds")
+            raise CheckFailed("company", f"prompts that were asked {where} gave other samples with the same seeds")
     return ""
 
 
@@ -170,36 +170,37 @@ def logprobs_are_the_learners(trial: EngineTrial) -> str:
     return ""
 
 
-def samples_are_drawn_as_often_as_said(trial: EngineTrial) -> str:
-    """Check that tokens come as often as their own log-probabilities say: nothing was cut or sharpened unsaid."""
+def samples_match_their_probabilities(trial: EngineTrial) -> str:
+    """Check that the frequencies of tokens match their log-probabilities: no hidden top-k, top-p or temperature."""
     if not trial.engine.capabilities.logprobs:
         return NO_LOGPROBS
     (row,) = trial.ask(trial.prompts[:1], [range(1000, 1000 + DRAWS)], max_tokens=1)
-    said_p = {completion.token_ids[0]: exp(completion.logprobs[0]) for completion in row}
+    reported = {completion.token_ids[0]: exp(completion.logprobs[0]) for completion in row}
     counts = Counter(completion.token_ids[0] for completion in row)
-    for token, p in said_p.items():
-        # Rare tokens have no deviation worth the name.
+    for token, p in reported.items():
+        # The 1 keeps the deviation of rare tokens from vanishing.
         deviation = sqrt(DRAWS * p * (1 - min(p, 1.0)) + 1)
         if abs(counts[token] - DRAWS * p) > MOST_DEVIATIONS * deviation:
             raise CheckFailed(
                 "sampling",
-                f"token {token} was drawn {counts[token]} times of {DRAWS}, its log-probability says {DRAWS * p:.1f}: "
+                f"token {token} was drawn {counts[token]} times of {DRAWS}, its log-probability means {DRAWS * p:.1f}: "
                 "the engine samples from another distribution than it reports",
             )
-    # What is never drawn has, as Good and Turing found, about the probability of what was drawn once.
+    # Good-Turing estimate: tokens that were never drawn have in sum about the share of those that were drawn once. A
+    # larger unseen probability means that some tokens cannot be drawn at all.
     once, twice = (sum(count == times for count in counts.values()) for times in (1, 2))
-    unseen, most = 1 - sum(said_p.values()), (once + MOST_DEVIATIONS * sqrt(once + 2 * twice + 1)) / DRAWS
+    unseen, most = 1 - sum(reported.values()), (once + MOST_DEVIATIONS * sqrt(once + 2 * twice + 1)) / DRAWS
     if unseen > most:
         raise CheckFailed(
             "sampling",
-            f"in {DRAWS} draws tokens with a probability of {unseen:.3f} in all never came, wanted is at most "
-            f"{most:.3f}: the engine leaves out tokens (top-k, top-p) that its log-probabilities count",
+            f"in {DRAWS} draws, tokens with a total probability of {unseen:.3f} never came, and at most "
+            f"{most:.3f} is plausible: the engine leaves out tokens (top-k, top-p) that its log-probabilities count",
         )
     return ""
 
 
 def prompts_are_taken_token_by_token(trial: EngineTrial) -> str:
-    """Check prompts that no text would be spelled as, and prompts that differ in one token."""
+    """Check prompts that no tokenizer would produce, and prompts that differ in one token."""
     if not trial.engine.capabilities.logprobs:
         return NO_LOGPROBS
     longest = max(trial.prompts, key=len)
@@ -209,7 +210,7 @@ def prompts_are_taken_token_by_token(trial: EngineTrial) -> str:
 
 
 def prompts_that_continue_are_computed_right(trial: EngineTrial) -> str:
-    """Check prompts that extend what was said before, as the turns of an episode do."""
+    """Check prompts that extend earlier prompts and answers, as the turns of an episode do."""
     if not trial.engine.capabilities.logprobs:
         return NO_LOGPROBS
     prompts = list(trial.prompts)
@@ -224,7 +225,7 @@ def prompts_that_continue_are_computed_right(trial: EngineTrial) -> str:
 
 
 def answers_end_at_their_limit(trial: EngineTrial) -> str:
-    """Check calls with a limit of their own."""
+    """Check calls with `max_tokens`."""
     for limit in (1, 2, 3):
         for row in trial.ask(trial.prompts, [SEEDS] * len(trial.prompts), max_tokens=limit):
             for completion in row:
@@ -235,7 +236,7 @@ def answers_end_at_their_limit(trial: EngineTrial) -> str:
 
 
 def stop_tokens_end_answers(trial: EngineTrial) -> str:
-    """Check that an answer ends with its stop token, and says so."""
+    """Check that an answer ends at its stop token, with the finish reason stop."""
     if not trial.stop_ids:
         return "no stop_ids were given"
     seeds = range(2000, 2064)
@@ -244,22 +245,24 @@ def stop_tokens_end_answers(trial: EngineTrial) -> str:
         for completion in row:
             *inside, last = completion.token_ids
             if trial.stop_ids & set(inside):
-                raise CheckFailed("stop tokens", f"an answer goes on after its stop token: {shown(completion)}")
+                raise CheckFailed("stop tokens", f"an answer continues after its stop token: {shown(completion)}")
             if (last in trial.stop_ids) != (completion.finish_reason == "stop"):
-                raise CheckFailed("stop tokens", f"wanted reason stop where a stop token ends: {shown(completion)}")
+                raise CheckFailed(
+                    "stop tokens", f"wanted the reason stop exactly where a stop token ends: {shown(completion)}"
+                )
             stopped += completion.finish_reason == "stop"
-    return "" if stopped else "no answer came to a stop token"
+    return "" if stopped else "no answer reached a stop token"
 
 
-def an_abort_is_told(trial: EngineTrial) -> str:
-    """Check that what another thread breaks off comes back with that reason."""
+def aborts_are_reported(trial: EngineTrial) -> str:
+    """Check that answers aborted from another thread have the finish reason abort."""
     if not trial.engine.capabilities.abort:
         return "the engine does not offer it"
     prompts, seeds = trial.prompts, [range(3000, 3032)] * len(trial.prompts)
     for _ in range(5):
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(trial.ask, prompts, seeds)
-            # Until it has ended, because before it has begun there is nothing to break off.
+            # Repeated until the call has ended, because an abort before its start has no effect.
             while not asked.done():
                 trial.engine.abort()
         if any(completion.finish_reason == "abort" for row in asked.result() for completion in row):
@@ -268,15 +271,15 @@ def an_abort_is_told(trial: EngineTrial) -> str:
         raise CheckFailed("abort", "generate was aborted five times, and no completion has the finish_reason abort")
     for row in trial.ask(prompts[:1], [SEEDS]):
         if any(completion.finish_reason == "abort" for completion in row):
-            raise CheckFailed("abort", "an abort ends calls that came after it")
+            raise CheckFailed("abort", "an abort ends later calls, too")
     return ""
 
 
-def versions_are_told(trial: EngineTrial) -> str:
-    """Check that completions bear the version of the weights (every other rule looks that they do)."""
+def versions_are_reported(trial: EngineTrial) -> str:
+    """Check that `load_weights` sets the version (`EngineTrial.ask` checks it on every completion)."""
     engine = trial.engine
     if not engine.capabilities.weights:
-        return "" if engine.weight_version == 0 else "the engine's weights stay as they are"
+        return "" if engine.weight_version == 0 else "the engine's weights cannot be changed"
     before = engine.weight_version
     for given, wanted in ((before + 7, before + 7), (None, before + 8)):
         engine.load_weights((), version=given)
@@ -290,19 +293,19 @@ def versions_are_told(trial: EngineTrial) -> str:
 
 
 def new_weights_answer(trial: EngineTrial) -> str:
-    """Check that after an update everything is computed by the new weights, and a wrong one is refused."""
+    """Check that after an update all answers use the new weights, and that wrong weights are refused."""
     engine = trial.engine
     if not engine.capabilities.weights:
-        return "the engine's weights stay as they are"
+        return "the engine's weights cannot be changed"
     if trial.update is None:
         return "no update was given"
     before = trial.one_each(trial.prompts, 30)
     weights = list(trial.update())
     engine.load_weights(weights, version=engine.weight_version + 1)
     after = trial.one_each(trial.prompts, 30)
-    if [one[:2] for one in after] == [one[:2] for one in before]:
-        raise CheckFailed("weight update", "the engine answers after an update exactly as before it")
-    grown = [(*prompt, *one.token_ids) for prompt, one in zip(trial.prompts, before, strict=True)]
+    if [answer[:2] for answer in after] == [answer[:2] for answer in before]:
+        raise CheckFailed("weight update", "the engine gives the same answers before and after an update")
+    grown = [(*prompt, *answer.token_ids) for prompt, answer in zip(trial.prompts, before, strict=True)]
     asked = [*trial.prompts, *grown]
     if engine.capabilities.logprobs:
         trial.compare("weight update", asked, [*after, *trial.one_each(grown, 31)])
@@ -320,14 +323,14 @@ def _wrong_weights_are_refused(trial: EngineTrial, weights: list[tuple[str, Any]
     for wrong in (("no.such.parameter", value), (name, value[:1])):
         try:
             trial.engine.load_weights([wrong], version=version)
-        # Each engine has errors of its own.
+        # Each engine raises other exceptions.
         except Exception:
             continue
-        raise CheckFailed("weight update", f"load_weights took {wrong[0]!r} of shape {[*wrong[1].shape]}")
+        raise CheckFailed("weight update", f"load_weights accepted {wrong[0]!r} of shape {[*wrong[1].shape]}")
 
 
 def what_is_missing_raises(trial: EngineTrial) -> str:
-    """Check that an engine refuses what its capabilities leave out, in place of doing nothing."""
+    """Check that an engine raises Unsupported for missing capabilities, in place of doing nothing."""
     able = trial.engine.capabilities
     calls = {"abort": trial.engine.abort, "weights": lambda: trial.engine.load_weights(())}
     missing = [name for name, offered in (("abort", able.abort), ("weights", able.weights)) if not offered]
@@ -343,7 +346,7 @@ def what_is_missing_raises(trial: EngineTrial) -> str:
 PROMPTS = ((11, 12, 13, 14, 15), (11, 12, 13, 14, 15, 16, 17, 18), (9,), (20, 21))
 HELD = "held"
 
-# In this order, because an early rule names a culprit that would also break the later ones.
+# The order matters: a fault that an early rule names would also break later ones.
 RULES: dict[str, Callable[[EngineTrial], str]] = {
     "contract": the_contract_is_offered,
     "counts": every_prompt_gets_its_number,
@@ -352,11 +355,11 @@ RULES: dict[str, Callable[[EngineTrial], str]] = {
     "continued prompts": prompts_that_continue_are_computed_right,
     "seeds": seeds_decide,
     "company": company_does_not_matter,
-    "sampling": samples_are_drawn_as_often_as_said,
+    "sampling": samples_match_their_probabilities,
     "length": answers_end_at_their_limit,
     "stop tokens": stop_tokens_end_answers,
-    "abort": an_abort_is_told,
-    "weight version": versions_are_told,
+    "abort": aborts_are_reported,
+    "weight version": versions_are_reported,
     "weight update": new_weights_answer,
     "unsupported": what_is_missing_raises,
 }
@@ -371,24 +374,24 @@ def check_engine(
     stop_ids: Collection[int] = (),
     tolerance: float = 1e-5,
 ) -> dict[str, str]:
-    """Prove by use that an engine keeps `tsr_gym.agents.policies.engine.Engine`, and return what was looked at.
+    """Check that an engine keeps the contract `tsr_gym.agents.policies.engine.Engine`, and return the checked rules.
 
-    Counts of samples, seeds, the prompts' exact tokens, log-probabilities of the very distribution that is sampled
-    from, limits, stop tokens, aborts, versions of the weights, an update of the weights, and that what the engine
-    cannot do raises `tsr_gym.Unsupported`. The engine is used; afterwards it has the weights that `update` gave it.
+    The rules cover counts of samples, seeds, the prompts' exact tokens, log-probabilities of the distribution that is
+    sampled from, limits, stop tokens, aborts, versions and updates of the weights, and that missing capabilities raise
+    `tsr_gym.Unsupported`. Afterwards the engine has the weights of `update`.
 
     Args:
         engine: Any object with the methods of the contract, sampling at a temperature above 0.
-        reference: From a prompt and an answer to the learner's log-probability of each token of the answer, as it is
-            sampled: ``log_softmax(logits / temperature)``. Wanted of every engine that has log-probabilities.
-        update: Changes the learner, so that `reference` answers by the new weights, and returns their names and
-            tensors for ``load_weights``; nothing where the learner's model is the engine's own.
-        prompts: Token ids to ask with, several and of different lengths; they leave room in the model's context.
+        reference: Returns the learner's log-probability of each token of an answer, given the prompt and the answer, as
+            it is sampled: ``log_softmax(logits / temperature)``. Required if the engine has log-probabilities.
+        update: Changes the learner, so that `reference` uses the new weights, and returns their names and tensors for
+            ``load_weights``; nothing if engine and learner share the model.
+        prompts: Token ids of several prompts of different lengths, with room left in the model's context.
         stop_ids: Tokens that end an answer.
-        tolerance: Most difference of a log-probability, in nats.
+        tolerance: Largest difference of a log-probability, in nats.
 
     Returns:
-        By rule, ``"held"`` or why it was not asked.
+        For each rule ``"held"``, or why it was not checked.
 
     Raises:
         CheckFailed: A rule is broken; `check` names it.
@@ -398,9 +401,9 @@ def check_engine(
     if len(asked) < 2 or not all(asked):
         raise ConfigError(f"wanted at least two prompts, none empty, got {asked}")
     trial = EngineTrial(engine, asked, reference, update, frozenset(stop_ids), tolerance)
-    found = {}
+    outcomes = {}
     for name, rule in RULES.items():
-        found[name] = rule(trial) or HELD
+        outcomes[name] = rule(trial) or HELD
         if name == "contract" and engine.capabilities.logprobs and reference is None:
-            raise ConfigError("the engine has log-probabilities: wanted a reference to hold them against, got None")
-    return found
+            raise ConfigError("the engine has log-probabilities: wanted a reference to compare them with, got None")
+    return outcomes

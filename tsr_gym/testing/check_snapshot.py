@@ -50,11 +50,11 @@ from tsr_gym.testing.trial import Factory, Trial, other_processes_replay, recipe
 
 
 def no_generator_is_hidden(env: gym.Env[Any, Any], seed: int, steps: int) -> None:
-    """No function or class of the stack holds a random generator of its own."""
-    if found := hidden_generators(env):
+    """No function or class of the stack holds a random generator."""
+    if names := hidden_generators(env):
         raise CheckFailed(
             "hidden_generator",
-            f"{found[0]} is a random generator, which no snapshot can reach: draw from the `rng` that initial() and "
+            f"{names[0]} is a random generator, which no snapshot can reach: draw from the `rng` that initial() and "
             "transition() are given",
         )
 
@@ -71,14 +71,14 @@ def global_generators_are_left_alone(env: gym.Env[Any, Any], seed: int, steps: i
             advanced = advanced or global_random_state() != before
         return recording
 
-    found = _dependence(play, is_own(env))
-    if advanced or found:
-        # On another global state the episode may end earlier, but whoever draws does so from the beginning.
+    text = _dependence(play, is_own(env))
+    if advanced or text:
+        # With another global state the episode may end earlier, but a function that draws does so from the first turns.
         culprits = who_draws(partial(drive, env, play(0)))
         raise CheckFailed(
             "global_random",
             f"{', '.join(culprits) or name_of(env.unwrapped)} uses a global random generator "
-            f"({found or 'which it advances'}): draw from the `rng` that initial() and transition() are given",
+            f"({text or 'which it advances'}): draw from the `rng` that initial() and transition() are given",
         )
 
 
@@ -88,66 +88,67 @@ def clocks_do_not_matter(env: gym.Env[Any, Any], seed: int, steps: int) -> None:
     readers: set[str] = set()
 
     def play(late: int) -> Recording:
-        with shifted_clocks(modules, 5 * late) as found_readers:
+        with shifted_clocks(modules, 5 * late) as new_readers:
             recording = record(env, seed, steps)
-        readers.update(found_readers)
+        readers.update(new_readers)
         return recording
 
-    found = _dependence(play, is_own(env))
-    if readers and found:
+    text = _dependence(play, is_own(env))
+    if readers and text:
         raise CheckFailed(
             "wall_clock",
-            f"{', '.join(sorted(readers))} reads the clock, and five hours later {found}: keep time out of states, "
+            f"{', '.join(sorted(readers))} reads the clock, and five hours later {text}: keep time out of states, "
             "observations and rewards",
         )
 
 
 def _dependence(play: Callable[[int], Recording], own: bool) -> str | None:
-    """Return how an episode differs between circumstances 0 and 1.
+    """Return how an episode differs between conditions 0 and 1.
 
-    None where it does not, and where it differs from time to time anyway: that has another reason, and another rule.
+    None if it does not, and also if it differs under the same condition: that has another cause, for another rule.
     """
+    # An episode that differs under equal conditions is nondeterministic for another reason, so each is played again.
     first, second = play(0), play(1)
-    found = _first_difference(first, second, own)
-    for _ in range(3 if found else 0):
+    text = _first_difference(first, second, own)
+    for _ in range(3 if text else 0):
         if _first_difference(first, play(0), own) or _first_difference(second, play(1), own):
             return None
-    return found
+    return text
 
 
 def _first_difference(first: Recording, second: Recording, own: bool) -> str | None:
-    for one, other in zip_longest(first.shots, second.shots, fillvalue=Shot((), ())):
-        # What a foreign environment holds without showing it is its own business.
-        if found := difference(one.all, other.all) if own else difference(one.returned, other.returned):
-            return found
+    for left, right in zip_longest(first.shots, second.shots, fillvalue=Shot((), ())):
+        # Of a foreign environment only results count: unused state may differ.
+        if text := difference(left.all, right.all) if own else difference(left.returned, right.returned):
+            return text
     return None
 
 
 def what_was_handed_out_stays(trial: Trial) -> None:
-    """Playing on changes no earlier snapshot; of a `StateEnv`, no earlier observation or info either."""
+    """Later turns change no earlier snapshot; of a `StateEnv`, no earlier observation or info either."""
     for recording in trial.recordings:
         for turn in range(len(recording.snapshots)):
             _expect_same_snapshot(trial, recording, turn)
             if trial.own:
                 _expect_same_results(trial, recording, turn)
-        for turn, ((_, one), (_, other)) in enumerate(pairwise(recording.handed_out)):
-            if trial.own and one is other:
+        for turn, ((_, info), (_, next_info)) in enumerate(pairwise(recording.handed_out)):
+            if trial.own and info is next_info:
                 raise CheckFailed(
                     "aliasing",
-                    f"{trial.name} returned one and the same info dictionary at turns {turn} and {turn + 1}: make a "
+                    f"{trial.name} returned the same info dictionary at turns {turn} and {turn + 1}: make a "
                     "new one on every call",
                 )
 
 
 def _expect_same_results(trial: Trial, recording: Recording, turn: int) -> None:
-    again = {one.what: one for one in returned(trial.env, recording.handed_out[turn])}
-    for one in recording.shots[turn].returned:
-        other = again.get(one.what, one)
-        if one.value != other.value:
+    later = {fact.what: fact for fact in returned(trial.env, recording.handed_out[turn])}
+    for fact in recording.shots[turn].returned:
+        now = later.get(fact.what, fact)
+        if fact.value != now.value:
             raise CheckFailed(
                 "aliasing",
-                f"{one.what} that {trial.name} returned at turn {turn} changed later, from {one.text[:60]} to "
-                f"{other.text[:60]}: return a new object on every call",
+                f"{fact.what} that {trial.name} returned at turn {turn} changed later, from {fact.text[:60]} to "
+                f"{now.text[:60]}: return a new object on every call",
             )
 
 
@@ -163,27 +164,27 @@ def _expect_same_snapshot(trial: Trial, recording: Recording, turn: int) -> None
         if path is not None:
             raise CheckFailed(
                 "aliasing",
-                f"{path} in the snapshot of turn {turn} changed while {trial.name} played on: something is changed in "
+                f"{path} in the snapshot of turn {turn} changed in later turns of {trial.name}: a part is changed in "
                 "place; make a new value instead (arrays: copy, then set flags.writeable = False)",
             )
 
 
 def _expect_same_facts(trial: Trial, recording: Recording, turn: int) -> None:
-    """Compare a snapshot that has no bytes with what it held when it was taken."""
+    """Compare a snapshot without bytes with its facts when it was taken."""
     now = facts_of(trial.env.unwrapped, recording.snapshots[turn].layers)
-    if found := difference(recording.shots[turn].standing, now):
-        raise CheckFailed("aliasing", f"the snapshot of turn {turn} changed while {trial.name} played on: {found}")
+    if text := difference(recording.shots[turn].standing, now):
+        raise CheckFailed("aliasing", f"the snapshot of turn {turn} changed in later turns of {trial.name}: {text}")
 
 
 def _changed_path(old: Any, new: Any, path: str) -> str | None:
-    """Return the path to the first part that differs between two versions of a value, None where none does."""
+    """Return the path to the first part that differs between two versions of a value; None if they are equal."""
     if encode((old,)) == encode((new,)):
         return None
     before, after = _parts(old), _parts(new)
     if list(before) == list(after):
         for name in after:
-            if found := _changed_path(before[name], after[name], f"{path}.{name}"):
-                return found
+            if inner := _changed_path(before[name], after[name], f"{path}.{name}"):
+                return inner
     return path
 
 
@@ -200,9 +201,9 @@ def _parts(value: Any) -> dict[Any, Any]:
 def writing_into_results_is_harmless(trial: Trial) -> None:
     """A user who writes into returned observations and infos changes no snapshot, and no `StateEnv`."""
     recording = trial.recordings[0]
-    story = f"{trial.name} after somebody wrote into what step() returned"
+    story = f"{trial.name} after its results were written to"
     if not trial.own:
-        # What a foreign environment does itself when its own observation is written to is its author's business.
+        # A foreign environment may share its observation with its state; only its snapshots must not change.
         _scribble(recording.handed_out)
         for turn in recording.points:
             restore(trial.env, recording.snapshots[turn])
@@ -239,15 +240,15 @@ def the_seed_decides(trial: Trial) -> None:
         env.reset(seed=trial.recordings[0].seed)
         shot = shown(env, env.reset())
         seconds.append(shot.all if is_own(env) else shot.returned)
-    if found := difference(*seconds):
-        raise CheckFailed("same_seed", f"{trial.name} after reset() that follows a seeded reset: {found}")
+    if text := difference(*seconds):
+        raise CheckFailed("same_seed", f"{trial.name} after reset() that follows a seeded reset: {text}")
 
 
 def a_restore_replays(trial: Trial) -> None:
-    """Restored within its own episode, a stack goes on as on record."""
+    """Restored within its own episode, a stack continues as recorded."""
     for recording in trial.recordings:
         drive(trial.env, recording)
-        # Every replay ends where the episode ends, so the next restore goes back from there.
+        # Every replay ends at the end of the episode, so the next restore goes back from there.
         for turn in recording.points:
             restore(trial.env, recording.snapshots[turn])
             expect_replay("replay", trial.env, recording, turn, f"{trial.name} restored to turn {turn}")
@@ -256,7 +257,7 @@ def a_restore_replays(trial: Trial) -> None:
 
 
 def other_episodes_leave_no_trace(trial: Trial) -> None:
-    """Restored after other episodes were played, a stack goes on as on record."""
+    """Restored after other episodes, a stack continues as recorded."""
     for recording in trial.recordings:
         for turn in recording.points:
             wander(trial.env, recording.seed + 1000 + turn, trial.steps)
@@ -266,7 +267,7 @@ def other_episodes_leave_no_trace(trial: Trial) -> None:
 
 
 def a_fresh_environment_replays(trial: Trial) -> None:
-    """An equal environment that was never reset goes on as on record, and plays the same from the same seed."""
+    """A new, equal environment continues as recorded without a reset, and plays the same from the same seed."""
     for recording in trial.recordings[:2]:
         for turn in recording.points:
             env = trial.recipe.build()
@@ -280,32 +281,33 @@ def a_fresh_environment_replays(trial: Trial) -> None:
 
 
 def clones_are_independent(trial: Trial) -> None:
-    """A clone goes on as on record, and neither it nor the original is changed by the other's play."""
+    """A clone continues as recorded, and playing it or the original does not change the other."""
     for recording in trial.recordings[:2]:
         for turn in recording.points:
             restore(trial.env, recording.snapshots[turn])
             try:
                 twin, other = clone(trial.env), clone(trial.env)
             except SnapshotError:
-                # Of some environments nobody can make another one; that says nothing about restores.
+                # Some environments cannot be made again, which is no fault of their restores.
                 return
             expect_replay("clone", twin, recording, turn, f"a clone of {trial.name} at turn {turn}")
-            story = f"{trial.name} at turn {turn} after its clone played on"
+            story = f"{trial.name} at turn {turn} after turns of its clone"
             expect_replay("clone", trial.env, recording, turn, story)
-            expect_replay("clone", other, recording, turn, f"a clone of {trial.name} at turn {turn} after it played on")
+            expect_replay("clone", other, recording, turn, f"a clone of {trial.name} at turn {turn} after turns of it")
 
 
 def noise_is_chosen_by_its_seed(trial: Trial) -> None:
-    """Fresh noise depends on its seed alone, and the episode's own noise is still there afterwards."""
+    """Fresh noise depends only on its seed, and the episode's own noise can still be restored."""
     env = trial.env
     for recording in trial.recordings[:2]:
         turn = recording.points[len(recording.points) // 2]
         actions, snap = recording.actions[turn:], recording.snapshots[turn]
         first = _on_fresh_noise(env, snap, actions, 11)
+        # Another episode in between, so that state that a restore forgets would show.
         wander(env, recording.seed + 2000, trial.steps)
-        for wanted, came in zip(first, _on_fresh_noise(env, snap, actions, 11), strict=True):
-            if found := difference(wanted, came):
-                raise CheckFailed("noise", f"{trial.name} restored twice with noise='fresh' and seed=11: {found}")
+        for wanted, got in zip(first, _on_fresh_noise(env, snap, actions, 11), strict=True):
+            if text := difference(wanted, got):
+                raise CheckFailed("noise", f"{trial.name} restored twice with noise='fresh' and seed=11: {text}")
         if first[0] == _on_fresh_noise(env, snap, [], 12)[0]:
             raise CheckFailed("noise", f"{trial.name} restored with seeds 11 and 12 has the same random state")
         restore(env, snap)
@@ -313,7 +315,7 @@ def noise_is_chosen_by_its_seed(trial: Trial) -> None:
 
 
 def _on_fresh_noise(env: gym.Env[Any, Any], snap: Snapshot, actions: list[Any], seed: int) -> list[Facts]:
-    """Return what is shown after a restore with fresh noise, turn by turn."""
+    """Return the facts after a restore with fresh noise, turn by turn."""
     restore(env, snap, noise="fresh", seed=seed)
     shots = [standing(env)]
     for action in actions:
@@ -344,7 +346,7 @@ NUM_SAMPLES = 24
 
 
 class Stranger(StateEnv[int, np.int64, np.int64]):
-    """The smallest environment there is, whose snapshots are foreign to every other."""
+    """A minimal environment, whose snapshots every other one must refuse."""
 
     observation_space = gym.spaces.Discrete(2)
     action_space = gym.spaces.Discrete(2)
@@ -354,7 +356,7 @@ class Stranger(StateEnv[int, np.int64, np.int64]):
         return 0
 
     def transition(self, state: int, action: np.int64, rng: np.random.Generator) -> Step:
-        """Return 1, where the episode ends."""
+        """Return 1, the end of the episode."""
         return Step(1, 0.0, True, {})
 
     def observe(self, state: int) -> np.int64:
@@ -363,7 +365,7 @@ class Stranger(StateEnv[int, np.int64, np.int64]):
 
 
 def bytes_and_pickles_are_exact(trial: Trial) -> None:
-    """A snapshot survives bytes and pickle, and is equal exactly to those of the same moment."""
+    """A snapshot survives bytes and pickle, and equals only snapshots of the same turn."""
     if not trial.has_bytes:
         return
     for recording in trial.recordings:
@@ -381,9 +383,9 @@ def bytes_and_pickles_are_exact(trial: Trial) -> None:
             story = f"{trial.name} restored to turn {turn} from bytes"
             expect_replay("bytes", trial.env, recording, turn, story)
     first = trial.recordings[0]
-    # Only a StateEnv counts its turns: elsewhere a move that changes nothing may lead back to an equal snapshot.
-    for turn, (one, other) in enumerate(zip(first.snapshots, first.snapshots[1:], strict=False)):
-        if trial.own and one == other:
+    # Only a StateEnv counts its turns. Elsewhere an action without effect may lead to an equal snapshot.
+    for turn, (snap, next_snap) in enumerate(zip(first.snapshots, first.snapshots[1:], strict=False)):
+        if trial.own and snap == next_snap:
             raise CheckFailed("bytes", f"the snapshots of {trial.name} at turns {turn} and {turn + 1} are equal")
 
 
@@ -395,6 +397,7 @@ def damaged_snapshots_are_refused(trial: Trial) -> None:
     whole = recording.snapshots[0].to_bytes()
     rng = np.random.default_rng(0)
     restore(trial.env, recording.snapshots[0])
+    # The fixed sizes are the borders of magic, version and digest.
     for size in {0, 1, 8, 9, 24, 25, len(whole) - 1, *rng.integers(len(whole), size=NUM_SAMPLES).tolist()}:
         _expect_refusal(trial, f"the first {size} bytes", partial(Snapshot.from_bytes, whole[:size]))
     for place in rng.integers(len(whole), size=NUM_SAMPLES).tolist():
@@ -435,11 +438,11 @@ def _expect_refusal(trial: Trial, what: str, make: Callable[[], Snapshot]) -> No
     except SnapshotError:
         return
     except Exception as error:
-        raise CheckFailed("foreign", f"{trial.name} met {what} with {error!r}: wanted a SnapshotError") from error
+        raise CheckFailed("foreign", f"{trial.name} raised {error!r} for {what}: wanted a SnapshotError") from error
     raise CheckFailed("foreign", f"{trial.name} accepted {what}: wanted a SnapshotError")
 
 
-# In this order, because an early rule names a culprit that would also break the later ones.
+# The order matters: a fault that an early rule names would also break later ones.
 FIRST_RULES: tuple[Callable[[gym.Env[Any, Any], int, int], None], ...] = (
     no_generator_is_hidden,
     global_generators_are_left_alone,
@@ -471,30 +474,30 @@ def check_snapshot(
 ) -> None:
     """Prove by play that `tsr_gym.snapshot`, `restore` and `clone` are exact for a stack, wrappers included.
 
-    Any Gymnasium environment can be checked. Episodes are put on record; then the stack is restored to their start,
-    middle and end: within the episode, after other episodes, in a fresh environment, in clones, from bytes, and in two
-    processes with other hash seeds. Whatever it shows must be what it showed on record, and the first difference is
-    reported. Besides, the global random generators and the clocks must not matter, no snapshot may change, and damaged
-    or foreign ones must be refused. A `StateEnv` must also hand out new objects and plain data.
+    Any Gymnasium environment can be checked. Episodes are recorded; then the stack is restored to their start, middle
+    and end: within the episode, after other episodes, in a new environment, in clones, from bytes, and in two processes
+    with other hash seeds. Every result must equal the recorded one, and the first difference is reported. The results
+    must not depend on the global random generators or the clocks, no snapshot may change, and damaged or foreign
+    snapshots must be refused. A `StateEnv` must also return new objects and plain data.
 
-    What `tsr_gym.env_support` calls replay is made `tsr_gym.replayable` first; an environment without support fails
-    with the reason. Snapshots without a byte form are not compared as bytes, and not in other processes. Behind
-    Gymnasium's MaxAndSkipObservation, NormalizeObservation and NormalizeReward, which remember earlier episodes across
-    a reset, only restores are compared, no resets. Fields of infos that hold seconds of the wall clock are left out:
+    An environment whose support is ``"replay"`` (`tsr_gym.env_support`) is made `tsr_gym.replayable` first; one without
+    support fails with the reason. Snapshots without a byte form are not compared as bytes, and not in other processes.
+    Gymnasium's MaxAndSkipObservation, NormalizeObservation and NormalizeReward keep state of earlier episodes across a
+    reset, so behind them only restores are compared. Info fields with seconds of the wall clock are left out:
     `tsr_gym.testing.facts.WALL_CLOCK_FIELDS`.
 
-    The environment is played with; afterwards it stands anywhere.
+    The environment is used for play; its state afterwards is undefined.
 
     Args:
         env: Any environment, bare or wrapped.
         steps: Most turns of an episode.
         seeds: One episode is played per seed.
-        factory: What makes an equal environment: a function of a module, or its name as ``"module:name"``. None uses
-            ``env.spec``, which environments from `gymnasium.make` have.
+        factory: The function that makes an equal environment: a function of a module, or its name as ``"module:name"``.
+            None uses ``env.spec``, which environments from `gymnasium.make` have.
         other_processes: Whether to replay in other processes, which takes a second or two.
 
     Raises:
-        CheckFailed: A rule is broken; `check` names it (``"unsupported"`` where no snapshot can be taken), and the
+        CheckFailed: A rule is broken; `check` names it (``"unsupported"`` if no snapshot can be taken), and the
             message names the class, attribute or function.
 
     >>> import gymnasium as gym, tsr_gym

@@ -22,7 +22,7 @@ from tsr_gym.text_env import TextEnv
 
 
 class TriedTurn(NamedTuple):
-    """One turn of the bare environment: where it began, what was done, and what came of it."""
+    """One turn of the bare environment: the episode before it, the action, the results, and the episode after it."""
 
     before: Episode
     action: str
@@ -36,14 +36,14 @@ class TriedTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextTrial:
-    """What a rule about text environments is given.
+    """The argument of a rule about text environments.
 
     Attributes:
         env: The stack under test.
         base: Its environment, without wrappers.
         seeds: Seeds of the episodes to play.
         steps: Most turns of an episode.
-        junk: Texts that mean nothing.
+        junk: Texts that are not actions.
     """
 
     env: gym.Env[Any, Any]
@@ -54,11 +54,11 @@ class TextTrial:
 
     @property
     def name(self) -> str:
-        """How messages call the environment."""
+        """The name of the environment in messages."""
         return name_of(self.base)
 
     def fail(self, check: str, message: str) -> NoReturn:
-        """Raise CheckFailed in the environment's name."""
+        """Raise CheckFailed with the environment's name in the message."""
         raise CheckFailed(check, f"{self.name}: {message}")
 
     def turns(self) -> Iterator[TriedTurn]:
@@ -68,7 +68,7 @@ class TextTrial:
             yield from self.on(seed)
 
     def on(self, seed: int) -> Iterator[TriedTurn]:
-        """Play the bare environment on from where it stands, and yield every turn."""
+        """Continue the episode of the bare environment, and yield every turn."""
         rng = np.random.default_rng(seed)
         for _ in range(self.steps):
             episode = self.base.episode
@@ -84,7 +84,7 @@ class TextTrial:
         return TriedTurn(before, action, *self.base.step(action), self.base.episode)
 
 
-# Gymnasium's advice that is no fault of a text environment.
+# Warnings of Gymnasium that do not apply to text environments.
 _ADVICE = ("No render fps was declared", "Not able to test alternative render modes")
 _TRUNCATES_AT_ONCE = "truncates after 1 step"
 _OPTIONAL_INT = (int, type(None))
@@ -98,7 +98,7 @@ _STEP_TYPES: dict[str, Any] = {
 
 
 def gymnasium_is_satisfied(trial: TextTrial) -> None:
-    """Gymnasium's own checker finds neither a fault nor anything to warn of."""
+    """Gymnasium's own checker finds no fault and warns of nothing."""
     limits = trial.base.limits
     at_once = 1 in (limits.max_turns, limits.max_actions)
     with warnings.catch_warnings(record=True) as caught:
@@ -108,9 +108,9 @@ def gymnasium_is_satisfied(trial: TextTrial) -> None:
         except CheckFailed:
             raise
         except Exception as error:
-            # Gymnasium takes an episode of one turn for a mistake; limits of one turn are not.
+            # Gymnasium treats an episode of one turn as a mistake, but a limit of one turn is allowed here.
             if not (at_once and _TRUNCATES_AT_ONCE in str(error)):
-                raise CheckFailed("gymnasium", f"{trial.name}: Gymnasium's check_env says: {error}") from error
+                raise CheckFailed("gymnasium", f"{trial.name}: Gymnasium's check_env failed: {error}") from error
     for warning in caught:
         text = str(warning.message)
         if issubclass(warning.category, UserWarning) and not any(advice in text for advice in _ADVICE):
@@ -130,16 +130,16 @@ def any_text_is_an_action(trial: TextTrial) -> None:
                     "any_text", f"{trial.name}: the action {label} raised {error!r}: a bad move is data, never an error"
                 ) from error
             if info.get("action_is_valid") is not False:
-                found = info.get("action_is_valid", "nothing")
+                value = info.get("action_is_valid", "missing")
                 trial.fail(
-                    "action_is_valid", f"the action {label} means nothing, yet info['action_is_valid'] is {found!r}"
+                    "action_is_valid", f"the action {label} means nothing, yet info['action_is_valid'] is {value!r}"
                 )
             if observation not in env.observation_space:
                 trial.fail("observation", f"the observation after {label} is not in {env.observation_space}")
 
 
 def infos_are_complete(trial: TextTrial) -> None:
-    """Observations are text, and infos are new dictionaries that hold what TextEnv promises."""
+    """Observations are text, and infos are new dictionaries with the entries that `TextEnv` promises."""
     for seed in trial.seeds:
         observation, info = trial.base.reset(seed=seed)
         _expect_text(trial, observation, "reset()")
@@ -161,12 +161,12 @@ def _expect_text(trial: TextTrial, observation: Any, call: str) -> None:
 
 
 def _expect_types(trial: TextTrial, info: dict[str, Any], types: dict[str, Any], call: str) -> None:
-    for name, kind in types.items():
+    for name, wanted in types.items():
         if name not in info:
             trial.fail("info", f"the info of {call} lacks {name!r}: leave infos to TextEnv, add to them in Step.info")
-        # A bool is an int to isinstance, and numpy's bool is no bool.
-        if not isinstance(info[name], kind) or (kind is _OPTIONAL_INT and isinstance(info[name], bool)):
-            trial.fail("info", f"info[{name!r}] of {call} is {info[name]!r}: wanted {kind}")
+        # To isinstance a bool is an int, and numpy's bool is not a bool.
+        if not isinstance(info[name], wanted) or (wanted is _OPTIONAL_INT and isinstance(info[name], bool)):
+            trial.fail("info", f"info[{name!r}] of {call} is {info[name]!r}: wanted {wanted}")
     try:
         encode(info)
     except SnapshotError as error:
@@ -174,7 +174,7 @@ def _expect_types(trial: TextTrial, info: dict[str, Any], types: dict[str, Any],
 
 
 def _expect_meaning(trial: TextTrial, turn: TriedTurn) -> None:
-    """Compare what an info says with what happened."""
+    """Compare the entries of an info with the episodes before and after the turn."""
     base, before, after, info = trial.base, turn.before, turn.after, turn.info
     limits = base.limits
     wanted = {
@@ -199,7 +199,7 @@ def limits_cut_exactly(trial: TextTrial) -> None:
     for episode in episodes:
         for turn in episode:
             turns, actions = turn.before.turns + 1, turn.before.actions + len(turn.info["executed"])
-            # Equal, not at least: an episode that went past a limit is cut off too late.
+            # Equal, not at least: an episode that passes a limit is truncated too late.
             reached = turns == limits.max_turns or actions == limits.max_actions
             if (turn.after.turns, turn.after.actions) != (turns, actions):
                 trial.fail("limits", f"turn {turns} counts {turn.after.turns} turns and {turn.after.actions} actions")
@@ -211,11 +211,11 @@ def limits_cut_exactly(trial: TextTrial) -> None:
                 )
             executed = len(turn.info["executed"])
             if limits.max_actions_per_turn is not None and executed > limits.max_actions_per_turn:
-                trial.fail("limits", f"{executed} actions were carried out in a turn under {limits}")
+                trial.fail("limits", f"{executed} actions were executed in a turn under {limits}")
 
 
 def _idle(trial: TextTrial, seed: int) -> Any:
-    """Play nothing but empty turns, up to a limit of turns that is not too far."""
+    """Play empty turns up to the limit of turns, at most 100."""
     trial.base.reset(seed=seed)
     for _ in range(min(trial.base.limits.max_turns or 0, 100)):
         turn = trial.step("")
@@ -233,9 +233,9 @@ def the_seed_decides(trial: TextTrial) -> None:
             shots += [returned(trial.base, tuple(turn)[2:-1]) for turn in trial.on(seed)]
             shots.append(returned(trial.base, trial.base.reset()))
             episodes.append(shots)
-        for one, other in zip(*episodes, strict=False):
-            if found := difference(one, other):
-                trial.fail("same_seed", f"after reset(seed={seed}) once more, {found}")
+        for first, second in zip(*episodes, strict=False):
+            if text := difference(first, second):
+                trial.fail("same_seed", f"after reset(seed={seed}) once more, {text}")
 
 
 def an_episode_begins_and_ends(trial: TextTrial) -> None:
@@ -248,18 +248,18 @@ def an_episode_begins_and_ends(trial: TextTrial) -> None:
                 _expect_error(trial, trial.base, EpisodeOver, "after the end of an episode")
 
 
-def _expect_error(trial: TextTrial, env: StateEnv[Any, Any, Any], kind: type[Exception], when: str) -> None:
+def _expect_error(trial: TextTrial, env: StateEnv[Any, Any, Any], wanted: type[Exception], when: str) -> None:
     try:
         env.step("")
-    except kind:
+    except wanted:
         return
     except Exception as error:
-        trial.fail("episode", f"step() {when} raised {error!r}: wanted {kind.__name__}")
-    trial.fail("episode", f"step() {when} was accepted: wanted {kind.__name__}")
+        trial.fail("episode", f"step() {when} raised {error!r}: wanted {wanted.__name__}")
+    trial.fail("episode", f"step() {when} was accepted: wanted {wanted.__name__}")
 
 
 def states_are_values(trial: TextTrial) -> None:
-    """States hash, have canonical bytes, and hold nothing that can be changed in place."""
+    """States hash, have canonical bytes, and have no mutable part."""
     for turn in trial.turns():
         state = turn.after.state
         if path := _mutable_part(state, "state"):
@@ -273,11 +273,13 @@ def states_are_values(trial: TextTrial) -> None:
         except (TypeError, ValueError) as error:
             trial.fail("immutable_state", f"the state cannot be compared or hashed ({error})")
         if not same:
-            trial.fail("immutable_state", "a state that went through bytes is not equal to itself, or hashes otherwise")
+            trial.fail(
+                "immutable_state", "a state that was written and read is not equal to the original, or has another hash"
+            )
 
 
 def _mutable_part(value: Any, path: str) -> str | None:
-    """Return the first part of a value that can be changed in place, in words."""
+    """Return a description of the first mutable part of a value; None if there is none."""
     if isinstance(value, list | dict | set | bytearray):
         return f"{path} is a {type(value).__name__}, which can be changed in place"
     if isinstance(value, np.ndarray):
@@ -290,26 +292,28 @@ def _mutable_part(value: Any, path: str) -> str | None:
     parts = [(f".{name}", attrgetter(name)(value)) for name in names]
     if not names and isinstance(value, tuple):
         parts = [(f"[{index}]", item) for index, item in enumerate(value)]
-    return next((found for name, part in parts if (found := _mutable_part(part, path + name))), None)
+    return next((text for name, part in parts if (text := _mutable_part(part, path + name))), None)
 
 
 def observing_is_pure(trial: TextTrial) -> None:
-    """`observe` depends on its argument alone, and `step` returns what it says."""
+    """`observe` depends only on its argument, and `step` returns its result."""
     seen = []
     for turn in trial.turns():
         before = encode(turn.after)
         if (again := trial.base.observe(turn.after.state)) != turn.observation:
-            trial.fail("observe", f"observe(state) gives {again[:60]!r} where step() gave {turn.observation[:60]!r}")
+            trial.fail(
+                "observe", f"observe(state) returns {again[:60]!r}, and step() returned {turn.observation[:60]!r}"
+            )
         if encode(trial.base.episode) != before:
             trial.fail("observe", "observe(state) changed the state of the environment")
         seen.append(turn)
     for turn in reversed(seen):
         if trial.base.observe(turn.after.state) != turn.observation:
-            trial.fail("observe", "observe(state) gives another text later: it depends on more than the state")
+            trial.fail("observe", "observe(state) returns another text later: it depends on more than the state")
 
 
 def keys_know_only_the_state(trial: TextTrial) -> None:
-    """`state_key` gives bytes that depend on the state alone, and states with equal keys behave alike."""
+    """`state_key` returns bytes that depend only on the state, and states with equal keys behave the same."""
     base, seen = trial.base, []
     for turn in trial.turns():
         key = base.state_key(turn.after.state)
@@ -320,16 +324,17 @@ def keys_know_only_the_state(trial: TextTrial) -> None:
     for key, episode in seen:
         if base.state_key(decode(encode(episode.state))) != key:
             trial.fail("state_key", "equal states have other keys later: the key depends on more than the state")
+    # States with equal keys must have equal futures; terminated ones have none.
     groups: dict[bytes, dict[bytes, Any]] = {}
     for key, episode in seen:
         if not episode.terminated:
             groups.setdefault(key, {})[encode(episode.state)] = episode.state
     for states in groups.values():
-        _expect_alike(trial, list(states.values()))
+        _expect_equal_futures(trial, list(states.values()))
 
 
-def _expect_alike(trial: TextTrial, states: list[Any]) -> None:
-    """Take each action in each of some states with one key, on equal dice, and compare what comes of it."""
+def _expect_equal_futures(trial: TextTrial, states: list[Any]) -> None:
+    """Take each action in each of the states with equal random numbers, and compare the results."""
     first, *others = states
     for other in others:
         for action in trial.base.legal_actions(first)[:8]:
@@ -337,7 +342,8 @@ def _expect_alike(trial: TextTrial, states: list[Any]) -> None:
             ends = [(step.reward, step.terminated, trial.base.state_key(step.state)) for step in steps]
             if ends[0] != ends[1]:
                 trial.fail(
-                    "state_key", f"two states have the same key, but {action!r} leads elsewhere from each: {ends}"[:400]
+                    "state_key",
+                    f"two states have the same key, but {action!r} leads to different results: {ends}"[:400],
                 )
 
 
@@ -358,7 +364,7 @@ def legal_actions_are_legal(trial: TextTrial) -> None:
 
 
 def optimal_turns_are_valid(trial: TextTrial) -> None:
-    """What `optimal_turn` says is a turn that the environment understands and that the limits allow."""
+    """The result of `optimal_turn` is a turn that the environment understands and that the limits allow."""
     base = trial.base
     for seed in trial.seeds:
         base.reset(seed=seed)
@@ -372,14 +378,14 @@ def optimal_turns_are_valid(trial: TextTrial) -> None:
             turn = trial.step(text)
             wanted = 1 if base.separator is None else len(text.split(base.separator))
             if not turn.info["action_is_valid"] or (len(turn.info["executed"]) < wanted and not turn.terminated):
-                carried = turn.info["executed"]
-                trial.fail("optimal_turn", f"optimal_turn() said {text!r}, of which {carried!r} was carried out")
+                executed = turn.info["executed"]
+                trial.fail("optimal_turn", f"optimal_turn() returned {text!r}, of which {executed!r} was executed")
             if turn.terminated or turn.truncated:
                 break
 
 
-def players_only_say_turns(trial: TextTrial) -> None:
-    """What the players of `teaching` say is a turn that the environment understands, and saying it changes nothing."""
+def players_return_turns(trial: TextTrial) -> None:
+    """The players of `teaching` return turns that the environment understands, and change nothing."""
     base, teaching = trial.base, trial.base.teaching()
     if teaching is None:
         return
@@ -392,9 +398,9 @@ def players_only_say_turns(trial: TextTrial) -> None:
                 break
             text = player(base, rng)
             if base.episode != before:
-                trial.fail("teaching", f"a player of teaching() changed the episode when it was asked for {text!r}")
+                trial.fail("teaching", f"a player of teaching() changed the episode when it returned {text!r}")
             if not isinstance(text, str) or not trial.step(text).info["action_is_valid"]:
-                trial.fail("teaching", f"a player of teaching() said {text!r}, which is no turn here")
+                trial.fail("teaching", f"a player of teaching() returned {text!r}, which is not a turn here")
 
 
 def success_bars_are_probabilities(trial: TextTrial) -> None:
@@ -422,7 +428,7 @@ RULES: tuple[Callable[[TextTrial], None], ...] = (
     an_episode_begins_and_ends,
     legal_actions_are_legal,
     optimal_turns_are_valid,
-    players_only_say_turns,
+    players_return_turns,
     success_bars_are_probabilities,
     gymnasium_is_satisfied,
 )
@@ -437,13 +443,13 @@ def check_text_env(
 ) -> None:
     """Check by play that a text environment keeps the contract of `TextEnv`, and passes Gymnasium's own checks.
 
-    The environment is played with; afterwards it stands anywhere.
+    The environment is used for play; its state afterwards is undefined.
 
     Args:
         env: A `TextEnv`, bare or wrapped.
         seeds: One episode is played per seed.
         steps: Most turns of an episode.
-        junk: Texts that mean nothing to the environment. Pass your own where any text is an answer.
+        junk: Texts that are not actions of the environment. Pass others if any text is a valid action.
 
     Raises:
         CheckFailed: A rule is broken; `check` names it, and the message names the class or function.

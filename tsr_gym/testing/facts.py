@@ -1,8 +1,8 @@
 """Facts: the results of an environment in a form that can be compared here and across processes.
 
-Two facts are equal exactly where the canonical bytes of what they describe are equal. This file also watches what a
-process shares: the global random generators and the clocks. It is the one file that touches the module `random` and
-numpy's legacy generator, because it detects environments that use them.
+Two facts are equal exactly if the canonical bytes of the values that they describe are equal. This file also watches
+what a process shares: the global random generators and the clocks. It is the one file that touches the module `random`
+and numpy's legacy generator, because it detects environments that use them.
 """
 
 import datetime
@@ -39,7 +39,7 @@ _NOT_TO_BLAME = ("random", "numpy", "tsr_gym.testing")
 
 
 def position_of_any(value: Any) -> Any:
-    """Return where a generator of any of `GENERATORS` stands."""
+    """Return the state of a generator, of any class in `GENERATORS`."""
     if isinstance(value, np.random.Generator):
         return position_of(value)
     if isinstance(value, np.random.BitGenerator):
@@ -48,14 +48,14 @@ def position_of_any(value: Any) -> Any:
 
 
 def global_random_state() -> tuple[Any, ...]:
-    """Return where the generators of `random` and of `numpy.random` stand, as a value that compares."""
+    """Return the states of the global generators of `random` and `numpy.random`, as a comparable value."""
     name, key, *rest = np.random.get_state()  # noqa: NPY002
     return random.getstate(), name, np.asarray(key).tobytes(), *rest
 
 
 @contextmanager
 def global_seed(seed: int) -> Iterator[None]:
-    """Set the global generators for a while, and put them back."""
+    """Seed the global generators, and restore their states at the end."""
     before, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.setstate(random.Random(seed).getstate())
     np.random.set_state(np.random.RandomState(seed).get_state())  # noqa: NPY002
@@ -68,15 +68,15 @@ def global_seed(seed: int) -> Iterator[None]:
 
 def who_draws(play: Callable[[], object]) -> list[str]:
     """Return the functions that advance a global generator while `play` runs, in order of first use."""
-    found: dict[str, None] = {}
+    functions: dict[str, None] = {}
     last = global_random_state()
 
     def watch(frame: FrameType, event: str, arg: object) -> None:
         nonlocal last
         now = global_random_state()
         if now != last:
-            # A call event comes from the function that is entered: its caller was running until then.
-            found[_blamed(frame.f_back if event == "call" else frame)] = None
+            # At a call event the frame is the function that is entered, and its caller ran until then.
+            functions[_blamed(frame.f_back if event == "call" else frame)] = None
             last = now
 
     before = sys.getprofile()
@@ -85,19 +85,19 @@ def who_draws(play: Callable[[], object]) -> list[str]:
         play()
     finally:
         sys.setprofile(before)
-    return list(found)
+    return list(functions)
 
 
 @contextmanager
 def shifted_clocks(modules: set[ModuleType], hours: int) -> Iterator[list[str]]:
-    """Replace the clocks by ones that start on a fixed day, `hours` later, and tick at every reading.
+    """Replace the clocks by clocks that start at a fixed time plus `hours`, and tick at every reading.
 
     Args:
         modules: Modules that may have imported a clock by name; `time` and `datetime` are always changed.
-        hours: By how much.
+        hours: The shift, in hours.
 
     Yields:
-        The functions that read a clock, filled in as they do; Gymnasium's own are left out.
+        The functions that read a clock, added as they do; Gymnasium's are left out.
     """
     readers: list[str] = []
     start = _EPOCH + 3600 * hours
@@ -105,12 +105,12 @@ def shifted_clocks(modules: set[ModuleType], hours: int) -> Iterator[list[str]]:
     for name in CLOCKS:
         fakes[vars(time)[name]] = _ticking(float(start), 0.001, readers)
         fakes[vars(time)[f"{name}_ns"]] = _ticking(start * 10**9, 10**6, readers)
-    kinds = (type, BuiltinFunctionType)
+    classes = (type, BuiltinFunctionType)
     places = [
         (vars(module), name, value)
         for module in {time, datetime, *modules}
         for name, value in vars(module).items()
-        if isinstance(value, kinds) and value in fakes
+        if isinstance(value, classes) and value in fakes
     ]
     for where, name, value in places:
         where[name] = fakes[value]
@@ -151,7 +151,7 @@ def _note(readers: list[str]) -> None:
 
 
 def _blamed(frame: FrameType | None) -> str:
-    """Return the innermost function that belongs to no library, with its place."""
+    """Return the innermost function outside of the libraries, with its file and line."""
     where = frame
     while where is not None and str(where.f_globals.get("__name__")).startswith(_NOT_TO_BLAME):
         where = where.f_back
@@ -166,7 +166,7 @@ EVERYTHING = 10**9
 
 
 def is_code(value: Any) -> bool:
-    """Return whether a value is a class, module or function, which no episode changes."""
+    """Return whether a value is a class, module or function, which episodes do not change."""
     return (
         isinstance(value, type | property | staticmethod | classmethod | partial)
         or (callable(value) and not isinstance(value, GENERATORS))
@@ -175,19 +175,21 @@ def is_code(value: Any) -> bool:
 
 
 def fingerprint(value: Any, max_visits: int = EVERYTHING, max_items: int = EVERYTHING) -> str:
-    """Return a digest of what a value holds, down to numbers and text.
+    """Return a digest of a value and everything inside it, down to numbers and text.
+
+    Equal values have equal digests, here and in other processes. Code counts by its class only.
 
     Args:
-        value: Anything.
-        max_visits: How many objects and containers are looked into; further ones count by their class.
-        max_items: How many items of a container are looked at; of longer ones, the first eight and the last.
+        value: Any value.
+        max_visits: Most objects and containers to open; further ones count by their class.
+        max_items: Most items of a container to read; of longer ones, the first eight and the last are read.
     """
     walk = _Walk(max_visits, max_items)
     return blake2b(repr(walk.plain(value)).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 class _Walk:
-    """A walk through a value, to something whose representation changes when the value does."""
+    """A walk through a value that returns plain values; their representation changes if the value does."""
 
     def __init__(self, visits: int, items: int) -> None:
         self.visits = visits
@@ -208,7 +210,7 @@ class _Walk:
         self.visits -= 1
         if self.visits < 0 or id(value) in self.seen or isinstance(value, gym.Env | gym.Space) or is_code(value):
             return type(value).__qualname__
-        # Kept alive while the walk goes on, because the next object could get the same address.
+        # Kept alive during the walk, because a new object could get the same address.
         self.seen[id(value)] = value
         return type(value).__qualname__, self._parts(value)
 
@@ -227,14 +229,14 @@ class _Walk:
 
 @lru_cache(maxsize=1024)
 def _is_array(cls: Any) -> bool:
-    """Return whether a class is an array of some library: numpy, jax, torch."""
+    """Return whether a class is an array class of any library, such as numpy, jax or torch."""
     return any("__array__" in vars(base) for base in cls.__mro__)
 
 
 def _as_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """Return an array of any library as numpy's, None where the value is none, or none of numbers or text."""
-    kind: Any = type(value)
-    if not _is_array(kind):
+    """Return an array of any library as a numpy array; None for other values and for arrays of objects."""
+    cls: Any = type(value)
+    if not _is_array(cls):
         return None
     with suppress(TypeError, ValueError, RuntimeError):
         array = np.asarray(value)
@@ -243,20 +245,20 @@ def _as_array(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return the attributes of an object, those in slots included."""
-    found = []
+    """Return the attributes of an object, slots included."""
+    pairs = []
     for cls in type(value).__mro__:
         for name in vars(cls).get("__slots__", ()):
             if isinstance(vars(cls).get(name), MemberDescriptorType):
                 with suppress(AttributeError):
-                    found.append((name, vars(cls)[name].__get__(value)))
+                    pairs.append((name, vars(cls)[name].__get__(value)))
     with suppress(TypeError):
-        found += vars(value).items()
-    return found
+        pairs += vars(value).items()
+    return pairs
 
 
-# Fields of infos that are taken for readings of the wall clock, and never compared: in infos of foreign environments
-# wherever they stand, in those of a StateEnv only what RecordEpisodeStatistics writes.
+# Info fields that count as readings of the wall clock and are never compared: at any depth in infos of foreign
+# environments, and in those of a StateEnv only the field that RecordEpisodeStatistics writes.
 WALL_CLOCK_FIELDS = tuple(sorted(CLOCK_NAMES))
 _STATISTICS_CLOCK = ("t",)
 _NUMBERS = ("reward", "terminated", "truncated")
@@ -266,11 +268,11 @@ Facts = tuple[Fact, ...]
 
 
 class Shot(NamedTuple):
-    """What an environment shows at one moment.
+    """The facts of an environment after a call.
 
     Attributes:
-        standing: Where it stands, by its snapshot.
-        returned: What the last call of `reset` or `step` returned.
+        standing: Its state, from its snapshot.
+        returned: The result of the last call of `reset` or `step`.
     """
 
     standing: Facts
@@ -278,12 +280,12 @@ class Shot(NamedTuple):
 
     @property
     def all(self) -> Facts:
-        """All of it, in the order in which differences are looked for."""
+        """All facts, in the order in which differences are searched."""
         return (*self.standing, *self.returned)
 
 
 def name_of(thing: object) -> str:
-    """Return how messages call an object: the name of its class."""
+    """Return the name of an object in messages: the name of its class."""
     return type(thing).__qualname__
 
 
@@ -296,7 +298,7 @@ def layers_of(env: gym.Env[Any, Any]) -> list[Any]:
 
 
 def is_own(env: gym.Env[Any, Any]) -> bool:
-    """Return whether the environment under the wrappers is a `StateEnv`, of which more is asked."""
+    """Return whether the environment under the wrappers is a `StateEnv`, for which more rules apply."""
     return isinstance(env.unwrapped, StateEnv)
 
 
@@ -304,12 +306,12 @@ def fact(what: str, value: object, plain: bool = True) -> Fact:
     """Return a value as a fact.
 
     Args:
-        what: What it is, and whose.
-        value: Anything.
-        plain: Whether it has to be plain data.
+        what: Its description in messages.
+        value: Any value.
+        plain: Require plain data.
 
     Raises:
-        CheckFailed: The value holds something that is not plain data, but has to.
+        CheckFailed: Plain data is required, and the value contains something else.
     """
     try:
         return Fact(what, digest(value), text_of(value))
@@ -332,20 +334,20 @@ def taken(env: gym.Env[Any, Any]) -> Snapshot:
 
 
 def standing(env: gym.Env[Any, Any]) -> Facts:
-    """Return where an environment stands: its state, counters, random state, and every wrapper's state.
+    """Return the facts of an environment's state, counters, random state, and every wrapper's state.
 
     Raises:
-        CheckFailed: A layer cannot be read, or holds something that is not plain data but has to be.
+        CheckFailed: A layer cannot be read, or contains something other than plain data where that is required.
     """
     return facts_of(env.unwrapped, taken(env).layers)
 
 
 def facts_of(base: gym.Env[Any, Any], layers: tuple[Layer, ...]) -> Facts:
-    """Return what the layers of a snapshot hold; `base` is the environment under the wrappers."""
+    """Return the facts of the layers of a snapshot; `base` is the environment under the wrappers."""
     *outer, inner = layers
     own = isinstance(base, StateEnv)
     facts = _own_facts(base, inner) if isinstance(base, StateEnv) else _foreign_facts(base, inner)
-    # Innermost first: a difference is blamed on the layer in which it arises.
+    # Innermost first, so that a difference is reported for the layer in which it arises.
     facts += [fact(f"the state of {layer.kind.rpartition(':')[2]}", layer.state, own) for layer in reversed(outer)]
     return tuple(facts)
 
@@ -353,13 +355,13 @@ def facts_of(base: gym.Env[Any, Any], layers: tuple[Layer, ...]) -> Facts:
 def _own_facts(base: StateEnv[Any, Any, Any], inner: Layer) -> list[Fact]:
     name = name_of(base)
     if not isinstance(inner.state, EnvState):
-        raise CheckFailed("unsupported", f"{name}.env_state() gave no EnvState: leave snapshots to StateEnv")
+        raise CheckFailed("unsupported", f"{name}.env_state() returned no EnvState: leave snapshots to StateEnv")
     episode = inner.state.episode
     return [
         fact(f"the state of {name}", episode.state),
         fact(f"the counters of {name}", tuple(episode)[1:]),
         fact(f"the random state of {name}", canonical(inner.state.position)),
-        fact(f"what {name}.observe(state) returns", base.observe(episode.state)),
+        fact(f"the result of {name}.observe(state)", base.observe(episode.state)),
     ]
 
 
@@ -379,7 +381,7 @@ def _foreign_facts(base: gym.Env[Any, Any], inner: Layer) -> list[Fact]:
 
 
 def returned(env: gym.Env[Any, Any], result: tuple[Any, ...]) -> Facts:
-    """Return what a call of `reset` or `step` returned, without what infos say of the wall clock."""
+    """Return the facts of a result of `reset` or `step`, without readings of the wall clock."""
     observation, *numbers, info = result
     own = is_own(env)
     if not own:
@@ -396,5 +398,5 @@ def returned(env: gym.Env[Any, Any], result: tuple[Any, ...]) -> Facts:
 
 
 def shown(env: gym.Env[Any, Any], result: tuple[Any, ...]) -> Shot:
-    """Return where an environment stands, and what a call of `reset` or `step` returned."""
+    """Return the facts of an environment's state and of a result of `reset` or `step`."""
     return Shot(standing(env), returned(env, result))

@@ -1,8 +1,8 @@
 """The plug-in for pytest: environments that the command line or the ini file names are checked as tests.
 
-Besides there are fixtures for tests of your own: `check_snapshot` for environments, `check_engine` for engines.
+It also has fixtures for your tests: `check_snapshot` for environments and `check_engine` for engines.
 
-It does nothing until it is asked. Loading it costs what ``import tsr_gym`` costs, which is Gymnasium for the most part.
+Without a target it does nothing. Loading it imports only ``tsr_gym``, which is mostly Gymnasium.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,12 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="leave out the replay in two other processes, which takes some seconds per environment",
     )
-    parser.addini(NAME, type="linelist", help="what --check-snapshot takes, one a line; checked in runs of folders")
+    parser.addini(NAME, type="linelist", help="targets of --check-snapshot, one a line; checked in runs of folders")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Append a test per environment that was asked for, before -k and -m choose among all tests."""
+    """Append a test per target, before -k and -m select among all tests."""
     targets = dict.fromkeys(config.getoption("--check-snapshot"))
     if _runs_folders(config):
         targets |= dict.fromkeys(config.getini(NAME))
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 def _runs_folders(config: pytest.Config) -> bool:
-    """Return whether a run is of whole folders, and not of single files or tests."""
+    """Return whether a run collects whole folders, and not single files or tests."""
     return all((config.invocation_params.dir / arg).is_dir() for arg in config.args)
 
 
@@ -66,14 +66,14 @@ def check_snapshot_fixture() -> Callable[..., None]:
 
 @pytest.fixture(name="check_engine")
 def check_engine_fixture() -> Callable[..., dict[str, str]]:
-    """`tsr_gym.testing.check_engine`, whose failures show the test's own line and what is wrong with the engine."""
+    """`tsr_gym.testing.check_engine`, whose failures show the test's own line and the engine's fault."""
     from tsr_gym.testing.check_engine import check_engine
 
     return _without_its_steps(check_engine)
 
 
 def _without_its_steps(conformance: Callable[..., T]) -> Callable[..., T]:
-    """Return a check whose failures say nothing about its own steps."""
+    """Return a check whose failures leave out its internal traceback."""
     from tsr_gym.errors import CheckFailed
 
     @wraps(conformance)
@@ -115,7 +115,7 @@ class SnapshotItem(pytest.Item):
         env.close()
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **kwargs: Any) -> Any:
-        """Say in words what is not exact; anything else is shown with its traceback."""
+        """Return the message of a failed check; other errors are shown with their traceback."""
         from tsr_gym.errors import CheckFailed
 
         if isinstance(excinfo.value, CheckFailed):
@@ -123,12 +123,12 @@ class SnapshotItem(pytest.Item):
         return super().repr_failure(excinfo, *args, **kwargs)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Return how pytest heads the report of a failure."""
+        """Return the heading of a failure report."""
         return self.path, None, f"{NAME}::{self.name}"
 
 
 def made_from(target: str) -> tuple[Any, str | None]:
-    """Return the environment that a target names, and the factory to make it again, None for an id."""
+    """Return the environment of a target, and the factory that makes it again; None for an id."""
     import gymnasium as gym
 
     module, _, name = target.partition(":")

@@ -31,7 +31,7 @@ from tsr_gym.testing.facts import (
 )
 from tsr_gym.text_env import TextEnv
 
-# Text that no environment with a vocabulary takes for an action.
+# Texts that are not actions of any environment with a vocabulary.
 JUNK = (
     "",
     "   \n\t ",
@@ -48,7 +48,7 @@ JUNK = (
 
 
 def draw_turn(env: TextEnv[Any], rng: np.random.Generator) -> str:
-    """Return a turn of legal actions for the state in which a text environment stands, junk where there are none."""
+    """Return a turn of legal actions for the present state of a text environment; junk if there are none."""
     legal = env.legal_actions(env.state)
     if not legal:
         return JUNK[int(rng.integers(len(JUNK)))]
@@ -58,10 +58,10 @@ def draw_turn(env: TextEnv[Any], rng: np.random.Generator) -> str:
 
 
 class Actions:
-    """A seeded source of actions for a stack, whatever its spaces are.
+    """A seeded source of actions for a stack with any spaces.
 
     Args:
-        env: The stack; its own spaces are left alone.
+        env: The stack; the generators of its spaces are not used.
         seed: Seed of all choices.
     """
 
@@ -70,20 +70,20 @@ class Actions:
         self._rng = np.random.default_rng(seed)
         self._space = copy.deepcopy(env.action_space)
         self._space.seed(seed)
-        # The wrappers' room is not imported here, so its class is known by name.
+        # The core does not import the wrappers, so the class is recognised by its name.
         formats = [layer for layer in layers_of(env) if type(layer).__name__ == "AnswerFormat"]
         self._format: Any = formats[0] if formats else None
 
     def draw(self) -> Any:
-        """Return an action for the state in which the stack stands."""
+        """Return an action for the present state of the stack."""
         if not (isinstance(self._base, TextEnv) and isinstance(self._space, FreeText)):
             return self._space.sample()
-        kind = self._rng.random()
-        if kind < 0.1:
+        share = self._rng.random()
+        if share < 0.1:
             return JUNK[int(self._rng.integers(len(JUNK)))]
-        if kind < 0.2:
+        if share < 0.2:
             return self._space.sample()
-        turn = self._base.optimal_turn(self._base.state, *left(self._base)) if kind < 0.4 else None
+        turn = self._base.optimal_turn(self._base.state, *left(self._base)) if share < 0.4 else None
         text = draw_turn(self._base, self._rng) if turn is None else turn
         return text if self._format is None else self._format.format(text)
 
@@ -91,7 +91,7 @@ class Actions:
 MAX_VISITS = 100
 MAX_ITEMS = 64
 MAX_SHOWN = 8
-# Gymnasium's own bookkeeping, which says nothing about an episode, and the state that facts compare already.
+# Gymnasium's bookkeeping, which does not depend on the episode, and the state that facts already compare.
 _BOOKKEEPING = frozenset(
     {
         "env",
@@ -112,7 +112,7 @@ _FOREIGN = ("gymnasium.", "tsr_gym.")
 
 
 class Place(NamedTuple):
-    """Somewhere that a stack can keep things."""
+    """An attribute or variable in which a stack can keep state."""
 
     name: str
     value: Any
@@ -123,7 +123,7 @@ Marks = dict[str, tuple[str, str, bool]]
 
 
 def marks_of(env: gym.Env[Any, Any]) -> Marks:
-    """Return fingerprint, short text and ownership of everything that a stack's objects and functions hold."""
+    """Return fingerprint, short text and ownership of all attributes and variables of a stack."""
     return {
         place.name: (fingerprint(place.value, MAX_VISITS, MAX_ITEMS), _short(place.value), place.foreign)
         for place in _places(env)
@@ -131,14 +131,14 @@ def marks_of(env: gym.Env[Any, Any]) -> Marks:
 
 
 def changes(before: Marks, after: Marks) -> list[str]:
-    """Return the places whose content differs, in words; those of Gymnasium and tsr-gym where there are no others."""
-    found = [
+    """Return descriptions of the places that differ; those of Gymnasium and tsr-gym only if there are no others."""
+    changed = [
         (after[name][2], f"{name} ({before[name][1]} then, {after[name][1]} now)")
         for name in before
         if name in after and before[name][0] != after[name][0]
     ]
-    own = [words for foreign, words in found if not foreign]
-    return own or [words for _, words in found]
+    own = [words for foreign, words in changed if not foreign]
+    return own or [words for _, words in changed]
 
 
 def hidden_generators(env: gym.Env[Any, Any]) -> list[str]:
@@ -169,14 +169,14 @@ def _function_places(env: gym.Env[Any, Any]) -> Iterator[Place]:
     for function in _functions(env):
         where = f"{function.__module__}.{function.__qualname__}"
         held = inspect.getclosurevars(function)
-        for kind, names in (("closure variable", held.nonlocals), ("module global", held.globals)):
+        for scope, names in (("closure variable", held.nonlocals), ("module global", held.globals)):
             for name, value in names.items():
                 if not is_code(value):
-                    yield Place(f"{kind} {name} of {where}", value, False)
+                    yield Place(f"{scope} {name} of {where}", value, False)
 
 
 def _functions(env: gym.Env[Any, Any]) -> Iterator[FunctionType]:
-    """Yield the functions of a stack's own classes and objects, and what they call in their own package."""
+    """Yield the functions of a stack's classes and objects, and the functions of the same package that they use."""
     waiting: list[Any] = [value for cls in _classes(env) for value in vars(cls).values()]
     waiting += [value for layer in layers_of(env) for value in vars(layer).values() if callable(value)]
     seen: set[int] = set()
@@ -186,6 +186,7 @@ def _functions(env: gym.Env[Any, Any]) -> Iterator[FunctionType]:
                 continue
             seen.add(id(function.__code__))
             yield function
+            # Functions of other packages are not followed: a stack cannot be blamed for a library.
             held = inspect.getclosurevars(function)
             package = function.__module__.partition(".")[0]
             waiting += [value for value in held.nonlocals.values() if callable(value)]
@@ -231,7 +232,7 @@ def _short(value: Any) -> str:
         return text if len(text) <= 40 else f"{text[:37]}..."
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"
-    # The representations of foreign objects may be as long as the world that they belong to.
+    # The representation of a foreign object may be very long.
     size = f" of {len(value)}" if isinstance(value, tuple | list | dict | set | deque) else ""
     return f"a {type(value).__qualname__}{size}"
 
@@ -246,12 +247,12 @@ class Recording(NamedTuple):
     """One episode; `shots`, `snapshots`, `marks` and `handed_out` begin with the reset, so they are one longer.
 
     Attributes:
-        seed: What the episode was reset with.
-        actions: What was done.
-        shots: What was shown.
-        snapshots: Where the stack stood.
-        marks: What the stack's objects held.
-        handed_out: The very observation and info objects that were returned.
+        seed: Seed of the reset.
+        actions: The actions.
+        shots: The facts after every call.
+        snapshots: The snapshots after every call.
+        marks: Marks of the stack's objects after every call.
+        handed_out: The observation and info objects that were returned, not copies.
     """
 
     seed: int
@@ -263,7 +264,7 @@ class Recording(NamedTuple):
 
     @property
     def points(self) -> list[int]:
-        """Turns to restore at: the start, the middle and the last but one."""
+        """The turns to restore: the first, the middle and the last but one."""
         turns = len(self.actions)
         return sorted({0, turns // 2, max(turns - 1, 0)})
 
@@ -288,12 +289,12 @@ def record(env: gym.Env[Any, Any], seed: int, steps: int) -> Recording:
 
 
 def take(env: gym.Env[Any, Any], action: Any) -> tuple[Any, ...]:
-    """Take a recorded action; some environments write into the action that they are given."""
+    """Take a copy of a recorded action, because some environments write into the action object."""
     return env.step(copy.deepcopy(action))
 
 
 def drive(env: gym.Env[Any, Any], recording: Recording) -> None:
-    """Play a recorded episode again without looking."""
+    """Play a recorded episode again without comparing it."""
     env.reset(seed=recording.seed)
     for action in recording.actions:
         if finished(env, take(env, action)):
@@ -301,7 +302,7 @@ def drive(env: gym.Env[Any, Any], recording: Recording) -> None:
 
 
 def wander(env: gym.Env[Any, Any], seed: int, steps: int) -> None:
-    """Play an episode of at most `steps` turns that nobody wants to see again."""
+    """Play an episode of at most `steps` turns without recording it."""
     result: tuple[Any, ...] = env.reset(seed=seed)
     actions = Actions(env, seed)
     for _ in range(steps):
@@ -312,16 +313,17 @@ def wander(env: gym.Env[Any, Any], seed: int, steps: int) -> None:
 
 def _note(recording: Recording, env: gym.Env[Any, Any], result: tuple[Any, ...]) -> None:
     snap = taken(env)
-    # A snapshot makes its bytes when they are first asked for; only now are they sure to be those of this turn.
+    # A snapshot computes its bytes on the first request. Request them now, before anything can change its parts.
     has_bytes(snap)
     recording.shots.append(shown(env, result))
     recording.snapshots.append(snap)
     recording.marks.append(marks_of(env))
+    # The objects themselves, so that a later change of them can be seen.
     recording.handed_out.append((result[0], result[-1]))
 
 
 def has_bytes(snap: Snapshot) -> bool:
-    """Return whether a snapshot has a byte form; those of foreign environments need not."""
+    """Return whether a snapshot has a byte form; snapshots of foreign environments may have none."""
     try:
         snap.to_bytes()
     except SnapshotError:
@@ -330,37 +332,37 @@ def has_bytes(snap: Snapshot) -> bool:
 
 
 def expect_standing(check: str, env: gym.Env[Any, Any], recording: Recording, turn: int, story: str) -> None:
-    """Raise CheckFailed unless a stack stands where it stood on record after a number of turns."""
-    if found := difference(recording.shots[turn].standing, standing(env)):
-        raise CheckFailed(check, f"{story}, turn {turn}: {found}{_clue(recording, turn, marks_of(env))}")
+    """Raise CheckFailed unless the state of a stack is the recorded one after `turn` turns."""
+    if text := difference(recording.shots[turn].standing, standing(env)):
+        raise CheckFailed(check, f"{story}, turn {turn}: {text}{_clue(recording, turn, marks_of(env))}")
 
 
 def expect_replay(check: str, env: gym.Env[Any, Any], recording: Recording, turn: int, story: str) -> None:
-    """Play a recorded episode on from a turn, and raise CheckFailed at the first difference."""
+    """Continue a recorded episode from a turn, and raise CheckFailed at the first difference."""
     expect_standing(check, env, recording, turn, story)
     here = marks_of(env)
     for number, shot in enumerate(shots_from(env, recording.actions[turn:], check, story), start=turn + 1):
-        if found := difference(recording.shots[number].all, shot.all):
-            raise CheckFailed(check, f"{story}, turn {number}: {found}{_clue(recording, turn, here)}")
+        if text := difference(recording.shots[number].all, shot.all):
+            raise CheckFailed(check, f"{story}, turn {number}: {text}{_clue(recording, turn, here)}")
 
 
 def expect_episode(check: str, env: gym.Env[Any, Any], recording: Recording, story: str) -> None:
     """Reset to a recorded seed, play the episode again, and raise CheckFailed at the first difference.
 
-    What a foreign environment keeps of earlier episodes without using it is no difference: only what it returns counts.
+    A foreign environment may keep unused data of earlier episodes, so only its results are compared.
     """
     result: tuple[Any, ...] = env.reset(seed=recording.seed)
     here = marks_of(env)
     shots = itertools.chain([shown(env, result)], shots_from(env, recording.actions, check, story))
     for number, shot in enumerate(shots):
         wanted = recording.shots[number]
-        found = difference(wanted.all, shot.all) if is_own(env) else difference(wanted.returned, shot.returned)
-        if found:
-            raise CheckFailed(check, f"{story}, turn {number}: {found}{_clue(recording, 0, here)}")
+        text = difference(wanted.all, shot.all) if is_own(env) else difference(wanted.returned, shot.returned)
+        if text:
+            raise CheckFailed(check, f"{story}, turn {number}: {text}{_clue(recording, 0, here)}")
 
 
 def shots_from(env: gym.Env[Any, Any], actions: list[Any], check: str, story: str) -> Iterator[Shot]:
-    """Take actions and yield what they show; an error that the recorded episode did not raise is a failure."""
+    """Take actions and yield the facts; an exception that the recorded episode did not raise is a failure."""
     for action in actions:
         try:
             result = take(env, action)

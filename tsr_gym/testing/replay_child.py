@@ -1,7 +1,7 @@
-"""What a child process of `check_snapshot` does: make the environment again and play what is on record.
+"""The child process of `check_snapshot`: make the environment again and play the recorded actions.
 
-Run as ``python -m tsr_gym.testing.replay_child``; the job comes as JSON on standard input, the answer goes to standard
-output.
+Run as ``python -m tsr_gym.testing.replay_child``. It reads the job as JSON from standard input and writes the answer to
+standard output.
 """
 
 import base64
@@ -21,7 +21,7 @@ from tsr_gym.testing.trial import build
 
 
 def answer(job: dict[str, Any]) -> list[dict[str, list[Shot]]]:
-    """Return, per episode, what is shown after a restore and after a reset."""
+    """Return, for each episode, the facts after a restore and after a reset."""
     return [
         {"restored": _after_restore(job["order"], episode), "reset": _after_reset(job["order"], episode)}
         for episode in job["episodes"]
@@ -29,7 +29,7 @@ def answer(job: dict[str, Any]) -> list[dict[str, list[Shot]]]:
 
 
 def _after_restore(order: dict[str, Any], episode: dict[str, Any]) -> list[Shot]:
-    """A restored environment has seen no reset."""
+    """Return the facts of a new environment that is restored without a reset."""
     if episode["snapshot"] is None:
         return []
     env = build(order)

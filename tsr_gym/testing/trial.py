@@ -33,8 +33,8 @@ class Recipe(NamedTuple):
 
     Attributes:
         build: Makes one in this process.
-        order: What another process is told: ``{"factory": "module:name"}`` or ``{"spec": JSON}``, and
-            ``"replayable": True`` where it has to be made so; None where there are no words for it.
+        order: The job for another process: ``{"factory": "module:name"}`` or ``{"spec": JSON}``, and
+            ``"replayable": True`` if it needs a recorder; None if another process cannot make it.
     """
 
     build: Factory
@@ -42,7 +42,7 @@ class Recipe(NamedTuple):
 
 
 def build(order: dict[str, Any]) -> gym.Env[Any, Any]:
-    """Make the environment that an order names."""
+    """Make the environment of an order."""
     if "factory" in order:
         factory: Any = load(order["factory"])
         made: gym.Env[Any, Any] = factory()
@@ -52,12 +52,12 @@ def build(order: dict[str, Any]) -> gym.Env[Any, Any]:
 
 
 def supported(env: gym.Env[Any, Any], recipe: Recipe, seed: int) -> tuple[gym.Env[Any, Any], Recipe]:
-    """Return an environment and its recipe in the form in which snapshots can be taken; it is reset on the way.
+    """Return an environment and its recipe, with a recorder if snapshots need one. The environment is reset.
 
     Raises:
-        CheckFailed: There is none; the message says why.
+        CheckFailed: It has no exact snapshots; the message states why.
     """
-    # Some things that an environment holds are there only after a reset.
+    # Some attributes of environments exist only after a reset.
     env.reset(seed=seed)
     support = env_support(env)
     if support.level == "none":
@@ -73,18 +73,19 @@ def recipe_of(env: gym.Env[Any, Any], factory: Factory | str | None) -> Recipe:
 
     Args:
         env: The environment.
-        factory: What makes it: a function of a module, or its name as ``"module:name"``; None uses ``env.spec``.
+        factory: The function that makes it: a function of a module, or its name as ``"module:name"``; None uses
+            ``env.spec``.
 
     Raises:
         CheckFailed: There is neither a spec nor a factory, or what they make is not the same stack.
     """
     made = _from_spec(env) if factory is None else _from_factory(factory)
     recipe = made._replace(build=lambda: _kept_apart(made.build()))
-    wanted, came = _names(env), _names(recipe.build())
-    if wanted != came:
+    wanted, got = _names(env), _names(recipe.build())
+    if wanted != got:
         raise CheckFailed(
             "rebuild",
-            f"wanted {' < '.join(wanted)} again, got {' < '.join(came)}: pass factory=, a function that makes it",
+            f"wanted {' < '.join(wanted)} again, got {' < '.join(got)}: pass factory=, a function that makes it",
         )
     return recipe
 
@@ -107,12 +108,12 @@ def _from_factory(factory: Factory | str) -> Recipe:
 
 
 def _path_of(factory: Any) -> str | None:
-    """Return the name under which another process finds a function or class, None where it cannot."""
+    """Return the name under which another process can import a function or class; None if it cannot."""
     if not isinstance(factory, FunctionType | type) or factory.__module__ == "__main__":
         return None
     module = sys.modules.get(factory.__module__)
-    known = module is not None and vars(module).get(factory.__qualname__) is factory
-    return f"{factory.__module__}:{factory.__qualname__}" if known else None
+    is_importable = module is not None and vars(module).get(factory.__qualname__) is factory
+    return f"{factory.__module__}:{factory.__qualname__}" if is_importable else None
 
 
 def _from_spec(env: gym.Env[Any, Any]) -> Recipe:
@@ -138,7 +139,7 @@ def _from_spec(env: gym.Env[Any, Any]) -> Recipe:
 
 
 def _named(spec: EnvSpec) -> EnvSpec:
-    """Return a spec that names what makes the environment, where it holds a class or function of a module."""
+    """Return a spec with the name of its entry point in place of the class or function, if it is importable."""
     path = _path_of(spec.entry_point)
     if path is None:
         return spec
@@ -147,7 +148,7 @@ def _named(spec: EnvSpec) -> EnvSpec:
     return named
 
 
-# Gymnasium's wrappers that remember earlier episodes across a reset.
+# Gymnasium's wrappers that keep state of earlier episodes across a reset.
 _REMEMBER = (
     gym.wrappers.MaxAndSkipObservation,
     gym.wrappers.NormalizeObservation,
@@ -157,7 +158,7 @@ _REMEMBER = (
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a rule about snapshots is given.
+    """The argument of a rule about snapshots.
 
     Attributes:
         env: The stack under test.
@@ -173,26 +174,26 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """How messages call the environment."""
+        """The name of the environment in messages."""
         return name_of(self.env.unwrapped)
 
     @property
     def own(self) -> bool:
-        """Whether the environment is a `StateEnv`, of which more is asked than of others."""
+        """Whether the environment is a `StateEnv`, for which more rules apply."""
         return is_own(self.env)
 
     @property
     def has_bytes(self) -> bool:
-        """Whether all snapshots on record have a byte form."""
+        """Whether all recorded snapshots have a byte form."""
         return all(has_bytes(snap) for recording in self.recordings for snap in recording.snapshots)
 
     @property
     def starts_afresh(self) -> bool:
-        """Whether a reset forgets earlier episodes; otherwise only restores can be compared with the record."""
+        """Whether a reset removes all state of earlier episodes; otherwise only restores are compared."""
         layers = layers_of(self.env)
         if any(isinstance(layer, _REMEMBER) for layer in layers):
             return False
-        # The camera of MuJoCo's pictures stays where the first picture of all was taken.
+        # MuJoCo's camera stays where the very first picture was taken.
         pictured = any(isinstance(layer, gym.wrappers.AddRenderObservation) for layer in layers)
         return not (pictured and isinstance(adapter_of(layers[-1]), MujocoAdapter))
 
@@ -202,7 +203,7 @@ TIMEOUT = 120
 
 
 def other_processes_replay(trial: Trial) -> None:
-    """Two processes with other hash seeds restore the bytes, and play from the seed, as on record."""
+    """Two processes with other hash seeds restore the bytes and play from the seed as recorded."""
     if trial.recipe.order is None:
         raise CheckFailed(
             "other_process",
@@ -210,7 +211,7 @@ def other_processes_replay(trial: Trial) -> None:
             "'module:name', or switch this part off with other_processes=False",
         )
     work = [(recording, turn) for recording in trial.recordings[:2] for turn in recording.points]
-    job = json.dumps({"order": trial.recipe.order, "episodes": [_order(trial, *one) for one in work]})
+    job = json.dumps({"order": trial.recipe.order, "episodes": [_order(trial, *item) for item in work]})
     with ThreadPoolExecutor(len(HASH_SEEDS)) as pool:
         answers = list(pool.map(lambda hash_seed: _answer(hash_seed, job, trial), HASH_SEEDS))
     own = is_own(trial.env)
@@ -218,7 +219,7 @@ def other_processes_replay(trial: Trial) -> None:
         story = f"{trial.name} in another process (PYTHONHASHSEED={hash_seed})"
         for (recording, turn), episode in zip(work, answer, strict=True):
             _expect_same(recording, turn, episode["restored"], f"{story}, restored to turn {turn}")
-            # After a reset, a foreign environment may keep what it does not use.
+            # After a reset, a foreign environment may keep unused data of earlier episodes.
             _expect_same(recording, 0, episode["reset"], f"{story}, after reset(seed={recording.seed})", standing=own)
 
 
@@ -234,6 +235,7 @@ def _order(trial: Trial, recording: Recording, turn: int) -> dict[str, Any]:
 
 
 def _answer(hash_seed: str, job: str, trial: Trial) -> list[dict[str, Any]]:
+    # The child must find the same modules, also those of the current folder, which sys.path may hold as "".
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     try:
         child = subprocess.run(
@@ -255,17 +257,17 @@ def _answer(hash_seed: str, job: str, trial: Trial) -> list[dict[str, Any]]:
 
 
 def _expect_same(
-    recording: Recording, turn: int, came: list[list[list[list[str]]]], story: str, *, standing: bool = True
+    recording: Recording, turn: int, shots: list[list[list[list[str]]]], story: str, *, standing: bool = True
 ) -> None:
-    for number, shot in enumerate(came, start=turn):
-        stands, returned = (tuple(Fact(*one) for one in facts) for facts in shot)
+    for number, shot in enumerate(shots, start=turn):
+        stands, returned = (tuple(Fact(*fields) for fields in facts) for facts in shot)
         wanted = recording.shots[number]
-        found = difference(wanted.standing, stands) if standing else None
-        # The first shot after a restore has nothing returned, because nothing was called.
-        if returned and not found:
-            found = difference(wanted.returned, returned)
-        if found:
+        text = difference(wanted.standing, stands) if standing else None
+        # The first shot after a restore has no results, because neither reset() nor step() was called.
+        if returned and not text:
+            text = difference(wanted.returned, returned)
+        if text:
             raise CheckFailed(
                 "other_process",
-                f"{story}, turn {number}: {found}. Likely the order of a set, or hash(): sort before use",
+                f"{story}, turn {number}: {text}. Likely the order of a set, or hash(): sort before use",
             )
