@@ -1,4 +1,4 @@
-"""Budget: what a search has spent, or may spend."""
+"""Budget: the work that a search has done, or may do."""
 
 from dataclasses import dataclass, field, fields
 from operator import add, attrgetter, sub
@@ -6,20 +6,19 @@ from operator import add, attrgetter, sub
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Counts of the work that a search does; add them with ``+``, compare two moments with ``-``.
+    """Counts of the work that a search does. Budgets are added with ``+`` and subtracted with ``-``.
 
-    As a limit (`reached`) only those that are not 0 bind.
+    As a limit (`reached`), counts of 0 are not limited.
 
     Attributes:
-        model_calls: Rounds in which a policy was asked.
-        sampled_tokens: Tokens that the model wrote, rejected candidates included.
-        prompt_tokens: Tokens that the model was conditioned on, once per sample.
-        prompt_tokens_saved: Those of `prompt_tokens` that were not computed again, thanks to shared prefixes.
+        model_calls: Rounds in which the policy was called.
+        sampled_tokens: Tokens that the model sampled, rejected candidates included.
+        prompt_tokens: Tokens of the prompts, once per sample.
+        prompt_tokens_saved: The part of `prompt_tokens` that was not computed again, because prefixes are shared.
         env_steps: Calls of `step`.
         restores: Snapshots restored.
-        seconds: Wall-clock time of growing the tree, with its share of every call of the policy and of the rater: calls
-            are shared by the candidates that were wanted, and by the nodes that were rated, so that the trees of a call
-            add up to it. Never part of equality.
+        seconds: Wall-clock time of growing the tree. The time of a call of the policy is divided by the requested
+            candidates, that of a rater by the rated nodes, so the trees of a call add up to its time. Not compared.
         env_seconds: The part of `seconds` that was spent in `step`.
 
     >>> (Budget(env_steps=2) + Budget(env_steps=3, restores=1)).env_steps
@@ -39,7 +38,7 @@ class Budget:
         return Budget(**dict(zip(_NAMES, map(sub, _counts(self), _counts(other)), strict=True)))
 
     def reached(self, limit: "Budget") -> bool:
-        """Return whether one of the counts that a limit bounds is used up.
+        """Return whether a count has reached its limit.
 
         >>> Budget(env_steps=5, model_calls=9).reached(Budget(env_steps=5))
         True

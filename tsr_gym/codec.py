@@ -27,51 +27,53 @@ OURS = frozenset({"tsr_gym", "tsr_gym_envs"})
 
 
 def packages_of(cls: type) -> frozenset[str]:
-    """Return the packages that a class and those that it inherits from belong to, Python's and Gymnasium's left out."""
-    found = {str(base.__module__).partition(".")[0] for base in cls.__mro__}
-    return frozenset(found - sys.stdlib_module_names - {"gymnasium"} | {str(cls.__module__).partition(".")[0]})
+    """Return the packages of a class and of its base classes, without Python's and Gymnasium's."""
+    packages = {str(base.__module__).partition(".")[0] for base in cls.__mro__}
+    return frozenset(packages - sys.stdlib_module_names - {"gymnasium"} | {str(cls.__module__).partition(".")[0]})
 
 
 def find(module: object, name: object) -> Any:
-    """Return what an imported module itself holds under a name, which may be dotted; None where there is nothing.
+    """Return the object that an imported module has under a name, which may be dotted; None if there is none.
 
-    Nothing is asked for it: modules and classes that make what they are asked for make nothing.
+    The dictionaries are read directly, because names come from bytes: a module or class with `__getattr__` could run
+    code when it is asked for an attribute.
     """
-    found: Any = sys.modules.get(module) if isinstance(module, str) else None
+    item: Any = sys.modules.get(module) if isinstance(module, str) else None
     for part in name.split(".") if isinstance(name, str) else ("",):
-        if isinstance(found, ModuleType):
-            found = object.__getattribute__(found, "__dict__").get(part)
+        if isinstance(item, ModuleType):
+            item = object.__getattribute__(item, "__dict__").get(part)
         else:
-            found = type.__getattribute__(found, "__dict__").get(part) if isinstance(found, type) else None
-        if isinstance(found, staticmethod):
-            found = found.__func__
-    return found
+            item = type.__getattribute__(item, "__dict__").get(part) if isinstance(item, type) else None
+        if isinstance(item, staticmethod):
+            item = item.__func__
+    return item
 
 
 def find_class(module: str, name: str, packages: Set[str] | None) -> Any:
-    """Return a class of an imported module by the name that it has itself, None where there is none.
+    """Return a class of an imported module by its own module and name; None if there is none.
 
     Args:
         module: The module.
-        name: The class, dotted where it stands in another one.
-        packages: The packages that the module may belong to, beside ours; None for any.
+        name: The class, dotted if it is defined in another one.
+        packages: The packages that the module may belong to, in addition to ours; None for any.
 
     Raises:
         SnapshotError: The module is not imported, or of another package.
     """
     if module not in sys.modules:
-        raise SnapshotError(f"the value holds a {module}.{name}: import {module} first, or make its environment")
+        raise SnapshotError(f"the value holds a {module}.{name}: import {module} or make its environment first")
     if packages is not None and module.partition(".")[0] not in packages | OURS:
         raise SnapshotError(
-            f"the value holds a {module}.{name}, which is not of the environment's own packages "
+            f"the value holds a {module}.{name}, which is not in the environment's own packages "
             f"{sorted(packages | OURS)}: refused"
         )
     cls = find(module, name)
+    # Only the class's own name counts, not an alias in a module that imports it.
     return cls if isinstance(cls, type) and (cls.__module__, cls.__qualname__) == (module, name) else None
 
 
 class Record(NamedTuple):
-    """How a dataclass or NamedTuple is taken apart and put together."""
+    """How a dataclass or NamedTuple is split into parts and made from them."""
 
     module: str
     name: str
@@ -82,12 +84,12 @@ class Record(NamedTuple):
 
 @lru_cache(maxsize=512)
 def record_of(cls: Any) -> Record | None:
-    """Return how a class is taken apart, None where it is neither a frozen dataclass nor a NamedTuple."""
+    """Return how objects of a class are split; None if it is neither a frozen dataclass nor a NamedTuple."""
     module, qualname = cls.__module__, cls.__qualname__
     if issubclass(cls, tuple) and "_fields" in vars(cls):
         names = tuple(vars(cls)["_fields"])
         return Record(module, qualname, names, tuple, lambda parts: cls(*parts))
-    # A class that only inherits from a dataclass may hold more than its fields.
+    # A class that only inherits from a dataclass may have more attributes than the fields, so it does not count.
     if "__dataclass_params__" in vars(cls) and vars(cls)["__dataclass_params__"].frozen:
         names = tuple(item.name for item in fields(cls) if item.init)
         getters = [attrgetter(name) for name in names]
@@ -103,9 +105,9 @@ def record_of(cls: Any) -> Record | None:
 
 
 MAX_DEPTH = 64
-# Most memory that a value may take: so much in any case, and so many times its bytes.
+# The most memory that decoding may take: a fixed number of bytes, plus a multiple of the length of the data.
 MAX_MEMORY, MEMORY_PER_BYTE = 1 << 22, 32
-# More members of a set with one hash than these take quadratic time, and come from somebody who wants that.
+# Keys with equal hashes take quadratic time. More of them do not occur by accident, only in an attack.
 MAX_EQUAL_HASHES = 256
 MAX_HEADER = 1 << 16
 _DTYPE = re.compile(r"[<>|=][biufcSUmM]\d{1,10}(\[\w{1,20}\])?")
@@ -115,7 +117,7 @@ def encode(value: object) -> bytes:
     """Return the canonical bytes of a value.
 
     Raises:
-        SnapshotError: The value holds something that has no pickle-free form, such as a function or a mutable object.
+        SnapshotError: The value contains an object without a pickle-free form, such as a function or a mutable object.
 
     >>> decode(encode(("turn", 3, -0.1, None))) == ("turn", 3, -0.1, None)
     True
@@ -123,7 +125,8 @@ def encode(value: object) -> bytes:
     out = bytearray()
     _write(out, value, 0)
     data = bytes(out)
-    # Whatever can be written can be read; nothing small, and little that is large, has to be looked at for that.
+    # A value that can be written must also be readable, within the memory limit of the reader. The cheap bounds below
+    # prove it for almost every value; only the others are read for a check.
     allowed = _allowed_memory(len(data))
     if len(data) * _MOST_MEMORY > allowed and sum(data.count(tag) * most for tag, most in _FILLED.items()) > allowed:
         outline(data)
@@ -134,9 +137,9 @@ def decode(data: bytes, packages: Set[str] | None = None) -> Any:
     """Return the value whose canonical bytes are given.
 
     Args:
-        data: What `encode` returned.
-        packages: The packages whose classes the bytes may name, beside our own (`packages_of`). None allows all that
-            are imported, for bytes that nobody else wrote.
+        data: A result of `encode`.
+        packages: The packages whose classes the bytes may name, in addition to ours (`packages_of`). None allows all
+            that are imported; use it only for bytes that this process wrote.
 
     Raises:
         SnapshotError: The bytes are damaged, or name a class that is not imported or not allowed.
@@ -145,9 +148,9 @@ def decode(data: bytes, packages: Set[str] | None = None) -> Any:
 
 
 def outline(data: bytes) -> Any:
-    """Return the value with records as the tuples of their parts; no class is looked up, and nothing is hashed.
+    """Return the value with records as tuples of their parts. No class is looked up, and nothing is hashed.
 
-    Sets and dictionaries come as lists, enum members as None.
+    Sets and dictionaries become lists, and enum members become None.
 
     Raises:
         SnapshotError: The bytes are damaged.
@@ -173,22 +176,22 @@ def _blob(out: bytearray, tag: bytes, data: bytes) -> None:
 def _write(out: bytearray, value: Any, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise SnapshotError(f"wanted a value nested at most {MAX_DEPTH} deep: flatten the state")
-    kind: Any = type(value)
-    if writer := _WRITERS.get(kind):
+    cls: Any = type(value)
+    if writer := _WRITERS.get(cls):
         writer(out, value, depth + 1)
     elif isinstance(value, Enum):
-        _blob(out, b"e", f"{kind.__module__}\0{kind.__qualname__}\0{value.name}".encode())
+        _blob(out, b"e", f"{cls.__module__}\0{cls.__qualname__}\0{value.name}".encode())
     elif isinstance(value, np.generic) and value.dtype.kind not in "OV":
         _blob(out, b"g", value.dtype.str.encode() + b"\0" + value.tobytes())
-    elif record := record_of(kind):
+    elif record := record_of(cls):
         parts = record.read(value)
         header = "\0".join((record.module, record.name, *record.names))
         _blob(out, b"r", header.encode())
-        # Depth is counted as the reader counts it, so that whatever can be written can be read.
+        # The depth counts as in the reader, so that a value that can be written can be read.
         _items(out, b"t", parts, depth + 2)
     else:
         raise SnapshotError(
-            f"a {kind.__module__}.{kind.__qualname__} has no pickle-free form; wanted numbers, text, bytes, tuples, "
+            f"a {cls.__module__}.{cls.__qualname__} has no pickle-free form; wanted numbers, text, bytes, tuples, "
             "frozensets, arrays, enum members, frozen dataclasses or NamedTuples: keep other objects out of the state"
         )
 
@@ -217,6 +220,7 @@ def _write_frozenset(out: bytearray, value: frozenset[Any], depth: int) -> None:
         part = bytearray()
         _write(part, item, depth)
         parts.append(bytes(part))
+    # Sorted by their bytes, because the order of a set depends on hashes and on its history.
     out += b"".join(sorted(parts))
 
 
@@ -225,6 +229,7 @@ def _write_array(out: bytearray, value: np.ndarray[Any, Any], depth: int) -> Non
         raise SnapshotError("an array of objects or records has no pickle-free form: use numeric arrays or tuples")
     _blob(out, b"a", value.dtype.str.encode())
     _items(out, b"t", value.shape, depth + 1)
+    # In C order, so that equal arrays with different memory layouts give equal bytes.
     _blob(out, b"b", np.ascontiguousarray(value).tobytes())
 
 
@@ -255,12 +260,12 @@ def _allowed_memory(size: int) -> int:
 
 
 class _Reader:
-    """A cursor over canonical bytes that never reads, or allocates for, more than is there.
+    """A cursor over canonical bytes. It never reads past the end, nor allocates more than the bytes can justify.
 
     Attributes:
-        packages: The packages whose classes may be named beside our own; None for all.
+        packages: The packages whose classes may be named in addition to ours; None for all.
         makes: Whether records and enum members are made.
-        memory: What may still be taken.
+        memory: The bytes of memory that may still be allocated.
     """
 
     def __init__(self, data: memoryview, packages: Set[str] | None, *, makes: bool = True) -> None:
@@ -277,6 +282,7 @@ class _Reader:
         return value
 
     def take(self, size: int) -> bytes:
+        # Checked before the slice, so that a huge size in damaged bytes allocates nothing.
         end = self.position + size
         if end > len(self.data):
             raise SnapshotError(
@@ -295,7 +301,7 @@ class _Reader:
         self.memory -= size
         if self.memory < 0:
             raise SnapshotError(
-                f"{len(self.data)} bytes hold so many small containers that they would take more than "
+                f"the containers in these {len(self.data)} bytes would take more than "
                 f"{_allowed_memory(len(self.data))} bytes of memory: refused"
             )
 
@@ -320,7 +326,7 @@ class _Reader:
             return reader(self, depth + 1)
         except SnapshotError:
             raise
-        # Numpy and the constructors of foreign classes are called here, and may raise anything.
+        # Numpy and constructors of foreign classes are called here and may raise any exception.
         except Exception as error:
             raise SnapshotError(
                 f"value at byte {self.position} cannot be read ({error}): damaged or of another version"
@@ -331,13 +337,15 @@ def _read_record(reader: _Reader, depth: int) -> Any:
     module, name, *names = reader.header()
     parts = reader.value(depth)
     if type(parts) is not tuple:
-        raise SnapshotError(f"{module}.{name} is filled from a {type(parts).__name__}: damaged")
+        raise SnapshotError(f"wanted the parts of {module}.{name} as a tuple, got a {type(parts).__name__}: damaged")
     if not reader.makes:
         return parts
+    # The class is looked up last, after its parts were read within the limits of memory and depth.
     cls = find_class(module, name, reader.packages)
     record = None if cls is None else record_of(cls)
     if record is None:
         raise SnapshotError(f"{module}.{name} is neither a frozen dataclass nor a NamedTuple: refused")
+    # Other fields mean another version of the class; filling them by position could silently exchange two values.
     if record.names != tuple(names):
         raise SnapshotError(f"{module}.{name} has the fields {record.names}, the value {tuple(names)}: another version")
     return record.make(parts)
@@ -366,13 +374,17 @@ def _read_frozenset(reader: _Reader, depth: int) -> Any:
 
 
 def _is_table(reader: _Reader, tag: bytes, keys: list[Any]) -> bool:
-    """Return whether a table is made of keys, and refuse what would take too much memory or quadratic time."""
+    """Return whether to make a set or dictionary of these keys.
+
+    Raises:
+        SnapshotError: It would take too much memory or quadratic time.
+    """
     if keys:
         reader.spend(_FILLED[tag] - _MEMORY[tag])
     if not reader.makes:
         return False
     if len(keys) > MAX_EQUAL_HASHES and max(Counter(map(hash, keys)).values()) > MAX_EQUAL_HASHES:
-        raise SnapshotError(f"more than {MAX_EQUAL_HASHES} of {len(keys)} keys have one hash: refused")
+        raise SnapshotError(f"more than {MAX_EQUAL_HASHES} of {len(keys)} keys have the same hash: refused")
     return True
 
 
@@ -401,7 +413,7 @@ def _plain_dtype(name: bytes) -> np.dtype[Any]:
 def _read_deque(reader: _Reader, depth: int) -> Any:
     maxlen, items = reader.value(depth), reader.value(depth)
     if type(items) is not tuple:
-        raise SnapshotError(f"a deque is filled from a {type(items).__name__}: damaged")
+        raise SnapshotError(f"wanted the items of a deque as a tuple, got a {type(items).__name__}: damaged")
     return deque(items, maxlen) if reader.makes else items
 
 
@@ -423,10 +435,11 @@ _READERS: dict[bytes, Callable[[_Reader, int], Any]] = {
     b"e": _read_enum,
     b"q": _read_deque,
 }
-# What a value takes at most beside its bytes, with its place in a container.
+# The most memory that a value takes in addition to its bytes, its slot in a container included. Filled tables take
+# more.
 _MEMORY = dict.fromkeys(_READERS, 80) | dict.fromkeys((b"N", b"T", b"F"), 24)
 _MEMORY |= {b"a": 264, b"q": 800}
 _FILLED = _MEMORY | {b"d": 264, b"z": 264}
 _MOST_MEMORY = max(_FILLED.values())
-# One for all, because Python makes a large new one each time.
+# One shared object: unlike an empty tuple, each new empty frozenset takes over 200 bytes.
 _NOTHING: frozenset[Any] = frozenset()

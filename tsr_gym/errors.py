@@ -1,24 +1,24 @@
 """The error vocabulary of tsr-gym.
 
-An agent's bad move is data and never raises; these are for the programmer, and every message says what was wanted,
-what came and what to do.
+An agent's bad move is data and never raises. These errors are for the programmer, and every message states what was
+wanted, what came and what to do.
 """
 
 MAX_SHOWN = 300
 
 
 def shown(value: object) -> str:
-    """Return how a message shows a value that anybody may have made: its representation, cut, or its class."""
+    """Return the text of an untrusted value for a message: its representation, cut to `MAX_SHOWN`, or its class."""
     try:
         text = repr(value)
-    # Numbers of many digits have none, and objects of others may raise anything.
+    # An integer of too many digits has no representation, and foreign objects may raise any exception.
     except Exception:
         return f"a {type(value).__qualname__}"
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
 class TsrGymError(Exception):
-    """Base of every error that tsr-gym raises on purpose."""
+    """Base class of every error that tsr-gym raises on purpose."""
 
 
 class SnapshotError(TsrGymError):
@@ -42,7 +42,7 @@ class InvalidCorpus(TsrGymError, ValueError):
 
 
 class RetrievalFailed(TsrGymError):
-    """A retriever could not answer; the episode stands where it stood and can be continued."""
+    """A retriever could not answer; the episode is unchanged and can be continued."""
 
 
 class GenerationFailed(TsrGymError):
@@ -66,11 +66,11 @@ class PromptTooLong(TsrGymError):
 
 
 class Unsupported(TsrGymError, NotImplementedError):
-    """An engine was asked for what its capabilities leave out."""
+    """An engine was asked for something outside of its capabilities."""
 
 
 class EngineFailed(TsrGymError):
-    """An engine cannot answer, broke off, or does not answer by the weights that it was given."""
+    """An engine cannot answer, stopped, or does not use the weights that it was given."""
 
 
 class TrainingDiverged(TsrGymError):
@@ -84,7 +84,7 @@ class TrainingDiverged(TsrGymError):
 
 
 class WorkerLost(TsrGymError):
-    """Another process of a run over several has ended or stopped answering, and this one cannot go on alone."""
+    """Another process of a distributed run has ended or stopped answering, and this one cannot continue alone."""
 
 
 class CheckFailed(TsrGymError, AssertionError):
@@ -96,7 +96,7 @@ class CheckFailed(TsrGymError, AssertionError):
 
 
 class MissingExtra(TsrGymError, ImportError):
-    """An optional package is not installed; the message holds the pip line that installs it."""
+    """An optional package is not installed; the message has the pip command that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs the package {package!r}, which is not installed: pip install 'tsr-gym[{extra}]'")

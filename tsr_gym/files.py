@@ -17,12 +17,12 @@ from tsr_gym.errors import CheckpointError, ConfigError, TsrGymError
 
 
 def cache_home() -> Path:
-    """Return the folder of everything that tsr-gym builds and can build again.
+    """Return the folder of catalogues, worlds and indexes that are built at first use and can be built again.
 
-    ``TSR_GYM_CACHE`` where it is set, else ``tsr-gym`` below the user's cache folder.
+    It is ``TSR_GYM_CACHE`` if that is set, else ``tsr-gym`` in the user's cache folder.
     """
-    chosen = os.environ.get("TSR_GYM_CACHE")
-    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tsr-gym"
+    folder = os.environ.get("TSR_GYM_CACHE")
+    return Path(folder) if folder else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tsr-gym"
 
 
 MANIFEST = "manifest.json"
@@ -32,7 +32,7 @@ Step = Callable[[], None]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that it is either the old one or the whole new one, whatever happens in between."""
+    """Write a file so that it is at any moment either the old one or the complete new one."""
     partial = path.with_name(path.name + ".partial")
     with open(partial, "wb") as file:
         file.write(data)
@@ -42,7 +42,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk holds a file's bytes, or a folder's names."""
+    """Wait until a file's bytes, or a folder's entries, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -59,35 +59,35 @@ def write_folder(
 ) -> None:
     """Write a folder with a manifest so that it is either absent or complete.
 
-    Several processes that see the same disk may write one together: each calls this, and `first` and `each` are where
-    they meet. A step that fails has to fail in all of them.
+    Several processes with the same disk may write a folder together: each calls this function, and `first` and `each`
+    synchronise them. A step that fails must fail in all of them.
 
     Args:
         path: The folder.
-        write: Fills the empty folder that it is given; of several processes each writes files of its own.
-        first: Takes a step in one of the processes.
-        each: Takes a step in every process.
+        write: Fills the empty folder that it is given; each of several processes writes separate files.
+        first: Runs a step in one of the processes.
+        each: Runs a step in every process.
 
     Raises:
-        CheckpointError: The disk is full or not writable; what was there before is untouched.
+        CheckpointError: The disk is full or not writable; the previous content is unchanged.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        first(_told(path, lambda: _begin(partial)))
-        each(_told(path, lambda: write(partial)))
-        first(_told(path, lambda: _end(partial, path)))
+        first(_reporting(path, lambda: _begin(partial)))
+        each(_reporting(path, lambda: write(partial)))
+        first(_reporting(path, lambda: _end(partial, path)))
     except CheckpointError:
         first(lambda: shutil.rmtree(partial, ignore_errors=True))
         raise
 
 
-def _told(path: Path, step: Step) -> Step:
-    """Return a step of writing a folder whose failure is a CheckpointError."""
+def _reporting(path: Path, step: Step) -> Step:
+    """Return a step whose exceptions are raised as CheckpointError."""
 
     def taken() -> None:
         try:
             step()
-        except Exception as error:  # Each file format has an error of its own for a full disk.
+        except Exception as error:  # Each file format raises another exception for a full disk.
             raise CheckpointError(
                 f"{path} could not be written ({error}); earlier checkpoints are untouched: make room and resume"
             ) from error
@@ -112,7 +112,7 @@ def _end(partial: Path, path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Raise CheckpointError where a folder is not as `write_folder` left it."""
+    """Raise CheckpointError unless a folder is exactly as `write_folder` wrote it."""
     try:
         digests = json.loads((path / MANIFEST).read_text()).items()
     except (OSError, ValueError, AttributeError, RecursionError) as error:
@@ -126,7 +126,7 @@ def check_folder(path: Path) -> None:
 def _is_as_written(file: Path, digest: object) -> bool:
     try:
         return file.is_file() and _digest(file) == digest
-    # A list of files may hold names that no system takes.
+    # The names come from the manifest and may be invalid on this system.
     except OSError:
         return False
 
@@ -141,18 +141,18 @@ def _digest(path: Path) -> str:
 
 @contextmanager
 def locked(lock: Path, *, wait: float = _WAIT_SECONDS) -> Iterator[None]:
-    """Keep other processes out while a file is locked; a process that dies gives its lock back.
+    """Hold a lock that other processes wait for. The system releases it if the process dies.
 
     Args:
         lock: The file.
-        wait: How many seconds to wait for another process that holds it.
+        wait: How long to wait for another process that holds the lock, in seconds.
 
     Raises:
-        ConfigError: Another process holds it, and did not give it back in that time.
+        ConfigError: Another process still holds the lock after that time.
         TsrGymError: The file cannot be made or locked.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
-    # SQLite's lock, because it works on every system and needs nobody to clean up.
+    # SQLite's lock works on every system, and the system releases it when a process is killed.
     with closing(_lock(lock, wait)):
         yield
 
@@ -160,19 +160,19 @@ def locked(lock: Path, *, wait: float = _WAIT_SECONDS) -> Iterator[None]:
 def _lock(path: Path, wait: float) -> sqlite3.Connection:
     try:
         lock = sqlite3.connect(path, timeout=wait, isolation_level=None)
-        # Nothing is written, so there is nothing for a journal to save, which a killed process would leave behind.
+        # Nothing is written. A journal on disk would only be left behind by a killed process.
         lock.execute("PRAGMA journal_mode=MEMORY")
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-            raise ConfigError(f"another process holds {path}, and did not give it back in {wait:g} s") from error
-        raise TsrGymError(f"cannot lock {path}: {error}; choose a folder that can be written") from error
+            raise ConfigError(f"another process holds {path} and did not release it within {wait:g} s") from error
+        raise TsrGymError(f"cannot lock {path}: {error}; choose a writable folder") from error
     return lock
 
 
 @contextmanager
 def in_place_of(out: Path) -> Iterator[Path]:
-    """Give an empty folder beside `out`, which takes its place when all went well and is removed when not."""
+    """Yield an empty folder next to `out`. It replaces `out` at the end, or is removed if an exception was raised."""
     out.parent.mkdir(parents=True, exist_ok=True)
     mark = uuid4().hex
     partial, before = out.with_name(f".{out.name}.{mark}.partial"), out.with_name(f".{out.name}.{mark}.before")
@@ -193,39 +193,39 @@ def in_place_of(out: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(out: Path) -> None:
-    """Remove what interrupted runs left beside a folder whose place this process has locked."""
+    """Remove leftovers of interrupted runs next to a folder whose lock this process holds."""
     for before in out.parent.glob(f".{out.name}.*.before"):
         if not out.exists():
             # That run ended between its two renames.
             os.replace(before, out)
-    for kind in ("partial", "before"):
-        for leftover in out.parent.glob(f".{out.name}.*.{kind}"):
+    for ending in ("partial", "before"):
+        for leftover in out.parent.glob(f".{out.name}.*.{ending}"):
             shutil.rmtree(leftover)
 
 
 def write_whole(out: Path, marker: str, write: Write) -> None:
-    """Write a folder; what stood there before stays until the new one is complete.
+    """Write a folder; an older one stays until the new one is complete.
 
-    A run that was interrupted leaves only hidden files beside `out`; running it again starts anew and removes them.
+    An interrupted run leaves only hidden files next to `out`; the next run removes them and starts again.
 
     Args:
         out: The folder.
-        marker: File by which a complete folder of this kind is known; a folder without it is never replaced.
+        marker: A file that only complete folders of this type have; a folder without it is never replaced.
         write: Fills the empty folder that it is given.
 
     Raises:
-        ConfigError: Something else stands at `out`.
+        ConfigError: `out` exists and is not such a folder.
     """
     with locked(_lock_of(out)):
         _write(out, marker, write)
 
 
 def first_use(folder: Path, marker: str, write: Write) -> Path:
-    """Return a folder of the cache; where there is none, one process writes it and others wait.
+    """Return a folder of the cache. If it does not exist, one process writes it and others wait.
 
     Args:
         folder: The folder.
-        marker: File by which a complete folder is known.
+        marker: A file that only complete folders have.
         write: Fills the empty folder that it is given.
     """
     if not (folder / marker).exists():
@@ -236,14 +236,14 @@ def first_use(folder: Path, marker: str, write: Write) -> Path:
 
 
 def cached(source: Path, kind: str, marker: str, write: Write) -> Path:
-    """Return the folder that belongs to a file as it is now, written at first use.
+    """Return the cache folder that belongs to the present version of a file; it is written at first use.
 
     The key is the file's path, size and time of change.
 
     Args:
         source: The file.
-        kind: What is made of it, such as ``"retrieval/bm25"``: a folder below `cache_home`.
-        marker: File by which a complete folder is known.
+        kind: The type of content, such as ``"retrieval/bm25"``: a folder in `cache_home`.
+        marker: A file that only complete folders have.
         write: Fills the empty folder that it is given.
     """
     path, stat = source.resolve(), source.stat()
@@ -256,7 +256,7 @@ def _lock_of(out: Path) -> Path:
 
 
 def _write(out: Path, marker: str, write: Write) -> None:
-    """Write a folder whose place this process has locked."""
+    """Write a folder whose lock this process holds."""
     remove_leftovers(out)
     if out.exists() and not (out / marker).exists():
         raise ConfigError(f"{out}: wanted a new folder, or one with {marker} to replace; choose another place")

@@ -1,4 +1,4 @@
-"""Node: one state of the world in a tree, what was said to reach it, and the JSON form of both."""
+"""Node: one state of the world in a tree, the turn that led to it, and the JSON form of both."""
 
 import base64
 import os
@@ -14,14 +14,14 @@ from tsr_gym.snapshots import Snapshot
 
 
 class Candidate(NamedTuple):
-    """One thing that a policy would say at a node.
+    """One answer that a policy proposes at a node.
 
     Attributes:
-        text: What the environment receives: text, or an action of its space where actions are not text.
-        prompt_ids: Token ids that the model saw, () for a policy without tokens.
-        token_ids: Token ids that it said, exactly as sampled.
-        logprobs: Log-probability of each of `token_ids` under the distribution it was sampled from.
-        weight_version: Version of the weights that it was sampled by; None where nobody counts.
+        text: The action for the environment: text, or an element of its action space if that is not text.
+        prompt_ids: Token ids of the prompt; () for a policy without tokens.
+        token_ids: Token ids of the answer, exactly as sampled.
+        logprobs: Log-probability of each of `token_ids` under the distribution it was sampled from, in nats.
+        weight_version: Version of the weights that sampled it; None if the policy counts no versions.
     """
 
     text: Any
@@ -36,17 +36,17 @@ class Node:
     """One state of the world in a tree and the turn that led to it.
 
     Attributes:
-        parent: Index of the node it grew from, None for the first.
+        parent: Index of the parent; None for the first node.
         depth: Turns since the first node.
-        candidate: What was said at the parent; empty text at the first node.
-        observation: What the environment answered.
+        candidate: The answer at the parent; empty text at the first node.
+        observation: The environment's observation after it.
         reward: Reward of the turn.
-        score: Guide of the search for the turn, as a scorer wrapper gave it; the reward without one.
+        score: Score of the turn from a scorer wrapper, which guides the search; the reward without a scorer.
         terminated: The task ended here.
         truncated: A limit ended the episode here.
         info: The environment's info for the turn.
         snapshot: The stack below the tree in this state; None in a tree that was saved without snapshots.
-        state_key: What the rules depend on from here (`StateEnv.state_key`); None where nobody knows.
+        state_key: Identity of the state for the rules (`StateEnv.state_key`); None if it is unknown.
     """
 
     parent: int | None
@@ -62,7 +62,7 @@ class Node:
     state_key: bytes | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By itself a dataclass with slots is written and read field by field in Python, half of what a tree takes.
+        # The default pickles a slotted dataclass field by field in Python, which takes half of the time of a tree.
         return Node, _PARTS(self)
 
     @property
@@ -77,7 +77,7 @@ class Node:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is anything to search below: the episode goes on, and nobody has proven it lost."""
+        """Whether a search may expand it: the episode has not ended, and is not proven lost (``info["dead_end"]``)."""
         return not (self.terminated or self.truncated or self.info.get("dead_end"))
 
 
@@ -85,10 +85,10 @@ _PARTS = attrgetter(*(field.name for field in fields(Node)))
 
 
 def plain(value: Any) -> Any:
-    """Return JSON's form of what numpy made.
+    """Return the JSON form of a numpy value or a path.
 
     Raises:
-        TypeError: There is none.
+        TypeError: The value has none.
     """
     if isinstance(value, np.generic):
         return value.item()
@@ -100,12 +100,12 @@ def plain(value: Any) -> Any:
 
 
 def _tupled(value: Any) -> Any:
-    """Return a value with the tuples that JSON wrote as lists."""
+    """Return a value with tuples in place of lists, which is how JSON stores them."""
     return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
 
 
-# Types of JSON that a node's fields have in a file.
-_KINDS: dict[str, tuple[type, ...]] = {
+# The JSON types of a node's fields in a file.
+_TYPES: dict[str, tuple[type, ...]] = {
     "parent": (int, type(None)),
     "depth": (int,),
     "reward": (int, float),
@@ -117,7 +117,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def node_to_json(node: Node, snapshots: bool) -> dict[str, Any]:
-    """Return a node as JSON's own types."""
+    """Return a node as a dictionary of JSON types."""
     snap = base64.b64encode(node.snapshot.to_bytes()).decode() if snapshots and node.snapshot is not None else None
     return {
         "parent": node.parent,
@@ -138,19 +138,19 @@ def node_from_json(data: dict[str, Any]) -> Node:
     """Return the node that `node_to_json` wrote.
 
     Raises:
-        ValueError: A field is of another type; TypeError, KeyError and others where the fields are others.
+        ValueError: A field has the wrong type. TypeError, KeyError and others where fields are missing or new.
         SnapshotError: The snapshot is damaged.
     """
     text, prompt_ids, token_ids, logprobs, *rest = data.pop("candidate")
     (version,) = rest or [None]
     data["info"] = {name: _tupled(value) for name, value in data["info"].items()}
-    for name, kinds in _KINDS.items():
-        if type(data[name]) not in kinds:
+    for name, types in _TYPES.items():
+        if type(data[name]) not in types:
             raise ValueError(f"{name} is {shown(data[name])}")
-    if not all(type(ids) is list and all(type(one) is int for one in ids) for ids in (prompt_ids, token_ids)):
-        raise ValueError("token ids are no numbers")
-    if type(logprobs) is not list or not all(type(one) in (int, float) for one in logprobs):
-        raise ValueError("log-probabilities are no numbers")
+    if not all(type(ids) is list and all(type(number) is int for number in ids) for ids in (prompt_ids, token_ids)):
+        raise ValueError("token ids are not all integers")
+    if type(logprobs) is not list or not all(type(number) in (int, float) for number in logprobs):
+        raise ValueError("log-probabilities are not all numbers")
     if type(version) not in (int, type(None)):
         raise ValueError(f"the version of weights is {shown(version)}")
     snap, key = data.pop("snapshot"), data.pop("state_key", None)

@@ -1,4 +1,4 @@
-"""Import of optional packages: present, or a MissingExtra with the exact pip command."""
+"""Import of optional packages; a missing one raises MissingExtra with the exact pip command."""
 
 from importlib import import_module
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""The random numbers of one environment as a value: read, set and shared without touching numpy until somebody draws.
+"""The random stream of an environment as a value: read, set and shared, without numpy until the first draw.
 
 Invariant: `_position` is the true position of the stream, or None while only `_generator` knows it.
 """
@@ -12,12 +12,12 @@ from gymnasium.utils import seeding
 from tsr_gym.errors import SnapshotError
 
 _BIT_GENERATORS = {
-    kind.__name__: kind
-    for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
+    cls.__name__: cls
+    for cls in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
 }
 
 
-# One more than the largest numbers of a PCG64: state, increment, whether half a number is left, and that half.
+# Exclusive upper bounds of the state of a PCG64: state, increment, has_uint32, uinteger.
 _PCG64 = (1 << 128, 1 << 128, 2, 1 << 32)
 
 
@@ -38,7 +38,7 @@ Position = Seeded | Drawn
 
 
 def position_of(generator: np.random.Generator) -> Drawn:
-    """Return where a generator stands."""
+    """Return the position of a generator."""
     state = generator.bit_generator.state
     if state["bit_generator"] == "PCG64":
         inner = state["state"]
@@ -52,7 +52,7 @@ def canonical(position: Position) -> Drawn:
 
 
 def is_position(position: object) -> bool:
-    """Return whether a generator can stand at a position, which anybody may have made up."""
+    """Return whether a value is a valid position of a generator; it may come from untrusted bytes."""
     if type(position) is Seeded:
         return isinstance(position.seed, int | np.integer) and position.seed >= 0
     if type(position) is not Drawn:
@@ -62,7 +62,7 @@ def is_position(position: object) -> bool:
         return all(type(part) is int and 0 <= part < end for part, end in zip(state, _PCG64, strict=True))
     try:
         set_position(_scratch(name), position)
-    # Numpy takes the state apart, and may raise anything.
+    # Numpy parses the state here and may raise any exception.
     except Exception:
         return False
     return True
@@ -74,7 +74,7 @@ def _scratch(name: str) -> np.random.Generator:
 
 
 def set_position(generator: np.random.Generator, position: Drawn) -> None:
-    """Set a generator of the same kind to a position."""
+    """Set the position of a generator with the same bit generator."""
     if position.bit_generator == "PCG64":
         state, inc, has_uint32, uinteger = position.state
         generator.bit_generator.state = {
@@ -102,9 +102,9 @@ def _thaw(value: Any) -> Any:
 class RandomStream:
     """A `numpy.random.Generator` whose position is an immutable value.
 
-    `set` costs nothing until the next draw, so environments whose transitions draw no noise never pay for their
-    generator when they are restored. A generator that was handed out by `expose` may be drawn from behind our back, so
-    from then on the position is always read from and written to it.
+    Setting the position costs nothing until the next draw, so environments whose transitions draw no noise never pay
+    for their generator when they are restored. The caller of `expose` may draw from the generator at any time, so from
+    then on the position is always read from the generator and written to it.
     """
 
     __slots__ = ("_exposed", "_generator", "_position")
@@ -116,7 +116,7 @@ class RandomStream:
 
     @property
     def position(self) -> Position:
-        """Where the stream stands."""
+        """The position of the stream."""
         position = self._position
         if position is None:
             if self._generator is None:
@@ -150,7 +150,7 @@ class RandomStream:
         return self._generator
 
     def expose(self) -> np.random.Generator | None:
-        """Return the generator to somebody who may keep it, or None where the stream was never seeded."""
+        """Return the generator for a caller that may keep it; None if the stream was never seeded."""
         if self._position is not None:
             self._materialise()
         self._exposed = self._generator is not None
@@ -159,6 +159,7 @@ class RandomStream:
     def _materialise(self) -> None:
         position, self._position = self._position, None
         assert position is not None
+        # A generator that no caller holds can simply be replaced. An exposed one must be set in place.
         if isinstance(position, Seeded) and not self._exposed:
             self._generator = seeding.np_random(position.seed)[0]
             return
@@ -166,6 +167,8 @@ class RandomStream:
         generator = self._generator
         if generator is None or generator.bit_generator.state["bit_generator"] != drawn.bit_generator:
             if drawn.bit_generator not in _BIT_GENERATORS:
-                raise SnapshotError(f"unknown bit generator {drawn.bit_generator!r}; known: {sorted(_BIT_GENERATORS)}")
+                raise SnapshotError(
+                    f"unknown bit generator {drawn.bit_generator!r}; wanted one of {sorted(_BIT_GENERATORS)}"
+                )
             self._generator = generator = np.random.Generator(_BIT_GENERATORS[drawn.bit_generator]())
         set_position(generator, drawn)

@@ -16,14 +16,14 @@ PARQUET = ".parquet"
 
 
 def read_records(path: Path, *, error: type[TsrGymError]) -> list[dict[str, Any]]:
-    """Return the records of a file of JSON lines or of a Parquet file; its content decides, not its name.
+    """Return the records of a file of JSON lines or Parquet; the content decides which, not the name.
 
     Args:
         path: The file.
-        error: What is raised where it cannot be read.
+        error: The class of error to raise if it cannot be read.
 
     Raises:
-        TsrGymError: The file is damaged or has no records; it is an `error`, and names the line.
+        TsrGymError: The file is damaged or has no records; of class `error`, with the line.
         MissingExtra: It is a Parquet file, and pyarrow is not installed.
         OSError: There is no such file.
     """
@@ -50,14 +50,14 @@ def _line(place: str, line: bytes, error: type[TsrGymError]) -> dict[str, Any]:
 
 
 def write_records(path: Path, records: Sequence[dict[str, Any]], *, like: type) -> None:
-    """Write records as Parquet where the name ends in .parquet, else as JSON lines.
+    """Write records as Parquet if the name ends in .parquet, else as JSON lines.
 
-    An older file is replaced only when all is written.
+    An older file is replaced only when the new one is complete.
 
     Args:
         path: The file.
         records: At least one.
-        like: The class whose annotations say what the columns hold; only Parquet asks.
+        like: The class whose annotations give the types of the columns; used only for Parquet.
 
     Raises:
         MissingExtra: pyarrow is needed and not installed.
@@ -73,10 +73,10 @@ def read_parquet(path: Path, *, error: type[TsrGymError]) -> list[dict[str, Any]
 
     Args:
         path: The file.
-        error: What is raised where it cannot be read.
+        error: The class of error to raise if it cannot be read.
 
     Raises:
-        TsrGymError: The file is damaged, or a value is none that Python holds; it is an `error`.
+        TsrGymError: The file is damaged, or a value has no Python form; of class `error`.
         MissingExtra: pyarrow is not installed.
     """
     require("pyarrow", "parquet")
@@ -95,7 +95,7 @@ def read_parquet(path: Path, *, error: type[TsrGymError]) -> list[dict[str, Any]
 
 
 def _row(place: str, table: Any, error: type[TsrGymError]) -> dict[str, Any]:
-    """Return the record of a table of one row, or raise the error that names it."""
+    """Return the record of a table with one row, or raise an error that names its place."""
     try:
         row: dict[str, Any] = table.to_pylist()[0]
     except (ValueError, OverflowError) as problem:
@@ -105,13 +105,13 @@ def _row(place: str, table: Any, error: type[TsrGymError]) -> dict[str, Any]:
 
 
 def write_parquet(path: Path, records: Sequence[dict[str, Any]], *, like: type) -> None:
-    """Write records as a Parquet file; an older file is replaced only when all is written.
+    """Write records as a Parquet file; an older file is replaced only when the new one is complete.
 
     Args:
         path: The file.
         records: At least one.
-        like: The class whose annotations say what the columns hold, so that a column of empty lists has its type, too;
-            columns that it does not name are typed by their values.
+        like: The class whose annotations give the types of the columns, so that a column of empty lists has a type,
+            too. The types of other columns are inferred from their values.
 
     Raises:
         MissingExtra: pyarrow is not installed.
@@ -131,11 +131,10 @@ def write_parquet(path: Path, records: Sequence[dict[str, Any]], *, like: type) 
 
 
 def _type(hint: Any, pyarrow: Any) -> Any:
-    """Return the column's type for an annotation; None leaves it to the values."""
+    """Return the column type of an annotation; None to infer it from the values."""
     if get_origin(hint) is tuple:
         inner = _type(get_args(hint)[0], pyarrow)
         return None if inner is None else pyarrow.list_(inner)
-    # bool stands before int, whose subclass it is.
     types = {bool: pyarrow.bool_, int: pyarrow.int64, float: pyarrow.float64, str: pyarrow.string}
-    kinds = [one for one in get_args(hint) if one is not type(None)] or [hint]
-    return types[kinds[0]]() if len(kinds) == 1 and kinds[0] in types else None
+    members = [member for member in get_args(hint) if member is not type(None)] or [hint]
+    return types[members[0]]() if len(members) == 1 and members[0] in types else None

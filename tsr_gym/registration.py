@@ -59,12 +59,12 @@ def register_envs() -> None:
 
 
 def env_id(name: str) -> str:
-    """Return the Gymnasium id that a short name such as ``"sokoban"`` stands for; other names as they are."""
+    """Return the Gymnasium id of a short name such as ``"sokoban"``; other names are returned unchanged."""
     return SHORT_NAMES.get(name.lower(), name)
 
 
 def find_env(name: str) -> EnvSpec:
-    """Return what Gymnasium knows of an environment.
+    """Return the spec of a registered environment.
 
     Args:
         name: Gymnasium id, short name, or ``package.module:Id`` where importing the module registers the id.
@@ -107,11 +107,11 @@ def env_class(name: str) -> type[TextEnv[Any]] | None:
 
 
 def accepted(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of some settings that an environment's constructor takes.
+    """Return the settings that an environment's constructor takes.
 
     Args:
         name: As in `find_env`.
-        settings: By name.
+        settings: Settings by name.
 
     Raises:
         ConfigError: There is no such environment, or its module cannot be imported.
@@ -134,17 +134,17 @@ def _creator(name: str) -> Any:
 
 
 def _parameters(creator: Any) -> set[str] | None:
-    """Return the names of a constructor's parameters, those of the classes it derives from too; None for any name."""
+    """Return the names of a constructor's parameters, base classes included; None if it takes any name."""
     if not isinstance(creator, type):
         parameters = inspect.signature(creator).parameters.values()
-        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
-        return None if takes_any else {one.name for one in parameters}
+        takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+        return None if takes_any else {parameter.name for parameter in parameters}
     names: set[str] = set()
-    for kind in creator.__mro__:
-        if "__init__" not in vars(kind):
+    for cls in creator.__mro__:
+        if "__init__" not in vars(cls):
             continue
-        own = inspect.signature(vars(kind)["__init__"]).parameters.values()
-        names |= {one.name for one in own}
-        if all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in own):
+        own = inspect.signature(vars(cls)["__init__"]).parameters.values()
+        names |= {parameter.name for parameter in own}
+        if all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in own):
             break
     return names

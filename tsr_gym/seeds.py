@@ -1,4 +1,4 @@
-"""Seeds that depend only on what they are for: never on batching, row order, process or hash randomisation."""
+"""Seeds that depend only on their purpose: never on batching, row order, process or hash randomisation."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ def derive_seed(*parts: int | str | bytes) -> int:
     Equal parts give equal seeds in every process; any change gives an unrelated seed.
 
     Args:
-        parts: What the seed is for, such as a task seed, a word for the purpose and the path from the root.
+        parts: The purpose of the seed, such as a task seed, a word and the path from the root.
 
     >>> derive_seed(7, "noise", 0, 3) == derive_seed(7, "noise", 0, 3)
     True
@@ -22,9 +22,9 @@ def derive_seed(*parts: int | str | bytes) -> int:
 
 
 def numbered_seeds(first: int | str | bytes, *parts: int | str | bytes) -> Callable[[int], int]:
-    """Return `derive_seed` of some parts and a number, as a function of the number.
+    """Return a function from a number to `derive_seed` of the parts and that number.
 
-    The parts are read once, so that the seeds of a node's children cost the same at any depth.
+    The parts are formatted once, so the seeds of a node's children cost the same at any depth.
 
     >>> numbered_seeds(7, "noise", 0)(3) == derive_seed(7, "noise", 0, 3)
     True

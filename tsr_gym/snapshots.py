@@ -15,7 +15,7 @@ from tsr_gym.random_stream import Position, canonical
 MAGIC = b"TSR-SNAP"
 VERSION = 1
 _DIGEST_SIZE = 16
-# How an object that cannot be changed from outside is filled.
+# Sets attributes of a `Snapshot`, whose own `__setattr__` raises.
 _set = object.__setattr__
 
 
@@ -27,26 +27,26 @@ class Layer(NamedTuple):
 
 
 class Deferred:
-    """A layer's state that is put into a form with bytes only when somebody asks for them."""
+    """The state of a layer that is converted to a form with bytes only on request."""
 
     def same_as(self, other: object) -> bool:
-        """Return whether another state is equal, also where neither has bytes."""
+        """Return whether another state is equal, also if neither has a byte form."""
         raise NotImplementedError
 
     def portable(self) -> Any:
         """Return an equal value that has a pickle-free form.
 
         Raises:
-            SnapshotError: There is none.
+            SnapshotError: The state has none.
         """
         raise NotImplementedError
 
 
 class EnvState(NamedTuple):
-    """What the innermost layer of a `StateEnv` holds.
+    """The state in the innermost layer of a `StateEnv`.
 
-    `rules` is the configuration that decides what the episode may still become: a snapshot is foreign to an
-    environment with other rules.
+    `rules` is the configuration that the episode's future depends on: an environment with other rules refuses the
+    snapshot.
     """
 
     rules: Any
@@ -55,17 +55,17 @@ class EnvState(NamedTuple):
 
 
 class Snapshot:
-    """An immutable, hashable, picklable picture of an environment, wrappers included.
+    """An immutable, hashable, picklable snapshot of an environment, wrappers included.
 
-    Two snapshots are equal when every layer's state, the random state and all counters are equal. Restoring one
+    Two snapshots are equal if the state of every layer, the random state and all counters are equal. Restoring one
     continues the episode bit for bit. In memory it shares the environment's immutable state, so taking one copies
-    nothing; bytes and digest are made when asked for.
+    nothing; bytes and digest are computed on request.
 
     Args:
         layers: Outermost wrapper first, the environment last.
 
     Attributes:
-        came_as_bytes: Whether `from_bytes` made it, so that anybody may have written it.
+        came_as_bytes: Whether `from_bytes` made it; its content is then not trusted.
     """
 
     __slots__ = ("_digest", "_layers", "_payload", "came_as_bytes")
@@ -85,10 +85,10 @@ class Snapshot:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of the layers, outermost first; to know them, no class is looked up.
+        """The class names of the layers, outermost first. Reading them looks up no class.
 
         Raises:
-            SnapshotError: The snapshot came as bytes that hold no layers.
+            SnapshotError: The snapshot was read from bytes that hold no layers.
         """
         if self._layers is not None:
             return [layer.kind for layer in self._layers]
@@ -100,7 +100,7 @@ class Snapshot:
 
     @property
     def packages(self) -> frozenset[str]:
-        """The packages that the environments and wrappers of its layers belong to, where they are imported."""
+        """The packages of the environments and wrappers of its layers, as far as they are imported."""
         return frozenset().union(*map(_packages_of_kind, self.kinds))
 
     @property
@@ -108,8 +108,8 @@ class Snapshot:
         """The layers, outermost first.
 
         Raises:
-            SnapshotError: The snapshot came as bytes and names classes that are not imported, have changed, or belong
-                neither to the packages of its environments and wrappers nor to tsr_gym.
+            SnapshotError: The snapshot was read from bytes and names classes that are not imported, have changed, or
+                belong neither to the packages of its environments and wrappers nor to tsr_gym.
         """
         if self._layers is None:
             assert self._payload is not None
@@ -117,7 +117,7 @@ class Snapshot:
             if not (isinstance(layers, tuple) and layers and all(isinstance(layer, Layer) for layer in layers)):
                 raise SnapshotError("the bytes do not hold a tuple of layers: not a snapshot")
             if any(isinstance(layer.state, Deferred) for layer in layers):
-                raise SnapshotError("the bytes hold a state that none are ever made of: not a snapshot")
+                raise SnapshotError("the bytes hold a state in a form that has no bytes: not a snapshot")
             _set(self, "_layers", layers)
         assert self._layers is not None
         return self._layers
@@ -141,7 +141,7 @@ class Snapshot:
         """Return the versioned, pickle-free byte form.
 
         Raises:
-            SnapshotError: The state holds something that has no pickle-free form.
+            SnapshotError: The state contains an object without a pickle-free form.
         """
         return MAGIC + bytes([VERSION]) + bytes.fromhex(self.digest) + self._encoded()
 
@@ -164,13 +164,14 @@ class Snapshot:
                 f"wanted snapshot version {VERSION}, got {data[head - 1]}: take it again with this version"
             )
         payload = data[head + _DIGEST_SIZE :]
-        found = blake2b(payload, digest_size=_DIGEST_SIZE).digest()
-        if found != data[head : head + _DIGEST_SIZE]:
+        digest = blake2b(payload, digest_size=_DIGEST_SIZE).digest()
+        if digest != data[head : head + _DIGEST_SIZE]:
             raise SnapshotError("the bytes do not match their digest: the snapshot is damaged")
+        # Built without layers: they are decoded on the first use, when the environment's packages are known.
         snapshot = cls(())
         _set(snapshot, "_layers", None)
         _set(snapshot, "_payload", payload)
-        _set(snapshot, "_digest", found.hex())
+        _set(snapshot, "_digest", digest.hex())
         _set(snapshot, "came_as_bytes", True)
         return snapshot
 
@@ -182,7 +183,7 @@ class Snapshot:
         try:
             return self.digest == other.digest
         except SnapshotError:
-            # Objects of others may have no bytes, but can be compared.
+            # Foreign objects may have no byte form and can still be compared.
             return _same(self.layers, other.layers)
 
     def __hash__(self) -> int:
@@ -207,17 +208,18 @@ class Snapshot:
 
 
 def _is_layer(parts: Any) -> bool:
-    """Return whether the outline of something is that of a layer."""
+    """Return whether the outline of a value is that of a layer."""
     return type(parts) is tuple and len(parts) == len(Layer._fields) and isinstance(parts[0], str)
 
 
 def _packages_of_kind(kind: str) -> frozenset[str]:
-    """Return the packages of an imported class of environments or wrappers, none where there is no such class."""
+    """Return the packages of an environment or wrapper class; empty if no such class is imported."""
     module, _, name = kind.partition(" ")[0].partition(":")
     cls = find(module, name)
     if "<locals>" in name:
-        # No module holds a class that a function made.
-        cls = next((known for known in _below(gym.Env, VectorEnv) if _kind_of(known) == f"{module}:{name}"), None)
+        # A class that is defined in a function is in no module, so it is searched among the subclasses.
+        classes = _below(gym.Env, VectorEnv)
+        cls = next((item for item in classes if _kind_of(item) == f"{module}:{name}"), None)
     return packages_of(cls) if isinstance(cls, type) and issubclass(cls, gym.Env | VectorEnv) else frozenset()
 
 
@@ -231,18 +233,18 @@ def _kind_of(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two layers, or parts of them, are equal; what has no bytes is equal to itself alone."""
-    if one is other or type(one) is not type(other):
-        return one is other
-    if isinstance(one, Deferred):
-        return one.same_as(other)
-    if isinstance(one, dict):
-        one, other = list(one.items()), list(other.items())
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(starmap(_same, zip(one, other, strict=True)))
+def _same(left: Any, right: Any) -> bool:
+    """Return whether two layers, or parts of them, are equal. An object without a byte form equals only itself."""
+    if left is right or type(left) is not type(right):
+        return left is right
+    if isinstance(left, Deferred):
+        return left.same_as(right)
+    if isinstance(left, dict):
+        left, right = list(left.items()), list(right.items())
+    if isinstance(left, tuple | list):
+        return len(left) == len(right) and all(starmap(_same, zip(left, right, strict=True)))
     try:
-        return encode(one) == encode(other)
+        return encode(left) == encode(right)
     except SnapshotError:
         return False
 
@@ -252,4 +254,5 @@ def _canonical_layer(layer: Layer) -> Layer:
         return layer._replace(state=layer.state.portable())
     if not isinstance(layer.state, EnvState):
         return layer
+    # A stream that was only seeded and one that was built from the seed are equal, so both are written in one form.
     return layer._replace(state=layer.state._replace(position=canonical(layer.state.position)))

@@ -8,7 +8,7 @@ import gymnasium as gym
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 from gymnasium.wrappers.utils import create_zero_array
 
-# Most bytes of a text in shared memory, which is there for every environment whether a text fills it or not.
+# Most bytes of a text in shared memory. The memory is allocated for every environment, used or not.
 MAX_SHARED = 1 << 20
 _SIZE = 8
 _JUNK = "abcdefghijklmnopqrstuvwxyzABCXYZ0123456789 \n\t.,:;|<>[](){}#_√é漢🙂"
@@ -17,13 +17,13 @@ _JUNK = "abcdefghijklmnopqrstuvwxyzABCXYZ0123456789 \n\t.,:;|<>[](){}#_√é漢�
 class FreeText(gym.Space[str]):
     r"""All Unicode strings of up to `max_length` characters.
 
-    Gymnasium's `Text` wants a fixed alphabet, and its `AsyncVectorEnv` returns the same wrong string for ever where
-    observations are `Text` in shared memory. Texts of this space are read from there anew after each step.
+    Gymnasium's `Text` needs a fixed alphabet, and its `AsyncVectorEnv` returns the same wrong string forever if
+    observations are `Text` in shared memory. Texts of this space are read from shared memory after each step.
 
     Args:
         max_length: Longest string, in characters.
-        words: What `sample` joins into an answer; without it, `sample` returns arbitrary text.
-        separator: What stands between the words of a sample.
+        words: The words that `sample` joins; without them, `sample` returns arbitrary text.
+        separator: The text between the words of a sample.
         max_words: Most words in a sample.
         seed: Seed of `sample`.
 
@@ -89,14 +89,14 @@ class FreeText(gym.Space[str]):
 
 @create_zero_array.register(FreeText)
 def _empty_text(space: FreeText) -> str:  # type: ignore[misc]
-    """Return what Gymnasium's frame stacks and delays pad with."""
+    """Return the padding of Gymnasium's frame stacks and delays."""
     return ""
 
 
 class _SharedTexts(Sequence[str]):
-    """Texts in shared memory as they are now; a deep copy, which is what `AsyncVectorEnv` returns, is a tuple of them.
+    """The present texts in shared memory. A deep copy, which `AsyncVectorEnv` returns, is a tuple of strings.
 
-    Each has a row: how many bytes it takes, and the bytes.
+    Each text has a row: its number of bytes, and the bytes.
     """
 
     def __init__(self, space: FreeText, memory: Any, num: int) -> None:

@@ -1,8 +1,8 @@
 """Snapshots through a whole stack of wrappers around any environment.
 
-Every layer must be known: our environments and wrappers say what their episode state is, Gymnasium's wrappers are
-listed, environments of others are read by what fits their kind (`tsr_gym.foreign`), and anything else is refused by
-name, because a silent gap would be a wrong snapshot.
+Every layer must be known: our environments and wrappers declare their episode state, Gymnasium's wrappers are listed,
+and other environments are read by the adapter of their type (`tsr_gym.foreign`). Anything else is refused by name,
+because a snapshot that silently leaves out state would be wrong.
 """
 
 from contextlib import suppress
@@ -39,7 +39,7 @@ EnvT = TypeVar("EnvT", bound=gym.Env[Any, Any])
 
 
 def _unstack(env: gym.Env[Any, Any]) -> tuple[list[Wrapper], Any]:
-    """Return the wrappers, outermost first, and what they stand on: an environment, or the recorder above one."""
+    """Return the wrappers, outermost first, and their base: an environment, or the recorder around one."""
     wrappers: list[Any] = []
     while isinstance(env, gym.Wrapper):
         wrappers.append(env)
@@ -50,40 +50,41 @@ def _unstack(env: gym.Env[Any, Any]) -> tuple[list[Wrapper], Any]:
         return wrappers[:-1], wrappers[-1]
     if not isinstance(env, gym.Env):
         raise SnapshotError(
-            f"wanted a gymnasium.Env, got a {type(env).__name__}: of a vector environment, take its single ones"
+            f"wanted a gymnasium.Env, got a {type(env).__name__}: a vector environment has single ones, use those"
         )
     return wrappers, env
 
 
 class Stack:
-    """A stack whose layers were looked up once, for many snapshots and restores.
+    """A stack whose adapters are looked up once, for many snapshots and restores.
 
-    It holds for as long as the same wrappers stand around the same environment.
+    It is valid as long as the same wrappers wrap the same environment.
 
     Args:
         env: An environment, bare or under wrappers.
 
     Attributes:
         env: The same.
-        base: What the wrappers stand on: an environment, or the recorder above one.
+        base: The innermost layer: an environment, or the recorder around one.
 
     Raises:
-        SnapshotError: A layer is not known.
+        SnapshotError: A layer is unknown.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
+        # Looking up the adapters takes longer than reading the states, so it is done once per stack.
         wrappers, base = _unstack(env)
         self.env = env
         self.base = base
         self._ours = isinstance(base, StateEnv)
         self._parts = [(wrapper_adapter_of(wrapper), wrapper) for wrapper in wrappers]
-        # Innermost first, so that a wrapper that is put back may look at what it wraps.
+        # Innermost first, because a wrapper may read the environment that it wraps while its state is set.
         self._inside_out = range(len(wrappers) - 1, -1, -1)
         self._kinds = [adapter.kind for adapter, _ in self._parts]
         self._kinds.append(kind_of(base))
 
     def snapshot(self) -> Snapshot:
-        """Return what `tsr_gym.snapshot` says."""
+        """Return a snapshot, as `tsr_gym.snapshot` does."""
         state = self.base.env_state() if self._ours else self._foreign_state()
         inner = new_tuple(Layer, (self._kinds[-1], state))
         return Snapshot((*[adapter.read(wrapper) for adapter, wrapper in self._parts], inner))
@@ -95,7 +96,7 @@ class Stack:
         return adapter_of(base).read(base)
 
     def restore(self, snap: Snapshot, seed: int | None = None) -> None:
-        """Do what `tsr_gym.restore` does, on the snapshot's own random numbers or on those of a seed."""
+        """Restore a snapshot, as `tsr_gym.restore` does, with its random numbers or, given a seed, with new ones."""
         if (kinds := snap.kinds) != self._kinds:
             raise SnapshotError(f"wanted a snapshot of {' < '.join(self._kinds)}, got {' < '.join(kinds)}")
         if snap.came_as_bytes:
@@ -104,29 +105,30 @@ class Stack:
             self._put(snap.layers, seed)
 
     def _put_or_undo(self, layers: tuple[Layer, ...], seed: int | None) -> None:
-        """Go on from layers that anybody may have written; where that fails, stand as before."""
+        """Restore layers from bytes, which may come from anywhere; if that fails, return to the state before."""
         before = self._standing()
         try:
             self._put(layers, seed)
-        # Wrappers and environments of others are handed their state here, and may raise anything.
+        # Foreign wrappers and environments get their state here and may raise any exception.
         except Exception as error:
             if before is not None:
                 self._put(before, None)
             if isinstance(error, SnapshotError):
                 raise
-            raise SnapshotError(f"the snapshot cannot be put back ({error}): damaged") from error
+            raise SnapshotError(f"the snapshot cannot be restored ({error}): damaged") from error
 
     def _standing(self) -> tuple[Layer, ...] | None:
-        """Return the layers to go back to; None where no episode has begun, or where only a replay would lead back."""
+        """Return the present layers; None where no episode has begun, or where only a replay could restore them."""
         base = self.base
         if isinstance(base, ReplayRecorder) or not (self._ours or position_in(base)):
             return None
-        # An environment of others may raise anything before its first reset.
+        # A foreign environment may raise any exception before its first reset.
         with suppress(Exception):
             return self.snapshot().layers
         return None
 
     def _put(self, layers: tuple[Layer, ...], seed: int | None) -> None:
+        # All layers are checked before any is written, so that a refused snapshot changes nothing.
         parts, base = self._parts, self.base
         for number in self._inside_out:
             adapter, wrapper = parts[number]
@@ -142,14 +144,14 @@ class Stack:
 
 
 def snapshot(env: gym.Env[Any, Any]) -> Snapshot:
-    """Return everything that decides an environment's future, its wrappers included.
+    """Return a snapshot of everything that decides an environment's future, its wrappers included.
 
     Args:
         env: An environment, bare or under any stack of Gymnasium's wrappers, ours, and others that implement
-            `SnapshotWrapper`. What `env_support` says of it decides how it is read.
+            `SnapshotWrapper`. `env_support` reports how it is read.
 
     Raises:
-        SnapshotError: `reset` was not called yet, a layer is not known and may hold hidden state, or the environment
+        SnapshotError: `reset` was not called yet, a layer is unknown and may have hidden state, or the environment
             cannot be read exactly.
 
     >>> import gymnasium as gym, tsr_gym
@@ -167,21 +169,21 @@ def snapshot(env: gym.Env[Any, Any]) -> Snapshot:
 def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", seed: int | None = None) -> None:
     """Continue from a snapshot of an equal stack, in place.
 
-    The environment may be another object, also in another process, and need not have been reset. The settings of
-    wrappers, such as a limit of steps, are not part of a snapshot: make the stacks alike.
+    The environment may be another object, also in another process, and need not have been reset. Settings of wrappers,
+    such as a limit of steps, are not part of a snapshot: make both stacks with the same settings.
 
     Args:
         env: A stack of the same wrappers over an environment with the same rules.
-        snap: What `snapshot` returned.
-        noise: ``"same"`` continues on the snapshot's own random numbers, an exact replay; a search that does so
-            sees the future's dice. ``"fresh"`` and ``"common"`` draw new ones from `seed`: one seed per child, or one
-            that siblings share.
-        seed: Needed for fresh and common noise, refused for the same.
+        snap: A result of `snapshot`.
+        noise: ``"same"`` continues with the snapshot's random numbers, an exact replay; a search that uses it knows
+            the future's random numbers. ``"fresh"`` and ``"common"`` draw new ones from `seed`: one seed per child, or
+            one that siblings share.
+        seed: Required for ``"fresh"`` and ``"common"``, refused for ``"same"``.
 
     Raises:
         SnapshotError: The snapshot belongs to another stack, other rules, or is damaged; nothing was changed. Or a
-            replay went another way than the record; the environment must then be reset.
-        ValueError: Noise and seed contradict each other.
+            replay differs from its record; the environment must then be reset.
+        ValueError: `noise` is unknown, or does not fit `seed`.
     """
     if noise not in NOISES:
         raise ValueError(f"wanted noise of {NOISES}, got {noise!r}")
@@ -194,11 +196,12 @@ def clone(env: EnvT) -> EnvT:
     """Return an independent copy of a stack in the same state.
 
     Raises:
-        SnapshotError: `reset` was not called yet, a layer is not known, or another such environment cannot be made.
+        SnapshotError: `reset` was not called yet, a layer is unknown, or no other such environment can be made.
     """
     snap = snapshot(env)
     wrappers, base = _unstack(env)
     twin: Any = base.clone() if isinstance(base, StateEnv) else adapter_of(base).copy(base)
+    # The copy of the base may be in any state: the restore at the end sets every layer.
     for wrapper in reversed(wrappers):
         twin = copied(wrapper, twin)
     restore(twin, snap)
@@ -206,9 +209,9 @@ def clone(env: EnvT) -> EnvT:
 
 
 def env_support(env: gym.Env[Any, Any]) -> Support:
-    """Return what snapshots of a stack rest on, and why; the weakest layer decides.
+    """Return how snapshots of a stack are taken, and why; the weakest layer decides.
 
-    The environment is not disturbed. Copies of it, or another one of its kind, may be played for a few steps.
+    The environment does not change. Copies of it, or equal environments, may be played for a few steps.
 
     >>> import gymnasium as gym
     >>> env_support(gym.make("CartPole-v1")).level
@@ -226,19 +229,21 @@ def env_support(env: gym.Env[Any, Any]) -> Support:
     support = adapter.support(base)
     if support.level != "none" or adapter is REPLAY:
         return support
+    # The state cannot be read, but an environment that repeats itself can still be replayed from its seed.
     last = REPLAY.support(base)
     if last.level == "none":
         return Support("none", f"{support.reason}; and {last.reason}")
     return Support(
-        "replay", f"{support.reason}; so call tsr_gym.replayable(env) before reset(), and a restore will replay"
+        "replay",
+        f"{support.reason}. Call tsr_gym.replayable(env) before reset(), and a restore will replay the episode",
     )
 
 
 def replayable(env: EnvT) -> EnvT:
-    """Return the same stack with a recorder right above the environment, so that a restore can replay it.
+    """Return the same stack with a recorder directly around the environment, so that a restore can replay it.
 
     Call it before `reset`. It is for environments that cannot be copied (`env_support`); a restore then costs as many
-    steps as the episode has taken. A stack is changed in place; a bare environment is wrapped.
+    steps as the episode has so far. A stack is changed in place; a bare environment is wrapped.
 
     >>> import gymnasium as gym
     >>> env = replayable(gym.make("CartPole-v1"))
@@ -248,6 +253,7 @@ def replayable(env: EnvT) -> EnvT:
     wrappers, base = _unstack(env)
     if isinstance(base, StateEnv | ReplayRecorder):
         return env
+    # Directly around the environment, so that it records the actions as the environment gets them.
     recorder: Any = ReplayRecorder(base)
     if not wrappers:
         return recorder  # type: ignore[no-any-return]

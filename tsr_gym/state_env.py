@@ -1,7 +1,7 @@
 """StateEnv: an environment as a thin shell around an immutable state.
 
-The author writes `initial`, `transition` and `observe`; everything that makes an episode (random stream, counters,
-limits, the end) lives in this class, once, so snapshots are right by construction.
+The author writes `initial`, `transition` and `observe`. Everything else of an episode (random stream, counters, limits,
+its end) is in this class, so snapshots are right by construction.
 """
 
 import copy
@@ -24,11 +24,11 @@ ActT = TypeVar("ActT")
 
 
 class Step(NamedTuple):
-    """What one transition did.
+    """The result of one transition.
 
     `state` is the new immutable state, `terminated` whether the task itself ended, `info` facts about this transition.
-    Two facts spare the budget of actions: ``info["action_is_valid"] = False`` (the action meant nothing) and
-    ``info["action_is_executed"] = False`` (it was understood, but not carried out). The reward counts in any case.
+    With two facts the action does not count towards the limit: ``info["action_is_valid"] = False`` (it has no meaning)
+    and ``info["action_is_executed"] = False`` (it was understood and not executed). The reward always counts.
     """
 
     state: Any
@@ -39,11 +39,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When an episode is cut off; None means never.
+    """The limits at which an episode is truncated; None means no limit.
 
     Attributes:
         max_turns: Calls of `step` in an episode.
-        max_actions_per_turn: Actions of one turn that are carried out; further ones are dropped.
+        max_actions_per_turn: Actions of one turn that are executed; further ones are dropped.
         max_actions: Actions in an episode.
     """
 
@@ -62,7 +62,7 @@ class Limits:
 
 
 class Episode(NamedTuple):
-    """Where an episode stands: the author's state and the base's counters."""
+    """The state of an episode: the author's state and the counters of the base class."""
 
     state: Any
     turns: int = 0
@@ -72,17 +72,19 @@ class Episode(NamedTuple):
 
 
 class _NoNoise:
-    """Stands in for the generator where an environment has promised to draw nothing; any use of it is an error."""
+    """Replaces the generator of an environment that promises to draw nothing; any use of it is an error."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise TsrGymError(f"transition() used rng.{name}, but the environment declares draws_noise = False: remove one")
+        raise TsrGymError(
+            f"transition() used rng.{name}, but the environment declares draws_noise = False: change one of the two"
+        )
 
 
 NO_NOISE: Any = _NoNoise()
 _BOOL = (bool, np.bool_)
-# Makes a NamedTuple as its constructor does, in half the time.
+# Makes a NamedTuple like its constructor, in half the time.
 new_tuple = tuple.__new__
 
 
@@ -91,10 +93,10 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
 
     A subclass sets `observation_space` and `action_space` and writes three pure functions:
 
-    - ``initial(rng, options) -> state``: the start of an episode; all randomness from `rng`.
-    - ``transition(state, action, rng) -> Step``: the rules; never touches `self`'s attributes. Rules that depend on the
-      number of the turn keep that number in the state.
-    - ``observe(state) -> observation``: a fresh observation.
+    - ``initial(rng, options) -> state``: the start of an episode; all randomness comes from `rng`.
+    - ``transition(state, action, rng) -> Step``: the rules; never changes attributes of `self`. Rules that depend
+      on the number of the turn keep that number in the state.
+    - ``observe(state) -> observation``: a new observation.
 
     States are NamedTuples or frozen dataclasses of numbers, text, tuples and read-only arrays.
 
@@ -128,30 +130,31 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         raise NotImplementedError
 
     def transition(self, state: StateT, action: ActT, rng: np.random.Generator) -> Step:
-        """Return what one action does to a state."""
+        """Return the result of one action in a state."""
         raise NotImplementedError
 
     def observe(self, state: StateT) -> ObsT:
-        """Return a fresh observation of a state."""
+        """Return a new observation of a state."""
         raise NotImplementedError
 
     def state_key(self, state: StateT) -> bytes:
-        """Return bytes that are equal exactly where the rules treat two states alike from now on.
+        """Return bytes that are equal exactly where two states have the same future under the rules.
 
-        Without random state, counters and history: for transpositions, anchor groups and duplicate instances.
+        Random state, counters and history are left out. For transpositions, anchor groups and duplicate instances.
         """
         raise NotImplementedError
 
     # What the base provides.
 
-    # Gymnasium keeps its generator in this attribute; whoever reads it may draw from it, which `expose` allows for.
+    # Gymnasium keeps its generator in this attribute. Code that reads it may keep it and draw from it, so `expose`
+    # tells the stream to read the position from the generator from now on.
     @property
     def _np_random(self) -> np.random.Generator | None:
         return self._stream.expose()
 
     @_np_random.setter
     def _np_random(self, generator: np.random.Generator | None) -> None:
-        # Whoever sets it may keep it, just like whoever reads it.
+        # Code that sets the generator may keep it, too.
         self._stream = RandomStream(generator)
         self._stream.expose()
 
@@ -184,17 +187,18 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         """Start an episode.
 
         Args:
-            seed: Seed of the episode; None goes on drawing from the stream of the episodes before.
-            options: What `initial` takes. ``"snapshot"`` starts in the middle of an episode instead, in the state and
-                with the counters of a snapshot of this environment, wrappers or not, and with dice of its own.
+            seed: Seed of the episode; None continues the random stream of the earlier episodes.
+            options: Passed to `initial`. ``"snapshot"`` starts in the middle of an episode instead: in the state and
+                with the counters of a snapshot of this environment, with or without wrappers, and with new random
+                numbers.
 
         Raises:
-            SnapshotError: The snapshot belongs to something else, or its episode has ended; nothing was changed.
+            SnapshotError: The snapshot is of another environment, or its episode has ended; nothing was changed.
         """
         given = dict(options or {})
         start = None if (snap := given.pop("snapshot", None)) is None else self._start_of(snap)
         if seed is not None or not self._stream.seeded:
-            # What Env.reset does, but the generator stays our own until somebody asks for `np_random`.
+            # As in Env.reset, except that the generator stays private until `np_random` is read.
             generator, self._np_random_seed = seeding.np_random(seed)
             self._stream = RandomStream(generator)
         self._episode = start or Episode(self.initial(self._stream.draw(), given))
@@ -212,7 +216,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         self._check(state)
         episode: Episode = state.episode
         if episode.terminated or episode.truncated:
-            raise SnapshotError("wanted a snapshot in which the episode goes on, got one after its end")
+            raise SnapshotError("wanted a snapshot of a running episode, got one after its end")
         return episode
 
     def step(self, action: ActT) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
@@ -235,7 +239,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         truncated = not terminated and (turns_left == 0 or actions_left == 0)
         info = {**facts, "turns_left": turns_left, "actions_left": actions_left, **self._facts(state)}
         observation = self.observe(state)
-        # Assigned last, so that an error in the author's functions leaves the episode where it was.
+        # Assigned last, so that an exception in the author's functions leaves the episode unchanged.
         self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
         return observation, reward, terminated, truncated, info
 
@@ -257,11 +261,11 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         """Continue from a snapshot of an environment with the same class and rules.
 
         Args:
-            snapshot: What `snapshot` returned, here, in a clone or in another process.
-            seed: None continues on the snapshot's own random numbers (exact replay); a number draws fresh ones.
+            snapshot: A result of `snapshot`, from this environment, a clone or another process.
+            seed: None continues with the snapshot's random numbers (exact replay); a number draws new ones.
 
         Raises:
-            SnapshotError: The snapshot belongs to something else; this environment is then unchanged.
+            SnapshotError: The snapshot is of another environment; this environment is then unchanged.
         """
         if (num := len(snapshot.kinds)) != 1:
             raise SnapshotError(
@@ -271,7 +275,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         self.set_env_state(self._state_in(snapshot), seed=seed)
 
     def env_state(self) -> EnvState:
-        """Return where the episode stands: rules, state, counters and random state, as one immutable value.
+        """Return rules, state, counters and random state of the episode as one immutable value.
 
         Raises:
             SnapshotError: `reset` was not called yet.
@@ -281,24 +285,25 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         return new_tuple(EnvState, (self._rules, self._episode, self._stream.position))
 
     def set_env_state(self, state: EnvState, *, seed: int | None = None) -> None:
-        """Continue from what `env_state` returned, in an environment with the same rules.
+        """Continue from a result of `env_state`, in an environment with the same rules.
 
         Args:
-            state: What `env_state` returned.
+            state: The result of `env_state`.
             seed: As in `restore`.
 
         Raises:
-            SnapshotError: The state belongs to something else; this environment is then unchanged.
+            SnapshotError: The state is of another environment; this environment is then unchanged.
         """
         self._check(state)
         self._episode = state.episode
         self._stream.position = state.position if seed is None else Seeded(seed)
-        # Gymnasium's word for "not known"; left at None, reading it would replace the generator.
+        # Gymnasium uses -1 for an unknown seed. With None, reading `np_random_seed` would replace the generator.
         self._np_random_seed = -1 if seed is None else seed
 
     def clone(self) -> "StateEnv[StateT, ObsT, ActT]":
         """Return an independent environment in the same state; wrappers are not included."""
         twin = copy.copy(self)
+        # The state is immutable, so a shallow copy is enough. Only the generator is mutable and must be separate.
         twin._stream = RandomStream(position=self._stream.position if self._stream.seeded else None)
         return twin
 
@@ -307,15 +312,15 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         return str(self.observe(self.state)) if self.render_mode == "ansi" else None
 
     def _state_in(self, snap: Snapshot) -> EnvState:
-        """Return what the innermost layer of a snapshot says of this kind of environment."""
-        kind = snap.kinds[-1]
-        if kind != self._kind:
-            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {kind}")
+        """Return the state in the innermost layer of a snapshot, which must be of this class."""
+        class_name = snap.kinds[-1]
+        if class_name != self._kind:
+            raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {class_name}")
         state: EnvState = snap.layers[-1].state
         return state
 
     def _check(self, state: EnvState) -> None:
-        """Raise SnapshotError unless an episode can go on from a state."""
+        """Raise SnapshotError unless an episode can continue from a state."""
         if not isinstance(state, EnvState):
             raise SnapshotError(f"wanted the state of a {self._kind}, got {shown(state)}: damaged")
         if state.rules is not self._rules and not _equal(state.rules, self._rules):
@@ -324,7 +329,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
                 "environment with the same settings"
             )
         if not (_can_be_played(state.episode, self.limits) and is_position(state.position)):
-            raise SnapshotError(f"no episode of {self._kind} stands at {shown(state)}: damaged")
+            raise SnapshotError(f"wanted the state of an episode of {self._kind}, got {shown(state)}: damaged")
 
     def _current(self) -> Episode:
         if self._episode is None:
@@ -337,22 +342,22 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         raise EpisodeOver(f"the episode of {type(self).__name__} has ended: call reset() or restore a snapshot")
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(left: Any, right: Any) -> bool:
     try:
-        return bool(one == other)
-    # What came as bytes may hold anything, such as arrays, which are neither equal nor unequal.
+        return bool(left == right)
+    # Rules that were read from bytes may hold any value, such as an array, whose comparison has no truth value.
     except Exception:
         return False
 
 
 def _can_be_played(episode: Any, limits: Limits) -> bool:
-    """Return whether the counters of an episode are such as play under some limits brings."""
+    """Return whether play under these limits can lead to the counters of an episode."""
     if type(episode) is not Episode:
         return False
     _, turns, actions, terminated, truncated = episode
     if not (type(turns) is type(actions) is int and isinstance(terminated, _BOOL) and isinstance(truncated, _BOOL)):
         return False
-    # Whoever has used up a limit is over.
+    # A running episode has at least one turn and one action left.
     spare = 0 if terminated or truncated else 1
     max_turns, max_actions = limits.max_turns, limits.max_actions
     return (
@@ -364,7 +369,7 @@ def _can_be_played(episode: Any, limits: Limits) -> bool:
 
 
 def unbegun(env: StateEnv[StateT, ObsT, ActT]) -> StateEnv[StateT, ObsT, ActT]:
-    """Return an independent environment with the same settings, as it is before its first `reset`."""
+    """Return an independent environment with the same settings, in the state before its first `reset`."""
     twin = copy.copy(env)
     twin._stream, twin._episode = RandomStream(), None
     return twin

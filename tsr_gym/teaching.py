@@ -1,6 +1,6 @@
-"""Teaching: what a world tells about itself to whoever makes a small language model that plays it, by imitation.
+"""Teaching: how a world is taught to a small language model by imitation.
 
-Players are functions of the unwrapped environment as it stands; they take no turn and change nothing in it.
+Players are functions of the unwrapped environment in its present state; they take no turn and change nothing in it.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ import numpy as np
 
 from tsr_gym.state_env import left
 
-# From the unwrapped environment, in the middle of an episode, to the text of its next turn, as `optimal_turn` gives it.
+# Returns the text of the next turn, in the form of `optimal_turn`, for an unwrapped environment in an episode.
 Player = Callable[[Any, np.random.Generator], str]
 
 
@@ -26,18 +26,20 @@ class Teaching:
     """How a small language model is taught to play a world.
 
     Attributes:
-        teacher_turn: The next turn of somebody who plays well from what the agent was shown, so that it can be learned.
-        poor_turn: The next turn of somebody who plays poorly, always in valid form.
+        teacher_turn: The next turn of a good player that knows only what the agent was shown, so that it can be
+            learned.
+        poor_turn: The next turn of a poor player, always in valid form.
         accepts: Whether the episode that the environment has just ended is worth imitating.
-        env_settings: Settings with which the world shows itself to a very small model; those of a user win over them.
-        history: How much of an episode the model is shown: the present state is all of it (``"markov"``), or not.
-        max_tokens: Longest answer, in tokens of a word each.
-        words: Every word of the world's texts, each between blanks; None to collect signs from demonstrations.
-        permutable: Those of `words` that may be exchanged for one another throughout an episode, which stays true then.
-        permute: Probability that they are, for each episode imitated.
-        copying: Whether playing well takes copying words out of what was shown.
-        learn: Settings of training that fit such a model, by the names of their flags.
-        recipe: Settings of the recipe by which such a model is made, where they are not the usual ones.
+        env_settings: Settings of the environment for a very small model; settings of the user win over them.
+        history: The part of the episode in a prompt: the present state (``"markov"``) or all turns (``"full"``).
+        max_tokens: Longest answer, in tokens of one word each.
+        words: Every word of the world's texts, separated by blanks; None to collect symbols from demonstrations.
+        permutable: The `words` that may be exchanged for one another throughout an episode without changing its
+            meaning.
+        permute: Probability of such an exchange, per imitated episode.
+        copying: Whether good play needs words copied from the prompt.
+        learn: Settings of training for such a model, by the names of their flags.
+        recipe: Settings of the recipe that makes such a model, where they differ from the defaults.
     """
 
     teacher_turn: Player
@@ -55,18 +57,18 @@ class Teaching:
 
 
 def oracle_turn(env: Any, rng: np.random.Generator) -> str:
-    """Return what `optimal_turn` says, or some legal action where nothing is best: the task can no longer be solved."""
+    """Return the result of `optimal_turn`, or the first legal action if the task can no longer be solved."""
     turn = env.optimal_turn(env.state, *left(env))
     return str(turn or env.legal_actions(env.state)[0])
 
 
 def random_turn(env: Any, rng: np.random.Generator, *, p_single: float = 0.0) -> str:
-    """Return a turn of legal actions drawn uniformly, and so is their number.
+    """Return a turn of legal actions; the actions and their number are drawn uniformly.
 
     Args:
         env: The unwrapped environment.
-        rng: Where they are drawn from.
-        p_single: Probability that the turn holds a single action, whatever it may hold.
+        rng: The generator to draw from.
+        p_single: Probability of a turn with a single action, also where the limits allow more.
     """
     names = env.legal_actions(env.state)
     several = env.separator is not None and rng.random() >= p_single
@@ -76,7 +78,7 @@ def random_turn(env: Any, rng: np.random.Generator, *, p_single: float = 0.0) ->
 
 
 def taught_by_oracle(**settings: Any) -> Teaching:
-    """Return the teaching of a world whose state is in plain sight, so that its oracle's play can be learned.
+    """Return the teaching of a world whose observations show the whole state, so that its oracle can be imitated.
 
     Args:
         settings: `Teaching.env_settings`.

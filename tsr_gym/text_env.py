@@ -1,4 +1,4 @@
-"""TextEnv: a StateEnv in which an agent reads text and answers with text, turn by turn."""
+"""TextEnv: a StateEnv whose observations and actions are text, with one or more actions in a turn."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,12 +15,12 @@ MAX_TEXT = 100_000
 
 
 def no_text(action: object) -> InvalidAction:
-    """Return the error for an action that is no text, which only a program can give."""
+    """Return the error for an action that is not text: a mistake of the program, not of the agent."""
     return InvalidAction(f"wanted an action as text, got {action!r:.80}; numbers are for action_type='discrete'")
 
 
 def split_turn(text: str, separator: str | None) -> tuple[str, ...]:
-    """Return the actions that a turn's text asks for, in order; without a separator the text as it is.
+    """Return the actions in a turn's text, in order; without a separator, the whole text is one action.
 
     >>> split_turn(" Up ||  Right|| ", "||")
     ('Up', 'Right')
@@ -34,7 +34,7 @@ def _split(text: str, separator: str | None) -> tuple[str, ...]:
     return tuple(part for part in map(str.strip, text.split(separator)) if part)
 
 
-# Agents repeat themselves; what is remembered stays small.
+# Agents repeat their turns, so short ones are cached.
 _SHORT = 200
 _split_short = lru_cache(maxsize=4096)(_split)
 
@@ -56,31 +56,30 @@ class TextEnv(StateEnv[StateT, str, str]):
 
     The author's `transition` takes one action as text, such as ``"Up"``. An action that means nothing returns the
     state unchanged with ``info["action_is_valid"] = False``: it is dropped, costs no action, and the rest of the turn
-    is carried out. A turn without any valid action still uses up a turn.
+    is executed. A turn without any valid action still counts as a turn.
 
     Every `info` holds:
 
     - ``action_is_valid``: every action of the turn was understood, and there was at least one;
-    - ``invalid_reason``: only where it was not: why the first invalid action meant nothing, which `transition` may say
-      under this name;
+    - ``invalid_reason``: only if not: why the first invalid action has no meaning; `transition` may set it in its info;
     - ``action_is_effective``: the turn changed the state;
-    - ``executed``: the actions that were carried out, a tuple of str;
+    - ``executed``: the actions that were executed, a tuple of str;
     - ``success``: the task was solved;
-    - ``turns_left``, ``actions_left``: what the limits still allow, or None.
+    - ``turns_left``, ``actions_left``: the turns and actions left under the limits; None without a limit.
 
     Args:
         rules: Immutable configuration that the rules depend on.
         limits: Turns, actions per turn and actions per episode.
-        separator: What stands between the actions of a turn; None where the whole text, blanks included, is one action.
+        separator: The text between the actions of a turn; None if the whole text, blanks included, is one action.
         render_mode: ``"ansi"`` or None.
 
     Attributes:
-        actions: Names that `transition` understands in every state, or () where they depend on the state.
+        actions: Names that `transition` understands in every state, or () if they depend on the state.
         instructions: The rules of the game in a few sentences, for an agent that reads.
-        reads_tags: Whether `step` takes what a model writes, tags and all, as environments do whose published protocol
-            has tags of its own; `AnswerFormat` is then not wanted around it. `transition` then gets blank texts, too.
+        reads_tags: Whether `step` takes the model's text with its tags, for environments whose published protocol has
+            special tags. Such an environment needs no `AnswerFormat`, and `transition` gets blank texts, too.
         continues_after_end: Whether `step` may follow a turn that terminated the episode, as in the original WebShop.
-        guide: The scorer that a search uses unless another one is named; None where the world has none.
+        guide: The scorer that a search uses by default; None if the world has none.
         model_forms: The settings that change only the form in which a model reads the states.
     """
 
@@ -116,11 +115,11 @@ class TextEnv(StateEnv[StateT, str, str]):
         raise NotImplementedError
 
     def legal_actions(self, state: StateT) -> tuple[str, ...]:
-        """Return the single actions that mean something in a state; uniform play draws from them."""
+        """Return the single actions that are valid in a state; uniform random play draws from them."""
         return self.actions
 
     def buttons(self, state: StateT) -> tuple[str, ...]:
-        """Return the labels that a person can click in a state, in small letters; () where a person types actions."""
+        """Return the labels that a person can click in a state, in small letters; () if actions are typed."""
         return ()
 
     @classmethod
@@ -129,47 +128,47 @@ class TextEnv(StateEnv[StateT, str, str]):
         return {name: value for name, value in settings.items() if name not in cls.model_forms}
 
     def optimal_turn(self, state: StateT, turns_left: int | None, actions_left: int | None) -> str | None:
-        """Return the text of a best next turn, or None where the environment has no oracle.
+        """Return the text of a best next turn; None if the environment has no oracle.
 
-        Best means: the highest chance of success within what the limits leave. Used for demonstrations and for the
-        optimal bar beside results, never by a search.
+        A best turn has the highest probability of success within the turns and actions left. Used for demonstrations
+        and as the optimal bar in results, never by a search.
         """
         return None
 
     def dead_end(self, state: StateT) -> str | None:
-        """Return why the task can no longer be solved from a state; None where it can be or nobody knows.
+        """Return why the task can no longer be solved from a state; None if it can be, or if that is unknown.
 
-        Without regard to limits. A proof from the rules, never a guess: for people who play, for statistics, and for a
-        search that asks for it with `tsr_gym.wrappers.DeadEnds`, which its results have to say.
+        Limits are ignored. The reason is a proof from the rules, never a guess. For people who play, for statistics,
+        and for a search under `tsr_gym.wrappers.DeadEnds`, whose results must state it.
         """
         return None
 
     def best_value(self, state: StateT, turns_left: int | None, actions_left: int | None) -> float | None:
-        """Return the highest chance of success from a state within what the limits leave, or None where nobody knows.
+        """Return the highest probability of success from a state within the turns and actions left; None if unknown.
 
-        That of the best possible play, so 1 or 0 where nothing is left to chance; 1 in a state of success. For
-        reports on how good scores and searches are, never for a search.
+        It is that of the best possible play: 1 or 0 without randomness, and 1 in a state of success. For reports on
+        scores and searches, never for a search.
         """
         return None
 
     def form(self, state: StateT) -> bytes | None:
-        """Return what instances that are equal up to symmetry share; None where every episode counts by itself.
+        """Return bytes that instances share if they are equal up to symmetry; None if no instances are compared.
 
-        For environments that leave nothing to chance, of the state in which an episode begins.
+        For environments without randomness; the argument is the first state of an episode.
         """
         return None
 
     def success_bars(self, state: StateT) -> tuple[float, float] | None:
         """Return the exact success probability of uniform random play and of the best policy, or None if unknown.
 
-        Both from the start of an episode, under the environment's own limits.
+        Both are from the start of an episode, under the environment's limits.
         """
         return None
 
     def teaching(self) -> Teaching | None:
-        """Return how a small language model is taught to play, or None where it cannot be.
+        """Return how a small language model is taught to play; None if it cannot be.
 
-        Where an environment says nothing else: by imitation of its oracle, if it has one.
+        By default it imitates the environment's oracle, if there is one.
         """
         has_oracle = type(self).optimal_turn is not TextEnv.optimal_turn
         return taught_by_oracle() if has_oracle else None
@@ -180,9 +179,9 @@ class TextEnv(StateEnv[StateT, str, str]):
         Raises:
             ResetNeeded: `reset` was not called yet.
             EpisodeOver: The episode has ended.
-            InvalidAction: The action is no text.
+            InvalidAction: The action is not text.
         """
-        # All in one function: half of the time would go into calls.
+        # In one function on purpose: calls of smaller ones would take half of the time.
         if self._episode is None:
             self._refuse()
         start, turns, actions, terminated, truncated = self._episode
@@ -231,7 +230,7 @@ class TextEnv(StateEnv[StateT, str, str]):
         if self._has_facts:
             info.update(self._facts(state))
         observation = self.observe(state)
-        # Assigned last, so that an error in the author's functions leaves the episode where it was.
+        # Assigned last, so that an exception in the author's functions leaves the episode unchanged.
         self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
         return observation, reward, terminated, truncated, info
 

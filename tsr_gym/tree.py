@@ -25,10 +25,10 @@ def outline(nodes: Sequence[Node], children: Callable[[int], Sequence[int]], roo
     """Return a line per node below a root, each indented below its parent, children in order.
 
     Args:
-        nodes: Of the whole tree.
-        children: A node's, by index.
-        root: Where to begin.
-        limit: Most lines; a last one then says how many nodes are not shown.
+        nodes: All nodes of the tree.
+        children: The children of a node, by index.
+        root: The first node to show.
+        limit: Most lines; one more line states that the outline was cut.
     """
     if not nodes:
         return "no nodes"
@@ -39,26 +39,27 @@ def outline(nodes: Sequence[Node], children: Callable[[int], Sequence[int]], roo
         index = open_nodes.pop()
         node = nodes[index]
         lines.append("  " * (node.depth - top) + f"{index}: {_words(node)}")
+        # Reversed, because the last item of the stack is taken next and children are shown in order.
         open_nodes += reversed(children(index))
     if open_nodes:
         lines.append(f"... cut after {limit} nodes")
     return "\n".join(lines)
 
 
-def said_at(node: Node) -> str:
-    """Return what was said to reach a node, of the first one what it shows, in one short line."""
-    said = node.observation if node.parent is None else node.candidate.text
-    text = " ".join(str(said).split())
+def turn_text(node: Node) -> str:
+    """Return the text of the turn that led to a node, for the first node its observation, in one short line."""
+    words = node.observation if node.parent is None else node.candidate.text
+    text = " ".join(str(words).split())
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
 
 
 def ending(node: Node) -> str:
-    """Return how an episode ended at a node, in words; nothing where it goes on."""
+    """Return how an episode ended at a node, in words; "" if it did not end there."""
     return "solved" if node.solved else "ended" if node.terminated else "cut by a limit" if node.truncated else ""
 
 
 def _words(node: Node) -> str:
-    words = [said_at(node)]
+    words = [turn_text(node)]
     if node.parent is not None:
         words.append(f"reward {node.reward:g}")
         words += [f"score {node.score:g}"] if node.score != node.reward else []
@@ -79,7 +80,7 @@ Quantity = Literal["reward", "score"]
 
 
 class Expand(NamedTuple):
-    """A strategy's wish: sample this many candidates at this node."""
+    """A request of a strategy: sample this many candidates at this node."""
 
     node: int
     samples: int = 1
@@ -87,20 +88,20 @@ class Expand(NamedTuple):
 
 @dataclass(slots=True)
 class _Store:
-    """What the views of one tree share."""
+    """The data that the views of one tree share."""
 
     nodes: list[Node] = field(default_factory=list)
     children: list[list[int]] = field(default_factory=list)
-    # Address of every node and the sums of rewards and scores on the way to it, so that none is worked out again.
+    # The address of every node, and the sums of rewards and scores on the path to it, so that none is computed twice.
     branches: list[tuple[int, ...]] = field(default_factory=list)
     sums: dict[Quantity, list[float]] = field(default_factory=lambda: {"reward": [], "score": []})
     states: dict[bytes, list[int]] = field(default_factory=dict)
     num_transpositions: int = 0
-    # What breaks ties among a node's children, by node and number of the child.
+    # Functions from a child's number to its tie breaker, by parent.
     ties: dict[int, Callable[[int], int]] = field(default_factory=dict)
     played: list[int] = field(default_factory=list)
     chosen: tuple[int, ...] = ()
-    # Counts by the names of a Budget's, because something is spent at every turn.
+    # A dictionary with the field names of `Budget`: every turn adds to it, and making a `Budget` each time is slow.
     spent: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_BUDGET, 0))
 
 
@@ -108,12 +109,12 @@ class Tree:
     """Nodes by index, first node 0, children in the order in which they were added.
 
     Args:
-        seed: Seed of the task; every random choice in and below the tree derives from it and a path.
-        score_of: What a scorer's numbers rate: ``"turn"`` adds up along a path, ``"state"`` counts at its end.
-        about: Facts that files and results name, such as the environment's id, preset and noise.
+        seed: Seed of the task; every random choice in the tree derives from it and a path.
+        score_of: What the scores rate: with ``"turn"`` they add up along a path, with ``"state"`` the last one counts.
+        about: Facts for files and results, such as the environment's id, preset and noise.
 
     Attributes:
-        root: Where a search of this view begins; `ROOT` for the whole tree.
+        root: The node at which a search of this view begins; `ROOT` for the whole tree.
     """
 
     ROOT = 0
@@ -144,7 +145,7 @@ class Tree:
         """Return a node.
 
         Raises:
-            IndexError: There is no such node; unlike a list, a tree does not count from its end.
+            IndexError: There is no such node. Negative indices are refused.
         """
         if not 0 <= index < len(self._store.nodes):
             raise IndexError(f"wanted a node from 0 to {len(self._store.nodes) - 1}, got {index}")
@@ -152,16 +153,16 @@ class Tree:
 
     @property
     def played(self) -> Sequence[int]:
-        """The nodes of the episode that was really played, first node included; searched nodes are not in it."""
+        """The nodes of the episode that was played, first node included, without nodes that were only searched."""
         return self._store.played
 
     @property
     def chosen(self) -> Sequence[int]:
-        """The ends of the paths that the last search chose, best first; empty where it chose nothing."""
+        """The ends of the paths that the last search chose, best first; empty if it chose none."""
         return self._store.chosen
 
     def choose(self, indices: Sequence[int]) -> None:
-        """Record what a search chose.
+        """Record the nodes that a search chose.
 
         Raises:
             IndexError: There is no such node.
@@ -172,12 +173,12 @@ class Tree:
 
     @property
     def num_transpositions(self) -> int:
-        """How many nodes stand in a state, turns left aside, in which an earlier one stands."""
+        """The number of nodes whose state, apart from the turns left, is that of an earlier node."""
         return self._store.num_transpositions
 
     @property
     def spent(self) -> Budget:
-        """What has been spent on the whole tree."""
+        """The budget spent on the whole tree."""
         return Budget(**self._store.spent)
 
     def charge(self, budget: Budget) -> None:
@@ -185,10 +186,10 @@ class Tree:
         self.spend(**dict(zip(_BUDGET, _counts(budget), strict=True)))
 
     def spend(self, **counts: float) -> None:
-        """Add to `spent` by names, such as ``spend(env_steps=3)``, at less cost than a Budget's.
+        """Add to `spent` by names, such as ``spend(env_steps=3)``; faster than `charge`.
 
         Raises:
-            KeyError: A Budget counts no such thing.
+            KeyError: `Budget` has no such field.
         """
         spent = self._store.spent
         for name, more in counts.items():
@@ -204,6 +205,7 @@ class Tree:
         index = len(store.nodes)
         if (parent is None) != (index == 0) or (parent is not None and not 0 <= parent < index):
             raise ValueError(f"wanted a parent among the {index} nodes of the tree, got {parent}")
+        # Sums run from the first node, also under a view with another root: `total` returns the difference of two sums.
         rewards, scores = store.sums["reward"], store.sums["score"]
         if parent is None:
             store.branches.append(())
@@ -218,6 +220,7 @@ class Tree:
         store.nodes.append(node)
         store.children.append([])
         if node.state_key is not None:
+            # Nodes with the same state are never merged here: strategies decide what to do with transpositions.
             twins = store.states.setdefault(node.state_key, [])
             store.num_transpositions += bool(twins)
             twins.append(index)
@@ -226,14 +229,14 @@ class Tree:
         return index
 
     def rate(self, index: int, score: float) -> None:
-        """Give a node the score that a rater found for it.
+        """Set the score of a node to that of a rater.
 
         Raises:
-            ValueError: The node has children already, whose paths were judged by its old score.
+            ValueError: The node is the first, or has children, whose paths include its old score.
         """
         store, node = self._store, self.node(index)
         if store.children[index] or node.parent is None:
-            raise ValueError(f"node {index} is the first or has grown on: wanted a leaf to rate")
+            raise ValueError(f"node {index} is the first or has children: wanted a leaf to rate")
         store.nodes[index] = replace(node, score=float(score))
         store.sums["score"][index] = store.sums["score"][node.parent] + float(score)
 
@@ -246,6 +249,7 @@ class Tree:
         self.node(root)
         view = Tree(seed=self.seed, score_of=self.score_of, about=self.about)
         view.root = root
+        # The views share one store, so a node that one of them adds is in all of them.
         view._store = self._store
         return view
 
@@ -257,28 +261,27 @@ class Tree:
         """Return the nodes from `root` to a node, both included.
 
         Raises:
-            ValueError: The node does not lie below the root.
+            ValueError: The node is not below the root.
         """
         path, nodes, root, here = [index], self._store.nodes, self.root, index
         while here != root:
             parent = nodes[here].parent
             if parent is None:
-                raise ValueError(f"node {index} does not lie below the root {root}")
+                raise ValueError(f"node {index} is not below the root {root}")
             path.append(parent)
             here = parent
         return path[::-1]
 
     def branch(self, index: int) -> tuple[int, ...]:
-        """Return the child numbers that lead from the first node to a node: its address, whatever its index."""
+        """Return the child numbers that lead from the first node to a node: its address."""
         return self._store.branches[index]
 
     def key(self, index: int, *, turns: bool) -> Hashable | None:
-        """Return the identity of a node's state, for merging; None where nobody knows it.
+        """Return the identity of a node's state, for merging; None if it is unknown.
 
         Args:
             index: The node.
-            turns: Whether what the limits still allow is part of it: the same position with fewer turns left is then
-                another state.
+            turns: Include the turns and actions left: the same position with fewer turns left is then another state.
         """
         node = self._store.nodes[index]
         if not turns or node.state_key is None:
@@ -286,7 +289,7 @@ class Tree:
         return node.state_key, node.info.get("turns_left", -node.depth), node.info.get("actions_left")
 
     def twins(self, index: int, *, turns: bool) -> list[int]:
-        """Return all nodes in the same state as a node, itself included, in the order in which they were added."""
+        """Return all nodes with the same state as a node, itself included, in the order in which they were added."""
         node = self._store.nodes[index]
         if node.state_key is None:
             return [index]
@@ -294,7 +297,7 @@ class Tree:
         return [twin for twin in equal if self.key(twin, turns=turns) == wanted]
 
     def below(self, index: int | None = None) -> Iterator[int]:
-        """Yield a node and everything under it, parents before children, siblings in order."""
+        """Yield a node and all nodes below it, parents before children, siblings in order."""
         stack = [self.root if index is None else index]
         while stack:
             here = stack.pop()
@@ -306,48 +309,46 @@ class Tree:
         return [index for index in self.below() if not self._store.children[index]]
 
     def open_leaves(self) -> list[int]:
-        """Return the leaves below the root from which a search may go on."""
+        """Return the leaves below the root that a search may expand."""
         return [index for index in self.leaves() if self.nodes[index].is_open]
 
     def total(self, index: int, quantity: Quantity) -> float:
         """Return the sum of rewards, or of scores, of the turns from the root to a node.
 
         Raises:
-            ValueError: The node does not lie below the root.
+            ValueError: The node is not below the root.
         """
         store, root = self._store, self.root
         if root:
+            # A node is below the root exactly if its address begins with the root's; no walk is needed.
             above = store.branches[root]
             if store.branches[index][: len(above)] != above:
-                raise ValueError(f"node {index} does not lie below the root {root}")
+                raise ValueError(f"node {index} is not below the root {root}")
         sums = store.sums[quantity]
         return sums[index] - sums[root]
 
     def merit(self, index: int) -> float:
-        """Return how good the path to a node looks to its scorer.
-
-        The sum of its scores where they rate turns, the last one where they rate states.
-        """
+        """Return the score of the path to a node: the sum of its scores if they rate turns, else the last one."""
         return self.nodes[index].score if self.score_of == "state" else self.total(index, "score")
 
     def best(self, indices: Sequence[int], num: int, quantity: Quantity | None = None) -> list[int]:
-        """Return the best of some nodes, best first; ties are broken by the tree's seed and the nodes' addresses.
+        """Return the best nodes, best first. The tree's seed and the nodes' addresses break ties.
 
         Args:
             indices: The nodes to choose from.
-            num: How many to return, fewer where there are not as many.
-            quantity: What is added up along their paths; None ranks by `merit`.
+            num: How many to return, or fewer if there are not as many.
+            quantity: The quantity to sum along their paths; None ranks by `merit`.
         """
 
         def rank(index: int) -> tuple[float, int]:
             worth = self.merit(index) if quantity is None else self.total(index, quantity)
-            # Sums of the same rewards in another order differ in the last digits: that is a tie.
+            # Sums of the same rewards in another order differ in the last digits and count as a tie.
             return -round(worth, 9), self.tie(index)
 
         return sorted(indices, key=rank)[:num]
 
     def tie(self, index: int) -> int:
-        """Return what decides between a node and its equals: a number of the tree's seed and the node's address."""
+        """Return a node's tie breaker: a number that depends on the tree's seed and the node's address."""
         store, parent = self._store, self._store.nodes[index].parent
         if parent is None:
             return derive_seed(self.seed, "tie")
@@ -356,7 +357,7 @@ class Tree:
         return store.ties[parent](store.branches[index][-1])
 
     def save(self, path: str | os.PathLike[str], *, snapshots: bool = True) -> None:
-        """Write the tree as JSON lines, one header and one line per node; an older file is replaced only when done.
+        """Write the tree as JSON lines, a header and one line per node. The old file is replaced at the end, at once.
 
         Args:
             path: The file.
@@ -382,7 +383,7 @@ class Tree:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tree":
-        """Read a tree that `save` wrote.
+        """Return the tree that `save` wrote.
 
         Raises:
             InvalidTree: The file is damaged, cut short or of another format; the message names the line.
@@ -393,15 +394,16 @@ class Tree:
             first, *lines = data.decode().splitlines() or ["{}"]
             header = json.loads(first)
             if header.get("format") != FORMAT or header.get("version") != VERSION:
-                found = (header.get("format"), header.get("version"))
-                raise InvalidTree(f"{path}: wanted a {FORMAT!r} of version {VERSION}, got {shown(found)}")
+                got = (header.get("format"), header.get("version"))
+                raise InvalidTree(f"{path}: wanted a {FORMAT!r} of version {VERSION}, got {shown(got)}")
+            # `number` counts lines for the message of the exception below.
             tree = _begun(header)
             for line in lines:
                 number += 1
                 node = node_from_json(json.loads(line))
                 tree.add(node)
                 if node.parent is not None and node.depth != tree.nodes[node.parent].depth + 1:
-                    raise ValueError(f"a depth of {node.depth} below one of {tree.nodes[node.parent].depth}")
+                    raise ValueError(f"wanted a depth of {tree.nodes[node.parent].depth + 1}, got {node.depth}")
             if len(lines) != header["nodes"]:
                 raise InvalidTree(
                     f"{path}: wanted {shown(header['nodes'])} nodes, got {len(lines)}: the file is cut short"
@@ -423,22 +425,22 @@ def _begun(header: dict[str, Any]) -> Tree:
     """Return the tree of a header, without nodes.
 
     Raises:
-        ValueError: A part of the header is of another type; KeyError and others, too.
+        ValueError: A part of the header has the wrong type. KeyError and others are possible, too.
     """
     numbers = (header["seed"], header["nodes"], *header["played"], *header.get("chosen", ()))
     facts, spent, score_of = header["about"], header["spent"], header["score_of"]
     if not all(type(number) is int for number in numbers) or type(facts) is not dict or score_of not in SCORES_OF:
-        raise ValueError("a part of it is of another type")
+        raise ValueError("a part of it has the wrong type")
     if not all(type(count) in (int, float) for count in spent.values()):
-        raise ValueError("it counts in something else than numbers")
+        raise ValueError("the counts of spent are not all numbers")
     tree = Tree(seed=header["seed"], score_of=score_of, about=facts)
     tree.charge(Budget(**spent))
     return tree
 
 
-# What a strategy yields are its wishes; what it returns, where it does, are the ends of the paths that it chose.
+# A strategy yields lists of requests. It may return the ends of the paths that it chose.
 Wishes = Generator[list[Expand], None, Sequence[int] | None]
 Strategy = Callable[[Tree], Wishes | Iterator[list[Expand]]]
 Policy = Callable[[Sequence[tuple[Tree, Expand]]], list[list[Candidate]]]
-# Scores of the nodes that grew in a round, in their order.
+# A rater returns the scores of the nodes that were added in a round, in their order.
 Rater = Callable[[Sequence[tuple[Tree, int]]], list[float]]

@@ -15,7 +15,7 @@ from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
 from tsr_gym.agents.cli.tables import show_tables
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import load
-from tsr_gym.tree import Tree, ending, said_at
+from tsr_gym.tree import Tree, ending, turn_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _label(tree: Tree, index: int, kept: bool) -> Text:
     marks += ["not understood"] if node.info.get("action_is_valid") is False else []
     marks += [ending(node)] if ending(node) else []
     numbers = "" if node.parent is None else f"  reward {node.reward:g}  score {node.score:g}"
-    label = Text(f"{index}: {said_at(node)}", style="" if kept else "dim", overflow="ellipsis", no_wrap=True)
+    label = Text(f"{index}: {turn_text(node)}", style="" if kept else "dim", overflow="ellipsis", no_wrap=True)
     label.append(numbers, style="cyan")
     if marks:
         label.append(f"  {', '.join(marks)}", style="green" if node.solved else "magenta")
