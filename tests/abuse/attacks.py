@@ -17,11 +17,11 @@ MAX_FAULTS = 20
 
 
 class Outcome(NamedTuple):
-    """What came of one attack.
+    """The outcome of one attack.
 
     Attributes:
         count: The field of `Counts` that it belongs to.
-        what: What was done, and what it brought.
+        what: The attack and its result, for messages.
     """
 
     count: str
@@ -30,15 +30,15 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What came of a campaign.
+    """The outcomes of a campaign.
 
     Attributes:
         tried: Attacks.
-        refused: Ended in the promised error, and nothing had changed.
-        right: Were taken, and all was right all the same.
-        wrong: Were taken and were not right, or had changed something when they were refused.
-        crashed: Ended in another error, or ended the process.
-        faults: What the first of the last two kinds were.
+        refused: Attacks that ended in the promised error and changed nothing.
+        right: Attacks that were accepted with a correct result.
+        wrong: Attacks that were accepted with a wrong result, or that changed something before they were refused.
+        crashed: Attacks that ended in another error, or ended the process.
+        faults: Descriptions of the first wrong or crashed attacks.
     """
 
     tried: int
@@ -50,10 +50,10 @@ class Counts:
 
 
 def counted(outcomes: Iterable[Outcome]) -> Counts:
-    """Return the counts of outcomes."""
+    """Return the counts of the outcomes."""
     came = list(outcomes)
     counts = Counter(outcome.count for outcome in came)
-    faults = [f"{one.count}: {one.what}" for one in came if one.count in ("wrong", "crashed")]
+    faults = [f"{outcome.count}: {outcome.what}" for outcome in came if outcome.count in ("wrong", "crashed")]
     numbers = [counts[name] for name in ("refused", "right", "wrong", "crashed")]
     assert sum(numbers) == len(came)
     return Counts(len(came), *numbers, tuple(faults[:MAX_FAULTS]))
@@ -65,13 +65,13 @@ def attacked(
     promised: type[Exception] | tuple[type[Exception], ...],
     unchanged: Callable[[], bool] = lambda: True,
 ) -> Outcome:
-    """Return what came of an attack.
+    """Return the outcome of an attack.
 
     Args:
-        what: What is done.
-        attack: Does it, and returns whether what it brought is right.
+        what: Its description.
+        attack: Performs it and returns whether the result is correct.
         promised: The errors that may refuse it.
-        unchanged: Whether everything is as before, asked where it was refused.
+        unchanged: Returns whether nothing changed; called if the attack was refused.
     """
     try:
         return Outcome("right" if attack() else "wrong", what)
@@ -88,7 +88,7 @@ HARM = (
 
 
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:
-    """Return other bytes than these, made of them by one damage that is drawn."""
+    """Return the bytes with one random damage, which changes at least one byte."""
     while True:
         changed = _DAMAGES[rng.integers(len(_DAMAGES))](data, rng)
         if changed != data:
@@ -140,21 +140,21 @@ def _harmed(data: bytes, rng: np.random.Generator) -> bytes:
     return data[:place] + harm + data[place + int(rng.integers(3)) * len(harm) // 2 :]
 
 
-# Single bits most often, because they get farthest.
+# Single bits most often, because they pass the most checks.
 _DAMAGES = (_flipped, _flipped, _flipped, _cut, _lost, _doubled, _overwritten, _zeroed, _harmed)
 
 
 def forged(value):
-    """Return a snapshot of bytes that hold any value in place of layers."""
+    """Return a snapshot from bytes that hold any value in place of layers."""
     return Snapshot.from_bytes(sealed(encode(value)))
 
 
 def sealed(payload):
-    """Return the bytes of a snapshot with any payload, under the right digest."""
+    """Return the bytes of a snapshot with any payload and its correct digest."""
     return MAGIC + bytes([VERSION]) + blake2b(payload, digest_size=16).digest() + payload
 
 
 def changed(snap, **parts):
-    """Return a snapshot as it comes from bytes in which parts of the environment's own state are others."""
+    """Return a snapshot from bytes in which parts of the environment's state are replaced."""
     *outer, inner = snap.layers
     return forged((*outer, inner._replace(state=inner.state._replace(**parts))))

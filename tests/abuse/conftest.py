@@ -1,4 +1,4 @@
-"""The campaigns' own options, what they share with the agents' tests, and the counts at the end of their runs."""
+"""Options of the campaigns, fixtures that they share with the agents' tests, and the counts at the end of a run."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture
 def hold(request, record_property):
-    """Run a campaign, note its counts, and see that nothing was wrong and nothing crashed."""
+    """Run a campaign, record its counts, and require that no attack was wrong or crashed."""
 
     def run(name, campaign, sampled):
         times = request.config.getoption("--abuse-times", 1)
@@ -43,12 +43,12 @@ def pytest_runtest_logreport(report):
 def pytest_terminal_summary(terminalreporter, config):
     if not _counts:
         return
-    found = {name: {key: number for key, number in counts.items() if key != "faults"} for name, counts in _counts}
+    campaigns = {name: {key: number for key, number in counts.items() if key != "faults"} for name, counts in _counts}
     terminalreporter.section("the campaigns")
-    for name, counts in found.items():
+    for name, counts in campaigns.items():
         terminalreporter.write_line(f"{name:24} {'  '.join(f'{key} {number}' for key, number in counts.items())}")
     if path := config.getoption("--abuse-json", None):
-        text = json.dumps({**_circumstances(config), "counts": dict(sorted(found.items()))}, indent=1)
+        text = json.dumps({**_circumstances(config), "counts": dict(sorted(campaigns.items()))}, indent=1)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
 

@@ -48,12 +48,12 @@ Title: run-length
 PASSAGES = tuple(Passage(f"p{number}", "Oslo", f"A town of {number} people.") for number in range(4))
 
 
-class Kind(NamedTuple):
-    """A kind of file.
+class FileType(NamedTuple):
+    """A type of file.
 
     Attributes:
         write: Writes files into an empty folder.
-        read: Reads what is in the folder, and returns whether what was read is sound.
+        read: Reads the folder and returns whether the content is consistent.
         promised: The error that may refuse it.
     """
 
@@ -107,7 +107,9 @@ def _reads_store(folder: Path) -> bool:
 
 def _write_corpus(folder: Path) -> None:
     source = folder / "corpus.jsonl"
-    source.write_text("".join(f"{json.dumps({'id': one.id, 'contents': contents_of(one)})}\n" for one in PASSAGES))
+    source.write_text(
+        "".join(f"{json.dumps({'id': passage.id, 'contents': contents_of(passage)})}\n" for passage in PASSAGES)
+    )
     (folder / "corpus").mkdir()
     write_corpus(source, folder / "corpus", link=False)
     source.unlink()
@@ -115,7 +117,7 @@ def _write_corpus(folder: Path) -> None:
 
 def _reads_corpus(folder: Path) -> bool:
     corpus = open_corpus(folder / "corpus")
-    # The digests leave nothing to be taken but another spelling of the manifest.
+    # With digests, only another spelling of the manifest can be accepted.
     rows = [corpus.number_of(passage.id) for passage in PASSAGES]
     return rows == [*range(len(corpus))] and [corpus.passage(row) for row in range(len(corpus))] == list(PASSAGES)
 
@@ -133,79 +135,79 @@ def _write_parquet(folder: Path) -> None:
 def _reads_questions(folder: Path) -> bool:
     for path in folder.iterdir():
         passages = []
-        # Not every format carries passages.
+        # Not every format has passages.
         with suppress(InvalidCorpus):
             passages = list(passages_of(path))
-        # Whatever is read can be written into a file.
+        # Everything that was read can be written as JSON.
         json.dumps((passages, load_questions(path)), ensure_ascii=False).encode()
     return True
 
 
-KINDS = {
-    "level files": Kind(lambda folder: (folder / "levels.txt").write_bytes(LEVELS), _reads_levels, InvalidLevel),
-    "maps": Kind(_write_map, _reads_map, InvalidLevel),
-    "catalogues": Kind(_write_catalogue, _imports, InvalidCatalogue),
-    "stores": Kind(_write_store, _reads_store, InvalidCatalogue),
-    "corpora": Kind(_write_corpus, _reads_corpus, InvalidCorpus),
-    "questions": Kind(_write_questions, _reads_questions, InvalidCorpus),
-    "Parquet files": Kind(_write_parquet, _reads_questions, InvalidCorpus),
+FILE_TYPES = {
+    "level files": FileType(lambda folder: (folder / "levels.txt").write_bytes(LEVELS), _reads_levels, InvalidLevel),
+    "maps": FileType(_write_map, _reads_map, InvalidLevel),
+    "catalogues": FileType(_write_catalogue, _imports, InvalidCatalogue),
+    "stores": FileType(_write_store, _reads_store, InvalidCatalogue),
+    "corpora": FileType(_write_corpus, _reads_corpus, InvalidCorpus),
+    "questions": FileType(_write_questions, _reads_questions, InvalidCorpus),
+    "Parquet files": FileType(_write_parquet, _reads_questions, InvalidCorpus),
 }
 
 
-def input_campaign(count: int, seed: int, kind: Kind) -> Counts:
-    """Return what comes of damages to files of a kind."""
+def input_campaign(count: int, seed: int, file_type: FileType) -> Counts:
+    """Return the outcomes of damage to files of a type."""
     with TemporaryDirectory() as home:
         sound = Path(home) / "sound"
         sound.mkdir()
-        kind.write(sound)
-        return counted(_input_attacks(count, np.random.default_rng(seed), kind, sound))
+        file_type.write(sound)
+        return counted(_input_attacks(count, np.random.default_rng(seed), file_type, sound))
 
 
-def _input_attacks(count: int, rng: np.random.Generator, kind: Kind, sound: Path) -> Iterator[Outcome]:
+def _input_attacks(count: int, rng: np.random.Generator, file_type: FileType, sound: Path) -> Iterator[Outcome]:
     files = sorted(path.relative_to(sound) for path in sound.rglob("*") if path.is_file())
     for number in range(count):
         name = files[rng.integers(len(files))]
-        # Under a new name each time, because what was opened is kept.
+        # Under a new name each time, because opened files are cached.
         copy = sound.with_name(f"copy-{number}")
         shutil.copytree(sound, copy)
         data = damaged((sound / name).read_bytes(), rng)
         (copy / name).write_bytes(data)
-        yield attacked(f"{name}: {data[:2000]!r}", lambda copy=copy: kind.read(copy), kind.promised)
+        yield attacked(f"{name}: {data[:2000]!r}", lambda copy=copy: file_type.read(copy), file_type.promised)
         shutil.rmtree(copy)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", FILE_TYPES)
 def test_damaged_files_are_read_or_refused_with_the_error_of_their_kind(hold, name):
-    counts = hold(name, lambda count, seed: input_campaign(count, seed, KINDS[name]), 20)
+    counts = hold(name, lambda count, seed: input_campaign(count, seed, FILE_TYPES[name]), 20)
     assert counts.refused > 0
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", FILE_TYPES)
 def test_what_was_not_damaged_is_read(name, tmp_path):
-    KINDS[name].write(tmp_path)
-    assert KINDS[name].read(tmp_path)
+    FILE_TYPES[name].write(tmp_path)
+    assert FILE_TYPES[name].read(tmp_path)
 
 
-# What reading may end in, by what was found; without a word of change hits of any kind are right.
+# The outcome of each result of reading. With unchanged size and time, hits of any kind are right.
 NOTICED = {"refused": "refused", "no change": "right", "same hits": "wrong", "other hits": "wrong"}
 UNSEEN = {"refused": "refused", "no change": "right", "same hits": "right", "other hits": "right"}
 
 
 def index_campaign(count: int, seed: int, folder: Path, *, keep_time: bool) -> Counts:
-    """Return what comes of damages to copies of an index.
+    """Return the outcomes of damage to copies of an index.
 
     Args:
-        count: How many.
-        seed: Of the choice.
-        folder: The sound index.
-        keep_time: Whether the files keep their size and time, so that nobody can notice without reading them whole.
+        count: Number of damages.
+        seed: Seed of their choice.
+        folder: The undamaged index.
+        keep_time: Keep size and time of the files, so that only reading them completely shows the damage.
     """
     return counted(_index_attacks(count, np.random.default_rng(seed), folder, keep_time))
 
 
 def _index_attacks(count: int, rng: np.random.Generator, folder: Path, keep_time: bool) -> Iterator[Outcome]:
-    known = damages(folder, 6 + count // 10)
-    todo = [known[place] for place in rng.permutation(len(known))[:count]]
+    all_damages = damages(folder, 6 + count // 10)
+    todo = [all_damages[place] for place in rng.permutation(len(all_damages))[:count]]
     meant = UNSEEN if keep_time else NOTICED
     for damage, came in zip(todo, outcomes(folder, todo, keep_time=keep_time), strict=True):
         yield Outcome(meant.get(came, "crashed"), f"{damage}: {came}")
@@ -218,12 +220,12 @@ def folder(tmp_path_factory):
     return home
 
 
-def test_a_damaged_file_is_refused_whatever_is_damaged(hold, folder):
+def test_a_file_with_any_damage_is_refused(hold, folder):
     counts = hold("indexes", lambda count, seed: index_campaign(count, seed, folder, keep_time=False), 150)
     assert counts.refused > counts.right
 
 
-def test_damage_that_nobody_can_notice_ends_in_hits_or_a_refusal_and_never_in_a_crash(hold, folder):
+def test_unnoticed_damage_ends_in_hits_or_a_refusal_and_never_in_a_crash(hold, folder):
     hold("indexes, unseen", lambda count, seed: index_campaign(count, seed, folder, keep_time=True), 150)
 
 
@@ -233,20 +235,20 @@ OTHERS = (None, True, -1, 2**70, 1e300, float("nan"), "", "\ud800", b"x", (), ((
 
 
 def snapshot_campaign(count: int, seed: int) -> Counts:
-    """Return what comes of forged snapshots of every environment, so many in all."""
+    """Return the outcomes of forged snapshots; the environments take turns."""
     return counted(_snapshot_attacks(count, np.random.default_rng(seed)))
 
 
 def _snapshot_attacks(count: int, rng: np.random.Generator) -> Iterator[Outcome]:
     for number in range(count):
         name = NAMES[number % len(NAMES)]
-        # Made anew, because an environment that took a forged state may not be playable.
+        # Made again each time, because an environment with a forged state may not be playable.
         env = gym.make(name)
         yield _attacked_snapshot(name, env, _played(env, rng), _played(env, rng), rng)
 
 
 def _played(env: gym.Env[Any, Any], rng: np.random.Generator) -> Snapshot:
-    """Return a snapshot of the middle of an episode, in which the environment then stands."""
+    """Return a snapshot from the middle of an episode, which is then the environment's state."""
     actions = Actions(env, int(rng.integers(1000)))
     env.reset(seed=int(rng.integers(1000)))
     for _ in range(rng.integers(3)):
@@ -261,27 +263,27 @@ def _played(env: gym.Env[Any, Any], rng: np.random.Generator) -> Snapshot:
 def _attacked_snapshot(
     name: str, env: gym.Env[Any, Any], theirs: Snapshot, ours: Snapshot, rng: np.random.Generator
 ) -> Outcome:
-    kind = ("value", "bytes", "payload", "payload")[rng.integers(4)]
-    if kind == "value":
+    change = ("value", "bytes", "payload", "payload")[rng.integers(4)]
+    if change == "value":
         places = list(_places(theirs.layers))
         place, other = places[rng.integers(len(places))], OTHERS[rng.integers(len(OTHERS))]
         data = forged(_replaced(theirs.layers, place, other)).to_bytes()
         what = f"{name}: {other!r} at {place} of the layers"
     else:
         whole = theirs.to_bytes()
-        data = damaged(whole, rng) if kind == "bytes" else sealed(damaged(whole[HEAD:], rng))
-        what = f"{name}: {kind} {data.hex()[:4000]}"
+        data = damaged(whole, rng) if change == "bytes" else sealed(damaged(whole[HEAD:], rng))
+        what = f"{name}: {change} {data.hex()[:4000]}"
 
     def take() -> bool:
         snap = Snapshot.from_bytes(data)
         restore(env, snap)
-        return kind != "bytes" and _said(snapshot(env)) == _said(snap)
+        return change != "bytes" and _content_of(snapshot(env)) == _content_of(snap)
 
     return attacked(what, take, SnapshotError, lambda: snapshot(env) == ours)
 
 
-def _said(snap: Snapshot) -> str:
-    """Return what a snapshot says, however its bytes spell it: they may pad a number and order a dictionary."""
+def _content_of(snap: Snapshot) -> str:
+    """Return the content of a snapshot, independent of padded numbers and the order of dictionaries in the bytes."""
 
     def ordered(value: Any) -> Any:
         if isinstance(value, list) and all(isinstance(part, tuple) and len(part) == 2 for part in value):
@@ -292,7 +294,7 @@ def _said(snap: Snapshot) -> str:
 
 
 def _places(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the paths to everything inside nested tuples."""
+    """Yield the paths to all parts of nested tuples."""
     for number, part in enumerate(value if isinstance(value, tuple) else ()):
         yield (*path, number)
         yield from _places(part, (*path, number))

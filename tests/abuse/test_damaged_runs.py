@@ -21,7 +21,7 @@ LOGS = ("metrics.jsonl", "evaluations.jsonl")
 
 
 def damage_campaign(count: int, seed: int, run: Path) -> Counts:
-    """Return what comes of damages to the files of a run, which is whole again afterwards."""
+    """Return the outcomes of damage to the files of a run; the files are restored afterwards."""
     return counted(_damages(count, np.random.default_rng(seed), run))
 
 
@@ -54,12 +54,12 @@ def _attacked(run: Path, name: str, sound: dict[str, bytes]) -> Outcome:
     reported = attacked(what, lambda: _is_reported(run) and unchanged(), refusals, unchanged)
     if name == "evaluations.jsonl" or reported.count in ("wrong", "crashed"):
         return reported
-    # Of the logs those lines may go that will be written again, and the last one if it is torn.
+    # A resumed run may drop log lines that it will write again, and a torn last line.
     return attacked(what, lambda: _resumes(run, name, before), refusals, unchanged)
 
 
-def _first_change(one: bytes, other: bytes) -> int:
-    return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(other))
+def _first_change(left: bytes, right: bytes) -> int:
+    return next((place for place, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), len(right))
 
 
 def _is_read_alike(path: Path) -> bool:
@@ -72,22 +72,22 @@ def _is_read_alike(path: Path) -> bool:
 
 
 def _is_reported(run: Path) -> bool:
-    found = load_run(run)
-    return TrainConfig.from_json(found.config.to_toml()) == found.config
+    loaded = load_run(run)
+    return TrainConfig.from_json(loaded.config.to_toml()) == loaded.config
 
 
 def _resumes(run: Path, name: str, before: dict[str, bytes]) -> bool:
     trainer = resume_run(run)
     after = files_of(run)
-    if before.keys() != after.keys() or any(before[one] != after[one] for one in before if one not in LOGS):
+    if before.keys() != after.keys() or any(before[file] != after[file] for file in before if file not in LOGS):
         return False
-    # Whatever stands in a checkpoint is guarded by its digests, its list of digests against damage to the form alone.
+    # Digests guard the files of a checkpoint. The list of digests is guarded only against malformed JSON.
     return trainer.progress.update == 5 and (not name.startswith("checkpoints/") or name.endswith("manifest.json"))
 
 
 @pytest.fixture(scope="module")
 def run(undisturbed, tmp_path_factory):
-    """A run of the damage_campaign's own."""
+    """A separate copy of a run for the campaign."""
     return Path(shutil.copytree(undisturbed, tmp_path_factory.mktemp("damaged") / "run"))
 
 
@@ -99,13 +99,13 @@ def test_damaged_files_of_a_run_are_refused_and_stay(hold, run):
 
 
 def kill_campaign(count: int, seed: int, whole: dict[str, Any], base_model: Path) -> Counts:
-    """Return what comes of killing runs, at most three times each; the moments differ each time.
+    """Return the outcomes of killing runs at random times, at most three times each.
 
     Args:
-        count: How many kills.
-        seed: Of the moments, which the load of the machine moves.
-        whole: What an undisturbed run results in.
-        base_model: The model that it begins with.
+        count: Number of kills.
+        seed: Seed of the times, which also depend on the load of the machine.
+        whole: The result of an undisturbed run.
+        base_model: The initial model.
     """
     return counted(_kills(count, np.random.default_rng(seed), whole, base_model))
 
@@ -120,7 +120,7 @@ def _kills(count: int, rng: np.random.Generator, whole: dict[str, Any], base_mod
             for moment in moments:
                 args = train_flags(run, base_model) if not run.exists() else ["train", "--resume", run]
                 killed += train_and_kill(args, run, *moment)
-            # One that had ended before its moment came was not killed, and counts for nothing.
+            # A run that ended before its kill does not count.
             left -= killed
             ended = attacked(f"killed at {moments}", lambda run=run: _finishes(run, whole), ())
             yield from [ended] * killed
@@ -135,8 +135,8 @@ def whole(undisturbed):
     return result(undisturbed)
 
 
-def test_a_run_that_is_killed_at_any_moment_goes_on_to_the_same_end(hold, whole, base_model):
+def test_a_run_that_is_killed_at_any_time_ends_with_the_same_result(hold, whole, base_model):
     counts = hold("kills of a run", lambda count, seed: kill_campaign(count, seed, whole, base_model), 2)
-    # A kill is nothing that may be refused.
+    # A kill cannot be refused.
     assert counts.refused == 0
     assert counts.right == counts.tried

@@ -8,7 +8,7 @@ from tests.conftest import ROOT
 
 
 def run_python(code, *, hash_seed="0", cwd=ROOT, check=True):
-    """Return what a program prints; where it need not succeed, the finished process."""
+    """Return the output of a program; with `check=False`, the finished process."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=cwd,
@@ -25,11 +25,11 @@ def run_python(code, *, hash_seed="0", cwd=ROOT, check=True):
 
 
 class Killed(BaseException):
-    """No handler of errors catches it, as none catches a kill."""
+    """No handler of errors catches it, because it is no `Exception`."""
 
 
 def killed_at(number, do, names):
-    """Do something and stop it before the given line of the files of these names; return whether it came that far."""
+    """Run `do` and stop it before the given line of the files with these names; return whether it got that far."""
     lines = 0
 
     def trace(frame, event, arg):

@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, interrupted at every line of the code that writes them."""
+"""Files and folders are complete or absent, also if the writing code is interrupted at any line."""
 
 import contextlib
 import os
@@ -40,16 +40,16 @@ def test_a_folder_is_absent_or_whole_wherever_the_writing_was_interrupted(tmp_pa
             assert names(tmp_path / "000002") == WHOLE
             (tmp_path / "000002").rename(tmp_path / f"found-{points}")
     assert points > 15
-    # The last attempt was not interrupted: whatever the others left behind did not disturb it.
+    # The last attempt was not interrupted, and leftovers of the others did not disturb it.
     check_folder(tmp_path / "000002")
     assert names(tmp_path / "000002") == WHOLE
     assert not list(tmp_path.glob(".*"))
-    # Some came after the moment at which the folder is there, most before.
+    # Some were interrupted after the folder was in place, most before.
     assert 0 < len(list(tmp_path.glob("found-*"))) < points / 2
 
 
 @pytest.mark.parametrize("kind", [OSError, RuntimeError, ValueError])
-def test_whatever_error_the_writing_ends_with_it_leaves_nothing_and_says_what_to_do(tmp_path, kind):
+def test_any_error_of_the_writing_leaves_nothing_and_names_the_remedy(tmp_path, kind):
     def broken(folder):
         fill(folder)
         raise kind("No space left on device")
@@ -62,7 +62,7 @@ def test_whatever_error_the_writing_ends_with_it_leaves_nothing_and_says_what_to
 
 
 class Together:
-    """Two threads that stand for two processes: they meet at every step, and what fails in one fails in both."""
+    """Two threads in place of two processes: they synchronise at every step, and a failure in one fails in both."""
 
     def __init__(self):
         self.barrier, self.failed = threading.Barrier(2), []
@@ -74,7 +74,7 @@ class Together:
             self.failed.append(error)
         self.barrier.wait(timeout=30)
         failed = self.failed[:1]
-        # Nobody goes on to fail anew before both have seen what failed here.
+        # Neither continues before both have seen the failure.
         self.barrier.wait(timeout=30)
         for error in failed:
             raise error
@@ -137,7 +137,7 @@ def test_a_folder_without_its_list_of_files_is_no_checkpoint(tmp_path, manifest)
 @pytest.mark.parametrize(
     "entry", ['"b.bin": 7', '"b.bin": null', '"deep": "0"', f'"{"x" * 5000}": "0"', '"a\\u0000b": "0"']
 )
-def test_a_list_of_files_that_nobody_wrote_names_what_is_missing(tmp_path, entry):
+def test_a_manifest_with_unknown_files_names_the_missing_one(tmp_path, entry):
     write_folder(tmp_path / "000007", fill)
     (tmp_path / "000007" / MANIFEST).write_text(f"{{{entry}}}")
     with pytest.raises(CheckpointError, match="missing or damaged: delete 000007"):

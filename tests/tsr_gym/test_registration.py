@@ -127,7 +127,7 @@ def test_snapshots_of_a_registered_environment_are_exact(name, settings):
 
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)
-def test_a_registered_environment_plays_alike_in_other_processes(name):
+def test_a_registered_environment_plays_the_same_in_other_processes(name):
     for settings in [{}, *SETTINGS.get(name, [])][:3]:
         check_snapshot(gym.make(name, **settings), seeds=(3,))
 

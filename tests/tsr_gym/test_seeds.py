@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.tsr_gym.own_process import run_python
 from tsr_gym.seeds import derive_seed, numbered_seeds
 
-# Worked out with `printf '%s' "(7, 'noise', 0, 3)" | b2sum -l 64`: eight bytes, little end first, halved.
+# Computed with `printf '%s' "(7, 'noise', 0, 3)" | b2sum -l 64`: eight bytes, little end first, halved.
 GOLDEN = {(7, "noise", 0, 3): int.from_bytes(bytes.fromhex("5a0bd230934056fa"), "little") >> 1}
 
 
@@ -27,16 +27,16 @@ parts = st.lists(st.integers() | st.text(max_size=5) | st.binary(max_size=5), ma
 
 
 @given(parts, parts)
-def test_other_parts_give_another_seed(one, other):
-    assert (derive_seed(*one) == derive_seed(*other)) == (one == other)
+def test_other_parts_give_another_seed(left, right):
+    assert (derive_seed(*left) == derive_seed(*right)) == (left == right)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [((1, 23), (12, 3)), (("a", "b"), ("ab",)), ((1,), ("1",)), (("x",), (b"x",)), ((), (0,)), ((1,), (1, 0))],
 )
-def test_parts_are_not_run_together(one, other):
-    assert derive_seed(*one) != derive_seed(*other)
+def test_parts_are_not_run_together(left, right):
+    assert derive_seed(*left) != derive_seed(*right)
 
 
 @given(parts.filter(len), st.integers())

@@ -1,4 +1,4 @@
-"""FreeText: any Unicode text, and loud refusal where Gymnasium would go wrong in silence."""
+"""FreeText: any Unicode text, and errors where Gymnasium would silently be wrong."""
 
 import copy
 import pickle
@@ -76,7 +76,7 @@ def test_frame_stacks_pad_with_empty_text():
 
 
 class Reader(gym.Env):
-    """Shows one hard text after the other."""
+    """Its observations are difficult texts, one after the other."""
 
     observation_space = FreeText(400_000)
     action_space = gym.spaces.Discrete(2)

@@ -1,7 +1,7 @@
-"""snapshot, restore and clone through a whole stack: what is refused, and what exactly comes back.
+"""snapshot, restore and clone through a whole stack: which stacks are refused, and which state is restored.
 
 That continuation is exact for every supported wrapper is proved in testing/test_check_snapshot.py; here are the single
-promises, each against values worked out by hand.
+promises, each against values computed by hand.
 """
 
 import ast
@@ -76,7 +76,7 @@ def test_running_means_are_part_of_a_snapshot():
     assert env.obs_rms.count == pytest.approx(2 + 1e-4)
 
 
-def test_a_clone_has_running_means_and_queues_of_its_own():
+def test_a_clone_has_separate_running_means_and_queues():
     env = RecordEpisodeStatistics(NormalizeObservation(Board(Limits(max_turns=1))))
     env.reset(seed=1)
     twin = clone(env)
@@ -127,13 +127,13 @@ def test_an_unreset_environment_has_no_snapshot():
     ("make", "level", "why"),
     [
         (lambda: gym.make("tsr/FrozenLake-v0"), "exact", "immutable value"),
-        (lambda: gym.make("CartPole-v1"), "deepcopy", "copies of it were seen to play alike"),
-        (lambda: TimeLimit(Locked(), 5), "replay", "lock .*call tsr_gym.replayable"),
+        (lambda: gym.make("CartPole-v1"), "deepcopy", "copies were seen to play the same episodes"),
+        (lambda: TimeLimit(Locked(), 5), "replay", "lock .*Call tsr_gym.replayable"),
         (lambda: replayable(TimeLimit(Locked(), 5)), "replay", "compares every result"),
         (lambda: Silent(Walk()), "exact", "immutable value"),
         (lambda: Counting(Walk()), "none", "Counting .*wrapper_state"),
         (lambda: Counting(gym.make("CartPole-v1")), "none", "Counting .*wrapper_state"),
-        (lambda: gym.make_vec("CartPole-v1", 2, vectorization_mode="sync"), "none", "take its single ones"),
+        (lambda: gym.make_vec("CartPole-v1", 2, vectorization_mode="sync"), "none", "single ones"),
     ],
     ids=["ours", "deepcopy", "replay", "recorded", "silent wrapper", "unknown wrapper", "weakest layer", "vector"],
 )
@@ -156,7 +156,7 @@ def test_recording_a_video_takes_no_part_in_snapshots_and_the_cure_is_named():
 
 
 class Silent(gym.Wrapper):
-    """Holds nothing."""
+    """Has no state."""
 
 
 class Counting(gym.Wrapper):
@@ -174,7 +174,7 @@ def test_an_unknown_wrapper_that_holds_nothing_is_accepted():
     assert env.step("Jump") == first
 
 
-def test_a_stack_that_was_looked_up_once_says_what_the_functions_say():
+def test_a_stack_that_is_looked_up_once_agrees_with_the_functions():
     env = RecordEpisodeStatistics(Silent(TimeLimit(OrderEnforcing(PassiveEnvChecker(Dice())), 9)))
     env.reset(seed=1)
     stack = Stack(env)
@@ -225,14 +225,14 @@ def test_a_subclass_of_a_known_wrapper_is_not_taken_for_it():
         snapshot(env)
 
 
-# What Gymnasium's wrappers change beside what decides the future: records, and bookkeeping of their own.
+# Attributes that Gymnasium's wrappers change without effect on the future: records and bookkeeping.
 RECORDS = {
     "PassiveEnvChecker": {"checked_reset", "checked_step", "checked_render", "close_called", "checked_data_reuse"}
     | {"_previous_data"},
     "RecordEpisodeStatistics": {"episode_start_time", "episode_count", "time_queue", "return_queue", "length_queue"},
     "NormalizeObservation": {"_update_running_mean"},
     "NormalizeReward": {"_update_running_mean"},
-    # What a reset pads with is set by that reset before it is used.
+    # The padding is set by each reset before it is used.
     "FrameStackObservation": {"padding_value"},
     "HumanRendering": {"screen_size", "window", "clock"},
 }
@@ -240,7 +240,7 @@ IN_PLACE = ("append", "popleft", "pop", "clear", "update", "extend", "fill")
 
 
 def gymnasiums_wrappers():
-    """Return the source of every wrapper class of the installed Gymnasium, by name, whatever it would import."""
+    """Return the source of every wrapper class of the installed Gymnasium, by name, without importing it."""
     folder = Path(gym.__file__).parent / "wrappers"
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.py"))]
     public = set(gym.wrappers.__all__)
@@ -254,7 +254,7 @@ def gymnasiums_wrappers():
 
 def attributes_changed(cls):
     """Return the attributes of self that a class assigns, or changes in place, outside its constructor."""
-    found = set()
+    names = set()
     for method in cls.body:
         if not isinstance(method, ast.FunctionDef) or method.name in ("__init__", "__setstate__"):
             continue
@@ -270,8 +270,8 @@ def attributes_changed(cls):
                     and isinstance(target.value, ast.Name)
                     and target.value.id == "self"
                 ):
-                    found.add(target.attr)
-    return found - {"_cached_spec"}
+                    names.add(target.attr)
+    return names - {"_cached_spec"}
 
 
 @pytest.mark.parametrize("name", sorted(gymnasiums_wrappers()))
@@ -330,7 +330,7 @@ def test_a_layer_of_a_wrapper_that_holds_nothing_must_hold_nothing():
     outer, inner = before.layers
     with pytest.raises(SnapshotError, match=r"PassiveEnvChecker as \(\), got \(7,\): damaged"):
         restore(env, Snapshot((Layer(outer.kind, (7,)), inner)))
-    # One that came as bytes is another object, and equal.
+    # A snapshot from bytes is another object, and equal.
     restore(env, Snapshot.from_bytes(before.to_bytes()))
     assert snapshot(env) == before
 
@@ -362,7 +362,7 @@ def test_fresh_noise_depends_on_its_seed_alone_and_same_noise_on_the_episode():
     assert rolls() == own
     assert fresh == [rolls(noise="fresh", seed=seed) for seed in range(20)]
     assert fresh == [rolls(noise="common", seed=seed) for seed in range(20)]
-    assert len({tuple(one) for one in fresh}) > 10
+    assert len({tuple(numbers) for numbers in fresh}) > 10
     # Gymnasium's own generator of that seed is what the transition draws from.
     wanted = np.random.Generator(np.random.PCG64(np.random.SeedSequence(7))).integers(1, 7)
     assert fresh[7][0] == wanted
@@ -421,7 +421,7 @@ def test_the_public_names_are_those_of_this_module():
 
 
 class Counts(gym.Wrapper):
-    """Says what its state is, and takes only numbers back, after it has noted that something came."""
+    """Declares its state, records every call of `set_env_state`, and accepts only numbers."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -450,7 +450,7 @@ def test_a_wrapper_that_cannot_take_its_state_back_leaves_the_whole_stack_as_it_
     for _ in range(3):
         env.step(action)
     there = snapshot(env)
-    with pytest.raises(SnapshotError, match=r"cannot be put back .*damaged"):
+    with pytest.raises(SnapshotError, match=r"cannot be restored .*damaged"):
         restore(env, Snapshot.from_bytes(bad.to_bytes()))
     assert snapshot(env) == there
     restore(env, Snapshot.from_bytes(Snapshot((limit, count._replace(state=7), *rest)).to_bytes()))

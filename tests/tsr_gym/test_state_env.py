@@ -26,7 +26,7 @@ from tsr_gym.state_env import episode_of, unbegun
 
 
 class Counter(StateEnv):
-    """Counts up by what is asked; the state is the sum, and the episode ends at ten."""
+    """Adds the action to the state; the episode ends at ten."""
 
     draws_noise = False
 
@@ -117,7 +117,7 @@ def test_the_seed_decides_the_episode_and_the_ones_that_follow():
     assert play(env) == play(env)
 
 
-def test_a_reset_without_a_seed_goes_on_in_the_stream():
+def test_a_reset_without_a_seed_continues_the_stream():
     env, stream = Dice(), gym.utils.seeding.np_random(5)[0]
     assert env.reset(seed=5)[0] == stream.integers(10)
     assert [env.reset()[0] for _ in range(5)] == [stream.integers(10) for _ in range(5)]
@@ -142,7 +142,7 @@ def test_an_environment_that_promises_no_noise_may_not_draw_any():
         env.step(1)
 
 
-def test_drew_noise_tells_whether_a_turn_drew():
+def test_drew_noise_reports_whether_a_turn_drew():
     env = Dice()
     env.reset(seed=1)
     snap = env.snapshot()
@@ -158,7 +158,7 @@ def test_drew_noise_tells_whether_a_turn_drew():
     assert not counter.drew_noise
 
 
-def test_a_restored_environment_says_that_its_seed_is_not_known():
+def test_a_restored_environment_reports_an_unknown_seed():
     env = Dice()
     env.reset(seed=6)
     assert env.np_random_seed == 6
@@ -224,9 +224,9 @@ def test_the_episode_of_a_snapshot_is_the_one_that_restoring_it_brings():
         env.step(action)
         snaps.append(snapshot(env))
     for snap in [*snaps, Snapshot.from_bytes(snaps[1].to_bytes())]:
-        found = episode_of(snap)
+        episode = episode_of(snap)
         restore(env, snap)
-        assert found == env.unwrapped.episode
+        assert episode == env.unwrapped.episode
 
 
 @pytest.mark.parametrize(("snap", "came"), [(None, "NoneType"), (Snapshot((Layer("elsewhere:Env", (1, 2)),)), "tuple")])

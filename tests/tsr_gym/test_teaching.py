@@ -1,4 +1,4 @@
-"""Teaching: who plays well and poorly, in worlds with an oracle and without one."""
+"""Teaching: good and poor players, in worlds with and without an oracle."""
 
 import gymnasium as gym
 import numpy as np
@@ -24,7 +24,7 @@ def test_a_world_without_an_oracle_cannot_be_taught_and_one_with_it_can():
     assert (teaching.words, teaching.copying, teaching.env_settings) == (None, False, {})
 
 
-def test_the_teacher_says_what_the_oracle_says_and_any_legal_action_where_it_knows_none():
+def test_the_teacher_follows_the_oracle_or_takes_a_legal_action():
     rng = np.random.default_rng(0)
     env = Shown(Limits(5))
     env.reset(seed=1)
@@ -49,7 +49,7 @@ def test_random_turns_hold_every_number_of_actions_equally_often_unless_they_are
     counts = np.bincount([random_turn(env, rng).count("||") + 1 for _ in range(600)], minlength=4)
     assert counts[1:] == pytest.approx([200, 200, 200], abs=45)
     assert {random_turn(env, rng, p_single=1.0) for _ in range(50)} == set(env.actions)
-    # Of one turn in two that is not single by lot, a third is.
+    # Half of the turns are single at random, and a third of the others.
     single = np.mean(["||" not in random_turn(env, rng, p_single=0.5) for _ in range(600)])
     assert single == pytest.approx(0.5 + 0.5 / 3, abs=0.06)
 

@@ -1,4 +1,4 @@
-"""TextEnv: turns of several actions, and what infos say about them."""
+"""TextEnv: turns of several actions, and the entries of their infos."""
 
 import sys
 
@@ -126,14 +126,14 @@ def test_spaces_hold_any_text_and_samples_are_turns():
 
 def test_what_a_long_turn_remembers_grows_and_is_never_copied():
     class Watched(Walk):
-        """Looks at what the function that carries out the turn holds, now and then."""
+        """Records the local variables of the function that executes the turn, now and then."""
 
         seen = ()
 
         def transition(self, state, action, rng):
             if state.position % 1000 == 999:
                 held = sys._getframe(1).f_locals.values()
-                # Kept alive, so that no two of them have one identity.
+                # Kept alive, so that no two of them have the same identity.
                 self.seen += tuple(item for item in held if isinstance(item, tuple | list) and len(item) >= 999)
             return super().transition(state, action, rng)
 
@@ -144,13 +144,13 @@ def test_what_a_long_turn_remembers_grows_and_is_never_copied():
     env.reset(seed=1)
     info = env.step(" || ".join(["Right"] * 40_000))[4]
     assert info["executed"] == ("Right",) * 40_000
-    # What is wanted and what was carried out, each made once: copies at every action would take quadratic time.
+    # The requested and the executed actions, each made once: copies at every action would take quadratic time.
     assert len(env.seen) == 80
     assert len({id(item) for item in env.seen}) == 2
 
 
 class Waiting(Walk):
-    """A walk in which "Left" is understood, pays and is not carried out, and every info has the position."""
+    """A walk in which "Left" is valid, pays and is not executed, and every info has the position."""
 
     def transition(self, state, action, rng):
         if action == "Left":

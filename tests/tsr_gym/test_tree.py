@@ -66,7 +66,7 @@ def test_paths_lead_from_the_root_of_the_view():
     assert tree.path(7) == [0, 3, 6, 7]
     assert tree.at(3).path(7) == [3, 6, 7]
     assert tree.at(7).path(7) == [7]
-    with pytest.raises(ValueError, match="node 5 does not lie below the root 3"):
+    with pytest.raises(ValueError, match="node 5 is not below the root 3"):
         tree.at(3).path(5)
 
 
@@ -97,7 +97,7 @@ def test_nodes_below_come_parents_first_and_siblings_in_order():
     assert list(tree.at(1).below()) == [1, 4, 5]
 
 
-def test_leaves_are_open_where_the_episode_goes_on():
+def test_leaves_are_open_while_the_episode_runs():
     tree = grown()
     assert tree.leaves() == [4, 5, 2, 7]
     assert tree.open_leaves() == [4, 5, 2]
@@ -191,7 +191,7 @@ def test_counts_may_be_spent_by_name():
 
 
 def test_totals_exist_only_below_the_root_of_the_view():
-    with pytest.raises(ValueError, match="node 5 does not lie below the root 3"):
+    with pytest.raises(ValueError, match="node 5 is not below the root 3"):
         grown().at(3).total(5, "reward")
 
 
@@ -221,18 +221,18 @@ def test_a_node_is_solved_where_the_task_ended_well():
     tree = grown()
     good, bad = {"success": True}, {"success": False}
     ends = [tree.add(node(tree, 2, terminated=True, info=info)) for info in (good, bad, {})]
-    # A success that is told of a state, as an environment may do before the end, is none yet.
+    # An environment may report success before the end; the node is not solved yet.
     ends += [tree.add(node(tree, 2, info=good)), tree.add(node(tree, 2, truncated=True, info=good))]
     assert [tree.nodes[end].solved for end in ends] == [True, False, False, False, False]
 
 
-def test_states_are_told_apart_by_their_key_and_by_the_turns_that_are_left():
+def test_states_are_distinguished_by_their_key_and_the_turns_left():
     tree = Tree()
     tree.add(node(tree, None, state_key=b"a", info={"turns_left": 3, "actions_left": 5}))
     for parent, key, left in ((0, b"b", (2, 4)), (0, b"b", (2, 3)), (0, None, (2, 4)), (1, b"a", (3, 5))):
         info = {"turns_left": left[0], "actions_left": left[1]}
         tree.add(node(tree, parent, state_key=key, info=info))
-    # Without limits, the depth stands for the turns.
+    # Without limits, the depth is used for the turns.
     tree.add(node(tree, 4, state_key=b"b"))
     assert [tree.twins(index, turns=False) for index in range(6)] == [
         [0, 4],
@@ -292,8 +292,8 @@ def walked():
 
 
 def test_a_node_comes_back_from_copies_and_other_processes_with_every_part():
-    said = Candidate("up", (1,), (2, 3), (-0.5, -1.0), 4)
-    parts = [1, 2, said, {"seen": [5]}, -0.1, 0.3, True, False, {"x": 1}, None, b"k"]
+    answer = Candidate("up", (1,), (2, 3), (-0.5, -1.0), 4)
+    parts = [1, 2, answer, {"seen": [5]}, -0.1, 0.3, True, False, {"x": 1}, None, b"k"]
     node = Node(*parts)
     for other in (pickle.loads(pickle.dumps(node)), copy.deepcopy(node)):
         assert [getattr(other, field.name) for field in fields(Node)] == parts
@@ -319,11 +319,11 @@ def test_a_tree_comes_back_from_its_file_whole(tmp_path):
 @pytest.mark.parametrize(("version", "fields"), [(None, 4), (7, 5)])
 def test_the_version_of_the_weights_is_kept_where_somebody_counts(tmp_path, version, fields):
     tree = Tree()
-    said = Candidate("x", (1,), (2,), (-0.5,), version)
-    tree.add(Node(None, 0, said, "", 0.0, 0.0, False, False, {}, None))
+    answer = Candidate("x", (1,), (2,), (-0.5,), version)
+    tree.add(Node(None, 0, answer, "", 0.0, 0.0, False, False, {}, None))
     tree.save(tmp_path / "tree.jsonl")
-    assert Tree.load(tmp_path / "tree.jsonl").nodes[0].candidate == said
-    # Files of versions that did not count have four fields, and so do files without a count.
+    assert Tree.load(tmp_path / "tree.jsonl").nodes[0].candidate == answer
+    # Without a weight version, a candidate has four fields.
     assert len(json.loads((tmp_path / "tree.jsonl").read_text().splitlines()[1])["candidate"]) == fields
 
 
@@ -332,7 +332,7 @@ def test_a_tree_can_be_saved_without_its_snapshots(tmp_path):
     assert all(item.snapshot is None for item in Tree.load(tmp_path / "tree.jsonl").nodes)
 
 
-def test_saving_replaces_an_older_file_and_leaves_nothing_beside_it(tmp_path):
+def test_saving_replaces_an_older_file_and_leaves_no_other(tmp_path):
     path = tmp_path / "tree.jsonl"
     path.write_text("older")
     walked().save(path)
@@ -482,8 +482,8 @@ NAMES = [item.name for item in fields(Budget)]
 
 
 def test_every_count_adds_up():
-    one = Budget(**{name: number for number, name in enumerate(NAMES, start=1)})
-    total = one + Budget(**dict.fromkeys(NAMES, 10))
+    budget = Budget(**{name: number for number, name in enumerate(NAMES, start=1)})
+    total = budget + Budget(**dict.fromkeys(NAMES, 10))
     assert [vars_of(total)[name] for name in NAMES] == [number + 10 for number in range(1, len(NAMES) + 1)]
 
 
@@ -492,9 +492,9 @@ def vars_of(budget):
 
 
 def test_nothing_spent_is_neutral():
-    one = Budget(env_steps=2, seconds=0.5)
-    assert one + Budget() == one
-    assert sum([one, one], Budget()).env_steps == 4
+    budget = Budget(env_steps=2, seconds=0.5)
+    assert budget + Budget() == budget
+    assert sum([budget, budget], Budget()).env_steps == 4
 
 
 def test_seconds_do_not_make_budgets_differ():

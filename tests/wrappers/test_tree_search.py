@@ -480,7 +480,7 @@ def test_no_episode_begins_after_its_end():
     env.reset(seed=1)
     while not env.tree.nodes[env.cursor].done:
         env.step("Left")
-    with pytest.raises(SnapshotError, match="in which the episode goes on"):
+    with pytest.raises(SnapshotError, match="of a running episode"):
         env.reset(options={"snapshot": env.tree.nodes[env.cursor].snapshot})
     with pytest.raises(SnapshotError, match="wanted a snapshot of"):
         env.reset(options={"snapshot": wheel().tree.nodes[0].snapshot})

@@ -1,4 +1,4 @@
-"""The zoo's own options, and the table of outcomes at the end of its runs."""
+"""Options of the zoo, and the table of outcomes at the end of its runs."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from tests.zoo.test_report import report
 # Frames are rendered without a screen.
 os.environ.setdefault("MUJOCO_GL", "egl")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-# Every new environment in jax is compiled anew; what was compiled once is kept.
+# Every new JAX environment is compiled again, so compiled code is cached.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "tsr_gym_zoo_jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-# Even what is kept is lowered anew for every environment, which takes longer than a few steps without compiling.
+# Even cached code is lowered again for every environment, which takes longer than a few steps without compiling.
 os.environ.setdefault("JAX_DISABLE_JIT", "1")
-# Where the animals are not installed, nobody looks into their files, not even for doctests.
+# Without ale_py the files are not collected, not even for doctests.
 collect_ignore_glob = [] if find_spec("ale_py") else ["with_*.py"]
 _outcomes = []
 
@@ -31,13 +31,13 @@ def pytest_addoption(parser):
 
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch, tmp_path):
-    """Work in a folder of its own, because MuJoCo writes a log file wherever it is."""
+    """Work in a separate folder, because MuJoCo writes a log file into the current one."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def outcome(record_property):
-    """Note what came of a stack."""
+    """Record the outcome of a stack."""
 
     def note(group, name, result, reason):
         record_property("zoo", {"group": group, "name": name, "outcome": result, "reason": reason})
@@ -65,5 +65,5 @@ def pytest_terminal_summary(terminalreporter, config):
     for (result, reason), count in reasons.most_common():
         terminalreporter.write_line(f"{result}, {count} times: {reason}")
     if path := config.getoption("--zoo-json", None):
-        found = report(rows, bool(config.getoption("--full", False)))
-        Path(path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        results = report(rows, bool(config.getoption("--full", False)))
+        Path(path).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

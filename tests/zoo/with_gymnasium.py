@@ -124,7 +124,7 @@ MAKERS: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
 
 
 class DoesNotFit(Exception):
-    """A wrapper does not accept an environment; the message says why."""
+    """A wrapper does not accept an environment; the message states why."""
 
 
 def make(env_id: str, names: tuple[str, ...]) -> gym.Env[Any, Any]:
@@ -157,7 +157,7 @@ def expect_fit(env_id: str, names: tuple[str, ...]) -> None:
                 if terminated or truncated:
                     env.reset()
             env.close()
-    # Whatever Gymnasium, its environments and their libraries raise.
+    # Gymnasium, its environments and their libraries may raise any exception.
     except Exception as error:
         raise DoesNotFit(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
 
@@ -173,7 +173,7 @@ FAMILIES = {
     "gymnasium.envs.tabular": "JAX",
     "ale_py.env": "Atari",
 }
-# One or two of each family, so that actions and observations of every kind are among them.
+# One or two of each family, with actions and observations of every type.
 REPRESENTATIVES = (
     "CartPole-v1",
     "Pendulum-v1",
@@ -186,14 +186,14 @@ REPRESENTATIVES = (
     "tabular/CliffWalking-v0",
     "ALE/Pong-v5",
 )
-# What needs a library that no extra of Gymnasium brings.
+# Ids that need a library outside of Gymnasium's extras.
 NOT_GYMNASIUMS = ("GymV21Environment-v0", "GymV26Environment-v0")
 NUM_PAIRS = 100
 NUM_STACKS = 200
 NUM_WRAPPERS = 3
 
 
-# How long stacks of wrappers are checked, and environments of which a step or a new one takes long.
+# Short checks, for stacks of wrappers and for environments that are slow to make or to step.
 SHORTLY = {"steps": 5, "seeds": (0,), "other_processes": False}
 SLOW_FAMILIES = ("Atari", "JAX")
 SLOW_IDS = ("CarRacing-v3",)
@@ -213,7 +213,7 @@ class Case(NamedTuple):
 def newest_ids() -> list[str]:
     """Return the newest version of every id that Gymnasium and ale-py register."""
     newest: dict[tuple[str | None, str], str] = {}
-    for env_id in sorted(gym.registry, key=lambda one: parse_env_id(one)[2] or 0):
+    for env_id in sorted(gym.registry, key=lambda wrapper: parse_env_id(wrapper)[2] or 0):
         namespace, name, _ = parse_env_id(env_id)
         if namespace != "tsr":
             newest[namespace, name] = env_id
@@ -221,7 +221,7 @@ def newest_ids() -> list[str]:
 
 
 def family(env_id: str) -> str:
-    """Return which family an id belongs to."""
+    """Return the family of an id."""
     entry = str(gym.registry[env_id].entry_point)
     return next((name for module, name in FAMILIES.items() if entry.startswith(module)), "other")
 
@@ -234,7 +234,7 @@ def is_old_atari(env_id: str) -> bool:
 def single_wrappers(full: bool) -> list[Case]:
     """Return environments under one wrapper: all pairs, or the representatives' and a sample of the others'."""
     others = {
-        name: [Case(env_id, (one,)) for env_id in ids if env_id not in REPRESENTATIVES for one in MAKERS]
+        name: [Case(env_id, (wrapper,)) for env_id in ids if env_id not in REPRESENTATIVES for wrapper in MAKERS]
         for name, ids in members().items()
     }
     picked = [case for cases in others.values() for case in cases]
@@ -246,7 +246,7 @@ def single_wrappers(full: bool) -> list[Case]:
             for cases in others.values()
             for index in sorted(rng.choice(len(cases), min(share, len(cases)), replace=False).tolist())
         ]
-    return [Case(env_id, (one,)) for env_id in REPRESENTATIVES for one in MAKERS] + picked
+    return [Case(env_id, (wrapper,)) for env_id in REPRESENTATIVES for wrapper in MAKERS] + picked
 
 
 def members() -> dict[str, list[str]]:
@@ -335,7 +335,7 @@ def check_stack(outcome, group, case):
 
 
 def check(outcome, group, name, env, **how):
-    """Check a stack and note what came of it."""
+    """Check a stack and record the outcome."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         env.reset(seed=0)

@@ -16,7 +16,7 @@ FOUR_ACTIONS = [2, 0, 1, 1]
 
 
 class Promises(worlds.RemembersItsArguments):
-    """Cannot be copied, and says what its state is."""
+    """Cannot be copied, and declares its state."""
 
     def begin(self, seed):
         worlds.Locked.begin(self, seed)
@@ -29,11 +29,11 @@ class Promises(worlds.RemembersItsArguments):
 
 
 class Bare(worlds.Promises):
-    """Nobody knows how it was made, and it holds what cannot be copied."""
+    """Its constructor's arguments are unknown, and it holds an object that cannot be copied."""
 
 
 class Copyable(worlds.Plain):
-    """Nobody knows how it was made; all of it is attributes, some of which it does not call its state."""
+    """Its constructor's arguments are unknown, and its declared state leaves out some attributes."""
 
     def begin(self, seed):
         self.cache = [self.position]
@@ -47,7 +47,7 @@ class Copyable(worlds.Plain):
 
 
 class Elsewhere(worlds.HoldsANumber):
-    """Keeps its world elsewhere, and says what it is."""
+    """Keeps its world outside of the object, and declares it as state."""
 
     def env_state(self):
         return self.position, tuple(worlds.WORLDS[self.handle])
@@ -63,7 +63,7 @@ def test_the_protocol_is_recognised_by_its_two_methods():
     assert env_support(Promises()).level == "exact"
 
 
-def test_an_environment_goes_on_from_what_it_said_here_and_from_bytes():
+def test_an_environment_continues_from_its_declared_state_here_and_from_bytes():
     env = Promises(bonus=2)
     env.reset(seed=1)
     env.step(1)
@@ -87,7 +87,7 @@ def test_its_generator_is_reseeded_by_fresh_noise():
     assert rolls[1] == rolls[3]
 
 
-def test_a_clone_of_what_nobody_knows_how_to_make_is_a_copy():
+def test_without_known_arguments_a_clone_is_a_copy():
     env = Copyable()
     env.reset(seed=1)
     env.step(2)
@@ -102,10 +102,10 @@ def test_a_clone_of_what_nobody_knows_how_to_make_is_a_copy():
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (Bare, "nobody knows how this Bare was made.*; nor can it be copied: the attribute lock"),
+        (Bare, "arguments of this Bare are not recorded.*: the attribute lock"),
         (
             Elsewhere,
-            "nobody knows how this Elsewhere was made.*; nor can it be copied: copies of Elsewhere do not play",
+            "arguments of this Elsewhere are not recorded.*: copies of Elsewhere play different",
         ),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_state_that_is_not_one_is_refused():
     env.reset(seed=1)
     plain.reset(seed=1)
     layer = snapshot(env).layers[0]
-    with pytest.raises(SnapshotError, match=r"wanted what Promises.env_state\(\) returned, got .*damaged"):
+    with pytest.raises(SnapshotError, match=r"wanted the result of Promises.env_state\(\), got .*damaged"):
         restore(env, Snapshot((layer._replace(state=snapshot(plain).layers[0].state),)))
 
 
@@ -137,7 +137,7 @@ GYMNASIUMS += ["Blackjack-v1", "FrozenLake-v1", "CliffWalkingSlippery-v1", "Taxi
 
 @pytest.mark.parametrize("make", GOOD)
 @pytest.mark.parametrize("num_steps", [0, 3])
-def test_a_restored_environment_goes_on_as_it_went_on(make, num_steps):
+def test_a_restored_environment_continues_the_same_episode(make, num_steps):
     env = make()
     env.reset(seed=4)
     play(env, ACTIONS[:num_steps])
@@ -153,7 +153,7 @@ def test_a_restored_environment_goes_on_as_it_went_on(make, num_steps):
 
 
 @pytest.mark.parametrize("name", GYMNASIUMS)
-def test_gymnasiums_own_environments_go_on_as_they_went_on_also_from_bytes(name):
+def test_gymnasiums_environments_continue_the_same_episode_also_from_bytes(name):
     env, other = gym.make(name), gym.make(name)
     env.action_space.seed(1)
     assert env_support(env).level == "deepcopy"
@@ -163,9 +163,9 @@ def test_gymnasiums_own_environments_go_on_as_they_went_on_also_from_bytes(name)
         snap = snapshot(env)
         actions = [env.action_space.sample() for _ in range(6)]
         went_on = play(env, actions)
-        for one, taken in ((env, snap), (other, Snapshot.from_bytes(snap.to_bytes()))):
-            restore(one, taken)
-            assert play(one, actions) == went_on
+        for target, taken in ((env, snap), (other, Snapshot.from_bytes(snap.to_bytes()))):
+            restore(target, taken)
+            assert play(target, actions) == went_on
         restore(env, snap)
 
 
@@ -221,7 +221,7 @@ def test_fresh_noise_depends_on_its_seed_alone(make):
     fresh = [rolls(noise="fresh", seed=seed) for seed in range(6)]
     play(env, ACTIONS)
     assert fresh == [rolls(noise="common", seed=seed) for seed in range(6)]
-    assert len({tuple(one) for one in [own, *fresh]}) == 7
+    assert len({tuple(numbers) for numbers in [own, *fresh]}) == 7
     assert rolls() == own
 
 
@@ -244,7 +244,7 @@ def test_fresh_noise_reseeds_every_generator_that_an_environment_holds():
     own = env.own.random(), env.legacy.random(), env.python.random()
     restore(env, snap, noise="fresh", seed=1)
     fresh = env.own.random(), env.legacy.random(), env.python.random()
-    assert all(one != other for one, other in zip(own, fresh, strict=True))
+    assert all(own_number != fresh_number for own_number, fresh_number in zip(own, fresh, strict=True))
     restore(env, snap, noise="fresh", seed=1)
     assert fresh == (env.own.random(), env.legacy.random(), env.python.random())
 
@@ -277,15 +277,15 @@ def test_what_appeared_since_goes_and_what_went_comes_back():
     [
         (worlds.Locked, "the attribute lock of Locked: a _thread.lock cannot be copied"),
         (worlds.Generating, r"the attribute rolls of Generating: .*generator"),
-        (worlds.Frees, r"Frees frees something when it is deleted \(__del__\)"),
-        (worlds.HoldsWhatFrees, "the attribute resource .* frees something"),
-        (worlds.Views, "the attribute first of Views: two arrays look into the same memory"),
+        (worlds.Frees, r"Frees frees a resource when it is deleted \(__del__\)"),
+        (worlds.HoldsWhatFrees, "the attribute resource .* frees a resource"),
+        (worlds.Views, "the attribute first of Views: two arrays share memory"),
         (worlds.DrawsGlobally, "draws from the global generator of numpy.random"),
         (worlds.DrawsPythonGlobally, "draws from the global generator of random"),
-        (worlds.DrawsFromItsSpace, "draws from the generator of its own space"),
-        (worlds.CountsInItsClass, "do not play alike: the observation"),
-        (worlds.HoldsANumber, "do not play alike: the observation"),
-        (worlds.LooksAtTheClock, "do not play alike: the observation"),
+        (worlds.DrawsFromItsSpace, "draws from the generator of its space"),
+        (worlds.CountsInItsClass, "play different episodes: the observation"),
+        (worlds.HoldsANumber, "play different episodes: the observation"),
+        (worlds.LooksAtTheClock, "play different episodes: the observation"),
     ],
 )
 def test_what_cannot_be_copied_exactly_is_refused_with_the_reason(make, why):
@@ -301,15 +301,15 @@ def test_asking_for_support_and_taking_snapshots_disturb_nothing(make):
     env.action_space.seed(1)
     untouched.action_space.seed(1)
     env_support(env)
-    for one in (env, untouched):
+    for played in (env, untouched):
         np.random.seed(5)  # noqa: NPY002
         random.seed(5)
-        one.reset(seed=3)
-        if one is env:
+        played.reset(seed=3)
+        if played is env:
             env_support(env)
             if env_support(env).level == "deepcopy":
                 snapshot(env)
-        one.came = play(one, [one.action_space.sample() for _ in range(5)])
+        played.came = play(played, [played.action_space.sample() for _ in range(5)])
     assert env.came == untouched.came
 
 
@@ -318,20 +318,20 @@ def test_nothing_is_freed_by_the_refusal_of_what_frees():
         env = make()
         env.reset(seed=1)
         freed = freeing.freed
-        with pytest.raises(SnapshotError, match="frees something"):
+        with pytest.raises(SnapshotError, match="frees a resource"):
             snapshot(env)
         assert freeing.freed == freed
 
 
 class NotesTheTime(worlds.Plain):
-    """Knows when its episode began, which decides nothing."""
+    """Stores when its episode began, which has no effect."""
 
     def begin(self, seed):
         self.started = time.perf_counter()
 
 
 class CountsResetsInItsClass(worlds.Plain):
-    """Every reset of any of its kind changes the episodes of all."""
+    """Every reset of any instance changes the episodes of all instances."""
 
     resets = 0
 
@@ -343,7 +343,7 @@ class CountsResetsInItsClass(worlds.Plain):
 
 
 class SeedsItsSpace(worlds.Plain):
-    """Seeds the space from which others sample."""
+    """Seeds its action space, from which callers sample."""
 
     def begin(self, seed):
         self.action_space.seed(seed)
@@ -389,12 +389,12 @@ def test_only_the_first_of_its_kind_is_proved_and_its_entry_point_may_be_a_class
 
 
 def test_a_snapshot_under_other_arguments_is_refused_and_changes_nothing():
-    one, other = gym.make("FrozenLake-v1", is_slippery=False), gym.make("FrozenLake-v1", map_name="8x8")
-    one.reset(seed=1)
+    dry, other = gym.make("FrozenLake-v1", is_slippery=False), gym.make("FrozenLake-v1", map_name="8x8")
+    dry.reset(seed=1)
     other.reset(seed=2)
     before = snapshot(other)
     with pytest.raises(SnapshotError, match=r"other settings .*is_slippery.*same arguments"):
-        restore(other, snapshot(one))
+        restore(other, snapshot(dry))
     assert snapshot(other) == before
 
 
@@ -413,7 +413,7 @@ def test_an_environment_under_order_enforcing_has_no_snapshot_before_reset():
 
 
 def test_a_vector_environment_is_refused_with_the_cure():
-    with pytest.raises(SnapshotError, match="take its single ones"):
+    with pytest.raises(SnapshotError, match="single ones"):
         snapshot(gym.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync"))
 
 
@@ -440,7 +440,7 @@ def test_the_proof_opens_no_window(monkeypatch):
     snapshot(env)
 
 
-def test_a_clone_draws_on_a_surface_of_its_own():
+def test_a_clone_draws_on_a_separate_surface():
     env = gym.make("CartPole-v1", render_mode="rgb_array")
     env.reset(seed=1)
     frame = env.render()
@@ -457,7 +457,7 @@ def test_what_has_no_bytes_names_the_attribute_and_still_works_in_memory():
     env.reset(seed=1)
     snap = snapshot(env)
     for ask in (Snapshot.to_bytes, lambda one: one.digest):
-        with pytest.raises(SnapshotError, match=r"the attribute score has no form as bytes: .*itertools\.count"):
+        with pytest.raises(SnapshotError, match=r"the attribute score has no byte form: .*itertools\.count"):
             ask(snap)
     assert snap == snapshot(env)
     assert len({snap, snapshot(env)}) == 1

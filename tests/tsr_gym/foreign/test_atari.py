@@ -28,14 +28,14 @@ def reference(seed, count):
 
 
 def serialised(words, used=None, tail=b"\1\0\0\0\2\0\0\0"):
-    """Return a state as the emulator writes it: numbers, the console with the twister's text at its end, numbers."""
+    """Return a state in the emulator's format: numbers, the console with the twister's text at its end, numbers."""
     text = b" ".join(b"%d" % word for word in (*words, *(() if used is None else (used,))))
     console = b"System\1\0 some console \0" + struct.pack("<I", len(text)) + text
     return bytes(24) + struct.pack("<I", len(console)) + console + tail
 
 
 def test_the_reference_is_right():
-    # The value that the C++ standard gives for its default seed.
+    # The value that the C++ standard specifies for the default seed.
     assert reference(5489, 10000)[-1] == 4123659995
 
 
@@ -96,4 +96,4 @@ def test_a_game_is_exact_where_ale_saves_all_of_what_it_shows(settings, level):
     support = AtariAdapter().support(SimpleNamespace(**(game | settings)))
     assert support.level == level
     if "sound_obs" in settings:
-        assert support.reason == "breakout: the sound goes on from earlier frames, which ALE does not save"
+        assert support.reason == "breakout: the sound depends on earlier frames, which ALE does not save"

@@ -25,7 +25,7 @@ def test_equal_arguments_are_equal_settings_and_others_are_not():
     assert len(set(different)) == 4
 
 
-def test_a_difference_is_told_in_words():
+def test_a_difference_is_described():
     env = gym.make("FrozenLake-v1", is_slippery=False).unwrapped
     with pytest.raises(SnapshotError, match=r"wanted .*is_slippery=False.*, got .*is_slippery=True.*same arguments"):
         compare(env, settings_of(gym.make("FrozenLake-v1", is_slippery=True).unwrapped))
@@ -103,7 +103,7 @@ class Grows(worlds.RemembersItsArguments):
 
 
 class Draws(worlds.RemembersItsArguments):
-    """Draws on something whose name says nothing."""
+    """Draws on an object whose attribute name is no usual one."""
 
     def __init__(self):
         super().__init__()
@@ -114,10 +114,10 @@ class Draws(worlds.RemembersItsArguments):
 
 
 def renamed(snap, name, other):
-    """Return a snapshot as it comes from bytes in which an attribute of the environment has another name."""
+    """Return a snapshot from bytes in which an attribute of the environment has another name."""
     *outer, inner = snap.layers
     state = inner.state.portable()
-    attributes = {other if known == name else known: value for known, value in state.attributes.items()}
+    attributes = {other if present == name else present: value for present, value in state.attributes.items()}
     return forged((*outer, inner._replace(state=type(state)(state.settings, attributes, state.position, state.native))))
 
 
@@ -151,11 +151,11 @@ def test_a_new_environment_refuses_what_lacks_an_attribute_that_it_was_made_with
 
 def test_means_of_rendering_that_were_made_elsewhere_are_no_loss():
     env, other = Draws(), Draws()
-    for one in (env, other):
-        one.reset(seed=1)
+    for twin in (env, other):
+        twin.reset(seed=1)
     env.step(2)
     env.render()
-    # A surface is no state; nothing was drawn here yet.
+    # A surface is not state; nothing was drawn here yet.
     restore(other, Snapshot.from_bytes(snapshot(env).to_bytes()))
     assert other.position == env.position
 

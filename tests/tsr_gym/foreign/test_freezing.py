@@ -55,7 +55,7 @@ def thawed(value):
 def test_a_thawed_value_is_what_a_deep_copy_is(value):
     made = thawed(frozen(value))
     assert pickle.dumps(plain(made)) == pickle.dumps(plain(copy.deepcopy(value)))
-    # Not than the value itself: where hashes collide, a set may stand in another order after any copy.
+    # Not compared with the value: with colliding hashes, any copy of a set may have another order.
     assert same(frozen(made), frozen(copy.deepcopy(value)))
 
 
@@ -66,20 +66,20 @@ def test_what_was_one_object_is_one_object_again(parts, picks):
         pool.append([pool[pick % len(pool)], pool[(pick * 7) % len(pool)]])
     made = thawed(frozen(pool))
     flat, twins = reached(pool), reached(made)
-    assert [flat.index(one) for one in flat] == [twins.index(one) for one in twins]
-    mutable = {one for one, kind in zip(flat, kinds(pool), strict=True) if kind in (list, dict, deque, np.ndarray)}
+    assert [flat.index(item) for item in flat] == [twins.index(item) for item in twins]
+    mutable = {item for item, cls in zip(flat, kinds(pool), strict=True) if cls in (list, dict, deque, np.ndarray)}
     assert not mutable & set(twins)
 
 
-def reached(value, found=None):
-    """Return the identities of all lists that are reached, in order, each as often as it is."""
-    found = [] if found is None else found
+def reached(value, identities=None):
+    """Return the identities of all lists in a value, in order, with repetitions."""
+    identities = [] if identities is None else identities
     if type(value) is list:
-        found.append(id(value))
-        if found.count(id(value)) == 1:
+        identities.append(id(value))
+        if identities.count(id(value)) == 1:
             for item in value:
-                reached(item, found)
-    return found
+                reached(item, identities)
+    return identities
 
 
 def kinds(value):
@@ -87,7 +87,7 @@ def kinds(value):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         (1, True),
         (1, 1.0),
@@ -103,9 +103,9 @@ def kinds(value):
         (Key(1), Key(2)),
     ],
 )
-def test_values_that_python_may_call_equal_are_not_the_same(one, other):
-    assert not same(frozen(one), frozen(other))
-    assert same(frozen(one), frozen(copy.deepcopy(one)))
+def test_values_that_python_may_call_equal_are_not_the_same(left, right):
+    assert not same(frozen(left), frozen(right))
+    assert same(frozen(left), frozen(copy.deepcopy(left)))
 
 
 def test_not_a_number_is_the_same_as_itself():
@@ -208,9 +208,9 @@ def test_what_cannot_be_copied_is_refused_by_its_kind(value, why):
 
 def test_two_arrays_over_the_same_numbers_are_refused_and_two_halves_are_not():
     whole = np.arange(6)
-    with pytest.raises(Uncopyable, match="two arrays look into the same memory"):
+    with pytest.raises(Uncopyable, match="two arrays share memory"):
         frozen([whole, whole[2:]])
-    with pytest.raises(Uncopyable, match="two arrays look into the same memory"):
+    with pytest.raises(Uncopyable, match="two arrays share memory"):
         frozen([whole[:4], whole[2:]])
     made = thawed(frozen([whole[:3], whole[3:]]))
     assert [part.tolist() for part in made] == [[0, 1, 2], [3, 4, 5]]
@@ -222,7 +222,7 @@ def test_the_layout_of_an_array_in_memory_is_kept():
 
 
 def counter(start=0, log=None):
-    """Return two functions that share a variable which both change."""
+    """Return two functions that share a variable, which both change."""
     log = [] if log is None else log
 
     def up():
@@ -296,7 +296,7 @@ def cached(number):
 
 
 class Nameless(type):
-    """What some extensions make of a class: it does not say where it is from."""
+    """A class without a module, as some extensions make them."""
 
     @property
     def __module__(cls):
@@ -320,7 +320,7 @@ def test_a_kind_without_a_module_is_copied_or_refused_like_any_other():
     assert Thawer({}).thawed(frozen([plain]))[0].steps == [4]
     with pytest.raises(Uncopyable, match=r"a test_.*RefusesToSay cannot be copied \(no\)"):
         frozen(RefusesToSay())
-    with pytest.raises(SnapshotError, match="no other process finds by its name"):
+    with pytest.raises(SnapshotError, match="another process cannot find by its name"):
         portable(frozen(plain))
 
 
@@ -339,13 +339,13 @@ def test_a_tensor_is_kept_as_numbers_and_given_as_a_tensor():
     tensor = torch.tensor([1.5, 2.0], requires_grad=True)
     record = kept([tensor, tensor])
     assert same(record, kept([tensor.detach().clone(), tensor]))
-    one, other = Thawer({}).thawed(record)
-    assert isinstance(one, torch.Tensor)
-    one[0] = 0
+    tensor, other = Thawer({}).thawed(record)
+    assert isinstance(tensor, torch.Tensor)
+    tensor[0] = 0
     assert other.tolist() == [1.5, 2.0]
     assert Thawer({}).thawed(record)[0].tolist() == [1.5, 2.0]
 
 
-def test_what_has_no_value_of_its_own_is_refused():
-    with pytest.raises(Uncopyable, match="a Resource frees something"):
+def test_an_object_without_a_value_is_refused():
+    with pytest.raises(Uncopyable, match="a Resource frees a resource"):
         kept({"turn": worlds.Resource()})

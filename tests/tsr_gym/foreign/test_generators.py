@@ -34,11 +34,11 @@ MAKES = [
 
 
 def draw(generator):
-    """Return a few numbers of a generator of any kind."""
+    """Return a few numbers of a generator of any type."""
     if isinstance(generator, np.random.BitGenerator):
         return generator.random_raw(5).tolist()
     if isinstance(generator, np.random.Generator):
-        # Thirty-two bits leave half of a draw behind, which must be remembered.
+        # Drawing 32 bits leaves half of a 64-bit draw, which is part of the state.
         return [*generator.integers(2**32, size=3, dtype=np.uint32).tolist(), generator.normal()]
     return [generator.random() for _ in range(3)] + [generator.gauss(0, 1) if hasattr(generator, "gauss") else 0]
 
@@ -47,10 +47,10 @@ def draw(generator):
 def test_a_rebuilt_generator_draws_what_the_original_draws(make):
     generator = make()
     draw(generator)
-    kind, state = reading(generator)
+    name, state = reading(generator)
     wanted = draw(generator)
     for _ in range(2):
-        made = build(kind, state)
+        made = build(name, state)
         assert type(made) is type(generator)
         assert draw(made) == wanted
 
@@ -69,7 +69,7 @@ def test_reseeding_depends_on_seed_and_number_alone(make):
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(SnapshotError, match="unknown kind of generator 'Loaded'"):
+    with pytest.raises(SnapshotError, match="unknown type of generator 'Loaded'"):
         build("Loaded", None)
 
 
@@ -81,9 +81,9 @@ def test_generators_are_found_in_attributes_containers_and_objects_once():
     env.deck, deck.rng = deck, random.Random(1)
     env.all = {"a": [np.random.default_rng(1)], "again": deck.rng}
     env.myself = env
-    found = held_by(env)
-    assert [type(one) for one in found] == [random.Random, np.random.Generator]
-    assert all(type(one) in KINDS for one in found)
+    held = held_by(env)
+    assert [type(item) for item in held] == [random.Random, np.random.Generator]
+    assert all(type(item) in KINDS for item in held)
 
 
 def test_global_generators_are_watched_and_put_back():
@@ -119,7 +119,7 @@ PRESENT = {
 
 
 @pytest.mark.parametrize("present", PRESENT.values(), ids=PRESENT)
-def test_a_generator_stands_where_it_is_put_whatever_was_there(present):
+def test_a_generator_is_set_to_a_position_from_any_state(present):
     wanted = np.random.default_rng(8)
     wanted.random(3)
     env = env_with(present)
@@ -146,7 +146,7 @@ def test_no_position_and_no_seed_is_no_generator():
 
 
 class OwnDice(worlds.LockedWithArguments):
-    """Draws from generators of its own, which only a reset with a seed makes anew."""
+    """Draws from separate generators, which only a reset with a seed makes again."""
 
     def begin(self, seed):
         super().begin(seed)
@@ -182,7 +182,7 @@ def test_dice_come_back_in_place_and_those_of_others_are_refused():
     with pytest.raises(SnapshotError, match="wanted 3 generators in OwnDice, got 0"):
         place_dice(OwnDice(), dice)
     env.dice["one"] = np.random.RandomState(1)
-    with pytest.raises(SnapshotError, match="of the kind RandomState, got Random"):
+    with pytest.raises(SnapshotError, match="of the type RandomState, got Random"):
         place_dice(env, dice)
 
 

@@ -13,7 +13,7 @@ from tsr_gym.foreign.gymnasium_wrappers import rebind
 
 
 class Holds(gym.Wrapper):
-    """Keeps functions that look at layers in every way that functions can."""
+    """Keeps functions that refer to layers in every possible way."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -61,7 +61,7 @@ def test_methods_and_closures_look_at_the_copied_stack_and_the_originals_at_thei
     assert wrapper.indirect() == [wrapper, 3]
 
 
-def test_functions_share_variables_among_themselves_and_with_nobody_else():
+def test_functions_share_variables_with_each_other_only():
     wrapper, twin = pair()
     assert [twin.recursive(0)[2], twin.again(), twin.recursive(1)[2]] == [1, 2, 4]
     assert wrapper.again() == 1

@@ -38,7 +38,7 @@ class Viewer:
 
 
 class Renderer:
-    """Makes a viewer when it is first asked for one, and looks where the simulation stands then."""
+    """Makes a viewer on the first request; its camera looks at the present simulation."""
 
     def __init__(self, name):
         self.name, self._viewers = name, {}
@@ -78,7 +78,7 @@ def test_the_camera_of_a_window_and_of_another_mode_is_left_alone():
     assert cameras_of(SimpleNamespace(render_mode=None)) == ()
 
 
-def test_everybody_draws_and_frees_in_a_context_of_its_own():
+def test_each_environment_draws_and_frees_in_a_separate_context():
     early, late = made("early"), made("late")
     early.mujoco_renderer._get_viewer("rgb_array")
     for env in (early, late, early):
@@ -111,7 +111,7 @@ def imitation():
     )
 
 
-def test_results_of_a_step_beside_the_buffer_are_saved_and_those_in_the_arena_are_not():
+def test_results_outside_the_buffer_are_saved_and_those_in_the_arena_are_not():
     data = imitation()
     arrays = _arrays_of(data)
     saved = b"".join(view.tobytes() for view in arrays.views)

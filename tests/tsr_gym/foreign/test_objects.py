@@ -56,15 +56,15 @@ def test_classes_written_in_python_are_plain_and_those_of_extensions_are_not():
     )
 
 
-def test_a_class_that_says_how_it_is_copied_is_not_plain():
+def test_a_class_that_defines_its_copy_is_not_plain():
     for name in ("__reduce__", "__deepcopy__", "__setstate__", "__getnewargs__"):
         assert not is_plain(type("Says", (Own,), {name: lambda self, *rest: None}))
 
 
 def test_attributes_are_found_in_dictionaries_and_slots_and_set_in_both():
-    one = Derived()
-    one.a, one.c = 1, 3
-    assert attributes_of(one) == {"a": 1, "c": 3}
+    derived = Derived()
+    derived.a, derived.c = 1, 3
+    assert attributes_of(derived) == {"a": 1, "c": 3}
     other = Derived()
     set_attributes(other, {"a": 5, "b": 6, "c": 7})
     assert attributes_of(other) == {"a": 5, "b": 6, "c": 7}
@@ -125,7 +125,7 @@ def test_a_spec_or_the_arguments_of_the_constructor_make_another_one():
     assert fresh(worlds.RemembersItsArguments(bonus=7)).bonus == 7
 
 
-def test_a_window_is_left_out_where_nobody_shall_see_it():
+def test_an_unseen_environment_has_no_window():
     env = worlds.RemembersItsArguments(render_mode="rgb_array")
     assert fresh(env).render_mode == "rgb_array"
     assert fresh(env, unseen=True).render_mode is None
@@ -140,8 +140,8 @@ def test_a_factory_as_entry_point_is_called_and_its_wrappers_are_left_out():
     assert not can_remake(env)
 
 
-def test_nobody_knows_how_to_make_it_or_it_cannot_be_made():
-    with pytest.raises(SnapshotError, match="nobody knows how this Plain was made"):
+def test_unknown_arguments_and_a_failing_constructor_are_reported():
+    with pytest.raises(SnapshotError, match="arguments of this Plain are not recorded"):
         fresh(worlds.Plain())
 
     class Once(worlds.RemembersItsArguments):
@@ -178,7 +178,7 @@ def test_an_environment_that_is_made_anew_keeps_generator_spaces_and_arguments()
 
 
 class Thing:
-    """Equal to everything, and so of no use as a key."""
+    """Equal to everything, so it cannot be a key."""
 
     __hash__ = None
 
@@ -186,21 +186,26 @@ class Thing:
         return True
 
 
-def test_a_finding_is_made_once_for_each_object_and_forgotten_with_it():
-    found, verdicts = [], Verdicts()
+def test_a_verdict_is_made_once_for_each_object_and_dropped_with_it():
+    examined, verdicts = [], Verdicts()
 
     def find(thing):
-        found.append(thing.name)
+        examined.append(thing.name)
         return thing.name.upper()
 
-    one, other = Thing(), Thing()
-    one.name, other.name = "one", "other"
-    assert [verdicts.of(thing, find) for thing in (one, other, one, other)] == ["ONE", "OTHER", "ONE", "OTHER"]
-    assert found == ["one", "other"]
-    assert len(verdicts._found) == 2
-    del one
+    thing_a, thing_b = Thing(), Thing()
+    thing_a.name, thing_b.name = "one", "other"
+    assert [verdicts.of(thing, find) for thing in (thing_a, thing_b, thing_a, thing_b)] == [
+        "ONE",
+        "OTHER",
+        "ONE",
+        "OTHER",
+    ]
+    assert examined == ["one", "other"]
+    assert len(verdicts._verdicts) == 2
+    del thing_a
     gc.collect()
-    assert len(verdicts._found) == 1
+    assert len(verdicts._verdicts) == 1
 
 
 class Walk(worlds.Plain):
@@ -232,23 +237,23 @@ def make_walk(bonus=0, render_mode=None):
     ],
     ids=["alike", "another mode", "other arguments", "another id", "another maker", "given an object", "no spec"],
 )
-def test_those_that_were_made_alike_share_a_finding(other, shared):
-    found, verdicts = [], SharedVerdicts()
-    one, second = made(bonus=3), other()
-    for env in (one, second, one, second):
-        assert verdicts.of(env, lambda env: found.append(env) or env.bonus) == (3 if shared else env.bonus)
-    assert len(found) == (1 if shared else 2)
+def test_environments_with_equal_arguments_share_a_verdict(other, shared):
+    examined, verdicts = [], SharedVerdicts()
+    first, second = made(bonus=3), other()
+    for env in (first, second, first, second):
+        assert verdicts.of(env, lambda env: examined.append(env) or env.bonus) == (3 if shared else env.bonus)
+    assert len(examined) == (1 if shared else 2)
 
 
 def test_environments_that_were_given_objects_share_nothing():
     verdicts = SharedVerdicts()
-    one, other = made(bonus=worlds.Body(1.0)), made(bonus=worlds.Body(1.0))
-    assert verdicts.of(one, id) != verdicts.of(other, id)
+    first, other = made(bonus=worlds.Body(1.0)), made(bonus=worlds.Body(1.0))
+    assert verdicts.of(first, id) != verdicts.of(other, id)
 
 
 def test_what_may_still_change_is_looked_at_again_unless_its_kind_is_known():
-    found, verdicts = [], SharedVerdicts()
+    examined, verdicts = [], SharedVerdicts()
     lonely, registered = Walk(), made()
     for env in (lonely, lonely, registered, registered):
-        verdicts.anew(env, found.append)
-    assert found == [lonely, lonely, registered]
+        verdicts.anew(env, examined.append)
+    assert examined == [lonely, lonely, registered]

@@ -25,11 +25,11 @@ from tsr_gym.foreign.recorder import fingerprint
         ([Fact("a", 1), Fact("b", 2.0), Fact("c", 0)], "c is new"),
     ],
 )
-def test_the_first_difference_is_told(came, words):
+def test_the_first_difference_is_reported(came, words):
     assert difference([Fact("a", 1), Fact("b", 2.0)], came) == words
 
 
-def test_what_reads_alike_and_is_not_equal_is_told_apart():
+def test_unequal_values_with_equal_texts_are_distinguished():
     words = difference([Fact("a", np.float32(1), "1.0")], [Fact("a", np.float64(1), "1.0")])
     assert words == "a differs: both read 1.0, but their types, bits or orders differ"
 
@@ -42,18 +42,18 @@ def test_long_texts_are_cut_to_where_they_begin_to_differ():
 
 
 def test_large_arrays_are_shown_by_their_digest():
-    one, other = np.zeros(5000), np.zeros(5000)
-    other[2500] = 1
-    assert text_of(one).startswith("float64 array of shape (5000,) with the digest ")
-    assert text_of(one) != text_of(other)
+    left, right = np.zeros(5000), np.zeros(5000)
+    right[2500] = 1
+    assert text_of(left).startswith("float64 array of shape (5000,) with the digest ")
+    assert text_of(left) != text_of(right)
 
 
 def result(position=1.0, reward=0.0, terminated=False, info=None):
     return play.as_fact((np.array([position]), reward, terminated, False, info or {}))
 
 
-def differ(one, other):
-    return difference(play.facts(one), play.facts(other))
+def differ(left, right):
+    return difference(play.facts(left), play.facts(right))
 
 
 def test_sampled_actions_draw_nothing_from_the_environments_space():
@@ -90,7 +90,7 @@ def test_a_difference_names_the_step_and_the_part(other, words):
 
 
 class Tensor:
-    """An array of another library, which copies itself in its own way."""
+    """An array of another library, which defines `__deepcopy__`."""
 
     def __init__(self, numbers):
         self.numbers = numbers
@@ -103,12 +103,14 @@ class Tensor:
 
 
 def test_arrays_of_other_libraries_are_compared_by_their_numbers():
-    one, same, other = (
+    original, same, other = (
         play.as_fact((Tensor([1.0, last]), Tensor([0]), False, False, {"seen": [Tensor([last])]})) for last in (2, 2, 3)
     )
-    assert differ([one], [same]) is None
-    assert differ([one], [other]) == "the observation of step 0 differs: wanted array([1., 2.]), got array([1., 3.])"
-    assert fingerprint(one) == fingerprint(same) != fingerprint(other)
+    assert differ([original], [same]) is None
+    assert (
+        differ([original], [other]) == "the observation of step 0 differs: wanted array([1., 2.]), got array([1., 3.])"
+    )
+    assert fingerprint(original) == fingerprint(same) != fingerprint(other)
 
 
 def test_facts_are_not_changed_by_who_got_the_result():
@@ -172,7 +174,7 @@ def test_copies_that_share_an_object_with_the_original_are_found():
 
     flaw = flaw_of(reset(), Means(capture, keeping, sharing))
     assert "changed the original (the attribute body differs" in flaw
-    assert "should be reset" in flaw
+    assert "reset the original" in flaw
 
 
 def test_a_copy_that_is_not_put_back_wholly_is_found():
@@ -181,7 +183,7 @@ def test_a_copy_that_is_not_put_back_wholly_is_found():
         write(env, state)
         env.position = position
 
-    assert "do not play alike" in flaw_of(reset(), RIGHT._replace(write=forgetting))
+    assert "play different episodes" in flaw_of(reset(), RIGHT._replace(write=forgetting))
 
 
 def test_copies_that_stand_elsewhere_afterwards_are_found_though_they_show_the_same():
@@ -208,7 +210,7 @@ def test_a_generator_that_is_not_put_back_is_found():
         env.np_random.random(drawing.times)
 
     drawing.times = 0
-    assert "where its generator stands afterwards differs" in flaw_of(reset(Lazy), RIGHT._replace(write=drawing))
+    assert "the state of its generator afterwards differs" in flaw_of(reset(Lazy), RIGHT._replace(write=drawing))
 
 
 def test_an_environment_that_takes_none_of_the_sampled_actions_is_not_proved():
@@ -251,13 +253,13 @@ def test_what_copies_print_and_warn_of_is_kept_to_themselves(capsys, recwarn):
     assert not recwarn.list
 
 
-def test_captures_that_differ_are_told_apart_by_attribute():
+def test_captures_that_differ_in_an_attribute_are_distinguished():
     env = reset(worlds.Plain)
-    one = capture(env)
+    state = capture(env)
     env.position += 1
     env.later = None
     later = capture(env)
-    assert difference(held(one), held(later)) == "wanted the attribute position, got the attribute later"
+    assert difference(held(state), held(later)) == "wanted the attribute position, got the attribute later"
     assert difference(held(later), held(later)) is None
 
 
@@ -265,5 +267,5 @@ def test_captures_that_differ_are_told_apart_by_attribute():
 def test_what_frees_something_is_not_even_copied(make):
     env = reset(make)
     freed = worlds.Frees.freed, worlds.Resource.freed
-    assert "frees something" in flaw_of(env, RIGHT)
+    assert "frees a resource" in flaw_of(env, RIGHT)
     assert (worlds.Frees.freed, worlds.Resource.freed) == freed

@@ -12,7 +12,7 @@ from tsr_gym.foreign.recorder import ReplayRecorder
 
 
 class Handed:
-    """Memory of another library that numpy may look into."""
+    """Memory of another library that numpy may read."""
 
     def __init__(self, values):
         self.values = values
@@ -23,7 +23,7 @@ class Handed:
 
 
 class Unknowable:
-    """An action that nobody can copy."""
+    """An action that cannot be copied."""
 
     def __del__(self):
         pass
@@ -75,7 +75,7 @@ def test_an_action_that_cannot_be_recorded_is_taken_and_ends_the_support_of_its_
     before = snapshot(env)
     assert len(env.step(Unknowable())) == 5
     env.step(1)
-    why = "the action of Locked cannot be put on record: a Unknowable frees something"
+    why = "the action of Locked cannot be recorded: a Unknowable frees a resource"
     assert env_support(env) == ("none", env_support(env).reason)
     assert why in env_support(env).reason
     with pytest.raises(SnapshotError, match=why):
@@ -90,7 +90,7 @@ def test_an_action_that_cannot_be_recorded_is_taken_and_ends_the_support_of_its_
 
 
 class Puzzles(worlds.Locked):
-    """Returns an info that raises when it is looked at."""
+    """Returns an info that raises when it is read."""
 
     class Puzzle:
         def __array__(self, dtype=None, copy=None):
@@ -105,7 +105,7 @@ def test_a_result_that_cannot_be_recorded_is_returned_all_the_same():
     env = recorded(Puzzles)
     for action in ACTIONS:
         env.step(action)
-    with pytest.raises(SnapshotError, match="what Puzzles returns cannot be put on record: it requires a gradient"):
+    with pytest.raises(SnapshotError, match="the results of Puzzles cannot be recorded: it requires a gradient"):
         snapshot(env)
 
 
@@ -121,7 +121,7 @@ def recorded(make, seed=4):
 
 @pytest.mark.parametrize("make", MAKES)
 @pytest.mark.parametrize("num_steps", [0, 3])
-def test_a_replayed_environment_goes_on_as_it_went_on(make, num_steps):
+def test_a_replayed_environment_continues_the_same_episode(make, num_steps):
     env = recorded(make)
     assert env_support(env).level == "replay"
     play(env, ACTIONS[:num_steps])
@@ -145,8 +145,8 @@ def test_a_clone_of_a_replayed_environment_is_another_one_in_the_same_state():
     assert play(twin, ACTIONS) == play(env, ACTIONS)
 
 
-def test_a_clone_is_refused_where_nobody_knows_how_the_environment_was_made():
-    with pytest.raises(SnapshotError, match="nobody knows how this Locked was made: make it with"):
+def test_a_clone_is_refused_where_the_arguments_are_unknown():
+    with pytest.raises(SnapshotError, match="arguments of this Locked are not recorded: make it with"):
         clone(recorded(worlds.Locked))
 
 
@@ -262,7 +262,7 @@ def test_a_snapshot_costs_nothing_and_branches_do_not_mix():
 def test_a_step_that_raises_is_on_record():
     env = recorded(worlds.Raises, seed=6)
     came = play(env, ACTIONS * 2)
-    assert any(isinstance(one, str) for one in came)
+    assert any(isinstance(result, str) for result in came)
     snap = snapshot(env)
     went_on = play(env, ACTIONS)
     restore(env, snap)
@@ -271,7 +271,7 @@ def test_a_step_that_raises_is_on_record():
 
 def test_a_wrapper_may_draw_from_the_environments_own_generator():
     def noisy(env):
-        return TransformObservation(env, lambda one: one + env.np_random.random(), None)
+        return TransformObservation(env, lambda result: result + env.np_random.random(), None)
 
     def make():
         return replayable(noisy(StickyAction(worlds.LockedWithArguments(), 0.5, (1, 3))))
@@ -290,7 +290,7 @@ def test_a_wrapper_may_draw_from_the_environments_own_generator():
 
 
 class Fades(worlds.LockedWithArguments):
-    """Fades with every look at it, which the next steps show."""
+    """Fades with every rendering, which later steps show."""
 
     looks = 0
 
@@ -338,7 +338,7 @@ def test_nothing_on_record_is_an_error_with_the_cure():
     with pytest.raises(SnapshotError, match=r"lock.*env_support"):
         snapshot(env)
     late = replayable(env)
-    with pytest.raises(SnapshotError, match=r"nothing is on record of Locked: call tsr_gym.replayable\(env\) first"):
+    with pytest.raises(SnapshotError, match=r"nothing of Locked is recorded: call tsr_gym.replayable\(env\)"):
         snapshot(late)
     late.reset(seed=1)
     snapshot(late)
@@ -347,7 +347,7 @@ def test_nothing_on_record_is_an_error_with_the_cure():
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (worlds.LockedAndRandom, "draws from the global generator of random, which no seed decides"),
+        (worlds.LockedAndRandom, "draws from the global generator of random, which no seed controls"),
         (worlds.LooksAtTheClock, "does not repeat itself: the observation"),
         (worlds.CountsInItsClass, "does not repeat itself"),
         (worlds.RemembersEpisodes, "does not repeat itself"),
@@ -365,7 +365,7 @@ def test_what_does_not_repeat_itself_has_no_support(make, why):
 
 def test_what_depends_on_earlier_episodes_is_made_anew_before_each():
     env = replayable(worlds.RemembersEpisodesWithArguments())
-    assert "made anew" in env_support(env).reason
+    assert "made again" in env_support(env).reason
     env.action_space.seed(3)
     space = env.action_space
     for seed in range(3):
@@ -379,7 +379,7 @@ def test_what_depends_on_earlier_episodes_is_made_anew_before_each():
 
 
 class Unsteady(worlds.Locked):
-    """Turns unsteady when told to, which no play of others shows."""
+    """Becomes unsteady on request, so a test of other instances does not show it."""
 
     unsteady = False
 
@@ -387,7 +387,7 @@ class Unsteady(worlds.Locked):
         return super().roll() + self.unsteady
 
 
-def test_a_replay_that_goes_another_way_says_where_and_asks_for_a_reset():
+def test_a_replay_that_differs_names_the_step_and_requires_a_reset():
     env = recorded(Unsteady)
     env.step(1)
     env.step(1)
@@ -395,7 +395,7 @@ def test_a_replay_that_goes_another_way_says_where_and_asks_for_a_reset():
     env.unwrapped.unsteady = True
     with pytest.raises(SnapshotError, match=r"Unsteady did not repeat itself: step 1 differs .*Reset it"):
         restore(env, snap)
-    with pytest.raises(SnapshotError, match="nothing is on record"):
+    with pytest.raises(SnapshotError, match="nothing of Unsteady is recorded"):
         snapshot(env)
     env.reset(seed=2)
     snapshot(env)

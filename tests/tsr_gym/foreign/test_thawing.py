@@ -83,22 +83,22 @@ def test_sharing_goes_through_bytes():
 def test_only_classes_and_functions_of_the_environments_own_packages_are_found():
     assert through_bytes([Point]) == [Point]
     for packages in (frozenset(), frozenset({"os"})):
-        with pytest.raises(SnapshotError, match=r"tests\.tsr_gym\.foreign\.test_thawing\.Point, which is not of"):
+        with pytest.raises(SnapshotError, match=r"tests\.tsr_gym\.foreign\.test_thawing\.Point, which is not in"):
             through_bytes(Point(1.0, []), packages)
     assert through_bytes([int, float, defaultdict], frozenset()) == [int, float, defaultdict]
 
 
-def test_a_function_without_a_name_of_its_own_is_taken_from_the_environment():
+def test_a_function_without_a_global_name_is_taken_from_the_environment():
     def make():
         return lambda: None
 
-    one, other = make(), make()
-    name = portable_attribute(frozen(one))
+    first, other = make(), make()
+    name = portable_attribute(frozen(first))
     assert imported(name, HERE, other) is other
-    with pytest.raises(SnapshotError, match="made anew by every reset"):
+    with pytest.raises(SnapshotError, match="every reset makes"):
         imported(name, HERE, None)
-    with pytest.raises(SnapshotError, match="which no other process finds by its name"):
-        portable(frozen([one]))
+    with pytest.raises(SnapshotError, match="which another process cannot find by its name"):
+        portable(frozen([first]))
 
 
 def test_what_a_function_holds_goes_through_bytes_and_its_code_does_not():
@@ -108,7 +108,7 @@ def test_what_a_function_holds_goes_through_bytes_and_its_code_does_not():
     through = decode(encode(portable_attribute(frozen(make([1, 2])))))
     made = Thawer({}).thawed(imported(through, HERE, make(None)))
     assert made() == [1, 2]
-    with pytest.raises(SnapshotError, match="made anew by every reset"):
+    with pytest.raises(SnapshotError, match="every reset makes"):
         imported(through, HERE, len)
 
 
@@ -162,7 +162,7 @@ def test_bytes_that_were_made_up_are_refused_and_change_nothing(attributes):
 def test_an_array_of_a_library_does_not_import_it(library, module, monkeypatch):
     monkeypatch.delitem(sys.modules, module, raising=False)
     env, snap = hostile({"tool": OtherArray(library, np.zeros(2))})
-    with pytest.raises(SnapshotError, match=f"array of {module}: import it first"):
+    with pytest.raises(SnapshotError, match=f"array of {module}: import"):
         restore(env, Snapshot.from_bytes(snap.to_bytes()))
     assert module not in sys.modules
 
@@ -202,11 +202,11 @@ print(play(env, {actions!r}), tsr_gym.snapshot(env).digest)
         ("gym.make('Blackjack-v1')", ""),
         ("gym.make('FrozenLake-v1')", ""),
         ("tsr_gym.replayable(worlds.Locked())", ""),
-        # What it makes when it is reset holds a function without a name, so it must have made its own.
+        # Its reset makes an object with an unnamed function, so the restored environment must be reset first.
         ("worlds.ManyKinds()", "env.reset(seed=0)"),
     ],
 )
-def test_a_snapshot_goes_on_in_another_process_as_it_goes_on_here(make, prepare):
+def test_a_snapshot_continues_equally_here_and_in_another_process(make, prepare):
     env = eval(make, {"gym": gym, "worlds": worlds, "tsr_gym": tsr_gym})
     env.reset(seed=2)
     actions = [1, 0, 1, 1]

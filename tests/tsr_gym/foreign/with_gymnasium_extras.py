@@ -42,12 +42,12 @@ def ale():
 
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch, tmp_path):
-    """Work in a folder of its own, because MuJoCo writes a log file wherever it is."""
+    """Work in a separate folder, because MuJoCo writes a log file into the current one."""
     monkeypatch.chdir(tmp_path)
 
 
 def pytest_generate_tests(metafunc):
-    # Here and not above, because this module is imported where ale_py is not installed.
+    # Imported here, because this module is collected where ale_py is not installed.
     if "game" in metafunc.fixturenames:
         import ale_py
 
@@ -67,7 +67,7 @@ def ready(make, seed=3):
 
 
 def check_continuation(make, *, before=(0, 1, 15), after=8, clones=True):
-    """Restore to several moments: in place, into one that played something else, from bytes, and in a clone."""
+    """Restore several snapshots: in place, after another episode, from bytes, and in a clone."""
     env, other = ready(make), ready(make, seed=99)
     other.reset(seed=77)
     play(other, sampled(other, 4))
@@ -88,13 +88,13 @@ def check_continuation(make, *, before=(0, 1, 15), after=8, clones=True):
 
 
 @pytest.mark.parametrize("name", MUJOCO)
-def test_mujoco_goes_on_bit_for_bit(name):
+def test_mujoco_continues_bit_for_bit(name):
     assert env_support(gym.make(name)).level == "exact"
     check_continuation(lambda: gym.make(name), before=(0, 1, 15, 60))
 
 
 def test_a_forward_pass_would_not_be_exact():
-    # What this file guards against: positions of bodies lag behind the positions of joints after a step.
+    # The trap of MuJoCo: after a step the positions of bodies lag behind the positions of joints.
     env = gym.make("Ant-v5")
     env.reset(seed=1)
     play(env, [env.action_space.sample() for _ in range(5)])
@@ -122,16 +122,16 @@ def test_every_array_of_fixed_size_of_a_simulation_comes_back():
     assert differing == []
     assert env.data.time == other.data.time
     integration = [np.empty(mujoco.mj_stateSize(env.model, mujoco.mjtState.mjSTATE_INTEGRATION)) for _ in range(2)]
-    for one, state in zip((env, other), integration, strict=True):
-        mujoco.mj_getState(one.model, one.data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
+    for target, state in zip((env, other), integration, strict=True):
+        mujoco.mj_getState(target.model, target.data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
     assert integration[0].tobytes() == integration[1].tobytes()
 
 
 def test_a_snapshot_with_another_model_is_refused_and_changes_nothing():
     env, heavier = gym.make("Hopper-v5"), gym.make("Hopper-v5")
     heavier.unwrapped.model.body_mass[1] *= 2
-    for one in (env, heavier):
-        one.reset(seed=1)
+    for target in (env, heavier):
+        target.reset(seed=1)
     before = snapshot(env)
     with pytest.raises(SnapshotError, match="taken with another model"):
         restore(env, snapshot(heavier))
@@ -142,7 +142,7 @@ def test_a_snapshot_with_another_model_is_refused_and_changes_nothing():
 
 
 def falls(hidden):
-    """Return what others make of Gymnasium's: a class with more attributes, some of which may be hidden."""
+    """Return a subclass of a Gymnasium class with more attributes, some of which may be hidden."""
     from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
 
     class CountsFalls(HalfCheetahEnv):
@@ -163,7 +163,7 @@ def test_an_environment_of_others_on_mujoco_is_proved_first():
     env = falls(1)()
     env.reset(seed=1)
     assert env_support(env).level == "none"
-    with pytest.raises(SnapshotError, match="copies of CountsFalls do not play alike"):
+    with pytest.raises(SnapshotError, match="copies of CountsFalls play different episodes"):
         snapshot(env)
 
 
@@ -195,14 +195,14 @@ def test_box2d_without_a_recorder_is_refused_with_the_cure():
     assert "tsr_gym.replayable(env) before reset()" in env_support(env).reason
 
 
-def test_a_game_goes_on_bit_for_bit(game):
+def test_a_game_continues_bit_for_bit(game):
     if env_support(gym.make(game)).level == "exact":
         check_continuation(lambda: gym.make(game), before=(0, 1, 40), clones=False)
     else:
         assert gym.make(game).unwrapped._game in ("miniature_golf", "tic_tac_toe_3d")
 
 
-def test_a_game_without_stickiness_and_with_steps_of_one_frame_goes_on_bit_for_bit(game):
+def test_a_game_without_stickiness_and_with_steps_of_one_frame_continues_bit_for_bit(game):
     def make():
         return gym.make(game, frameskip=1, repeat_action_probability=0.0)
 
@@ -225,21 +225,21 @@ def test_a_game_without_stickiness_and_with_steps_of_one_frame_goes_on_bit_for_b
     ],
     ids=str,
 )
-def test_settings_of_a_game_go_on_bit_for_bit(settings):
+def test_a_game_under_other_settings_continues_bit_for_bit(settings):
     check_continuation(lambda: gym.make("ALE/Breakout-v5", **settings), before=(0, 1, 20, 60))
 
 
 @pytest.mark.parametrize("name", ["Breakout", "Pong", "MsPacman", "SpaceInvaders", "Qbert"])
 def test_ales_own_copy_forgets_the_held_action_and_ours_finds_it_unwatched(name):
     forgotten = 0
-    # While a game shows how it begins, it heeds no action at all.
+    # During its opening sequence a game ignores all actions.
     for seed, number in product(range(10), (40, 150, 400)):
         env = gym.make(f"ALE/{name}-v5", repeat_action_probability=0.7, frameskip=1)
         env.action_space.seed(seed)
         env.reset(seed=seed)
         play(env, sampled(env, number))
         base = env.unwrapped
-        # Nobody watches yet: the held action is found by trying.
+        # No frames were recorded: the held action is found by trying.
         snap, state, actions = snapshot(env), base.clone_state(include_rng=True), sampled(env, 40)
         went_on = play(env, actions)
         restore(env, snap)
@@ -290,10 +290,10 @@ def test_fresh_noise_makes_a_sticky_game_stick_elsewhere_and_leaves_another_alon
             restore(env, snap, noise="fresh", seed=seed)
             again = play(env, actions)
             assert came.setdefault(seed, again) == again
-        assert (len({tuple(one) for one in came.values()}) > 1) == different
+        assert (len({tuple(target) for target in came.values()}) > 1) == different
 
 
-def test_preprocessed_and_stacked_pictures_go_on_bit_for_bit():
+def test_preprocessed_and_stacked_pictures_continue_bit_for_bit():
     pytest.importorskip("cv2")
 
     def make():
@@ -310,7 +310,7 @@ def test_a_game_that_cannot_be_read_back_is_replayed():
     env.reset(seed=1)
     state = env.clone_state(include_rng=True)
     env.restore_state(state)
-    # Where this fails, ALE reads back what it writes, and the game need not be refused any more.
+    # If this fails, ALE reads back the state that it wrote, and the game need not be refused any more.
     assert env.clone_state(include_rng=True).serialize() != state.serialize()
 
 
@@ -343,7 +343,7 @@ def test_gymnasiums_environments_on_jax_are_replayed_and_their_keys_are_reseeded
     assert len(keys) == 2
 
 
-def test_results_of_the_solver_beside_the_buffer_and_warnings_come_back():
+def test_results_of_the_solver_outside_the_buffer_and_warnings_are_restored():
     env = gym.make("Humanoid-v5").unwrapped
     env.model.opt.enableflags |= 2
     env.reset(seed=1)
@@ -366,7 +366,7 @@ def test_results_of_the_solver_beside_the_buffer_and_warnings_come_back():
 
 @pytest.mark.parametrize("name", ["LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "Hopper-v5"])
 @pytest.mark.parametrize("wrap", [AddRenderObservation, RenderCollection], ids=lambda wrap: wrap.__name__)
-def test_pictures_go_on_bit_for_bit(name, wrap):
+def test_pictures_continue_bit_for_bit(name, wrap):
     if name == "Hopper-v5" and find_library("EGL") is None:
         pytest.skip("MuJoCo draws by EGL where there is no screen, and libegl1 is not installed")
     small = {"width": 64, "height": 48} if name == "Hopper-v5" else {}
@@ -388,7 +388,7 @@ def test_actions_of_jax_are_on_record(name):
 def test_a_game_with_sound_is_replayed():
     support = env_support(gym.make("ALE/Breakout-v5", sound_obs=True))
     assert support.level == "replay"
-    assert "the sound goes on from earlier frames" in support.reason
+    assert "the sound depends on earlier frames" in support.reason
 
 
 def test_a_cartridge_whose_state_is_rounded_stands_still_under_snapshots():
@@ -407,9 +407,9 @@ def test_a_cartridge_whose_state_is_rounded_stands_still_under_snapshots():
 
 gym.register_envs(pytest.importorskip("minigrid", reason="needs MiniGrid: make test-gym-zoo"))
 NAMES = sorted(name for name, spec in gym.registry.items() if "minigrid.envs" in str(spec.entry_point))
-# WFC generates by wave function collapse, and needs packages of its own.
+# WFC generates by wave function collapse and needs more packages.
 NAMES = [name for name in NAMES if "WFC" not in name]
-# One of each kind; the others differ in size.
+# One of each type; the others differ in size.
 KINDS = sorted({name.split("-")[1]: name for name in NAMES if name.startswith("MiniGrid-")}.values())
 
 

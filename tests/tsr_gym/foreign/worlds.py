@@ -16,7 +16,7 @@ from gymnasium.utils import EzPickle
 
 
 def plain(value):
-    """Return a value as something that pickles to equal bytes where it is equal in type and bits."""
+    """Return a value in a form that pickles to equal bytes exactly for equal types and bits."""
     if isinstance(value, np.ndarray | np.generic):
         return ("array", value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, dict):
@@ -27,7 +27,7 @@ def plain(value):
 
 
 def play(env, actions):
-    """Return everything that the actions bring, until the episode ends; what is raised too."""
+    """Return the results of the actions until the episode ends, exceptions included."""
     came = []
     for action in actions:
         try:
@@ -45,7 +45,7 @@ OBSERVATIONS = gym.spaces.Box(-1e6, 1e6, (2,), np.float64)
 
 
 class Plain(gym.Env):
-    """Walk on a line by an action and a die; what subclasses change is where they keep that."""
+    """Walk on a line by an action and a die; subclasses store the state in other places."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
 
@@ -66,7 +66,7 @@ class Plain(gym.Env):
         return self.observe(), float(self.position), self.position > 60, False, {"place": self.position}
 
     def begin(self, seed):
-        """What a subclass does at the start of an episode."""
+        """Hook of subclasses for the start of an episode."""
 
     def roll(self):
         return int(self.np_random.integers(1, 7))
@@ -76,7 +76,7 @@ class Plain(gym.Env):
 
 
 class RemembersItsArguments(Plain, EzPickle):
-    """Copies as what it was when it was made."""
+    """Its copy has the state right after construction."""
 
     def __init__(self, bonus=0, render_mode=None):
         Plain.__init__(self, render_mode)
@@ -111,7 +111,7 @@ class Slotted:
 
 
 class ManyKinds(RemembersItsArguments):
-    """Holds every kind of plain thing, shared between attributes."""
+    """Holds values of every plain type, shared between attributes."""
 
     def begin(self, seed):
         self.body = Body(0.5)
@@ -157,7 +157,7 @@ class ManyKinds(RemembersItsArguments):
 
 
 class CountsWithAnIterator(ManyKinds):
-    """Holds something that can be copied and has no form as bytes."""
+    """Holds an object that can be copied and has no byte form."""
 
     def begin(self, seed):
         super().begin(seed)
@@ -168,7 +168,7 @@ class CountsWithAnIterator(ManyKinds):
 
 
 class InnerEnv(Plain):
-    """Plays another environment, which copies as what it was when it was made."""
+    """Plays another environment, whose copy has the state right after construction."""
 
     def __init__(self):
         super().__init__()
@@ -182,7 +182,7 @@ class InnerEnv(Plain):
 
 
 class Clocked(Plain):
-    """Reports how long it took, which is no difference."""
+    """Reports its duration, which must not be compared."""
 
     def step(self, action):
         *result, info = super().step(action)
@@ -190,7 +190,7 @@ class Clocked(Plain):
 
 
 class Raises(Plain):
-    """Raises where an action is bad, after drawing a number."""
+    """Raises for a bad action, after drawing a number."""
 
     def step(self, action):
         result = super().step(action)
@@ -199,7 +199,7 @@ class Raises(Plain):
         return result
 
 
-# What cannot be copied.
+# Environments that cannot be copied.
 
 
 class Locked(Plain):
@@ -272,7 +272,7 @@ class Views(Plain):
         return int(self.all.sum())
 
 
-# What hides its state.
+# Environments that hide their state.
 
 
 class DrawsGlobally(Plain):
@@ -302,7 +302,7 @@ WORLDS = {}
 
 
 class HoldsANumber(Plain):
-    """Keeps its world elsewhere and only its number here, as bindings of simulators do."""
+    """Keeps its world outside of the object and stores only its number, as bindings of simulators do."""
 
     def begin(self, seed):
         self.handle = len(WORLDS)
@@ -343,7 +343,7 @@ class LockedAndRandom(LockedWithArguments):
 
 
 class Promises(Plain):
-    """Says what its state is."""
+    """Declares its state."""
 
     def env_state(self):
         return self.position

@@ -17,7 +17,7 @@ from tsr_gym.teaching import random_turn
 
 
 class TakesAll(Walk):
-    """Takes every snapshot for its own."""
+    """Accepts every snapshot."""
 
     def _check(self, state):
         pass
@@ -35,7 +35,7 @@ class PaintsOver(Board):
 
 
 class RemembersTheGoal(Walk):
-    """Works out a part of its observation once, and keeps it."""
+    """Computes a part of its observation once and keeps it."""
 
     def __init__(self):
         super().__init__()
@@ -89,7 +89,7 @@ class OneKeyForAll(Walk):
 
 
 class BlursRewards(PlainWrapper):
-    """A wrapper with dice of its own that are not in its state."""
+    """A wrapper with a generator that is not in its state."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -134,7 +134,7 @@ class NeverStops(Walk):
 
 
 class LendsItsBoard(Board):
-    """Hands out the very array that its state holds."""
+    """Returns the array that its state holds."""
 
     def initial(self, rng, options):
         return Cells(super().initial(rng, options).cells.copy())
@@ -159,7 +159,7 @@ WORDS = {"apple", "pear", "cherry", "plum", "quince", "fig", "lemon", "lime"}
 
 
 class ListsASet(Walk):
-    """Lists the elements of a set of words as they come."""
+    """Lists the elements of a set of words in the order of the set."""
 
     def observe(self, state):
         return f"{super().observe(state)} You see {', '.join(WORDS)}."
@@ -185,7 +185,7 @@ class CountsMoves(Walk):
 
 
 class ShowsThePast(PlainWrapper):
-    """A wrapper that shows the last observations, and says that it holds nothing."""
+    """A wrapper that shows the last observations and declares no state."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -207,7 +207,7 @@ def hidden_history():
 
 
 class SumsRewards(gym.Wrapper):
-    """A wrapper whose restore puts back only a part of its state."""
+    """A wrapper whose restore sets only a part of its state."""
 
     def reset(self, *, seed=None, options=None):
         self._total, self._count = 0.0, 0
@@ -231,7 +231,7 @@ def ignored_field():
 
 
 class KeepsItsDice(Walk):
-    """Goes on with its own random numbers, whatever noise it is restored with."""
+    """Continues with its own random numbers, also when it is restored with a seed."""
 
     def set_env_state(self, state, *, seed=None):
         super().set_env_state(state)
@@ -250,14 +250,14 @@ class PromisesToFly(Walk):
 
 
 class TakesTheTurn(Walk):
-    """Has a teacher who takes the turn itself."""
+    """Has a teacher that takes the turn itself."""
 
     def teaching(self):
         return Teaching(teacher_turn=lambda env, rng: env.step("Right") and "Right", poor_turn=random_turn)
 
 
 class Insists(Walk):
-    """Raises where an action means nothing."""
+    """Raises for an invalid action."""
 
     def transition(self, state, action, rng):
         number = self.actions.index(action)
@@ -272,7 +272,7 @@ class KeyedByTurn(Walk):
 
 
 class StopsLate(Walk):
-    """Is cut off one turn too late."""
+    """Is truncated one turn too late."""
 
     def step(self, action):
         self._episode = self.episode._replace(turns=self.episode.turns - 1)
@@ -324,7 +324,7 @@ DICE = np.random.default_rng(4)
 
 
 class RollsTheModulesDice(Walk):
-    """Draws from a generator that lies in its module."""
+    """Draws from a generator in a module global."""
 
     def transition(self, state, action, rng):
         return super().transition(state, action, DICE)
@@ -349,7 +349,7 @@ class MovesAPawn(Walk):
 
 
 class SaysNothing(Walk):
-    """Leaves out whether an action was understood."""
+    """Leaves out whether an action was valid."""
 
     def step(self, action):
         *result, info = super().step(action)
@@ -358,7 +358,7 @@ class SaysNothing(Walk):
 
 
 class RestoresThePlace(Walk):
-    """Has a restore of its own, which forgets the counters."""
+    """Overrides restore, which then resets the counters."""
 
     def restore(self, snapshot, *, seed=None):
         super().restore(snapshot, seed=seed)
@@ -378,7 +378,7 @@ class ReusesABuffer(Board):
 
 
 class OneInfoForAll(Walk):
-    """Returns one info dictionary again and again."""
+    """Returns the same info dictionary again and again."""
 
     def __init__(self):
         super().__init__()
@@ -391,7 +391,7 @@ class OneInfoForAll(Walk):
 
 
 class KeepsALog(gym.Wrapper):
-    """A wrapper that puts its state back into a list that clones share."""
+    """A wrapper that restores its state into a list that clones share."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -436,14 +436,14 @@ class LeavesATrail(Walk):
 
 
 class SaysTheHour(Walk):
-    """Says what time it is."""
+    """Shows the hour."""
 
     def observe(self, state):
         return f"{super().observe(state)} It is {datetime.datetime.now():%d.%m. %H} o'clock."
 
 
 class CountsSteps(gym.Wrapper):
-    """A wrapper with state that does not say what its state is."""
+    """A wrapper with state that does not declare it."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -459,7 +459,7 @@ def unknown_wrapper():
 
 
 class OpensNewDice(Walk):
-    """Opens a generator of its own in every turn, without a seed."""
+    """Makes a generator without a seed in every turn."""
 
     def transition(self, state, action, rng):
         step = super().transition(state, action, rng)
@@ -491,7 +491,7 @@ class UpsideDown(Walk):
 
 
 class RecommendsTooMuch(Walk):
-    """Recommends a turn that is longer than a turn may be."""
+    """Recommends a turn with too many actions."""
 
     def optimal_turn(self, state, turns_left, actions_left):
         return " || ".join(["Right"] * 9)
@@ -505,7 +505,7 @@ class AlmostTrue(Walk):
 
 
 class TeachesToFly(Walk):
-    """Has a teacher who says what is no turn."""
+    """Has a teacher that returns an invalid turn."""
 
     def teaching(self):
         return Teaching(teacher_turn=lambda env, rng: "Fly", poor_turn=random_turn)

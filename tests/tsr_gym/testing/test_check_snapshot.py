@@ -41,7 +41,7 @@ BROKEN = {
     "hidden_history": ("replay", "ShowsThePast._past"),
     "forgotten_generator": ("replay", "BlursRewards._dice"),
     "SavesByHand": ("replay", "SavesByHand._stream"),
-    "ListsASet": ("other_process", "what ListsASet.observe(state) returns"),
+    "ListsASet": ("other_process", "the result of ListsASet.observe(state)"),
     "SeedsByHash": ("other_process", "the state of SeedsByHash"),
     "unknown_wrapper": (
         "unsupported",
@@ -252,7 +252,7 @@ def test_an_environment_of_others_without_a_fault_passes(make):
 
 
 @pytest.mark.parametrize("make", [Drift, Stated, Locked, Many], ids=lambda make: make.__name__)
-def test_an_environment_of_others_plays_alike_in_other_processes(make):
+def test_a_foreign_environment_plays_the_same_in_other_processes(make):
     check_snapshot(make(), factory=make, seeds=(2,), steps=5)
 
 
@@ -312,7 +312,7 @@ def walk():
 
 
 def from_a_module_that_is_gone():
-    """Return a function of a module that nobody imported, as a notebook or a loader of plug-ins makes them."""
+    """Return a function of a module that is not in sys.modules, as notebooks and plug-in loaders make them."""
     module = ModuleType("gone_away")
     module.Walk = Walk
     exec("def make():\n    return Walk()", vars(module))

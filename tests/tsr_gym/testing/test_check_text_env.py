@@ -1,4 +1,4 @@
-"""check_text_env finds what it promises to find, names it, and lets good environments pass."""
+"""check_text_env finds every fault that it promises to find, names it, and passes good environments."""
 
 import gymnasium as gym
 import pytest
@@ -24,8 +24,8 @@ BROKEN = {
     "StopsLate": ("limits", "StopsLate: turn 6"),
     "AlmostTrue": ("info", "AlmostTrue: info['success'] of reset() is 0"),
     "PromisesToFly": ("legal_actions", "PromisesToFly: legal_actions(state) lists 'Fly'"),
-    "RecommendsTooMuch": ("optimal_turn", "RecommendsTooMuch: optimal_turn() said"),
-    "TeachesToFly": ("teaching", "TeachesToFly: a player of teaching() said 'Fly', which is no turn here"),
+    "RecommendsTooMuch": ("optimal_turn", "RecommendsTooMuch: optimal_turn() returned"),
+    "TeachesToFly": ("teaching", "TeachesToFly: a player of teaching() returned 'Fly', which is not a turn here"),
     "TakesTheTurn": ("teaching", "TakesTheTurn: a player of teaching() changed the episode"),
     "UpsideDown": ("success_bars", "UpsideDown: success_bars(state) returned (0.7, 0.2)"),
     "NeverStops": ("episode", "NeverStops: step() after the end of an episode was accepted"),
@@ -79,7 +79,7 @@ def test_gymnasiums_own_faults_are_passed_on():
     assert caught.value.check == "gymnasium"
 
 
-def test_where_any_text_is_an_answer_the_caller_says_what_junk_is():
+def test_where_any_text_is_an_action_the_caller_passes_junk():
     class Echo(Walk):
         actions = ()
 

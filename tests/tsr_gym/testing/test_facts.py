@@ -57,13 +57,13 @@ def test_a_copy_has_the_same_fingerprint(value):
 
 
 @given(VALUES, LEAVES, LEAVES)
-def test_a_change_of_one_leaf_shows(value, one, other):
-    same = repr(one) == repr(other)
-    assert (fingerprint([value, Box(one)]) == fingerprint([value, Box(other)])) is same
+def test_a_change_of_one_leaf_shows(value, left, right):
+    same = repr(left) == repr(right)
+    assert (fingerprint([value, Box(left)]) == fingerprint([value, Box(right)])) is same
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         ([1, 2], [2, 1]),
         ([1], (1,)),
@@ -79,9 +79,9 @@ def test_a_change_of_one_leaf_shows(value, one, other):
         ({1, 2}, {1, 3}),
     ],
 )
-def test_different_values_have_different_fingerprints(one, other):
-    assert fingerprint(one) != fingerprint(other)
-    assert fingerprint(one) == fingerprint(copy.deepcopy(one))
+def test_different_values_have_different_fingerprints(left, right):
+    assert fingerprint(left) != fingerprint(right)
+    assert fingerprint(left) == fingerprint(copy.deepcopy(left))
 
 
 def test_a_generator_counts_by_where_it_stands():
@@ -97,9 +97,9 @@ def test_a_generator_counts_by_where_it_stands():
 def test_a_value_that_holds_itself_has_a_fingerprint():
     ring = [1]
     ring.append(ring)
-    other = [2]
-    other.append(other)
-    assert fingerprint(ring) != fingerprint(other)
+    right = [2]
+    right.append(right)
+    assert fingerprint(ring) != fingerprint(right)
 
 
 def test_beyond_the_limits_only_the_ends_of_a_list_count():

@@ -1,9 +1,9 @@
-"""The plug-in for pytest: what it checks, how failures read, and that it keeps out of the way otherwise."""
+"""The plug-in for pytest: which targets it checks, its failure reports, and that it does nothing without a target."""
 
 import gymnasium as gym
 import pytest
 
-# Runs inside this process forget what they import, and numpy must not be imported twice.
+# Runs inside this process remove their imports at the end, and numpy must not be imported twice.
 import tsr_gym.testing  # noqa: F401
 from tests.tsr_gym.own_process import run_python
 
@@ -52,7 +52,7 @@ gym.register("Garden/Bonus-v0", Bonus)
 
 @pytest.fixture
 def garden(pytester, monkeypatch):
-    """A project with a good environment, a broken one, and a test of its own; its runs know this plug-in alone."""
+    """A project with a good environment, a broken one, and one test; its runs load only this plug-in."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.syspathinsert()
     pytester.makepyfile(garden=WALK)
@@ -83,7 +83,7 @@ def test_a_function_or_class_of_a_module_makes_an_environment_too(garden):
     done.assert_outcomes(passed=2)
 
 
-def test_a_failure_says_what_differs_and_shows_no_traceback(garden):
+def test_a_failure_reports_the_difference_without_a_traceback(garden):
     done = run(garden, "--check-snapshot=garden:Bonus", "--check-snapshot-one-process")
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(

@@ -21,7 +21,7 @@ def tables(seed):
 
 
 def state_of(ids):
-    """Return the row that stands for a text: it depends on every token and on its place."""
+    """Return the row for a text; it depends on every token and its position."""
     state = 1
     for token in ids:
         state = (31 * state + token + 1) % STATES
@@ -33,18 +33,18 @@ def log_softmax(logits):
 
 
 class Learner:
-    """The model as its learner computes it."""
+    """The model as the learner computes it."""
 
     def __init__(self, seed=0):
         self.weights = tables(seed)
 
     def __call__(self, prompt, answer):
         """Return the log-probability of each token of an answer, as it is sampled."""
-        found = []
+        logprobs = []
         for number, token in enumerate(answer):
             logits = self.weights["body.weight"][state_of((*prompt, *answer[:number]))] + self.weights["head.weight"]
-            found.append(log_softmax(logits / TEMPERATURE)[token])
-        return found
+            logprobs.append(log_softmax(logits / TEMPERATURE)[token])
+        return logprobs
 
     def update(self):
         self.weights = tables(7)
@@ -145,7 +145,7 @@ FAULTS: dict[str, tuple[str, Callable[[], ToyEngine]]] = {}
 
 
 def fault(check):
-    """Remember an engine with a fault by the rule that is to find it."""
+    """Register an engine with a fault for the rule that must find it."""
 
     def keep(kind):
         FAULTS[kind.__name__] = (check, kind)
@@ -209,7 +209,7 @@ class HasAnotherHead(ToyEngine):
 
 @fault("prompt tokens")
 class SpellsPromptsAnew(ToyEngine):
-    """Two equal tokens in a row become one, as a text that is encoded again can."""
+    """Two equal tokens in a row become one, as re-encoding a text can do."""
 
     def seen(self, prompt):
         return tuple(token for before, token in zip((None, *prompt), prompt, strict=False) if token != before)
@@ -217,7 +217,7 @@ class SpellsPromptsAnew(ToyEngine):
 
 @fault("continued prompts")
 class ForgetsWhatWasNeverFed(ToyEngine):
-    """The last token of an answer is drawn and not fed, so a prompt that goes on from it lacks it."""
+    """The last token of an answer is not added to the cache, so a prompt that continues the answer lacks it."""
 
     def __init__(self):
         super().__init__()
@@ -291,7 +291,7 @@ class StopsATokenEarly(ToyEngine):
 
 @fault("stop tokens")
 class SaysStopAtItsLimit(ToyEngine):
-    """And only at its own limit, which is longer than any that it is asked for."""
+    """It stops only at its own limit, which is longer than any requested one."""
 
     def complete(self, prompt, seed, limit):
         done = super().complete(prompt, seed, limit)
@@ -347,10 +347,10 @@ class KeepsItsWeights(ToyEngine):
 
 @fault("weight update")
 class KeepsItsHead(ToyEngine):
-    """As engines do whose head is tied to the embeddings and packed apart."""
+    """As in engines that store a head tied to the embeddings separately."""
 
     def load_weights(self, weights, *, version=None):
-        super().load_weights([one for one in weights if one[0] != "head.weight"], version=version)
+        super().load_weights([item for item in weights if item[0] != "head.weight"], version=version)
 
 
 @fault("weight update")
@@ -364,7 +364,7 @@ class KeepsItsCache(ToyEngine):
 @fault("weight update")
 class PassesOverUnknownNames(ToyEngine):
     def load_weights(self, weights, *, version=None):
-        super().load_weights([one for one in weights if one[0] in self.weights], version=version)
+        super().load_weights([item for item in weights if item[0] in self.weights], version=version)
 
 
 @fault("weight update")

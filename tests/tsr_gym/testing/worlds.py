@@ -1,4 +1,4 @@
-"""Small environments for the checks: three of ours that keep every promise, others' without a fault, and with one."""
+"""Small environments for the checks: three of ours without a fault, and foreign ones without and with a fault."""
 
 import threading
 import time
@@ -48,7 +48,7 @@ class Walk(TextEnv[Place]):
 
 
 class Dice(StateEnv):
-    """Roll a die until it has shown as much as was asked for; the action is added to the roll."""
+    """Roll a die and add the action; the episode ends above 40."""
 
     def __init__(self, limits=EIGHT_TURNS):
         super().__init__("dice", limits=limits)
@@ -76,7 +76,7 @@ def frozen(cells):
 
 
 class Board(StateEnv):
-    """Nine lamps in an array; an action switches one, and chance another."""
+    """Nine lamps in an array; an action switches one, and a random one is switched, too."""
 
     def __init__(self, limits=EIGHT_TURNS):
         super().__init__("board", limits=limits)
@@ -97,7 +97,7 @@ class Board(StateEnv):
 
 
 class PlainWrapper(gym.Wrapper):
-    """A wrapper that says it holds nothing of the episode."""
+    """A wrapper that declares no state."""
 
     def wrapper_state(self):
         return None
@@ -107,7 +107,7 @@ class PlainWrapper(gym.Wrapper):
 
 
 class Drift(gym.Env):
-    """Push something along a line against the wind; what it holds can be copied."""
+    """Push an object along a line against the wind; its attributes can be copied."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
     action_space = gym.spaces.Discrete(3)
@@ -127,7 +127,7 @@ class Drift(gym.Env):
 
 
 class Stated(Drift):
-    """Says what its state is."""
+    """Declares its state."""
 
     def env_state(self):
         return self.position, self.velocity
@@ -137,14 +137,14 @@ class Stated(Drift):
 
 
 class Locked(Drift):
-    """Holds what cannot be copied."""
+    """Holds an object that cannot be copied."""
 
     def __init__(self):
         self.lock = threading.Lock()
 
 
 class Unseeded(Locked):
-    """Holds what cannot be copied, and does not repeat itself either."""
+    """Holds an object that cannot be copied, and does not repeat itself."""
 
     def step(self, action):
         observation, *rest = super().step(action)
@@ -152,7 +152,7 @@ class Unseeded(Locked):
 
 
 class Many(Drift):
-    """Has observations and infos of many kinds, actions that it writes into, and a watch."""
+    """Has observations and infos of many types, writes into its actions, and reads the clock."""
 
     observation_space = gym.spaces.Dict(
         {
@@ -180,7 +180,7 @@ class Many(Drift):
 
 
 class ReusesItsBuffer(Drift):
-    """Returns one array again and again, which spoils records of observations, but no snapshot."""
+    """Returns the same array again and again, which spoils recorded observations but no snapshot."""
 
     def __init__(self):
         self.buffer = np.zeros(2)
@@ -191,7 +191,7 @@ class ReusesItsBuffer(Drift):
 
 
 class Echo(gym.Wrapper):
-    """Remembers the last observation, and says so."""
+    """Stores the last observation, and declares it as state."""
 
     last = None
 
@@ -223,7 +223,7 @@ class ForgetsItsSpeed(Stated):
 
 
 class LendsItsList(Stated):
-    """The state that it hands out is the very list that it changes."""
+    """Its declared state is the list that it changes."""
 
     def reset(self, *, seed=None, options=None):
         self.trail = []
@@ -278,7 +278,7 @@ class CountsForAll(Stated):
 
 
 class GrowsOld(Drift):
-    """Never forgets how old it is."""
+    """Counts its steps over all episodes."""
 
     age = 0
 
@@ -289,7 +289,7 @@ class GrowsOld(Drift):
 
 
 class BringsItsDice(Drift):
-    """Has a generator of its own, which no seed reaches."""
+    """Has a separate generator, which no seed reaches."""
 
     def __init__(self):
         self.dice = np.random.default_rng()
@@ -306,7 +306,7 @@ class ListsASet(Drift):
 
 
 class CountsSteps(gym.Wrapper):
-    """Holds something, and does not say what."""
+    """Has an attribute and does not declare it."""
 
     def __init__(self, env):
         super().__init__(env)
