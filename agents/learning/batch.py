@@ -146,6 +146,7 @@ def collate(
                     turns, _Source(number, group_number, numbers.tree(group_number, trajectory), trajectory)
                 )
                 number += 1
+        # Groups are numbered without gaps: one in which nothing was sampled has no number.
         if number > before:
             of_task = (edges or {}).get(group.task)
             tried += numbers.edges(group_number, edges_along(group.trajectories) if of_task is None else of_task)
@@ -253,6 +254,7 @@ def _rows_of(turns: Sequence[_Sampled], source: _Source) -> list[_Row]:
     rows: list[_Row] = []
     for sampled in turns:
         prompt = list(sampled.turn.prompt_ids)
+        # Ids are compared and not texts: the same text can be tokenised differently, and would be another sequence.
         if rows and prompt[: len(rows[-1].ids)] == rows[-1].ids:
             row = rows[-1]
             row.ids.extend(prompt[len(row.ids) :])

@@ -145,6 +145,7 @@ class Learner:
             ConfigError: The model cannot read rows in the layout of the batch.
             TrainingDiverged: A loss or gradient is not finite; that step was not taken.
         """
+        # No dropout: ratios compare log-probabilities of the same network.
         self.model.eval()
         material = self._prepare(batch.to(self.device))
         self.advantages = material.advantages
@@ -256,6 +257,7 @@ class Learner:
         outputs = self._read(batch, readers)
         of_reference = outputs.pop("reference", None)
         batch = replace(batch, **outputs)
+        # Targets come from advantages before whitening, which would change their scale.
         learned = policy_counts(self.objective, batch) > 0
         advantages = self._advantages(batch, learned)
         targets = None if batch.values is None else self.choice.targets(batch, advantages)
@@ -310,6 +312,8 @@ class Learner:
         self._clear()
         totals: dict[str, Any] = {}
         with self._ready(plan):
+            # Every process takes as many parts, because sharded models gather weights together; parts that fill up the
+            # number do not count.
             for index, counts in self.processes.deal(plan.parts):
                 part = material.rows(index)
                 loss, parts = self._loss(part, lay_out(part.batch, plan.layout), _cut(weights, index, part, counts))
@@ -352,6 +356,7 @@ class Learner:
                 f"{', '.join(bad)} became NaN or infinite, and the step was not taken: lower the learning rate, or "
                 "look at the last trees for a reward or log-probability that is not finite"
             )
+        # The norm before clipping; the memory is replaced also where the step is skipped.
         judgement = self.spikes.judge(self.gradients, norms["policy"])
         self.gradients = judgement.memory
         for optimizer in () if judgement.skip else self.optimizers.values():

@@ -114,6 +114,7 @@ class SpikeRule:
         skip = self.skip and is_spike and memory.skipped < self.max_skips
         if skip:
             return Judgement(True, True, limit, GradientMemory(memory.norms, memory.skipped + 1))
+        # A spike that is taken after too many skips is the new level: the old norms are dropped.
         before = () if self.skip and is_spike else memory.norms
         return Judgement(is_spike, False, limit, GradientMemory((*before, norm)[-self.window :]))
 
@@ -122,6 +123,7 @@ class SpikeRule:
         if len(memory.norms) < max(1, min(self.warm_up, self.window)):
             return float("inf")
         middle = median(memory.norms)
+        # Most steps had no gradient at all: there is no scale to compare with.
         if middle == 0:
             return float("inf")
         scatter = median(abs(norm - middle) for norm in memory.norms)

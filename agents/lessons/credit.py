@@ -109,6 +109,7 @@ def shows_answer(turn: Turn, golds: tuple[str, ...], *, match: Literal["boundary
     answers = [normalise(gold) for gold in golds]
     if match == "substring":
         return any(answer in text for answer in answers)
+    # Blanks around both make a match of whole words.
     padded = f" {text} "
     return any(f" {answer} " in padded for answer in answers if len(answer) > 1 and answer not in _ANYWHERE)
 
@@ -152,6 +153,8 @@ def potential_differences(
     shaped = []
     for trajectory in group.trajectories:
         scores = [turn.score if potential is None else potential(turn) for turn in trajectory.turns]
+        # After the last turn of a finished episode nothing is to come. A truncated one keeps the score of its last
+        # state.
         if trajectory.finished and at_end == "zero" and scores:
             scores[-1] = 0.0
         gains = [weight * (gamma * after - before) for before, after in pairwise([first, *scores])]

@@ -73,6 +73,7 @@ def keep_uncertain(groups: Sequence[Group], ratio: float = 0.25) -> Filtered:
     """
     if not 0 < ratio <= 1:
         raise ValueError(f"wanted a ratio 0 < ratio <= 1, got {ratio}")
+    # 0.07 * 100 is 7.000000000000001 in floating point, and means 7 groups.
     return keep_top_k(groups, ceil(ratio * len(groups) - 1e-9))
 
 
@@ -134,6 +135,7 @@ def keep_mixed_success(groups: Sequence[Group], ratio: float = 1.0) -> Filtered:
     mixed = _where(groups, lambda group: group.has_mixed_success, _outcome)
     if not mixed:
         return mixed
+    # The ratio counts all groups, not only the mixed ones.
     kept = keep_uncertain(mixed, min(1.0, ratio * len(groups) / len(mixed)))
     return Filtered(kept, mixed.dropped + kept.dropped)
 
@@ -226,10 +228,12 @@ def _returns(group: Group) -> list[float]:
 
 def _by_spread(groups: Sequence[Group]) -> list[int]:
     """Return the indices of the groups, the most varied first."""
+    # Rounded, so that deviations that are equal but for rounding are ties.
     return sorted(range(len(groups)), key=lambda index: (-round(groups[index].uncertainty, 9), index))
 
 
 def _softmax(numbers: Sequence[float]) -> list[float]:
+    # The largest exponent is 0, so that none overflows.
     top = max(numbers)
     powers = [exp(number - top) for number in numbers]
     total = fsum(powers)

@@ -42,6 +42,7 @@ def gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0) -> Tensor:
     Raises:
         ValueError: The batch has no values.
     """
+    # Over sampled tokens in the order of trajectories, so that the next token of a sequence is the next item.
     all_values, table = _values_of(batch), table_of(batch)
     rewards, values = batch.rewards[table.row, table.column], all_values[table.row, table.column]
     return table.write(_along(rewards, values, table.trajectory[table.entry], gamma, lam))
@@ -91,6 +92,7 @@ def bi_level_gae(batch: Batch, *, gamma: float = 1.0, lam: float = 1.0, high_lev
     """
     all_values, table = _values_of(batch), table_of(batch)
     values, last = all_values[table.row, table.column], table.starts + table.tokens - 1
+    # Step 1: on each turn's last token A_k + V(e_k), which step 2 treats as the reward of that token.
     rewards = torch.zeros_like(values)
     rewards[last] = _along(table.reward, values[last], table.trajectory, high_level_gamma, lam) + values[last]
     return table.write(_along(rewards, values, table.entry, gamma, lam))

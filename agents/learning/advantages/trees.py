@@ -76,6 +76,7 @@ def treepo(
         whiten: Whether to whiten.
         baseline: Trajectories that means are taken over, see `Contrast`.
     """
+    # The prompt is one contrast, and every depth of the longest path another; a path has a key only at its own depths.
     depths = range(1, int(batch.turn.max()) + 1)
     counted: Literal["compared", "varied"] = "varied" if drop_flat else "compared"
     return estimate(
@@ -112,6 +113,7 @@ def treerl(
         prefix: Power of |D(n)|: 0.5 as published, 1 and 0 as its options ``uniform`` and ``original``.
         baseline: Leaves that the means of others are taken over, see `Contrast`.
     """
+    # Leaves are first compared with the other leaves, and the differences are then averaged to nodes.
     one_out = Contrast(centre="loo", baseline=baseline)
     leaves, nodes = Backup(), Backup(kind="leaf_mean")
     if recentre == "none":
@@ -143,6 +145,8 @@ def tree_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
         batch: One trajectory per leaf, with the critic's values.
         advantages: Not used, because they are differences between siblings.
     """
+    # V(n) is the return of a whole path, and the critic's value the return to come: the rewards before n are the
+    # difference.
     table, backup = table_of(batch), Backup(kind="child_mean", unfinished="value")
     before = table.returns - discounted_sum(table.reward, table.trajectory, 1.0)
     return table.spread(back_up(table, rewards_of(table, backup), backup).values - before)

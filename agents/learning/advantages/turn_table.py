@@ -129,6 +129,7 @@ class TurnTable:
 
 def table_of(batch: Batch) -> TurnTable:
     """Return the table of a batch, whose rows may stand in any order."""
+    # Everything is read off the sampled tokens; a turn's properties are those of its last token.
     row, column = batch.sampled.nonzero(as_tuple=True)
     trajectory, turn = batch.trajectory[row], batch.turn[row, column]
     many_turns, many_columns = int(turn.max()) + 1, batch.ids.shape[1]
@@ -196,6 +197,7 @@ def discounted_sum(values: Tensor, sequence: Tensor, discount: float) -> Tensor:
         sequence: `[S]`, which sequence an item belongs to; items of one sequence stand together.
         discount: Per item.
     """
+    # Total of the next `reach` items of each item's sequence; doubled in every pass.
     total, reach = values.clone(), 1
     while reach < len(values) and discount**reach != 0:
         together = sequence[:-reach] == sequence[reach:]
@@ -268,8 +270,8 @@ def rewards_of(table: TurnTable, backup: Backup) -> Worth:
         values = torch.where(table.is_last, table.reward + _completion(table, backup)[table.trajectory], table.reward)
     else:
         values = table.reward
-    known = torch.ones_like(table.finished) if backup.unfinished != "skip" else table.finished
-    return Worth(torch.where(known, values, 0.0), known)
+    is_known = torch.ones_like(table.finished) if backup.unfinished != "skip" else table.finished
+    return Worth(torch.where(is_known, values, 0.0), is_known)
 
 
 def _completion(table: TurnTable, backup: Backup) -> Tensor:
@@ -334,6 +336,7 @@ def _from_children(table: TurnTable, start: Worth, backup: Backup) -> Worth:
     tau`` over siblings times their number, so that ends and children have the same weight on average.
     """
     nodes = nodes_of(table)
+    # Begin with the trajectories that end at each node; the loop then adds its children, deepest turns first.
     ends = table.is_last & start.known
     sums = sum_by(torch.where(ends, start.values, 0.0), table.node, table.num_nodes)
     weights = sum_by(ends.to(sums.dtype), table.node, table.num_nodes)
@@ -345,10 +348,11 @@ def _from_children(table: TurnTable, start: Worth, backup: Backup) -> Worth:
         level = nodes.turn == depth
         node, parent = nodes.node[level], nodes.parent[level]
         values[node] = sums[node] / weights[node].clamp(min=1e-12)
-        known = weights[node] > 0
-        node, parent = node[known], parent[known]
+        # A node without a known leaf below it has no value, and is left out of its parent's mean.
+        is_known = weights[node] > 0
+        node, parent = node[is_known], parent[is_known]
         if backup.kind == "child_softmax":
-            share = _shares(parent, priority[level][known])
+            share = _shares(parent, priority[level][is_known])
         else:
             share = torch.ones_like(sums[node])
         sums.index_add_(0, parent, share * values[node])

@@ -65,6 +65,7 @@ def tspo(
     if groups == "all":
         return by_turn
     whole = estimate(batch, Contrast(scale=scale, eps=eps, ddof=ddof, baseline=baseline))
+    # `by_turn` and `whole` are both computed for all groups; here each group takes one of them.
     has_success = torch.zeros(int(batch.group.max()) + 1, dtype=torch.bool, device=batch.group.device)
     has_success[batch.group[batch.solved]] = True
     return torch.where(has_success[batch.group][:, None], whole, by_turn)
@@ -207,6 +208,7 @@ def graph(
     table, move = table_of(batch), batch.edges.move[values.known]
     state, of_move = batch.edges.state[values.known], values.value[values.known]
     best = values.best[state]
+    # Shares of the best move of the state: Q itself shrinks by w per move, and eps would outweigh it far from the goal.
     shares = torch.where(best > 0, of_move / best, 0.0)
     every = torch.ones_like(shares, dtype=torch.bool)
     compared = compare(shares, state, every, torch.ones_like(shares), centre="mean", scale=scale, ddof=1, eps=eps)
@@ -240,11 +242,11 @@ def edge_values(edges: Edges, *, w: float, cost: Literal["turn", "action"] = "tu
         s -c-> u, not continued          mean share in s: 3/4, so that a has +1/4 and b -1/4, before the deviation
         t -b-> the end, a failure
     """
-    known = _known(edges)
+    reaches_end = _reaches_end(edges)
     price = edges.actions.clamp(min=1) if cost == "action" else torch.ones_like(edges.actions)
-    discount = torch.tensor(w, dtype=torch.float64) ** price * known
+    discount = torch.tensor(w, dtype=torch.float64) ** price * reaches_end
     moves, states = _size(edges.move), max(_size(edges.state), _size(edges.after))
-    tries = sum_by(known.double(), edges.move, moves).clamp(min=1)
+    tries = sum_by(reaches_end.double(), edges.move, moves).clamp(min=1)
     # Values start at 0 and only rise. Where every move leads to one state, they are exact after as many sweeps as the
     # longest of the shortest paths has moves. The last place stays 0, for unknown states: they index it as -1.
     best = torch.zeros(states + 1, dtype=torch.float64)
@@ -253,20 +255,20 @@ def edge_values(edges: Edges, *, w: float, cost: Literal["turn", "action"] = "tu
         value = (sum_by(discount * ahead, edges.move, moves) / tries)[edges.move]
         better = torch.zeros_like(best).scatter_reduce(0, edges.state, value, "amax")
         if bool((better - best <= PRECISION * better).all()):
-            return EdgeValues(value * known, known, better[:-1])
+            return EdgeValues(value * reaches_end, reaches_end, better[:-1])
         best = better
 
 
-def _known(edges: Edges) -> Tensor:
+def _reaches_end(edges: Edges) -> Tensor:
     """Return a mask of the edges after which some play reached an end, `[M]`."""
     # The last place stays False, for unknown states: they index it as -1.
     seen = torch.zeros(max(_size(edges.state), _size(edges.after)) + 1, dtype=torch.bool)
     while True:
-        known = edges.ended | seen[edges.after]
+        reaches_end = edges.ended | seen[edges.after]
         before = int(seen.sum())
-        seen[edges.state[known]] = True
+        seen[edges.state[reaches_end]] = True
         if int(seen.sum()) == before:
-            return known
+            return reaches_end
 
 
 def _size(numbers: Tensor) -> int:

@@ -121,6 +121,7 @@ def policy_loss(objective: Objective, logprobs: Tensor, entropy: Tensor, given: 
         ValueError: The objective has a term whose input is None.
     """
     sampled = given.turn >= 0
+    # Padding may hold NaN, and 0 * NaN is NaN: selection keeps it out of the sum and of the gradient.
     logprobs = torch.where(sampled, logprobs, 0.0)
     ratio = _ratio(objective, logprobs, given)
     gains = _gains(objective, ratio, logprobs, given)
@@ -225,6 +226,7 @@ def per_token_gradient(log_ratio: Tensor, logprobs: Tensor) -> Tensor:
 
 def _over_units(values: Tensor, units: Tensor, sampled: Tensor, *, mean: bool) -> Tensor:
     """Return the sum or mean of the sampled values of each unit, on all of its tokens; 0 elsewhere."""
+    # Units may spread over several rows, so that they are numbered, summed by number, and read back by place.
     numbers, place, tokens = torch.unique(units[sampled], return_inverse=True, return_counts=True)
     totals = values.new_zeros(len(numbers)).index_add(0, place, values[sampled])
     if mean:
@@ -284,6 +286,7 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, name: Literal["k1", "k2", "
     x = bounded(reference - logprobs)
     if name == "k1":
         return -x
+    # expm1 keeps the digits of k3 for small x, where e^x - 1 cancels.
     return x**2 / 2 if name == "k2" else torch.expm1(x) - x
 
 
@@ -294,11 +297,13 @@ def ppo_gains(
 
     The second bound is dual clip (arXiv 1912.09729), and TRL's two-sided clip ``delta``.
     """
+    # The minimum is a pessimistic bound: it removes the gradient only where a further step would still gain.
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     gain, bound = ratio * advantages, clipped * advantages
     is_clipped = bound < gain
     gain = torch.minimum(gain, bound)
     if dual_clip is not None:
+        # For A < 0 the minimum has no lower bound: a bad token that became likely would dominate the step.
         floor = torch.where(advantages < 0, dual_clip * advantages, -torch.inf)
         is_clipped = is_clipped | (floor > gain)
         gain = torch.maximum(gain, floor)
@@ -329,6 +334,8 @@ def clipped_value_loss(
         clip: Largest change of a value in one update that still lowers the loss; None for no clip.
     """
     error = (values - targets) ** 2
+    # The larger of both errors: a value that moved too far has no gradient towards its target, and one that moved away
+    # has.
     if clip is not None:
         error = torch.maximum(error, (old_values + (values - old_values).clamp(-clip, clip) - targets) ** 2)
     return 0.5 * (weights * error).sum()

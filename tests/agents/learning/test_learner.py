@@ -526,7 +526,7 @@ def test_a_model_with_unknown_logits_gives_them_whole():
             result.logits = result.logits**3
             return result
 
-    with pytest.raises(ConfigError, match="cannot be taken in parts"):
+    with pytest.raises(ConfigError, match="logits=whole"):
         Learner(Odd(Qwen2Config(**rows.SIZES)), None, replace(CONFIG, logits="parts"))
 
 
