@@ -1,4 +1,4 @@
-"""Processes: those of a run as one of them sees them, and the little that they tell each other beside tensors.
+"""Processes: the processes of a run, as one of them sees them, and the small objects that they exchange.
 
 Every process does the same in the same order; each call of a method of `Processes` is a place where all of them meet.
 Torch-free where there is only one.
@@ -40,7 +40,7 @@ class Processes:
         return self.rank == 0
 
     def share(self, count: int) -> range:
-        """Return which of `count` things are this process's: neighbours, and about as many as everybody's."""
+        """Return which of `count` things are this process's: neighbours, about as many in every process."""
         return range(self.rank * count // self.size, (self.rank + 1) * count // self.size)
 
     def deal(self, parts: Sequence[T]) -> list[tuple[T, bool]]:
@@ -63,14 +63,14 @@ class Processes:
             return [work()]
         import torch.distributed as dist
 
-        found: tuple[T | None, TsrGymError | None]
+        outcome: tuple[T | None, TsrGymError | None]
         try:
-            found = work(), None
+            outcome = work(), None
         except TsrGymError as error:
-            found = None, error
+            outcome = None, error
         everything: list[Any] = [None] * self.size
-        dist.all_gather_object(everything, found)
-        failed = [error for _, error in (found, *everything) if error is not None]
+        dist.all_gather_object(everything, outcome)
+        failed = [error for _, error in (outcome, *everything) if error is not None]
         if failed:
             raise failed[0]
         return [result for result, _ in everything]
@@ -134,13 +134,13 @@ def joined(*, wait: timedelta = WAIT) -> Iterator[Processes]:
         reason = str(error).strip().partition("\n")[0]
         raise WorkerLost(
             f"process {processes.rank} of {processes.size}: another process of this run has ended, or has not "
-            f"answered for {wait.total_seconds() / 60:g} minutes ({reason}): see what it said, and go on from the last "
+            f"answered for {wait.total_seconds() / 60:g} minutes ({reason}): see its output and continue from the last "
             "checkpoint with tsr train --resume FOLDER, with as many processes as you like"
         ) from error
 
 
 def backend() -> str:
-    """Return what carries tensors between processes, by device."""
+    """Return the backend of torch.distributed for tensors of every device."""
     import torch
 
     return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -161,7 +161,7 @@ def _take_device(number: int) -> None:
 
 
 def _is_about_others(error: RuntimeError) -> bool:
-    """Whether an error says that another process cannot be reached; gloo has no class for that."""
+    """Return whether an error means that another process cannot be reached; gloo has no class for that."""
     import torch.distributed as dist
 
     return isinstance(error, dist.DistError) or "gloo" in str(error) or "Connection closed by peer" in str(error)

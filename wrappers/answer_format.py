@@ -1,4 +1,4 @@
-"""AnswerFormat: what a model writes, turned into an action, and the price of writing it badly."""
+"""AnswerFormat: from a model's text to an action, and the penalty for malformed text."""
 
 import re
 from typing import Any
@@ -14,12 +14,12 @@ _BETWEEN = re.compile(r"</think>\s*<answer>")
 class AnswerFormat(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorArgs):
     """Take model text of the form ``<think>...</think><answer>...</answer>`` as actions.
 
-    The first such pair counts, whatever stands around it. Text that does not have the form becomes the empty action,
+    The first such pair counts; text around it is ignored. Text that does not have the form becomes the empty action,
     which costs a turn. The penalty is subtracted from a turn's reward where the form is missing, or where the
-    environment says that a part of the answer meant nothing.
+    environment reports that a part of the answer had no meaning.
 
     `info` gains ``action`` (what the environment was given) and ``format_penalty`` (what was subtracted), and
-    ``invalid_reason`` says where the form is missing.
+    ``invalid_reason`` reports a missing form.
 
     Args:
         env: An environment with text actions.

@@ -18,7 +18,7 @@ class ProvesDeadEnds(Protocol):
     """An environment that knows why some states are lost, as every `TextEnv` may."""
 
     def dead_end(self, state: Any) -> str | None:
-        """Return why the task can no longer be solved from a state; None where it can be or nobody knows."""
+        """Return why the task can no longer be solved from a state; None where it can be, or where that is unknown."""
 
 
 @runtime_checkable
@@ -32,10 +32,10 @@ class BoundsActions(Protocol):
 class DeadEnds(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
     r"""Write the reason into ``info["dead_end"]`` where the task provably cannot be solved any more.
 
-    Nodes of a tree that bear it are not open (`Node.is_open`), and strategies never expand them. Rewards, scores and
-    the end of the episode stay as they are. Only proofs count, so nothing that could still be won is ever marked; what
-    nobody could prove is searched on. A proof is a computation from the rules, but one that the policy alone does not
-    have: results have to say so.
+    Nodes of a tree with this entry are not open (`Node.is_open`), and strategies never expand them. Rewards, scores and
+    the end of the episode stay as they are. Only proofs count, so no state that could still be won is ever marked;
+    states without a proof are searched. A proof is computed from the rules, and the policy alone does not have it:
+    results have to report its use.
 
     It is asked once for every step. FrozenLake looks into a table of the map. So does Sokoban where the board is small
     enough for a table of all its positions, which takes as long as there are positions, once for every room; every
@@ -76,7 +76,7 @@ class DeadEnds(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs)
 
     @property
     def prunes(self) -> str:
-        """What is marked, for those who read a tree: ``"dead ends"`` or ``"dead ends within the limits"``."""
+        """The kind of marks, for the facts of a tree: ``"dead ends"`` or ``"dead ends within the limits"``."""
         return "dead ends within the limits" if self.limits else "dead ends"
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -86,7 +86,7 @@ class DeadEnds(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take a turn, and say why what it led to is lost."""
+        """Take a turn and mark the new state if it is lost."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if not (terminated or truncated):
             self._mark(info)
@@ -101,10 +101,10 @@ class DeadEnds(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs)
             info["dead_end"] = str(reason)
 
     def _too_few_actions(self, base: Any, info: dict[str, Any]) -> str | None:
-        wanted, left = base.fewest_actions(base.state), _actions_left(base, info)
-        if wanted is None:
+        needed, left = base.fewest_actions(base.state), _actions_left(base, info)
+        if needed is None:
             return "no number of actions is enough"
-        return None if left is None or wanted <= left else f"needs {wanted} actions of {left}"
+        return None if left is None or needed <= left else f"needs {needed} actions of {left}"
 
     def wrapper_state(self) -> None:
         """Return None: the wrapper holds nothing of the episode."""
@@ -116,7 +116,7 @@ class DeadEnds(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs)
 def _actions_left(base: Any, info: dict[str, Any]) -> int | None:
     """Return how many actions the limits of turns and of actions still allow together, None for any number."""
     turns, actions = info["turns_left"], info["actions_left"]
-    # Outside of text with a separator, a turn is one action.
+    # Only text with a separator can hold several actions per turn.
     per_turn = base.limits.max_actions_per_turn if isinstance(base, TextEnv) and base.separator else 1
     by_turns = None if turns is None or per_turn is None else turns * per_turn
     return min((left for left in (by_turns, actions) if left is not None), default=None)

@@ -1,7 +1,7 @@
-"""The loop that grows trees: it gathers the wishes of all searches, asks the policy once a round, and expands.
+"""The loop that grows trees: it gathers the requests of all searches, calls the policy once per round, and expands.
 
-Invariant: what grows in a tree depends on the tree's seed, the policy and the strategy, never on which searches run
-beside it, nor on whether they wait for each other.
+Invariant: a tree depends on its seed, the policy and the strategy, never on the other searches of the call or on
+whether they wait for each other.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -74,11 +74,11 @@ class _Search:
         """Expand as the policy answered, and return what grew."""
         nodes = [wish.node for wish in self.wishes]
         grown = self.env.expand_each(list(zip(nodes, answers, strict=True)), noise=noise)
-        said = [candidate for candidates in answers for candidate in candidates]
+        candidates = [candidate for row in answers for candidate in row]
         self.view.spend(
             model_calls=1,
-            sampled_tokens=sum([len(candidate.token_ids) for candidate in said]),
-            prompt_tokens=sum([len(candidate.prompt_ids) for candidate in said]),
+            sampled_tokens=sum([len(candidate.token_ids) for candidate in candidates]),
+            prompt_tokens=sum([len(candidate.prompt_ids) for candidate in candidates]),
         )
         return [(self.view, node) for node in grown]
 
@@ -100,8 +100,8 @@ def grow(
     """Run one search per environment from its cursor, all together.
 
     In lock-step, one call of the policy answers a round of all searches. With `workers`, searches that have their
-    answers go on while others wait for theirs: as many calls run at a time, each for an equal share of the searches
-    that wait. That pays where the policy is a server; it must bear the calls, which come from threads of their own.
+    answers continue while others wait for theirs: as many calls run at a time, each for an equal share of the waiting
+    searches. That pays where the policy is a server. The policy has to be safe to call from several threads.
 
     Args:
         envs: Environments with a tree each.
@@ -109,10 +109,10 @@ def grow(
         strategy: Makes the wishes of one search; what it returns is recorded as `Tree.chosen`.
         noise: The dice, instead of each wrapper's.
         rater: Scores what grew in place of the environment's own score.
-        limit: Where a search ends, whatever its strategy still wants: as soon as one of these counts is used up. It is
-            looked at between rounds, so the last round may go beyond.
+        limit: Ends a search as soon as one of these counts is used up. It is checked between rounds, so the last round
+            may exceed it.
         workers: Calls of the policy that run at a time; None grows in lock-step.
-        watch: Called after every round with the number of searches that go on.
+        watch: Called after every round with the number of running searches.
 
     Raises:
         TsrGymError: The policy or the rater answered with another number than it was asked for, or a strategy
@@ -176,6 +176,9 @@ def _in_lock_step(waiting: list[_Search], policy: Policy) -> Generator[Answered,
 
 def _as_they_come(waiting: list[_Search], policy: Policy, workers: int) -> Generator[Answered, None, None]:
     """Yield answers as calls return; searches that are put back in the meantime share the free workers."""
+    # The caller appends searches to `waiting` between two yields. Each time, all that wait are split over the workers
+    # that are free now, so a call takes more searches the longer the others take. Which searches share a call depends
+    # on the clock, but no tree does: its seeds come from its addresses.
     flying: set[Future[Answered]] = set()
     pool = ThreadPoolExecutor(workers)
     try:
@@ -183,7 +186,7 @@ def _as_they_come(waiting: list[_Search], policy: Policy, workers: int) -> Gener
             batch, waiting[:] = list(waiting), []
             flying |= {pool.submit(_answer, policy, share) for share in _shares(batch, workers - len(flying))}
             landed, flying = wait(flying, return_when=FIRST_COMPLETED)
-            yield [one for future in landed for one in future.result()]
+            yield [answered for future in landed for answered in future.result()]
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -199,16 +202,16 @@ def _shares(searches: Sequence[_Search], number: int) -> Iterator[Sequence[_Sear
 
 
 def _answer(policy: Policy, searches: Sequence[_Search]) -> Answered:
-    """Ask a policy once for the wishes of some searches, each of which pays by the candidates that it wanted."""
+    """Call a policy once for the requests of some searches; each pays in proportion to its number of candidates."""
     requests = [request for search in searches for request in search.requests()]
     started = perf_counter()
     answers = policy(requests)
     seconds = perf_counter() - started
-    wanted, came = [wish.samples for _, wish in requests], [len(candidates) for candidates in answers]
-    if came != wanted:
-        raise TsrGymError(f"the policy was asked for {wanted} candidates and gave {came}: answer every wish, in order")
-    share = seconds / max(sum(wanted), 1)
-    for (view, _), samples in zip(requests, wanted, strict=True):
+    asked, given = [wish.samples for _, wish in requests], [len(candidates) for candidates in answers]
+    if given != asked:
+        raise TsrGymError(f"the policy was asked for {asked} candidates and gave {given}: answer every wish, in order")
+    share = seconds / max(sum(asked), 1)
+    for (view, _), samples in zip(requests, asked, strict=True):
         view.spend(seconds=share * samples)
     rest = iter(answers)
     return [(search, list(islice(rest, len(search.wishes)))) for search in searches]

@@ -1,4 +1,4 @@
-"""Imagined turns: what an action would bring from a node's state, on dice that are not the episode's own."""
+"""Imagined turns: turns that are tried from a node's state, on dice that are not the episode's own."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -20,12 +20,12 @@ _FIXED = frozenset((bool, int, float, str, bytes, type(None)))
 
 
 class ImaginedTurn(NamedTuple):
-    """What a turn brought.
+    """Result of a turn.
 
     Attributes:
         result: What `step` returned, on the first draw.
         snapshot: Where the stack stood afterwards.
-        state_key: What the rules depend on from there; None where nobody knows.
+        state_key: Key of the state that the rules depend on; None without one.
         score: Guide of the search, of all draws.
         draws: The score of each draw.
     """
@@ -49,7 +49,7 @@ class Imagination:
         address: Of the node in that state; the dice of its children derive from it.
         seed: Seed of the tree.
         noise: The dice.
-        repeats: Draws on which a turn is tried that leaves something to chance.
+        repeats: Draws on which a turn with a random outcome is tried.
         risk: How the scores of the draws become one: their mean, or a quantile.
 
     Attributes:
@@ -80,31 +80,32 @@ class Imagination:
         self._noise = noise
         self._repeats = repeats
         self._risk = risk
-        self._known: dict[Any, ImaginedTurn] = {}
+        self._tried: dict[Any, ImaginedTurn] = {}
         self._fresh_seed = numbered_seeds(seed, "fresh", *address)
 
     def turn(self, action: Any, number: int) -> ImaginedTurn:
-        """Return what an action brings.
+        """Return the turn that an action leads to.
 
         Args:
             action: Text, or an action of the space.
             number: Of the child that it would lead to.
         """
         try:
-            known = self._known.get(action)
+            turn = self._tried.get(action)
         except TypeError:
-            # An array, or a tuple with one inside: it has no hash to be found by.
+            # An array, or a tuple with one inside, has no hash.
             return self._try(action, number)[0]
-        if known is not None:
-            return known
-        found, drew_noise = self._try(action, number)
+        if turn is not None:
+            return turn
+        turn, drew_noise = self._try(action, number)
+        # With fresh dice a turn that drew numbers would come out otherwise for the next child with this action.
         if self._noise != "fresh" or not drew_noise:
-            self._known[action] = found
-        return found
+            self._tried[action] = turn
+        return turn
 
     def _try(self, action: Any, number: int) -> tuple[ImaginedTurn, bool]:
         result = self._step(action, self._dice(number))
-        # Asked before the snapshot, which reads the random state and so forgets what was drawn before.
+        # This has to come before the snapshot, which reads the random state and so resets the flag.
         drew_noise = not isinstance(self._base, StateEnv) or self._base.drew_noise
         snap, key = self._stack.snapshot(), key_of(self._base)
         first = score_in(result)
@@ -131,13 +132,13 @@ class Imagination:
 
 
 def score_in(result: Any) -> float:
-    """Return the guide of a turn: what a scorer wrote, the reward without one."""
+    """Return the score of a turn: that of a scorer, the reward without one."""
     _, reward, _, _, info = result
     return float(info.get("score", reward))
 
 
 def key_of(base: gym.Env[Any, Any]) -> bytes | None:
-    """Return what the rules depend on from where an environment stands; None where nobody knows."""
+    """Return the key of the state that the rules depend on; None for an environment without one."""
     if not isinstance(base, StateEnv):
         return None
     try:

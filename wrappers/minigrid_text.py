@@ -1,4 +1,4 @@
-"""MiniGridText: MiniGrid in words, for an agent that reads: what it is told, what it carries, what it sees."""
+"""MiniGridText: MiniGrid in words, for an agent that reads: its mission, what it carries, what it sees."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class MiniGridText(gym.Wrapper[str, str, Any, Any], gym.utils.RecordConstructorA
     MiniGrid's own partial view alone. The wrapper has no state, so a stack has the snapshots that MiniGrid has.
 
     Actions are ``left``, ``right``, ``forward``, ``pickup``, ``drop``, ``toggle`` and ``done``, in any case. Other
-    words take a turn in which nothing is done, and ``info["action_is_valid"]`` says so.
+    words take a turn in which nothing is done, and ``info["action_is_valid"]`` is False.
 
     Args:
         env: An environment of MiniGrid with its own observations, a dictionary.
@@ -58,12 +58,12 @@ class MiniGridText(gym.Wrapper[str, str, Any, Any], gym.utils.RecordConstructorA
         if not isinstance(action, str):
             raise no_text(action)
         word = action.strip().lower()
-        known = word in ACTIONS
-        seen, reward, terminated, truncated, info = self.env.step(ACTIONS.index(word) if known else IDLE)
-        told = {**info, "actions": ACTIONS, "action_is_valid": known}
-        if not known:
-            told["invalid_reason"] = f"{word[:80]!r} is no action: write {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}"
-        return in_words(seen), float(reward), terminated, truncated, told
+        is_action = word in ACTIONS
+        seen, reward, terminated, truncated, info = self.env.step(ACTIONS.index(word) if is_action else IDLE)
+        facts = {**info, "actions": ACTIONS, "action_is_valid": is_action}
+        if not is_action:
+            facts["invalid_reason"] = f"{word[:80]!r} is no action: write {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}"
+        return in_words(seen), float(reward), terminated, truncated, facts
 
 
 def in_words(seen: dict[str, Any]) -> str:
@@ -96,9 +96,9 @@ def in_words(seen: dict[str, Any]) -> str:
 
 
 def _named(cell: Any) -> str | None:
-    """Return what lies in a cell of the view, None where there is nothing to name."""
-    kind, colour, state = (int(number) for number in cell)
-    name = OBJECTS[kind]
+    """Return the name of the object in a cell of the view, None for an empty cell."""
+    number, colour, state = (int(value) for value in cell)
+    name = OBJECTS[number]
     if name in _PLAIN or name == "agent":
         return None
     if name == "door":

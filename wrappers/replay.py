@@ -32,9 +32,9 @@ def stack_facts(env: gym.Env[Any, Any]) -> dict[str, Any] | None:
         return None
     recorder = f"{ReplayRecorder.__module__}:{ReplayRecorder.__qualname__}"
     wrappers = [
-        {"entry_point": one.entry_point, "kwargs": one.kwargs}
-        for one in spec.additional_wrappers
-        if one.entry_point != recorder
+        {"entry_point": wrapper.entry_point, "kwargs": wrapper.kwargs}
+        for wrapper in spec.additional_wrappers
+        if wrapper.entry_point != recorder
     ]
     facts = {**{name: vars(spec)[name] for name in MADE_WITH}, "wrappers": wrappers}
     try:
@@ -52,12 +52,12 @@ def stack_of(tree: Tree, name: str | None = None) -> gym.Env[Any, Any]:
             that the tree names.
 
     Raises:
-        ConfigError: The tree does not say how its environment was made, or that cannot be made here.
+        ConfigError: The tree does not record how its environment was made, or it cannot be made here.
     """
     facts, env_id = tree.about.get("stack"), tree.about.get("env")
     if not isinstance(facts, dict) or not isinstance(env_id, str):
         raise ConfigError(
-            "the tree does not say how its environment was made: an older version saved it, or a setting is an object. "
+            "the tree does not record how its environment was made: its version is older, or a setting is an object. "
             f"{BY_HAND}"
         )
     spec = deepcopy(find_env(name or env_id))
@@ -70,7 +70,7 @@ def stack_of(tree: Tree, name: str | None = None) -> gym.Env[Any, Any]:
     except (gym.error.Error, AttributeError, ImportError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, TsrGymError):
             raise
-        raise ConfigError(f"{env_id} cannot be made as the tree says ({error})") from error
+        raise ConfigError(f"{env_id} cannot be made by the record of the tree ({error})") from error
     return env
 
 
@@ -132,7 +132,7 @@ def replay(tree: Tree, env: gym.Env[Any, Any], *, scores: bool = True) -> Replay
 
     Raises:
         SnapshotError: A snapshot is of another environment or of other rules.
-        InvalidTree: The tree says of its dice what cannot be.
+        InvalidTree: The tree's record of its dice is impossible.
     """
     dice = _dice_of(tree)
     observation, info = env.reset(seed=tree.seed)
@@ -141,28 +141,29 @@ def replay(tree: Tree, env: gym.Env[Any, Any], *, scores: bool = True) -> Replay
     reached: list[Snapshot] = []
     for index, node in enumerate(tree.nodes):
         if node.parent is not None:
-            found = [_node_after(tree, index, turn) for turn in _turns(tree, index, stack, reached[node.parent], dice)]
+            nodes = [_node_after(tree, index, turn) for turn in _turns(tree, index, stack, reached[node.parent], dice)]
         elif node.snapshot is not None:
             stack.restore(node.snapshot)
-            found = [replace(node, snapshot=stack.snapshot())]
+            nodes = [replace(node, snapshot=stack.snapshot())]
         else:
-            found = [replace(node, observation=observation, info=info, snapshot=stack.snapshot())]
-        differences = [_difference(index, node, one, fields) for one in found]
+            nodes = [replace(node, observation=observation, info=info, snapshot=stack.snapshot())]
+        differences = [_difference(index, node, replayed, fields) for replayed in nodes]
         if None not in differences:
             return Replayed(index, differences[0])
-        same = found[differences.index(None)].snapshot
+        same = nodes[differences.index(None)].snapshot
         assert same is not None
         reached.append(same)
     return Replayed(len(tree.nodes), None)
 
 
 def _dice_of(tree: Tree) -> dict[str, Any]:
-    """Return how the imagined turns of a tree drew their dice; one that does not say imagined none.
+    """Return the settings of a tree's imagined turns; a tree without a record has none.
 
     Raises:
-        InvalidTree: What it says is nothing that a tree can be grown with.
+        InvalidTree: No tree can be grown with these settings.
     """
-    noise, repeats, risk = (tree.about.get(*one) for one in (("noise", "same"), ("repeats", 1), ("risk", "mean")))
+    defaults = (("noise", "same"), ("repeats", 1), ("risk", "mean"))
+    noise, repeats, risk = (tree.about.get(name, value) for name, value in defaults)
     if noise not in NOISES or type(repeats) is not int or not (risk == "mean" or type(risk) in (int, float)):
         raise InvalidTree(
             f"wanted noise of {NOISES}, a number of repeats and a risk, got {shown((noise, repeats, risk))}"
@@ -174,14 +175,15 @@ def _turns(tree: Tree, index: int, stack: Stack, before: Snapshot, dice: Any) ->
     """Yield what a turn brings on each of the dice that it may have been played on, the likeliest first."""
     node, number = tree.nodes[index], tree.branch(index)[-1]
     assert node.parent is not None
-    action = np.asarray(said) if isinstance(said := node.candidate.text, list) else said
+    text = node.candidate.text
+    action = np.asarray(text) if isinstance(text, list) else text
     address = tree.branch(node.parent)
     own = Imagination(stack, before, address, seed=tree.seed, noise="same", repeats=1, risk="mean")
     played = index in tree.played
     if played:
         yield own.turn(action, number)
     # Equal actions share a turn where that cannot change the outcome, and so the dice of the first of them.
-    twins = [tree.branch(twin)[-1] for twin in tree.children(node.parent) if tree.nodes[twin].candidate.text == said]
+    twins = [tree.branch(twin)[-1] for twin in tree.children(node.parent) if tree.nodes[twin].candidate.text == text]
     for tried in [number, *[twin for twin in twins if twin < number]] if dice["noise"] != "same" else []:
         yield Imagination(stack, before, address, seed=tree.seed, **dice).turn(action, tried)
     if not played:
@@ -194,9 +196,9 @@ def _node_after(tree: Tree, index: int, turn: ImaginedTurn) -> Node:
     return node_of(tree, node.parent, node.candidate, turn)
 
 
-def _difference(index: int, saved: Node, found: Node, fields: Sequence[str]) -> Difference | None:
+def _difference(index: int, saved: Node, replayed: Node, fields: Sequence[str]) -> Difference | None:
     """Return the first field in which two nodes differ, as their JSON; None where they are equal."""
-    ours, theirs = _plain(saved), _plain(found)
+    ours, theirs = _plain(saved), _plain(replayed)
     for field in fields:
         if field == "snapshot" and saved.snapshot is None:
             continue
@@ -207,5 +209,5 @@ def _difference(index: int, saved: Node, found: Node, fields: Sequence[str]) -> 
 
 def _plain(node: Node) -> dict[str, Any]:
     digest = None if node.snapshot is None else node.snapshot.digest
-    said = json.loads(json.dumps(node_to_json(node, False), default=plain))
-    return {**said, "snapshot": digest}
+    fields = json.loads(json.dumps(node_to_json(node, False), default=plain))
+    return {**fields, "snapshot": digest}

@@ -22,7 +22,7 @@ class RetrievalQAScore(ScoreWrapper[RetrievalState]):
     | ``novelty`` | the turn | none | new passages that speak of the question, found by words that were read |
 
     Once the episode is over, the kinds that rate the state give 1 for a right answer and 0 otherwise, so a search that
-    is guided by them has seen the labels: for training, and as a ceiling. Results that use them must say so.
+    is guided by them has seen the labels: for training, and as a ceiling. Results that use them must report it.
 
     Args:
         env: A retrieval QA environment, under any wrappers.
@@ -41,7 +41,7 @@ class RetrievalQAScore(ScoreWrapper[RetrievalState]):
     ) -> None:
         if kind not in get_args(Kind):
             raise ConfigError(f"wanted kind of {list(get_args(Kind))}, got {kind!r}")
-        # Whoever has such an environment has what it needs; all others can import this module without.
+        # Imported here, so that this module can be imported without the libraries of the environment.
         from tsr_gym_envs.retrieval_qa.env import RetrievalQAEnv
 
         if not isinstance(env.unwrapped, RetrievalQAEnv):
@@ -70,7 +70,7 @@ class RetrievalQAScore(ScoreWrapper[RetrievalState]):
             return answer_promise(question, after.answer or "", read)
         if turn.kind != "search":
             return 0.0
-        found = find(turn.queries)
+        results = find(turn.queries)
         seen = {name for past in before.turns for name in past.passages}
-        new = [text for name, text in zip(found.ids, found.documents, strict=True) if name not in seen]
+        new = [text for name, text in zip(results.ids, results.documents, strict=True) if name not in seen]
         return search_promise(question, turn.queries, new, read)

@@ -51,11 +51,11 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     def __init__(self, env: gym.Env[Any, Any], **settings: Any) -> None:
         gym.utils.RecordConstructorArgs.__init__(self, **settings)
         super().__init__(env)
-        wanted, found = state_of(type(self), ScoreWrapper), state_of(type(env.unwrapped), StateEnv)
-        if wanted is not None and found is not None and not issubclass(found, wanted):
+        rated, own = state_of(type(self), ScoreWrapper), state_of(type(env.unwrapped), StateEnv)
+        if rated is not None and own is not None and not issubclass(own, rated):
             raise ConfigError(
-                f"{type(self).__name__} rates a {wanted.__name__}, and {type(env.unwrapped).__name__} has a "
-                f"{found.__name__}: choose a score of this game, or RewardScore"
+                f"{type(self).__name__} rates a {rated.__name__}, and {type(env.unwrapped).__name__} has a "
+                f"{own.__name__}: choose a score of this game, or RewardScore"
             )
         self._last: Any = None
 
@@ -68,7 +68,7 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         return float(self.score(turn.before, turn.action, turn.after, turn.reward))
 
     def rate_state(self, state: StateT) -> float:
-        """Return what a state is worth by itself: a potential, and how scores of states and of turns are mixed.
+        """Return the worth of a state alone: a potential, and the way to mix scores of states and of turns.
 
         Raises:
             ConfigError: The score rates turns, or it looks at more than the state that a turn reached.
@@ -86,7 +86,7 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         return worth
 
     def facts(self, turn: RatedTurn) -> dict[str, Any]:
-        """Return what `info` gains for a turn."""
+        """Return the entries that are added to `info` for a turn."""
         return {"score": self.rate_turn(turn)}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -116,9 +116,9 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         self._last = state
 
 
-def state_of(kind: type[Any], generic: type[Any]) -> type[Any] | None:
+def state_of(owner: type[Any], generic: type[Any]) -> type[Any] | None:
     """Return the state that a class names in its bases, such as `TextEnv[SokobanState]`; None where it names none."""
-    for cls in kind.__mro__:
+    for cls in owner.__mro__:
         for base in vars(cls).get("__orig_bases__", ()):
             first = (*get_args(base), None)[0]
             is_ours = isinstance(get_origin(base), type) and issubclass(get_origin(base), generic)

@@ -31,11 +31,11 @@ def choose_scorer(text: str) -> "partial[Any]":
 def known_scorers() -> dict[str, tuple[type[ScoreWrapper[Any]], str]]:
     """Return the scorers of this package by name, each with the world whose states it rates, ``"any"`` for all."""
     named = vars(import_module(HOME))
-    found = {name: named[name] for name in named["__all__"] if _is_scorer(named[name])}
-    states = {name: state_of(kind, ScoreWrapper) for name, kind in found.items()}
+    scorers = {name: named[name] for name in named["__all__"] if _is_scorer(named[name])}
+    states = {name: state_of(scorer, ScoreWrapper) for name, scorer in scorers.items()}
     return {
-        name: (kind, "any" if (state := states[name]) is None else state.__module__.rpartition(".")[0])
-        for name, kind in found.items()
+        name: (scorer, "any" if (state := states[name]) is None else state.__module__.rpartition(".")[0])
+        for name, scorer in scorers.items()
     }
 
 
@@ -70,7 +70,7 @@ def make_scorer(scorer: Scorer, env: gym.Env[Any, Any]) -> ScoreWrapper[Any]:
 class WeightedScore(ScoreWrapper[Any]):
     """Score a turn by a weighted sum of other scores.
 
-    ``info["scores"]`` holds what each part says by itself. Where all parts rate states, so does the sum. Where some
+    ``info["scores"]`` holds the scores of the parts. Where all parts rate states, so does the sum. Where some
     rate turns, the sum rates turns, and a state counts by what the turn gained, ``score(after) - score(before)``. Along
     a path this adds up to the last state's score but for a constant, so paths from one root are ranked as by the sum
     of what each kind of score means by itself.
@@ -117,7 +117,7 @@ class WeightedScore(ScoreWrapper[Any]):
         return float(self.facts(turn)["score"])
 
     def score(self, before: Any, action: Any, after: Any, reward: float) -> float:
-        """Return the score of a turn after which the episode goes on."""
+        """Return the score of a turn that does not end the episode."""
         return self.rate_turn(RatedTurn(before, action, after, reward))
 
 
@@ -180,7 +180,7 @@ class PotentialScore(ScoreWrapper[Any]):
         self._potential = make_scorer(potential, env).rate_state if isinstance(potential, str) else potential
 
     def phi(self, state: Any) -> float:
-        """Return the potential of a state in which the episode goes on."""
+        """Return the potential of a state of a running episode."""
         return self.weight * (float(self._potential(state)) + self.offset)
 
     def rate_turn(self, turn: RatedTurn) -> float:
@@ -190,5 +190,5 @@ class PotentialScore(ScoreWrapper[Any]):
         return gain + (turn.reward if self.reward else 0.0)
 
     def score(self, before: Any, action: Any, after: Any, reward: float) -> float:
-        """Return the score of a turn after which the episode goes on."""
+        """Return the score of a turn that does not end the episode."""
         return self.rate_turn(RatedTurn(before, action, after, reward))

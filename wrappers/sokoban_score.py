@@ -22,7 +22,7 @@ class SokobanScore(ScoreWrapper[SokobanState]):
         potential: ``None`` for the reward alone; ``"estimate"`` for a lower bound from box-to-goal matching and dead
             squares, which any player could work out; ``"next_push"`` for an estimate from the walk to where the next
             push begins and the pushes from there, as public; ``"oracle"`` for the exact distance from a solver, which
-            knows the answer: results that use it must say so.
+            knows the answer: results that use it must report it.
         weight: What one move of potential is worth in reward.
     """
 

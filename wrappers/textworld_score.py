@@ -21,7 +21,7 @@ class TextWorldScore(ScoreWrapper[TextWorldState]):
 
     Args:
         env: A TextWorld environment, under any wrappers.
-        kind: ``"quests"``, or ``"points"`` for what the game itself tells.
+        kind: ``"quests"``, or ``"points"`` for the points that the game itself reports.
     """
 
     score_of = "state"

@@ -1,6 +1,6 @@
 """TreeSearchWrapper: an environment whose history is a tree.
 
-The wrapper holds no model: whoever decides is an argument. Invariant: between calls the environment below stands at
+The wrapper holds no model: policy and strategy are arguments. Invariant: between calls the environment below stands at
 the cursor's state.
 """
 
@@ -32,16 +32,17 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
     imagined turns anywhere without moving it, `goto` moves it, `search` lets a strategy and a policy grow the tree from
     it, and `rollout` plays an episode turn by turn with a search before each turn.
 
-    Two things are kept apart. A *searched* path was imagined on dice of its own and then selected, so its return is
+    Two things are kept apart. A *searched* path was imagined on separate dice and then selected, so its return is
     optimistic: data for training. The *played* episode (`tree.played`) ran on the episode's own dice: only that is
     success.
 
     Args:
         env: Any stack that `tsr_gym.env_support` supports; one that can only be replayed is made ready for that here.
         noise: The dice of imagined turns. ``"fresh"``: a seed for every child. ``"common"``: one that siblings share.
-            ``"same"``: the episode's own future, which makes the search clairvoyant; its trees say so in `about`.
-        repeats: Draws on which every imagined turn that leaves something to chance is tried. The node goes on from the
-            first, its score is that of all, and ``info["score_draws"]`` lists them. Judged by one, luck is preferred.
+            ``"same"``: the episode's own future, which makes the search clairvoyant; its trees record that in `about`.
+        repeats: Draws on which every imagined turn with a random outcome is tried. The node continues from the first,
+            its score is that of all, and ``info["score_draws"]`` lists them. With a single draw a search prefers lucky
+            outcomes.
         risk: How the scores of the draws become one: their mean, or a quantile, such as 0.25 for a cautious search.
 
     >>> import gymnasium as gym, tsr_gym
@@ -93,7 +94,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         Args:
             seed: Seed of the episode and of the tree.
             options: What the environment takes. ``"snapshot"`` starts in the middle of an episode, see
-                `StateEnv.reset`; for other environments ``"observation"`` must say what is to be seen there.
+                `StateEnv.reset`; for other environments ``"observation"`` must hold the observation there.
 
         Raises:
             SnapshotError: The snapshot does not fit, or lacks the observation.
@@ -203,9 +204,9 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
                     turn = imagined.turn(candidate.text, number)
                     new.append(tree.add(node_of(tree, node, candidate, turn)))
         finally:
-            # Also where a turn raised: what was tried before is in the tree, and was paid for.
+            # Also after an exception: the turns before it are in the tree, and their cost counts.
             self._stack.restore(_snapshot_of(tree.nodes[self._cursor]))
-            steps, inside = sum([one.steps for one in tries]), sum([one.seconds for one in tries])
+            steps, inside = sum([attempt.steps for attempt in tries]), sum([attempt.seconds for attempt in tries])
             seconds = perf_counter() - started
             tree.spend(env_steps=steps, restores=steps + 1, seconds=seconds, env_seconds=inside)
         return new
@@ -237,7 +238,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
 
         Args:
             policy: Answers the strategy's wishes.
-            strategy: Says what to expand.
+            strategy: Yields the nodes to expand.
             noise: The dice, instead of the wrapper's.
             rater: Scores what grew in place of the environment's own score.
             limit: Where the search ends at the latest.
@@ -303,7 +304,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         return self.env.get_wrapper_attr("score_of") if self.env.has_wrapper_attr("score_of") else "turn"
 
     def wrapper_state(self) -> Any:
-        """Return what the environment last said; the tree is a record and does not decide the future."""
+        """Return the last observation and info; the tree is a record and does not decide the future."""
         here = self.tree.nodes[self.cursor]
         return here.observation, dict(here.info), here.terminated, here.truncated, self.tree.seed
 
@@ -313,8 +314,8 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         self._plant(observation, info, seed, done=(terminated, truncated))
 
 
-def _candidate(wanted: Candidate | Any) -> Candidate:
-    return wanted if isinstance(wanted, Candidate) else Candidate(wanted)
+def _candidate(action: Candidate | Any) -> Candidate:
+    return action if isinstance(action, Candidate) else Candidate(action)
 
 
 def _snapshot_of(node: Node) -> Snapshot:

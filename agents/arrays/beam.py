@@ -102,12 +102,12 @@ def array_beam(
             break
         fan, came = _play(batch, policy, members, turn, branching, noise, score)
         members = keep_best(members, write_turn(1 + turn * places, members, fan, came, score_of == "turn", tree))
-    chosen = np.where(members.merits > -np.inf, members.nodes, -1)
-    return ArrayBeam(tree.actions_to(chosen[:, 0]), members.returns[:, 0], chosen, tree)
+    ends = np.where(members.merits > -np.inf, members.nodes, -1)
+    return ArrayBeam(tree.actions_to(ends[:, 0]), members.returns[:, 0], ends, tree)
 
 
 class Members(NamedTuple):
-    """Paths of K beams, `[K, W]` each; where a beam has fewer than W, merits are minus infinity and nothing goes on.
+    """Paths of K beams, `[K, W]` each; a beam with fewer than W paths has merits of minus infinity and closed episodes.
 
     Attributes:
         nodes: The places of their ends in the trees.
@@ -115,7 +115,7 @@ class Members(NamedTuple):
         seeds: Their seeds.
         merits: What they are worth to the search.
         returns: Their rewards so far.
-        goes_on: Whether their episodes go on, so that they take candidates.
+        goes_on: Whether their episodes are still running, so that they take candidates.
     """
 
     nodes: Longs
@@ -233,7 +233,7 @@ def keep_best(members: Members, new: Members) -> Members:
                 merit, seed = new.merits[task, slot], new.seeds[task, slot]
             else:
                 merit, seed = members.merits[task, number], members.seeds[task, number]
-            # Whoever took candidates lives on in them.
+            # A path that took candidates is continued by them and is no longer a member itself.
             if merit == -np.inf or (slot < 0 and members.goes_on[task, number]):
                 continue
             worth, tie = np.rint(merit * _DECIMALS), derive(seed, TIE)
@@ -249,10 +249,10 @@ def keep_best(members: Members, new: Members) -> Members:
             worths[place], ties[place], kept[place] = worth, tie, number
         for place in range(size):
             slot = kept[place] - width
-            chosen, slot = (new, slot) if slot >= 0 else (members, kept[place])
-            nodes[task, place], rows[task, place] = chosen.nodes[task, slot], chosen.rows[task, slot]
-            seeds[task, place], merits[task, place] = chosen.seeds[task, slot], chosen.merits[task, slot]
-            returns[task, place], goes_on[task, place] = chosen.returns[task, slot], chosen.goes_on[task, slot]
+            source, slot = (new, slot) if slot >= 0 else (members, kept[place])
+            nodes[task, place], rows[task, place] = source.nodes[task, slot], source.rows[task, slot]
+            seeds[task, place], merits[task, place] = source.seeds[task, slot], source.merits[task, slot]
+            returns[task, place], goes_on[task, place] = source.returns[task, slot], source.goes_on[task, slot]
     return Members(nodes, rows, seeds, merits, returns, goes_on)
 
 

@@ -71,7 +71,7 @@ def array_puct(
         simulations: For each task.
         seeds: `[K]` a seed for each task, for dice and ties.
         evaluate: Gives priors and values of new states; None is uniform and 0. States where an episode has ended are
-            worth 0, whatever it says.
+            worth 0, regardless of this value.
         c_init: Weight of exploration.
         c_base: How slowly that weight grows with the simulations.
         noise: The dice: ``"fresh"`` gives every place its own, ``"common"`` lets siblings share them, ``"same"`` plays
@@ -92,7 +92,7 @@ def array_puct(
         raise ValueError(f"wanted noise of {NOISES}, got {noise!r}")
     everyone, places = np.arange(envs.num_envs), simulations + 1
     own = root_seeds(seeds, envs.num_envs)
-    # Every place of every tree has an environment; the one that is stepped stands beside them.
+    # Every place of every tree has an environment, and each tree has one more that is stepped.
     kept, played = envs.take(np.repeat(everyone, places)), envs.take(everyone)
     tree = ArrayTree.empty(envs.num_envs, places)
     statistics = _start(played, places, evaluate)
@@ -133,7 +133,7 @@ class Statistics(NamedTuple):
 
 @njit
 def bounds(statistics: Statistics, tree: ArrayTree, task: int, node: int, c_init: float, c_base: float) -> Floats:
-    """Return what every action at a node promises, `[A]`.
+    """Return the upper confidence bound of every action at a node, `[A]`.
 
     ``Q(s, a) + P(s, a) sqrt(N(s)) / (1 + N(s, a)) (c_init + log((1 + N(s) + c_base) / c_base))`` (MuZero, arXiv
     1911.08265, Eq. 2), where Q is scaled by the least and the largest among the node's value and those of its actions,
@@ -199,21 +199,21 @@ def descend(
         walk: What is filled.
     """
     for task in range(seeds.size):
-        here, chosen, grows, luck = 0, 0, False, derive(seeds[task], TIE + place)
+        here, action_taken, grows, luck = 0, 0, False, derive(seeds[task], TIE + place)
         while not statistics.ended[task, here]:
             promised = bounds(statistics, tree, task, here, c_init, c_base)
             for action in range(promised.size):
                 chance = derive(luck, here * promised.size + action) >> _UNUSED_BITS
                 promised[action] += _CHANCE * float(chance)
-            chosen = int(np.argmax(promised))
-            grows = statistics.children[task, here, chosen] < 0
+            action_taken = int(np.argmax(promised))
+            grows = statistics.children[task, here, action_taken] < 0
             if grows:
                 break
-            here = statistics.children[task, here, chosen]
+            here = statistics.children[task, here, action_taken]
         walk.nodes[task], walk.rows[task] = here, task * statistics.ended.shape[1] + here
-        walk.actions[task], walk.grows[task] = chosen, grows
-        # An address is a place here: it says in which simulation the state was found.
-        walk.dice[task] = derive(derive(seeds[task], DICE + here), 0 if common else chosen)
+        walk.actions[task], walk.grows[task] = action_taken, grows
+        # The address of a node is its place, which is the number of the simulation that added it.
+        walk.dice[task] = derive(derive(seeds[task], DICE + here), 0 if common else action_taken)
 
 
 @njit

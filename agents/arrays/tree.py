@@ -1,7 +1,7 @@
 """Trees of many searches at once, as arrays, and what a batch of environments must be able to do to grow them.
 
 One search here is as many searches as there are tasks, in lock-step, without an object per node. Everything random
-derives from a task's seed and an address in its tree, so a task's tree does not depend on the tasks beside it.
+derives from a task's seed and an address in its tree, so a task's tree does not depend on the other tasks.
 Importing this module without numba raises MissingExtra.
 """
 
@@ -25,7 +25,7 @@ Words = NDArray[np.uint64]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-# Purposes of the seeds that derive from a node's; the numbers of children lie below.
+# Numbers of purposes for seeds that derive from a node's seed; smaller numbers are those of its children.
 POLICY, DICE, TIE = 1 << 32, 2 << 32, 3 << 32
 # The increment and the factors of splitmix64.
 _GOLDEN, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -55,17 +55,17 @@ class ArrayEnv(Protocol):
         """
 
     def advance(self, actions: Longs) -> tuple[Floats, Flags, Flags]:
-        """Take an action wherever the episode goes on; return rewards, terminated and truncated, `[N]` each."""
+        """Take an action in every running episode; return rewards, terminated and truncated, `[N]` each."""
 
 
 class ArrayRequest(NamedTuple):
-    """What a policy is told beside the batch of N environments, each of which stands where an action is wanted.
+    """Arguments of a policy in addition to the batch of N environments, which stand where actions are requested.
 
     Attributes:
         depth: Turns since the roots.
         numbers: `[N]` which candidate of its node each is, counted from 0.
         seeds: `[N]` a seed for each.
-        wanted: `[N]` whether the action counts; the others are asked for only because batches have a fixed size.
+        wanted: `[N]` whether the action counts; the others only fill the batch, whose size is fixed.
     """
 
     depth: int

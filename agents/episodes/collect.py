@@ -1,4 +1,4 @@
-"""Collect: from task instances to groups of trajectories, by whatever search."""
+"""Collect: from task instances to groups of trajectories, by any search."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ Harvested = Callable[[Tree, int], list[Trajectory]]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a round of searches brought.
+    """Result of a round of searches.
 
     Attributes:
         groups: The selected trajectories, one group per task.
@@ -54,7 +54,7 @@ class Collected:
     seconds: dict[str, float]
 
     def __add__(self, other: "Collected") -> "Collected":
-        """Return what was brought for these tasks and then for others."""
+        """Return the result for these tasks followed by that for others."""
         return Collected(
             self.groups + other.groups,
             self.trees + other.trees,
@@ -64,7 +64,7 @@ class Collected:
         )
 
     def __or__(self, other: "Collected") -> "Collected":
-        """Return what was brought in two ways for the other's tasks, of which these are some."""
+        """Return the result for the other's tasks, with the trajectories of this one first where a task is in both."""
         own = {group.task: (group.trajectories, grown) for group, grown in zip(self.groups, self.trees, strict=True)}
         before = [own.get(group.task, ((), [])) for group in other.groups]
         pairs = zip(before, other.groups, strict=True)
@@ -74,7 +74,7 @@ class Collected:
 
 
 def side_by_side(parts: Sequence[Collected]) -> Collected:
-    """Return what several brought at the same time: clocks and rounds of the policy are those of the slowest."""
+    """Return the sum of results that were collected at the same time; clocks and rounds are those of the slowest."""
     seconds = {name: max(part.seconds[name] for part in parts) for name in parts[0].seconds}
     return replace(reduce(add, parts), model_calls=max(part.model_calls for part in parts), seconds=seconds)
 
@@ -91,7 +91,7 @@ class Place(NamedTuple):
     Attributes:
         number: Of its instance in the run's sequence.
         start_state: The start state in it, None for its start.
-        again: What tells searches of the same instance apart that are not to draw the same samples.
+        again: Part of the seed, for several searches of one instance that are to draw different samples.
     """
 
     number: int
@@ -122,14 +122,14 @@ class ChosenSearch(NamedTuple):
     paths: int
 
     def to_the_end(self) -> Strategy:
-        """Return the strategy that also plays to the end whatever is learned from as a whole episode."""
+        """Return the strategy, extended to play every path to its end that is learned from as a whole episode."""
         if self.harvest in ("leaves", "branches"):
             return self.strategy
         return to_the_end(self.strategy, paths=self.paths if self.harvest == "selected" else None)
 
     @property
     def words(self) -> str:
-        """How the trajectories of an instance come to be, in a few words."""
+        """A short description of how the trajectories of an instance are made."""
         if self.harvest in ("episodes", "branches"):
             rollouts = self.strategy.keywords.get("rollouts")
             return f"all episodes of {self.name}" if rollouts is None else f"{rollouts} rollouts"
@@ -196,12 +196,12 @@ def _offered(config: SearchConfig, **numbers: int) -> "partial[Any]":
 
 
 class Collector:
-    """Search task instances as a configuration says.
+    """Search task instances by a configuration.
 
     Every search that selects paths yields the same number of trajectories per instance, as `choose_search` says. A
-    strategy all of whose episodes are taken has groups of its own size. With ``learn_from="leaves"`` a searched group
-    is every branch of its trees, and with ``naive`` each group has trajectories of plain play besides, on dice of their
-    own. With ``search_when="failed"`` a group whose plain play has succeeded has these alone.
+    strategy all of whose episodes are taken decides the size of its groups. With ``learn_from="leaves"`` a searched
+    group is every branch of its trees, and with ``naive`` each group also has trajectories of plain play, on dice of
+    their own. With ``search_when="failed"`` a group whose plain play has succeeded has these alone.
 
     Args:
         config: The search.
@@ -242,15 +242,15 @@ class Collector:
     def begin(
         self, first: int, count: int, starts: Sequence[StartState | None] = (), *, plainly: bool = False
     ) -> Callable[[], Collected]:
-        """Search by the weights as they are now, and return what returns it; see `collect`."""
-        found = self.collect(first, count, starts, plainly=plainly)
-        return lambda: found
+        """Search by the present weights and return a function that returns the result; see `collect`."""
+        collected = self.collect(first, count, starts, plainly=plainly)
+        return lambda: collected
 
     def collect_at(self, places: Sequence[Place], *, plainly: bool = False) -> Collected:
         """Search from some places.
 
         Args:
-            places: Where to begin; beside plain play (``naive``) each instance at most once.
+            places: Where to begin; with plain play (``naive``) each instance at most once.
             plainly: Play as many episodes in place of the searches.
         """
         config = self.config
@@ -298,10 +298,10 @@ class Collector:
             Group(
                 task,
                 tuple(
-                    self._named(one, expansions)
+                    self._named(trajectory, expansions)
                     for number, tree in enumerate(grown)
                     for expansions in (num_expanded(tree),)
-                    for one in harvested(tree, number)
+                    for trajectory in harvested(tree, number)
                 ),
             )
             for task, grown in zip(tasks, by_task, strict=True)
@@ -314,22 +314,22 @@ class Collector:
         return Collected(groups, by_task, spent, clock.calls, seconds)
 
     def _harvest(self, tree: Tree, number: int) -> list[Trajectory]:
-        strategy, name, kind, _, paths = self.search
-        if kind == "episodes":
+        strategy, name, harvest_of, _, paths = self.search
+        if harvest_of == "episodes":
             return harvest_all(tree, selected_by=name)
-        if kind == "branches":
+        if harvest_of == "branches":
             by_tree = enumerate(leaves_by_tree(strategy, tree))
             return [
                 trajectory_to(tree, leaf, selected_by=name, number=branch)
                 for branch, leaves in by_tree
                 for leaf in leaves
             ]
-        if kind == "leaves":
+        if harvest_of == "leaves":
             return harvest_leaves(tree, selected_by=name, number=number)
         return harvest(tree, paths, selected_by=name, number=number)
 
     def _named(self, trajectory: Trajectory, expansions: int) -> Trajectory:
-        """Return a trajectory that knows what its search went by and how much it expanded."""
+        """Return a trajectory with the guide of its search and the number of nodes that it expanded."""
         if trajectory.selected_by == "naive" or self.search.harvest in ("episodes", "branches"):
             return trajectory
         by_reward = harvesting_of(self.search.strategy).by == "reward"

@@ -51,7 +51,7 @@ class EnvPool:
         risk: float | None = None,
         dead_ends: DeadEndRule = "off",
     ) -> None:
-        # Now, so that a name that is none is told with those that there are.
+        # Checked here, so that the error for an unknown name lists the names that exist.
         accepted(env, settings)
         self._env = env_id(env)
         self._settings = dict(settings)
@@ -70,7 +70,7 @@ class EnvPool:
 
     @property
     def made_with(self) -> list[Any]:
-        """What decides at which starts its environments stand."""
+        """The settings that determine the starts of its environments."""
         return [self._env, self._settings, self.score, self._penalty, self._think, self._dead_ends]
 
     def keep(self, starts: Mapping[int, Snapshot]) -> None:
@@ -129,7 +129,7 @@ class EnvPool:
 def _stand(env: TreeSearchWrapper, start: Snapshot, task: int) -> None:
     """Put an environment at the start of an instance."""
     if not env.started:
-        # Wrappers want an episode to have begun; in the middle of one nothing is drawn for it.
+        # Wrappers need a reset before `restore`. A reset into the snapshot generates no level, which can be slow.
         env.reset(seed=task, options={"snapshot": start})
     restore(env, start)
 
@@ -148,7 +148,7 @@ def task_pool(
     Args:
         env: Gymnasium id, short name or ``package.module:Id``.
         task: What is played.
-        split: Instances; None or ``"none"`` for all, and of no effect where the environment has no splits.
+        split: Instances; None or ``"none"`` for all, and ignored where the environment has no splits.
         search: Whose dice it has; plain play by default.
         fixed: Settings that a model was made for; those of `task` win.
         think: Whether answers have a thinking part.
@@ -177,9 +177,9 @@ def task_settings(env: str, preset: str, split: str | None) -> dict[str, Any]:
     Raises:
         ConfigError: There is no such environment, or it has no presets and one is wanted other than the default.
     """
-    wanted = {"preset": preset, "split": split}
-    wanted = {name: value for name, value in wanted.items() if value is not None and value.lower() != "none"}
-    taken = accepted(env, wanted)
-    if "preset" in wanted.keys() - taken.keys() and preset != TaskConfig().preset:
+    given = {"preset": preset, "split": split}
+    given = {name: value for name, value in given.items() if value is not None and value.lower() != "none"}
+    taken = accepted(env, given)
+    if "preset" in given.keys() - taken.keys() and preset != TaskConfig().preset:
         raise ConfigError(f"{env} has no presets, got preset={preset!r}: leave it out")
     return taken

@@ -1,6 +1,7 @@
 """HeldOut: the held-out instances of a run and their bars, drawn and solved once per setting and kept on disk.
 
-Whatever is kept can be computed again, and is where it is damaged or not what the environment draws now.
+Everything that is kept can be computed again. It is, where the file is damaged or the environment now draws other
+instances.
 """
 
 import json
@@ -39,34 +40,34 @@ class HeldOut:
 
     @property
     def bars(self) -> Bars:
-        """What any result is to be held against; from now on the instances are drawn no more."""
-        return self._known.bars
+        """Random and optimal success on the instances; afterwards their starts are known and not drawn again."""
+        return self._stored.bars
 
     @property
     def starts(self) -> list[Snapshot]:
-        """Where each instance begins; from now on they are drawn no more."""
-        return self._known.starts
+        """The start of each instance; afterwards they are not drawn again."""
+        return self._stored.starts
 
     @cached_property
-    def _known(self) -> "_Known":
+    def _stored(self) -> "_Stored":
         folder = _folder(self.pool, self.tasks)
         if folder is not None and folder.exists():
-            known = _read(folder)
-            # One instance is drawn anyway: data that an environment reads may be other data now.
-            if known is not None and known.starts[:1] == _drawn(self.pool, self.tasks[:1]):
-                self.pool.keep(dict(zip(self.tasks, known.starts, strict=True)))
-                return known
+            stored = _read(folder)
+            # One instance is drawn anyway, because data files that the environment reads may have changed.
+            if stored is not None and stored.starts[:1] == _drawn(self.pool, self.tasks[:1]):
+                self.pool.keep(dict(zip(self.tasks, stored.starts, strict=True)))
+                return stored
             shutil.rmtree(folder, ignore_errors=True)
         starts = _drawn(self.pool, self.tasks)
         self.pool.keep(dict(zip(self.tasks, starts, strict=True)))
-        found = _Known(bars(self.pool, tasks=self.tasks), starts)
-        # Of an environment without an oracle nothing is known that would tell whether its data are those of then.
-        if folder is not None and found.bars.optimal is not None:
-            _write(folder, found)
-        return found
+        stored = _Stored(bars(self.pool, tasks=self.tasks), starts)
+        # Without an oracle the file would hold no bars, and nothing would be saved by it.
+        if folder is not None and stored.bars.optimal is not None:
+            _write(folder, stored)
+        return stored
 
 
-class _Known(NamedTuple):
+class _Stored(NamedTuple):
     bars: Bars
     starts: list[Snapshot]
 
@@ -76,7 +77,7 @@ def _drawn(pool: EnvPool, tasks: list[int]) -> list[Snapshot]:
 
 
 def _folder(pool: EnvPool, tasks: list[int]) -> Path | None:
-    """Return where the instances of a pool are kept; None where its settings have no text that tells them."""
+    """Return the folder for the instances of a pool; None where its settings cannot be written as JSON."""
     base: Any = pool.base
     made_of = [__version__, type(base).__qualname__, _code_of(type(base).__module__), pool.made_with, tasks]
     try:
@@ -98,22 +99,22 @@ def _code_of(module: str) -> list[tuple[str, int, int]]:
     return [(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
 
 
-def _read(folder: Path) -> _Known | None:
-    """Return what is kept in a folder; None where it is damaged."""
+def _read(folder: Path) -> _Stored | None:
+    """Return the content of a folder; None where it is damaged."""
     try:
         digest, text = (folder / FILE).read_text().split("\n")
         if digest != _digest(text):
             raise ValueError("the text does not match its digest")
         kept = json.loads(text)
-        return _Known(Bars(**kept["bars"]), [Snapshot.from_bytes(b85decode(start)) for start in kept["starts"]])
+        return _Stored(Bars(**kept["bars"]), [Snapshot.from_bytes(b85decode(start)) for start in kept["starts"]])
     except (OSError, ValueError, TypeError, LookupError, TsrGymError):
         return None
 
 
-def _write(folder: Path, known: _Known) -> None:
-    starts = [b85encode(start.to_bytes()).decode() for start in known.starts]
-    text = json.dumps({"bars": asdict(known.bars), "starts": starts})
-    # A disk that is full or not writable costs the next run a little time, and this one nothing.
+def _write(folder: Path, stored: _Stored) -> None:
+    starts = [b85encode(start.to_bytes()).decode() for start in stored.starts]
+    text = json.dumps({"bars": asdict(stored.bars), "starts": starts})
+    # If the disk is full or not writable, the next run computes this again.
     with suppress(OSError, TsrGymError):
         first_use(folder, FILE, lambda new: _write_into(new / FILE, f"{_digest(text)}\n{text}"))
 

@@ -1,6 +1,6 @@
 """Estimates over task instances, with intervals from resampling instances.
 
-What was measured on one instance hangs together, so instances are drawn again and never single measurements.
+Measurements on one instance are correlated, so the bootstrap draws instances and never single measurements.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ def wilson(successes: float, number: int) -> tuple[float, float]:
 
 
 def student(values: Sequence[float]) -> Interval | None:
-    """Return the mean with Student's interval; None for fewer than three, whose interval says nothing.
+    """Return the mean with Student's interval; None for fewer than three, whose interval is too wide to use.
 
     >>> [round(end, 2) for end in student([30.0, 40.0, 50.0])]
     [40.0, 15.16, 64.84]
@@ -60,8 +60,8 @@ def crossed_mean(values: ArrayLike) -> Interval:
 
     For runs of several seeds on the same instances: both are samples. Where there is one row or one column, the others
     alone make the interval. No bootstrap of crossed factors is exact, and this one is mildly conservative (Owen, The
-    pigeonhole bootstrap, Annals of Applied Statistics 1(2), 2007). Of a few seeds every bootstrap is too narrow; hold
-    `student` beside it.
+    pigeonhole bootstrap, Annals of Applied Statistics 1(2), 2007). With few seeds every bootstrap is too narrow;
+    report `student` with it.
 
     Args:
         values: `[S, I]`, S seeds and I instances.
@@ -103,22 +103,22 @@ def pooled(
         second: The other side.
         owners: The instance of each pair.
     """
-    found = statistic(first, second)
-    if found is None:
+    estimate = statistic(first, second)
+    if estimate is None:
         return None
-    one, two, owner = np.array(first), np.array(second), np.array(owners)
-    places = [np.flatnonzero(owner == one_owner) for one_owner in np.unique(owner)]
+    left, right, owner = np.array(first), np.array(second), np.array(owners)
+    places = [np.flatnonzero(owner == number) for number in np.unique(owner)]
     again = []
     for drawn in _draws(len(places), 200):
-        chosen = np.concatenate([places[number] for number in drawn])
-        value = statistic(one[chosen].tolist(), two[chosen].tolist())
+        rows = np.concatenate([places[number] for number in drawn])
+        value = statistic(left[rows].tolist(), right[rows].tolist())
         again += [] if value is None else [value]
     low, high = np.quantile(again, [0.025, 0.975])
-    return Interval(found, float(low), float(high))
+    return Interval(estimate, float(low), float(high))
 
 
 class Price(NamedTuple):
-    """What a success costs, with its 95 % interval over instances; None for more than any number that is known."""
+    """Cost of a success with its 95 % interval over instances; None where no upper end is known."""
 
     mean: float | None
     low: float
@@ -126,13 +126,13 @@ class Price(NamedTuple):
 
 
 def price_of_success(costs: Sequence[float], successes: Sequence[int], episodes: Sequence[int]) -> Price:
-    """Return what was paid in all for each success.
+    """Return the total cost per success.
 
     Where nothing succeeded there is no price, only a lower end: what an episode costs, over the upper end of Wilson's
     interval of their success.
 
     Args:
-        costs: What was paid for each instance.
+        costs: Cost of each instance.
         successes: How many episodes of each succeeded.
         episodes: How many there were.
     """

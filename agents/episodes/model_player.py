@@ -58,7 +58,7 @@ class ModelPlayer:
         Args:
             instructions: The rules of the game, as `TextEnv.instructions` gives them.
             temperature: Of sampling.
-            reads_tags: Whether the environment has a protocol of its own, as `TextEnv.reads_tags` says.
+            reads_tags: Whether the environment defines a protocol (`TextEnv.reads_tags`).
 
         Raises:
             ConfigError: The tokenizer has no usable chat template.
@@ -88,7 +88,7 @@ class ModelPlayer:
 
     @property
     def max_tokens(self) -> int:
-        """Longest answer: the configured one, or less where the model's card says so."""
+        """Longest answer: the configured one, or the model card's where that is smaller."""
         return min(self.model.max_tokens, self.policy.card.max_tokens or self.model.max_tokens)
 
     @property
@@ -110,8 +110,8 @@ class Proposal(NamedTuple):
     """A turn that a model would take.
 
     Attributes:
-        action: What it would do; empty where its answers had not the wanted form.
-        times: In how many of the samples.
+        action: The action; empty for answers without the required form.
+        times: Number of samples with this action.
         probability: Of the likeliest of these answers, all tokens together.
     """
 
@@ -138,7 +138,7 @@ class Proposer:
         """Return the turns that the model would take next, the most frequent first, then the likeliest.
 
         Args:
-            path: From the first node to here; what was said in it are bare actions.
+            path: From the first node to here; its candidates are bare actions.
             seed: Of the samples.
             samples: How many to draw.
 
@@ -148,16 +148,16 @@ class Proposer:
         tree = Tree(seed=seed)
         for index, node in enumerate(path):
             parent = None if index == 0 else index - 1
-            tree.add(replace(node, parent=parent, candidate=Candidate(self._said(node.candidate.text))))
+            tree.add(replace(node, parent=parent, candidate=Candidate(self._answer(node.candidate.text))))
         (candidates,) = self._chat([(tree, Expand(len(path) - 1, samples))])
-        found: dict[str, list[float]] = {}
+        probabilities: dict[str, list[float]] = {}
         for candidate in candidates:
-            found.setdefault(self._action(candidate.text), []).append(exp(sum(candidate.logprobs)))
-        proposals = [Proposal(action, len(all_of), max(all_of)) for action, all_of in found.items()]
-        return sorted(proposals, key=lambda one: (-one.times, -one.probability, one.action))
+            probabilities.setdefault(self._action(candidate.text), []).append(exp(sum(candidate.logprobs)))
+        proposals = [Proposal(action, len(values), max(values)) for action, values in probabilities.items()]
+        return sorted(proposals, key=lambda proposal: (-proposal.times, -proposal.probability, proposal.action))
 
-    def _said(self, action: str) -> str:
-        """Return an action as the model would have said it."""
+    def _answer(self, action: str) -> str:
+        """Return the answer by which the model would have taken an action."""
         if self._plain:
             return action
         return f"{'<think></think>' if self._think else ''}<answer>{action}</answer>"

@@ -1,4 +1,4 @@
-"""Play: episodes of task instances, with a search before every turn or without, and what they come to.
+"""Play: episodes of task instances, with a search before every turn or without, and their means.
 
 Episodes run on dice that no search has seen, unless it was clairvoyant: only their success is called success.
 """
@@ -23,7 +23,7 @@ from tsr_gym.wrappers.grow import play_out
 
 @dataclass(frozen=True, slots=True)
 class PlayedEpisodes:
-    """Which episodes of some instances were won, and what they cost.
+    """Successes of the episodes of some instances, and their cost.
 
     Attributes:
         successes: `[I, S]` as tuples, I instances and S seeds: whether the task was solved.
@@ -63,8 +63,8 @@ class Examined:
     """Instances that were played once each.
 
     Attributes:
-        groups: The episode of each instance, in a group of its own.
-        forms: What each shares with those that are equal to it up to symmetry, None for nothing.
+        groups: The episode of each instance, one group each.
+        forms: Key that instances equal up to symmetry share; None for an instance without one.
     """
 
     groups: tuple[Group, ...]
@@ -82,7 +82,7 @@ class Evaluation:
     Attributes:
         success: Share of instances solved.
         interval: 95 % Wilson interval of `success`, over distinct instances: those that are equal up to symmetry count
-            as one, because they tell as much as one.
+            as one, because they carry the information of one.
         total_reward: Mean return.
         turns: Mean turns.
         response_length: Mean tokens per episode.
@@ -90,7 +90,7 @@ class Evaluation:
         instances: The number of instances.
         distinct: How many of them are different up to symmetry.
         won: Of each instance, ``1`` where it was solved and ``0`` where not.
-        twins: Each instance that is equal to an earlier one up to symmetry, by number, beside the first of its kind.
+        twins: Number of each instance that equals an earlier one up to symmetry, with the number of the first such one.
     """
 
     success: float
@@ -107,7 +107,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """What any result on the same instances is to be held against; None where the environment does not know.
+    """Bars for results on the same instances; None where the environment has no oracle.
 
     Attributes:
         random: Success of uniformly random actions.
@@ -134,7 +134,7 @@ def play(
     batch: int = 256,
     watch: Callable[[int], None] = lambda done: None,
 ) -> PlayedEpisodes:
-    """Play every instance once per seed, on the same dice whatever the strategy.
+    """Play every instance once per seed, on the same dice for every strategy.
 
     Args:
         pool: Environments.
@@ -200,16 +200,16 @@ def examine(
     starts = [(task, derive_seed(seed, "evaluation", task)) for task in tasks]
     batches = _episodes(pool, policy, strategy, starts, noise=noise, rater=rater, batch=batch)
     played, forms = [], []
-    for tree, end in (one for ends in batches for one in ends):
+    for tree, end in (episode for ends in batches for episode in ends):
         played.append(trajectory_to(tree, end, selected_by="naive"))
         forms.append(pool.base.form(episode_of(tree.nodes[tree.ROOT].snapshot).state))
-    groups = tuple(Group(task, (one,)) for task, one in zip(tasks, played, strict=True))
+    groups = tuple(Group(task, (episode,)) for task, episode in zip(tasks, played, strict=True))
     return Examined(groups, tuple(forms))
 
 
 def summarise_examined(examined: Examined) -> Evaluation:
     """Return the means over the episodes of some instances."""
-    return summarise([one for group in examined.groups for one in group.trajectories], examined.forms)
+    return summarise([episode for group in examined.groups for episode in group.trajectories], examined.forms)
 
 
 def _episodes(
@@ -275,14 +275,14 @@ def summarise(played: Sequence[Trajectory], forms: Sequence[bytes | None] = ()) 
 
 def bars(pool: EnvPool, *, tasks: Sequence[int]) -> Bars:
     """Return the exact bars of some instances, from the environment's oracle."""
-    found = []
+    pairs = []
     for task in tasks:
         env = pool.set([task])[0]
         base: Any = env.unwrapped
-        found.append(base.success_bars(base.state))
-    if not found or any(pair is None for pair in found):
+        pairs.append(base.success_bars(base.state))
+    if not pairs or any(pair is None for pair in pairs):
         return Bars(None, None)
-    return Bars(_mean([pair[0] for pair in found]), _mean([pair[1] for pair in found]))
+    return Bars(_mean([pair[0] for pair in pairs]), _mean([pair[1] for pair in pairs]))
 
 
 def _mean(values: Sequence[float]) -> float:

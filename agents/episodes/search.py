@@ -30,7 +30,7 @@ def search(
         policy: Asked once a round for the wishes of all searches.
         strategy: Makes the wishes of one search, such as ``partial(beam, width=2, branching=4)``.
         seeds: One per environment.
-        noise: The dice of imagined turns; with ``"same"`` the search is clairvoyant, and the trees say so.
+        noise: The dice of imagined turns; with ``"same"`` the search is clairvoyant, and the trees record that.
         rater: Scores what grew in place of the environments' own scores.
         limit: Where each search ends at the latest; only counts that are not 0 bind.
         workers: None grows all trees in lock-step. Otherwise as many calls of the policy run at a time, from threads of
@@ -45,7 +45,7 @@ def search(
     if len(envs) != len(seeds):
         raise ValueError(f"wanted one seed per environment, got {len(seeds)} seeds for {len(envs)}")
     if len({id(env) for env in envs}) != len(envs):
-        raise ValueError("wanted different environments, got one twice: a tree needs an environment of its own")
+        raise ValueError("wanted different environments, got one twice: every tree needs a separate environment")
     for env, seed in zip(envs, seeds, strict=True):
         if not env.started:
             env.reset(seed=seed)

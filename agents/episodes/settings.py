@@ -1,4 +1,4 @@
-"""Settings of what is played, and of how trajectories come to be; torch-free.
+"""Settings of tasks and of searches; torch-free.
 
 Numbers in parentheses name their source: TSR (arXiv 2602.11767), its released code, or the project's own choice.
 """
@@ -27,7 +27,7 @@ class TaskConfig:
     env_set: tuple[str, ...] = setting((), metavar="KEY=VALUE")
     """More settings of the environment as KEY=VALUE, the value in JSON, such as solution_length=[3,10]."""
     eval_env_set: tuple[str, ...] = setting((), metavar="KEY=VALUE")
-    """Settings that held-out instances have besides, or instead, where they are to differ from those of training."""
+    """Settings of held-out instances in addition to those of training, or in place of them."""
     score: Choice = setting("reward", metavar="CALL")
     """Guide of the search: reward, or a scorer such as FrozenLakeScore or "SokobanScore(potential='estimate')"."""
     penalty: float = 0.1
@@ -52,21 +52,21 @@ class TaskConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """How trajectories come to be."""
+    """How trajectories are collected."""
 
     search: Choice = setting("naive", metavar="CALL")
     """Strategy with its numbers: naive, best_of_n(n=32), beam(width=2, branching=4), lookahead(branching=4, depth=2),
-    puct(simulations=64) or another one of tsr_gym.agents.strategies, or package.module:name of one of yours."""
+    puct(simulations=64) or another one of tsr_gym.agents.strategies, or package.module:name of your own."""
     groups: int = 8
     """Task instances per update, the paper's P (paper: 8)."""
     trajectories: int = 16
-    """Trajectories per instance that are learned from, the paper's L, whatever the search (paper: 16)."""
+    """Trajectories per instance that are learned from, the paper's L, for every search (paper: 16)."""
     paths_per_search: int = 1
     """Best paths taken from one search (paper: 1, with as many searches as trajectories)."""
     learn_from: Literal["auto", "selected", "episodes", "branches", "leaves"] = "auto"
     """What is taken from a search's trees: the paths that it selected; all episodes of one tree per instance; the same,
-    told apart by their branches; or the path to every leaf, as tree_backup and treerl want. auto: what the strategy
-    says of itself: selected for those that choose, episodes for plain play."""
+    by branch; or the path to every leaf, as tree_backup and treerl need. auto: the strategy's default: selected for
+    strategies that select, episodes for plain play."""
     noise: Noise = "fresh"
     """Dice of imagined turns; same is clairvoyant and is marked in the results."""
     repeats: int = 1
@@ -79,7 +79,7 @@ class SearchConfig:
     """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"; a
     bare CriticValue asks the run's own critic, which algorithm=ppo has."""
     naive: int = 0
-    """Trajectories of plain play per instance beside the searched ones, for mixed groups."""
+    """Trajectories of plain play per instance in addition to the searched ones, for mixed groups."""
     search_when: Literal["always", "failed"] = "always"
     """Which instances are searched: all of them, or only those whose plain play, the trajectories of naive, has failed
     altogether."""
@@ -95,7 +95,7 @@ class SearchConfig:
     match_tokens: Path | None = setting(None, metavar="FOLDER")
     """Another run's folder: search instances in each update until as many tokens have been counted in all as there
     after that update, so that an update makes up for what those before took too much; and end with its tokens, as
-    total_tokens says."""
+    with total_tokens."""
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -70,7 +70,7 @@ class StartState:
 
     @property
     def start(self) -> dict[str, Any]:
-        """The options of a `reset` that starts an episode here, with dice of its own."""
+        """The options of a `reset` that starts an episode here, on new dice."""
         shows_itself = isinstance(self.snapshot.layers[-1].state, EnvState)
         return {"snapshot": self.snapshot} | ({} if shows_itself else {"observation": self.observation})
 
@@ -294,13 +294,13 @@ class StartStateBank:
         bank = None
         try:
             header, *lines = data.decode().splitlines() or ["{}"]
-            wanted = _read_header(header, path)
+            count = _read_header(header, path)
             bank = cls()
             for line in lines:
                 bank.add([_from_json(json.loads(line))])
-            if not len(lines) == len(bank) == wanted:
+            if not len(lines) == len(bank) == count:
                 raise InvalidTree(
-                    f"{path}: wanted {wanted} different start states, got {len(bank)} in {len(lines)} lines"
+                    f"{path}: wanted {count} different start states, got {len(bank)} in {len(lines)} lines"
                 )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SnapshotError) as error:
             if isinstance(error, InvalidTree):

@@ -1,6 +1,6 @@
-"""Trajectories and groups: what a search hands to learning, as plain data without torch.
+"""Trajectories and groups: the data that a search hands to learning, without torch; and moves and advantages of trees.
 
-Tokens are exactly those that were sampled; rewards, never scores, are what a trajectory is worth.
+Tokens are exactly those that were sampled; rewards, never scores, make up the return of a trajectory.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -18,20 +18,20 @@ class Turn:
     """One answer of the model and what it earned.
 
     Attributes:
-        prompt_ids: Token ids that the model saw.
-        token_ids: Token ids that it said.
+        prompt_ids: Token ids of the prompt.
+        token_ids: Token ids of the answer.
         logprobs: Log-probability of each under the distribution it was sampled from.
         reward: Reward of the turn, penalties included.
         is_valid: Whether the answer had the wanted form and meant something.
         num_actions: Actions that were carried out.
         node: Index of the node that it led to in its tree; -1 where there is no tree. Trajectories of one tree that
-            have a node in common have said that turn once.
-        state: Key of the state in which it was taken (`StateEnv.state_key`); None where nobody knows.
+            share a node share that turn, which was sampled once.
+        state: Key of the state in which it was taken (`StateEnv.state_key`); None without one.
         score: What the search's guide thought of it.
         observation: What the environment answered.
-        action: What was carried out, see `action_of`; None where nobody knows.
+        action: The executed action, see `action_of`; None without one.
         golden_answers: Texts that answer the task, where the environment knows them (``info["golden_answers"]``).
-        weight_version: Version of the weights that it was sampled by; None where nobody counts.
+        weight_version: Version of the weights that it was sampled by; None where versions are not counted.
     """
 
     prompt_ids: tuple[int, ...]
@@ -60,7 +60,7 @@ class Trajectory:
         selected_by: How it came to be: ``"naive"`` for plain play, else the search that chose it, or where it branched.
         tree: Which tree of its group it comes from, from 0.
         finished: Whether the episode ended; False for a branch that the search left.
-        counts: How much it counts beside others in a loss.
+        counts: Weight of the trajectory in a loss.
         selected_for: What its search went by: ``"reward"``, or the scorer or rater as configured; empty for plain play.
         expansions: Nodes that its search expanded, to the end of what it selected; 0 for plain play.
     """
@@ -82,12 +82,12 @@ class Trajectory:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens the model said."""
+        """Number of tokens that the model sampled."""
         return sum(len(turn.token_ids) for turn in self.turns)
 
     @property
     def weight_versions(self) -> frozenset[int]:
-        """The versions of the weights that its turns were sampled by; none where nobody counts, one in a round."""
+        """The versions of the weights of its turns: one within a round; empty where versions are not counted."""
         return frozenset(turn.weight_version for turn in self.turns if turn.weight_version is not None)
 
 
@@ -127,19 +127,19 @@ def harvest(
     Where the last search chose paths (`Tree.chosen`) and `by` is None, these come first, in its order.
 
     Args:
-        tree: A grown tree; paths that could go on are not episodes and are left out. One that stopped at a proven dead
-            end comes after all others: what it earned is not yet what its failure costs. `to_the_end` plays such paths
-            on.
+        tree: A grown tree; paths that could continue are not episodes and are left out. One that stopped at a proven
+            dead end comes after all others, because its return lacks the cost of the failure. `to_the_end` plays such
+            paths to their ends.
         keep: How many at most.
         by: ``"reward"`` ranks by return (best-of-N, TSR Eq. 7), ``"score"`` by summed score; None by the tree's merit.
         selected_by: What the trajectories remember of how they were chosen.
         number: Which tree of its group this is.
     """
     ends = _ends(tree)
-    chosen = [leaf for leaf in tree.chosen if leaf in ends] if by is None else []
-    others = [leaf for leaf in ends if leaf not in chosen]
+    selected = [leaf for leaf in tree.chosen if leaf in ends] if by is None else []
+    others = [leaf for leaf in ends if leaf not in selected]
     rest = sorted(tree.best(others, len(others), by), key=lambda leaf: not tree.nodes[leaf].done)
-    return [trajectory_to(tree, leaf, selected_by=selected_by, number=number) for leaf in [*chosen, *rest][:keep]]
+    return [trajectory_to(tree, leaf, selected_by=selected_by, number=number) for leaf in [*selected, *rest][:keep]]
 
 
 def harvest_all(tree: Tree, *, selected_by: str = "naive", number: int = 0) -> list[Trajectory]:
@@ -148,7 +148,7 @@ def harvest_all(tree: Tree, *, selected_by: str = "naive", number: int = 0) -> l
     Args:
         tree: A grown tree.
         selected_by: What the trajectories remember. Only independent episodes from the root are plain play: where a
-            strategy chose at which nodes to go on, the leaves are no samples of the policy, and bear its name.
+            strategy chose the nodes at which to continue, the leaves are no samples of the policy and have its name.
         number: Which tree of its group this is.
     """
     return [trajectory_to(tree, leaf, selected_by=selected_by, number=number) for leaf in _ends(tree)]
@@ -203,12 +203,12 @@ def num_expanded(tree: Tree) -> int:
 
 
 def action_of(node: Node) -> Hashable:
-    """Return what was carried out to reach a node: the same for answers in other words that do the same.
+    """Return the executed action that led to a node; answers in other words with the same effect have the same one.
 
-    What was said, where the environment does not tell; None where that cannot be compared.
+    It is the answer itself where the environment does not report ``info["executed"]``; None where that has no hash.
     """
-    said = node.info.get("executed", node.candidate.text)
-    return said if isinstance(said, Hashable) else None
+    action = node.info.get("executed", node.candidate.text)
+    return action if isinstance(action, Hashable) else None
 
 
 def success_rate(trajectories: Sequence[Trajectory]) -> float:
@@ -220,10 +220,10 @@ NAME = "advantages"
 
 
 class Learned(NamedTuple):
-    """The advantages with which the turns of a tree were learned from.
+    """The advantages of the turns of a tree, as training used them.
 
     Attributes:
-        estimator: What made them.
+        estimator: Name of the estimator.
         of: By node, one number per sampled token of the turn that led to it; 0 where it carried no policy gradient.
             A turn that trajectories share has their mean. Nodes that were not learned from are missing.
     """
@@ -233,24 +233,24 @@ class Learned(NamedTuple):
 
 
 def keep_learned(tree: Tree, learned: Learned) -> None:
-    """Write into the facts of a tree what was learned from it."""
-    of = {str(node): [round(one, 6) for one in tokens] for node, tokens in sorted(learned.of.items())}
+    """Write advantages into the facts of a tree, and so into its file."""
+    of = {str(node): [round(advantage, 6) for advantage in tokens] for node, tokens in sorted(learned.of.items())}
     tree.about[NAME] = {"estimator": learned.estimator, "of": of}
 
 
 def learned_from(tree: Tree) -> Learned:
-    """Return what was learned from a tree; nothing where its facts do not say, or say it in another form."""
+    """Return the advantages that a tree keeps; empty ones where its facts have none, or have another form."""
     facts = tree.about.get(NAME)
     of = facts.get("of") if isinstance(facts, Mapping) else None
     if not isinstance(facts, Mapping) or not isinstance(of, Mapping):
         return Learned("", {})
     nodes = {str(index): index for index in range(len(tree.nodes))}
-    known = {nodes[name]: tuple(tokens) for name, tokens in of.items() if name in nodes and _are_numbers(tokens)}
-    return Learned(str(facts.get("estimator", "")), known)
+    by_node = {nodes[name]: tuple(tokens) for name, tokens in of.items() if name in nodes and _are_numbers(tokens)}
+    return Learned(str(facts.get("estimator", "")), by_node)
 
 
 def _are_numbers(values: object) -> bool:
-    return isinstance(values, Sequence) and all(type(one) in (int, float) and isfinite(one) for one in values)
+    return isinstance(values, Sequence) and all(type(value) in (int, float) and isfinite(value) for value in values)
 
 
 class Edge(NamedTuple):
@@ -259,11 +259,11 @@ class Edge(NamedTuple):
     Attributes:
         state: Key of the state in which it was made (`StateEnv.state_key`).
         action: What was carried out.
-        after: Key of the state that it led to; None where nobody knows.
+        after: Key of the state that it led to; None without one.
         actions: How many actions it took.
         solved: Whether it solved the task.
         ended: Whether nothing can follow: the task or a limit ended the episode, or the task is proven lost. A move
-            that ended nothing, and that nobody went on from, leads to a state of which nothing is known.
+            that did not end the episode and was not continued leads to an unknown state.
     """
 
     state: bytes
@@ -277,7 +277,7 @@ class Edge(NamedTuple):
 def harvest_edges(trees: Iterable[Tree]) -> list[Edge]:
     """Return every move that some trees tried, rejected candidates too, in the order in which they grew.
 
-    Moves from states that nobody knows are left out: they are in no graph.
+    Moves from states without a key are left out, because they are in no graph.
     """
     return [edge for tree in trees for edge in _edges_of(tree)]
 
@@ -293,7 +293,7 @@ def _edges_of(tree: Tree) -> Iterator[Edge]:
 
 def edges_along(trajectories: Sequence[Trajectory]) -> list[Edge]:
     """Return the moves of some trajectories of one task, for where there are no trees; a shared turn counts once."""
-    found: dict[tuple[int, ...], Edge] = {}
+    edges: dict[tuple[int, ...], Edge] = {}
     for number, trajectory in enumerate(trajectories):
         for place, (turn, then) in enumerate(zip_longest(trajectory.turns, trajectory.turns[1:])):
             if turn.state is None or turn.action is None:
@@ -301,5 +301,5 @@ def edges_along(trajectories: Sequence[Trajectory]) -> list[Edge]:
             key = (trajectory.tree, turn.node) if turn.node >= 0 else (-1, number, place)
             after, last = (None, True) if then is None else (then.state, False)
             solved, ended = last and trajectory.success, last and trajectory.finished
-            found.setdefault(key, Edge(turn.state, turn.action, after, turn.num_actions, solved, ended))
-    return list(found.values())
+            edges.setdefault(key, Edge(turn.state, turn.action, after, turn.num_actions, solved, ended))
+    return list(edges.values())

@@ -18,9 +18,9 @@ class ModelCard:
     Attributes:
         prompt: Name of the prompt.
         history: Name of the history.
-        env: Environment it was made for, None for any.
-        env_settings: Settings of the environment that it was made for.
-        max_tokens: Longest answer that makes sense, None for no opinion.
+        env: Environment that it was made for, None for any.
+        env_settings: Settings of that environment.
+        max_tokens: Longest useful answer, None for no limit.
         learn: Settings of training that fit it, by the names of their flags.
         about: How it was made.
         spelling: A text, and the ids that the tokenizer made of it when the model was saved.
@@ -57,14 +57,14 @@ class ModelCard:
 
 
 def check_model_folder(folder: Path) -> None:
-    """Raise CheckpointError where a folder holds no Hugging Face model, with a folder beside it that does.
+    """Check that a folder holds a Hugging Face model; the error names a similar folder that does.
 
     Raises:
         CheckpointError: There is no ``config.json``.
     """
     if (folder / "config.json").is_file():
         return
-    beside = [path.parent.name for path in folder.parent.glob("*/config.json")]
-    close = get_close_matches(folder.name, beside, 1)
+    neighbours = [path.parent.name for path in folder.parent.glob("*/config.json")]
+    close = get_close_matches(folder.name, neighbours, 1)
     hint = f"; did you mean {folder.parent / close[0]}?" if close else ""
     raise CheckpointError(f"{folder}: wanted the folder of a Hugging Face model with config.json, found none{hint}")

@@ -1,4 +1,4 @@
-"""Critic: what a state is worth, read off a language model of the policy's kind, or off the policy itself."""
+"""Critic: the value of a state, from a separate language model or from the policy's own hidden states."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class Critic(nn.Module):
     Args:
         backbone: A Hugging Face model without language-model head.
         shared: Whether the backbone belongs to another model, such as the policy.
-        gradient: Share of the value loss's gradient that goes on from the head into the backbone: 1 for all of it, 0
+        gradient: Share of the value loss's gradient that passes from the head into the backbone: 1 for all of it, 0
             for none. A head on a policy that gets none leaves the policy to its own loss.
     """
 
@@ -23,7 +23,8 @@ class Critic(nn.Module):
         super().__init__()
         self.backbone: Any
         if shared:
-            # Not as a module sets its attributes, so that the backbone's parameters are not the critic's.
+            # `nn.Module.__setattr__` would register the backbone, and its parameters would then be the critic's: an
+            # optimizer would train them, and a checkpoint would hold them twice.
             self.__dict__["backbone"] = backbone
         else:
             self.backbone = backbone
@@ -61,7 +62,7 @@ class ValueHead(nn.Linear):
 
     Args:
         size: Of a hidden state.
-        gradient: Share of a gradient that goes on into the hidden states.
+        gradient: Share of the gradient that passes into the hidden states.
     """
 
     def __init__(self, size: int, gradient: float) -> None:

@@ -79,7 +79,7 @@ def load_policy(
         tokenizer = load_tokenizer(folder)
     except CheckpointError:
         raise
-    except Exception as error:  # Each file format fails in a way of its own.
+    except Exception as error:  # Each file format raises different errors.
         raise CheckpointError(f"{folder}: the model or its tokenizer cannot be read ({error})") from error
     model, loading = loaded
     _check_loaded(folder, model, tokenizer, loading["missing_keys"])
@@ -89,7 +89,7 @@ def load_policy(
 
 
 def _check_loaded(folder: Path, model: Any, tokenizer: Any, missing: Iterable[str]) -> None:
-    # Transformers would fill what is missing with random numbers.
+    # Transformers fills missing parameters with random numbers and only logs it.
     if absent := sorted(missing):
         raise CheckpointError(f"{folder}: {len(absent)} parameters are missing, such as {absent[0]}")
     broken = [name for name, parameter in model.named_parameters() if not torch.isfinite(parameter).all()]
@@ -109,11 +109,11 @@ def save_policy(policy: LanguageModel, folder: Path, *, weights: Mapping[str, Te
     """Write model, tokenizer and card into a folder, in Hugging Face form.
 
     Of a model with LoRA the merged weights are written, which anything can load, and in the subfolder ``lora`` the
-    adapter in PEFT's form with the weights that it stands beside, which `restore_adapter` needs to go on bit for bit.
+    adapter in PEFT's form with its base weights, which `restore_adapter` needs to continue bit for bit.
 
     Args:
-        policy: What to write.
-        folder: Where to.
+        policy: Model, tokenizer and card.
+        folder: The folder.
         weights: The model's `state_dict` in whole tensors, where its own are spread over processes.
     """
     model = policy.model
@@ -155,7 +155,7 @@ def frozen_reference(policy: LanguageModel) -> Any:
 
 @_without_progress_bars()
 def load_critic(folder: Path, *, device: torch.device) -> Critic:
-    """Return a critic of its own, whose backbone begins as the policy in a folder; see `Critic.on` for a mere head."""
+    """Return a separate critic whose backbone begins as the policy in a folder; see `Critic.on` for a head alone."""
     backbone = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     return Critic(backbone).to(device)
 
@@ -246,7 +246,7 @@ def policy_host(config: ModelConfig, model: Any, folder: Path, *, adapter_rank: 
 def adapter_host(config: ModelConfig, model: Any, lora_rank: int) -> Host | None:
     """Return a new host of a model with LoRA as it is without its low-rank matrices; see `sampling_host`."""
     with TemporaryDirectory() as name:
-        # The folder of a run that goes on has the matrices merged into the weights.
+        # In the folder of a resumed run the matrices are merged into the weights, so the folder cannot be used itself.
         model.save_pretrained(name, state_dict=dict(base_weights(model)))
         return sampling_host(config, Path(name), lora_rank=lora_rank)
 

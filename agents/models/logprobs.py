@@ -55,18 +55,19 @@ def read_head(model: Any) -> Head | None:
     module = model.get_output_embeddings()
     if module is None:
         return None
-    # Nearly linear, without a cap in sight; far beyond any cap; and some in between to check.
+    # The tiny logit shows the scale, because a soft cap is linear near 0. The huge ones show the cap itself. The others
+    # check that scale and cap explain everything that the model does to its logits.
     asked = torch.tensor([2.0**-10, 2.0**20, -(2.0**20), 0.5, -3.0, 17.0, 64.0, 0.0])
     answered = _ask(model, module, asked)
     if answered is None:
         return None
     near, far = float(answered[0] / asked[0]), float(answered[1])
-    found = Head(module, scale=near)
+    head = Head(module, scale=near)
     if far < 2.0**19 * near:
-        found = Head(module, scale=near, cap=far)
-    expected = found.transform(asked.double().clone())
+        head = Head(module, scale=near, cap=far)
+    expected = head.transform(asked.double().clone())
     agree = torch.allclose(answered.double(), expected, rtol=1e-5, atol=1e-6)
-    return found if agree else None
+    return head if agree else None
 
 
 def chunked_logprobs(
@@ -161,10 +162,10 @@ def token_logprobs(
     """
     before = sampled[:, 1:]
     inputs = {"input_ids": ids, "attention_mask": present.long(), "use_cache": False}
-    found = read_logprobs(
+    parts = read_logprobs(
         model, inputs, lambda read: read[:, :-1][before], ids[sampled], temperature=temperature, head=head, block=block
     )
-    logprobs, entropy = (torch.zeros(ids.shape, device=ids.device).masked_scatter(sampled, part) for part in found)
+    logprobs, entropy = (torch.zeros(ids.shape, device=ids.device).masked_scatter(sampled, part) for part in parts)
     return logprobs, entropy
 
 
@@ -256,8 +257,8 @@ def _chunks(tokens: int, words: int, block: int) -> list[slice]:
 
 
 def _of_logits(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    chosen = torch.log_softmax(logits, dim=-1)
-    return chosen.gather(1, tokens[:, None])[:, 0], -(chosen.exp() * chosen).sum(dim=-1)
+    logprobs = torch.log_softmax(logits, dim=-1)
+    return logprobs.gather(1, tokens[:, None])[:, 0], -(logprobs.exp() * logprobs).sum(dim=-1)
 
 
 def _measure(head: Head, hidden: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -281,8 +282,8 @@ def _weigh(products: Tensor, tokens: Tensor, how: _Taken) -> tuple[Tensor, Tenso
     """Return for each token the log of the sum over all words, its own log-probability, and the entropy."""
     logits = Head(None, how.scale, how.cap).transform(products.to(how.working)).div_(how.temperature)
     tops = logits.logsumexp(dim=-1)
-    chosen = logits.gather(1, tokens[:, None])[:, 0] - tops
-    return tops, chosen, torch.special.entr(logits.sub_(tops[:, None]).exp_()).sum(dim=-1)
+    logprobs = logits.gather(1, tokens[:, None])[:, 0] - tops
+    return tops, logprobs, torch.special.entr(logits.sub_(tops[:, None]).exp_()).sum(dim=-1)
 
 
 def _slope(
@@ -347,14 +348,14 @@ class _LinearHead(torch.autograd.Function):
         by_logprobs, by_entropy = gradients
         hidden, weight, bias, tokens, tops, entropy = ctx.saved_tensors
         for_hidden, for_weight, for_bias = (
-            torch.zeros_like(part, dtype=ctx.working) if wanted else None
-            for part, wanted in zip((hidden, weight, bias), ctx.needs_input_grad, strict=False)
+            torch.zeros_like(part, dtype=ctx.working) if needed else None
+            for part, needed in zip((hidden, weight, bias), ctx.needs_input_grad, strict=False)
         )
         words = weight.to(ctx.dtype)
         slope = _compiled_slope if hidden.is_cuda else _slope
         for part, states, products in _LinearHead.products(ctx, hidden, words, bias):
             about = tops[part], entropy[part]
-            asked = [None if one is None else one[part] for one in (by_logprobs, by_entropy)]
+            asked = [None if whole is None else whole[part] for whole in (by_logprobs, by_entropy)]
             gradient = slope(products, tokens[part], about, (asked[0], asked[1]), ctx.how)
             if for_hidden is not None:
                 for_hidden[part] = (gradient @ words).to(ctx.working)
@@ -362,11 +363,11 @@ class _LinearHead(torch.autograd.Function):
                 for_weight += (gradient.T @ states).to(ctx.working)
             if for_bias is not None:
                 for_bias += gradient.sum(dim=0, dtype=ctx.working)
-        found = [
+        results = [
             None if made is None else made.to(part.dtype)
             for made, part in ((for_hidden, hidden), (for_weight, weight), (for_bias, bias))
         ]
-        return (*found, None, None, None, None)
+        return (*results, None, None, None, None)
 
     @staticmethod
     def products(

@@ -1,7 +1,7 @@
-"""LoRA: a model whose own weights stay, and small matrices beside them that train; PEFT puts them there.
+"""LoRA: a model with frozen weights and small added matrices that train; PEFT inserts them.
 
 The model remains of its class, so code that reads it needs to know nothing of this. A folder of such a model is a plain
-one: its weights are merged, and what it takes to go on training lies in a subfolder.
+one: its weights are merged, and a subfolder holds what training needs to continue.
 """
 
 import json
@@ -26,9 +26,9 @@ ADAPTER_FILE, BASE_FILE, SETTINGS_FILE = "adapter_model.safetensors", "base.safe
 
 
 def add_lora(model: Any, settings: LoraSettings, *, base: str = "") -> None:
-    """Freeze a model and put low-rank matrices in float32 beside some of its layers; they are then all that trains.
+    """Freeze a model and add low-rank matrices in float32 to some of its layers; only these train.
 
-    At first the model computes what it computed before. The generator of torch stays where it is.
+    At first the model computes the same as before. The state of torch's generator does not change.
 
     Args:
         model: A Hugging Face causal language model on the CPU.
@@ -43,7 +43,7 @@ def add_lora(model: Any, settings: LoraSettings, *, base: str = "") -> None:
     from peft import LoraConfig, inject_adapter_in_model
 
     _check_targets(model, settings)
-    # PEFT calls it an int, and only divides it.
+    # PEFT types alpha as an int, but only divides it by the rank, so fractions work.
     alpha: Any = settings.alpha
     config = LoraConfig(
         r=settings.rank,
@@ -58,7 +58,7 @@ def add_lora(model: Any, settings: LoraSettings, *, base: str = "") -> None:
             inject_adapter_in_model(config, model, adapter_name=ADAPTER)
     except ValueError as error:
         raise ConfigError(f"{type(model).__name__} cannot have LoRA at {settings.targets}: {error}") from error
-    # A set would be written in another order by every process.
+    # PEFT keeps a set, which every process would write in another order.
     config.target_modules = sorted(config.target_modules or ())
     for layer in adapted_layers(model).values():
         layer.lora_A.float()
@@ -114,7 +114,7 @@ def save_adapter(model: Any, folder: Path, weights: Mapping[str, Tensor] | None 
 
 
 def save_lora(model: Any, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
-    """Write what merging loses: the adapter, and the weights beside which it stands; see `save_adapter`."""
+    """Write the adapter and its base weights, which merging loses; see `save_adapter`."""
     save_adapter(model, folder, weights)
     save_file(_tensors(model, weights)[1], folder / BASE_FILE, metadata={"format": "pt"})
 
@@ -122,7 +122,7 @@ def save_lora(model: Any, folder: Path, weights: Mapping[str, Tensor] | None = N
 def restore_lora(model: Any, folder: Path) -> None:
     """Put a model with LoRA, loaded from the merged weights, into the state that `save_lora` wrote, bit for bit.
 
-    It then belongs to the model that it was first put beside: the merged one would have the adapter in it twice.
+    Its base is again the model that it was first added to: on top of the merged weights the adapter would count twice.
 
     Raises:
         CheckpointError: There is no adapter, or it is of other sizes and places.
@@ -134,8 +134,8 @@ def restore_lora(model: Any, folder: Path) -> None:
     except (OSError, SafetensorError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"{folder}: wanted the adapter of a model with LoRA ({error})") from error
     for name, own in ((ADAPTER_FILE, adapter), (BASE_FILE, base)):
-        found = {key: value.shape for key, value in saved[name].items()}
-        if found != {key: value.shape for key, value in own.items()}:
+        shapes = {key: value.shape for key, value in saved[name].items()}
+        if shapes != {key: value.shape for key, value in own.items()}:
             raise CheckpointError(f"{folder / name}: of LoRA with another rank or other targets: use those of its run")
         for key, value in own.items():
             value.copy_(saved[name][key])
@@ -159,7 +159,7 @@ class LoraReference(nn.Module):
     """The model that a policy with LoRA began as, read off the policy itself: it takes no memory.
 
     Args:
-        model: The policy, which goes on learning.
+        model: The policy, which continues to learn.
     """
 
     def __init__(self, model: Any) -> None:
@@ -204,7 +204,7 @@ def _merged(layer: Any, name: str, weights: Mapping[str, Tensor]) -> Tensor:
 
 
 def _tensors(model: Any, weights: Mapping[str, Tensor] | None = None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of an adapter by PEFT's names, and the weights beside which they stand."""
+    """Return the tensors of an adapter by PEFT's names, and its base weights."""
     weights = model.state_dict() if weights is None else weights
     layers = adapted_layers(model)
     # In PEFT's files a model stands inside two others.

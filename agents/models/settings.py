@@ -17,7 +17,7 @@ class ModelConfig:
     """Folder of a local Hugging Face model; default builds the small embedded model of the environment."""
     engine: str = setting("transformers", metavar="{transformers,vllm,vllm-server,CALL}")
     """Sampler of the same weights: transformers (the model itself), vllm (in this process), vllm-server (vLLM's own
-    server) or package.module:name of yours; in eval also openai, a server that speaks OpenAI's API."""
+    server) or package.module:name of yours; in eval also openai, a server with OpenAI's API."""
     engine_url: str | None = setting(None, metavar="URL")
     """vLLM's own server, where it runs already on this machine; None starts one that ends with this process."""
     engine_gib: float = 1.0
@@ -51,7 +51,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraSettings:
-    """Low-rank adaptation (arXiv 2106.09685): beside a frozen weight W stands ``alpha / rank * B A``, which trains.
+    """Low-rank adaptation (arXiv 2106.09685): to a frozen weight W is added ``alpha / rank * B A``, which trains.
 
     There is no dropout in it: a learner keeps all dropout off, so that a ratio compares the policy with itself.
 

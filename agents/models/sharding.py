@@ -1,4 +1,4 @@
-"""Sharding: parameters, gradients and moments spread over processes by FSDP2; a layer is whole while it works."""
+"""Layers of a model: spread over processes by FSDP2, recomputed in the backward pass, or compiled one by one."""
 
 import warnings
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tsr_gym.errors import ConfigError
 def shard(model: Any, processes: Processes, where: device, *, offload: bool = False) -> None:
     """Spread a model's parameters over processes, in place; each process keeps and trains its rows of every one.
 
-    A process holds ``1 / size`` of parameters, gradients and moments, and besides the parameters of one layer at a
+    A process holds ``1 / size`` of parameters, gradients and moments, and in addition the parameters of one layer at a
     time, and of what is no layer (embedding, last norm, output layer) from a forward pass to the end of its backward
     pass. Gradients are averaged over processes.
 
@@ -34,7 +34,7 @@ def shard(model: Any, processes: Processes, where: device, *, offload: bool = Fa
     """
     if processes.size == 1 and not offload:
         return
-    # It is a view that is never written into.
+    # The view that FSDP warns about is never written into.
     warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module \(FSDPValueHead\) returned a view")
     mesh = _mesh(processes, where)
     policy = CPUOffloadPolicy(pin_memory=where.type == "cuda") if offload else OffloadPolicy()
@@ -46,22 +46,22 @@ def shard(model: Any, processes: Processes, where: device, *, offload: bool = Fa
 
 
 def settle(model: Any, where: device) -> None:
-    """Read a spread model once, which decides that it is the whole, and what is in it, such as a backbone, a part."""
+    """Run a sharded model once, so that FSDP fixes it as the root and its parts, such as a backbone, as parts."""
     with torch.no_grad():
         model(input_ids=torch.ones(1, 2, dtype=torch.int64, device=where))
-    # Its parameters are then those that are spread.
+    # The forward pass of the root leaves its parameters gathered; the sharded ones are those that train.
     model.reshard()
 
 
 def wake(model: Any) -> None:
-    """Make whole what is no layer of a model, as its forward pass does, so that a part of it can be read by itself."""
+    """Gather the parameters outside of layers, as a forward pass does, so that one part can be called alone."""
     if isinstance(model, FSDPModule):
         model.unshard()
 
 
 @contextmanager
 def whole(*models: Any) -> Iterator[None]:
-    """Hold all parameters of models in every process, so that each can read them as often as it likes.
+    """Hold all parameters of models in every process, so that each process can run them any number of times.
 
     It takes the memory of the whole models while it lasts. Nothing may ask for their `state_dict` inside, which spreads
     the parameters again; see `whole_weights`.
@@ -89,17 +89,17 @@ def whole_weights(model: Any) -> Iterator[dict[str, Tensor]]:
 
 
 def whole_tensor(tensor: Tensor) -> Tensor:
-    """Return all of a tensor that may be spread over processes, which then have to ask for it together."""
+    """Return the whole of a tensor; where it is sharded, all processes have to call this together."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def own_rows(tensor: Tensor) -> Tensor:
-    """Return the rows of a tensor that lie in this process: all, unless it is spread over several."""
+    """Return the rows of a tensor that this process holds: all, unless it is sharded."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def own_range(tensor: Tensor) -> range:
-    """Return the numbers of these rows in the whole tensor."""
+    """Return the indices of these rows in the whole tensor."""
     count = len(tensor)
     if not isinstance(tensor, DTensor):
         return range(count)
@@ -140,7 +140,7 @@ def recompute_activations(model: Any) -> Iterator[None]:
 def compile_layers(model: Any, *, backend: str = "inductor") -> None:
     """Compile the layers of a Hugging Face model when they are first called, for rows of any length.
 
-    Layers are compiled and not the whole, because they are alike and so compiled once; because the output head stays
+    Single layers are compiled because they have the same code and so compile once; because the output head stays
     where it can be read (`chunked_logprobs`); and because activations can then still be checkpointed, a layer at a
     time. Every layout works; padded rows gain most on a CPU, where a forest's attention is not compiled.
 

@@ -53,26 +53,27 @@ def tiny_model(
     return model.eval()
 
 
-# What the other heads and the feed-forward layers write: at full size it drowns the few words that are told.
+# Scale of what the other heads and the feed-forward layers write. At 1 it hides the little that head 0 of layer 0
+# writes.
 _QUIET = 0.1
 # How strongly the heads write and look: of the values and outputs, 1 leaves a normed vector as long as it was.
-_TOLD, _SOUGHT, _COPIED = 0.2, 1.5, 1.0
+_WRITTEN, _SOUGHT, _COPIED = 0.2, 1.5, 1.0
 
 
 @torch.no_grad()
 def set_copying_heads(model: Any, *, seed: int = 0) -> None:
-    r"""Make the first heads of a model's first two layers find what followed the present word before, and say it.
+    r"""Set the first heads of a model's first two layers to copy the word that followed the present word earlier.
 
     With head width D, model width d, rows of orthonormal maps P, Q, V `[D, d]`, P and Q orthogonal to one another:
 
         layer 0, head 0   looks one token back by biases alone: W_q = W_k = 0,
                           k = (c, 0), q = 2c (cos f, -sin f), f_j = theta^(-2j/D), c = 5 sqrt(16/D),
                           so that rotary positions make the score 2 c^2 / sqrt(D) sum_j cos((i - 1 - j') f_j);
-                          W_v = P, W_o = 0.2 Q^T: every word is told the one before it
-        layer 1, head 0   W_q = 1.5 P, W_k = 1.5 Q: looks where the word before is the present one;
-                          W_v = V, W_o = V^T: says the word that stands there, with tied embeddings
+                          W_v = P, W_o = 0.2 Q^T: writes the previous word at every word
+        layer 1, head 0   W_q = 1.5 P, W_k = 1.5 Q: looks where the previous word is the present one;
+                          W_v = V, W_o = V^T: predicts the word at that place, with tied embeddings
 
-    What everything else writes is a tenth of what it was.
+    All other outputs are scaled to a tenth.
 
     Args:
         model: An untrained Qwen2 of `tiny_model` with at least two layers, changed in place.
@@ -89,8 +90,8 @@ def set_copying_heads(model: Any, *, seed: int = 0) -> None:
             f"{config.num_attention_heads}"
         )
     generator = torch.Generator().manual_seed(seed % 2**63)
-    told = _orthonormal(config.hidden_size, generator)
-    before, here = told[:width], told[width : 2 * width]
+    rows = _orthonormal(config.hidden_size, generator)
+    before, here = rows[:width], rows[width : 2 * width]
     value = _orthonormal(config.hidden_size, generator)[:width]
     for layer in model.model.layers:
         layer.mlp.down_proj.weight *= _QUIET
@@ -98,7 +99,7 @@ def set_copying_heads(model: Any, *, seed: int = 0) -> None:
     first, second = (layer.self_attn for layer in model.model.layers[:2])
     _look_one_back(first, width, config.rope_parameters["rope_theta"])
     first.v_proj.weight[:width] = before
-    first.o_proj.weight[:, :width] = _TOLD * here.T
+    first.o_proj.weight[:, :width] = _WRITTEN * here.T
     second.q_proj.weight[:width] = _SOUGHT * before
     second.k_proj.weight[:width] = _SOUGHT * here
     second.v_proj.weight[:width] = value

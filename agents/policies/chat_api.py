@@ -1,7 +1,7 @@
-"""ChatApi: one chat completion at a time from a server that answers as OpenAI's API does.
+"""ChatApi and ApiPolicy: a model behind a server with OpenAI's API, as the policy of a search; text in, text out.
 
-The key comes from the environment and stands in no message, log or file. What a model answers, however malformed, is
-data; a server that cannot be asked is an error.
+The key comes from the environment and is written into no message, log or file. An answer, however malformed, is data;
+a server that cannot be asked is an error. The candidates have no tokens, so nothing can be trained on them.
 """
 
 import json
@@ -23,19 +23,19 @@ from tsr_gym.optional import require
 from tsr_gym.tree import Candidate, Expand, Tree
 
 Messages = Sequence[Mapping[str, str]]
-# Besides 5xx: timeout, conflict, too early, too many.
+# In addition to 5xx: timeout, conflict, too early, too many.
 TRY_AGAIN = (408, 409, 425, 429)
 LONGEST_WAIT = 60.0
 
 
-class Said(NamedTuple):
+class Answer(NamedTuple):
     """One answer of a server.
 
     Attributes:
-        text: What the model said, "" where nothing could be read.
-        finish_reason: The server's own word, ``"malformed"`` for an answer that is none, or ``"failed"``.
-        prompt_tokens: As the server counted them, 0 where it does not say.
-        cached_tokens: Those of `prompt_tokens` that it knew already.
+        text: The model's text, "" where the answer could not be read.
+        finish_reason: The server's own word, ``"malformed"`` for an unreadable answer, or ``"failed"``.
+        prompt_tokens: As the server counted them, 0 without a count.
+        cached_tokens: The cached part of `prompt_tokens`.
         sampled_tokens: Reasoning included.
     """
 
@@ -48,15 +48,15 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """What was asked of a server, and what it cost; add them with ``+``.
+    """Counts of the requests to a server and their costs; add them with ``+``.
 
     Attributes:
         requests: That were sent, repeated ones included.
         retries: Those that were sent again.
         malformed: Answers that could not be read, and count as empty.
-        failed: Questions that no request brought an answer to, and that count as answered emptily.
+        failed: Questions without any answer, which count as empty answers.
         prompt_tokens: As the server counted them.
-        cached_tokens: Those of `prompt_tokens` that it knew already.
+        cached_tokens: The cached part of `prompt_tokens`.
         sampled_tokens: As the server counted them.
     """
 
@@ -119,7 +119,7 @@ class ChatApi:
         """What was asked so far."""
         return self._ledger
 
-    def ask(self, messages: Messages, *, seed: int, temperature: float, max_tokens: int) -> Said:
+    def ask(self, messages: Messages, *, seed: int, temperature: float, max_tokens: int) -> Answer:
         """Return an answer to a conversation.
 
         Args:
@@ -158,10 +158,10 @@ class ChatApi:
                 f"{self.config.retries} retries each, the last because of {problem}: see whether the server is up, or "
                 "raise max_failures, retries or patience"
             )
-        return Said("", "failed")
+        return Answer("", "failed")
 
-    def _request(self, body: Mapping[str, Any]) -> tuple[Said | None, str, float | None]:
-        """Return an answer; or None with the reason, and the seconds that the server wants to be left alone."""
+    def _request(self, body: Mapping[str, Any]) -> tuple[Answer | None, str, float | None]:
+        """Return an answer; or None with the reason, and the seconds to wait that the server asks for, if any."""
         import httpx
 
         try:
@@ -197,7 +197,7 @@ class ChatApi:
             self._wait(start - now)
 
     def _hold(self, seconds: float) -> None:
-        """Leave the server alone for a while, in all threads: a limit is that of the key and not of a request."""
+        """Send nothing for some seconds, in all threads: a rate limit holds for the key and not for one request."""
         with self._lock:
             self._free_at = max(self._free_at, self._clock() + seconds)
 
@@ -206,11 +206,11 @@ class ChatApi:
             self._ledger += Ledger(**counts)
 
 
-def read_answer(body: bytes) -> Said:
-    """Return what a server answered; where that is no chat completion, an empty answer that says so.
+def read_answer(body: bytes) -> Answer:
+    """Return the answer in a response body; an empty one with reason ``"malformed"`` if it is no chat completion.
 
     >>> read_answer(b'{"choices": [{"message": {"content": "Up"}, "finish_reason": "stop"}]}')
-    Said(text='Up', finish_reason='stop', prompt_tokens=0, cached_tokens=0, sampled_tokens=0)
+    Answer(text='Up', finish_reason='stop', prompt_tokens=0, cached_tokens=0, sampled_tokens=0)
     >>> read_answer(b"<html>").finish_reason
     'malformed'
     """
@@ -222,12 +222,12 @@ def read_answer(body: bytes) -> Said:
         details = usage.get("prompt_tokens_details") or {}
         counts = [usage.get("prompt_tokens"), details.get("cached_tokens"), usage.get("completion_tokens")]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return Said("", "malformed")
+        return Answer("", "malformed")
     tokens = [count if type(count) is int and count >= 0 else 0 for count in counts]
     # A refusal, or a tool's call, has no content.
     if not isinstance(content, str | None):
-        return Said("", "malformed", *tokens)
-    return Said(content or "", shown(reason) if not isinstance(reason, str) else reason, *tokens)
+        return Answer("", "malformed", *tokens)
+    return Answer(content or "", shown(reason) if not isinstance(reason, str) else reason, *tokens)
 
 
 def retry_after(value: str | None) -> float | None:
@@ -252,7 +252,7 @@ class ApiPolicy:
     """Ask a server for the next turns of many trees at once, a request for every sample.
 
     A server cannot be made to begin an answer with given words: `Prompt.forced` is left to the instructions, and an
-    answer is what was said, word by word.
+    answer is the model's text without changes.
 
     Args:
         api: The server.
@@ -286,13 +286,13 @@ class ApiPolicy:
                     [self.messages(tree, wish.node) for tree, wish in requests], sample_seeds(requests), strict=True
                 )
             ]
-            said = [[one.result() for one in row] for row in asked]
+            answers = [[request.result() for request in row] for row in asked]
         finally:
-            # Where one fails, those that were not sent yet are not sent.
+            # After a failure the requests that were not sent yet are dropped.
             pool.shutdown(cancel_futures=True)
-        for (tree, _), row in zip(requests, said, strict=True):
+        for (tree, _), row in zip(requests, answers, strict=True):
             tree.charge(_cost(row))
-        return [[Candidate(one.text) for one in row] for row in said]
+        return [[Candidate(answer.text) for answer in row] for row in answers]
 
     def messages(self, tree: Tree, node: int) -> list[dict[str, str]]:
         """Return the conversation that leads to the next turn at a node."""
@@ -305,13 +305,13 @@ class ApiPolicy:
             messages.append({"role": "user", "content": self.prompt.turn(here)})
         return messages
 
-    def _ask(self, messages: list[dict[str, str]], seed: int) -> Said:
+    def _ask(self, messages: list[dict[str, str]], seed: int) -> Answer:
         return self.api.ask(messages, seed=seed, temperature=self.temperature, max_tokens=self.max_tokens)
 
 
-def _cost(row: Sequence[Said]) -> Budget:
+def _cost(row: Sequence[Answer]) -> Budget:
     return Budget(
-        sampled_tokens=sum(one.sampled_tokens for one in row),
-        prompt_tokens=sum(one.prompt_tokens for one in row),
-        prompt_tokens_saved=sum(one.cached_tokens for one in row),
+        sampled_tokens=sum(answer.sampled_tokens for answer in row),
+        prompt_tokens=sum(answer.prompt_tokens for answer in row),
+        prompt_tokens_saved=sum(answer.cached_tokens for answer in row),
     )

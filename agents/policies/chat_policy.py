@@ -1,6 +1,6 @@
 """ChatPolicy: a language model as the policy of a search.
 
-Text is encoded once, when the environment says it. What the model said stays the ids it was sampled as.
+Text of the environment is encoded once, when it first appears. Answers of the model stay the ids they were sampled as.
 """
 
 from collections import Counter
@@ -66,23 +66,24 @@ class ChatPolicy:
         return ids
 
     def _said(self, candidate: Candidate) -> tuple[int, ...]:
-        """Return the ids of an answer: as sampled, or the encoded text of one that no model said."""
+        """Return the ids of an answer: as sampled, or the encoded text of one that was not sampled by a model."""
         return candidate.token_ids or self._encode(candidate.text.removeprefix(self.prompt.forced))
 
     def _bridge(self, tree: Tree, node: int) -> tuple[int, ...]:
         """Return the ids between an answer of the model and the next one."""
         here = tree.nodes[node]
         ids = self._encode(self._template.bridge(self.prompt.turn(here)))
-        said = here.candidate.token_ids
-        # The template writes the end of the model's turn; where the model wrote it itself it is there already.
-        return ids[1:] if said and ids and said[-1] == ids[0] else ids
+        sampled = here.candidate.token_ids
+        # The template begins with the end of the model's turn. An answer that the model ended itself has that token
+        # already; one that was cut off at the limit has not.
+        return ids[1:] if sampled and ids and sampled[-1] == ids[0] else ids
 
     def _candidate(self, prompt: tuple[int, ...], completion: Completion) -> Candidate:
         if completion.finish_reason == "abort":
-            # Somebody's clock ended it and not the model: it is no sample of the policy.
+            # The model did not end it, so it is no sample of the policy, and training on it would be wrong.
             raise EngineFailed(f"an answer was aborted after {len(completion.token_ids)} tokens: ask again")
-        said = self.tokenizer.decode(completion.token_ids, skip_special_tokens=True)
-        text, ids = self.prompt.forced + said, completion.token_ids
+        decoded = self.tokenizer.decode(completion.token_ids, skip_special_tokens=True)
+        text, ids = self.prompt.forced + decoded, completion.token_ids
         return Candidate(text, prompt, ids, completion.logprobs, completion.weight_version)
 
     def _encode_text(self, text: str) -> tuple[int, ...]:
@@ -100,15 +101,17 @@ class _Template:
             raise ConfigError(
                 "the tokenizer has no chat template: wanted an instruction-tuned model, or set tokenizer.chat_template"
             )
+        # A short episode with markers is rendered once and cut at the markers. A template that changes a message by its
+        # text or its place in the episode would make the pieces wrong, so every marker has to come out exactly once.
         system = [{"role": "system", "content": prompt.system}] if prompt.system else []
-        user, said = {"role": "user", "content": _SLOT}, {"role": "assistant", "content": _SAID}
+        user, answer = {"role": "user", "content": _SLOT}, {"role": "assistant", "content": _SAID}
 
         def render(messages: list[dict[str, str]]) -> str:
             return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
         try:
             opening = render([*system, user])
-            episode = render([*system, {"role": "user", "content": _FIRST}, said, user])
+            episode = render([*system, {"role": "user", "content": _FIRST}, answer, user])
         except TemplateError as error:
             raise ConfigError(f"the chat template refuses the messages of an episode ({error}): change it") from error
         bridge = episode.rpartition(_SAID)[2]

@@ -13,14 +13,14 @@ from tsr_gym.keywords import choose, no_such, parse_call
 
 
 class Completion(NamedTuple):
-    """What a model said after a prompt.
+    """A sampled answer to a prompt.
 
     Attributes:
         token_ids: The sampled ids, the stop token included.
         logprobs: Log-probability of each under the distribution it was drawn from, temperature included; () of an
             engine that does not know them.
         finish_reason: ``"stop"`` for a stop token, ``"length"`` where the limit or the context ended it, ``"abort"``
-            where somebody else did.
+            where `Engine.abort` did.
         num_cached: Prompt tokens that were not computed for this completion, because another one shared them.
         weight_version: Of the weights that it was sampled by.
     """
@@ -34,12 +34,12 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What an engine can do; it raises `tsr_gym.Unsupported` where it is asked for anything else.
+    """What an engine supports; any other request raises `tsr_gym.Unsupported`.
 
     Attributes:
-        logprobs: Completions bear the exact log-probabilities of the sampling distribution.
+        logprobs: Completions have the exact log-probabilities of the sampling distribution.
         seeds: Equal prompts and seeds give equal samples.
-        company: And they do whatever is generated beside them.
+        company: And they do so for every composition of the batch.
         weights: `Engine.load_weights` replaces weights.
         abort: `Engine.abort` ends what is being generated.
     """
@@ -60,7 +60,7 @@ class Engine(Protocol):
 
     @property
     def weight_version(self) -> int:
-        """The version of its weights: what `load_weights` was last told, 0 before."""
+        """The version of its weights: the last one given to `load_weights`, 0 before that."""
 
     def generate(
         self, prompts: Sequence[Sequence[int]], *, seeds: Sequence[Sequence[int]], max_tokens: int | None = None
@@ -69,8 +69,8 @@ class Engine(Protocol):
 
         Args:
             prompts: Token ids, one list per prompt.
-            seeds: One seed per sample, one list per prompt; equal prompt and seed give the same sample, whatever is
-                generated beside it, where the engine's capabilities say so.
+            seeds: One seed per sample, one list per prompt; equal prompt and seed give the same sample for
+                every composition of the batch if the engine's capabilities promise that.
             max_tokens: Longest answer of this call; None, and anything longer, for the engine's own limit.
 
         Returns:
@@ -81,7 +81,7 @@ class Engine(Protocol):
         """
 
     def load_weights(self, weights: Iterable[tuple[str, Any]], *, version: int | None = None) -> None:
-        """Replace parameters by Hugging Face name; anything remembered under the old ones is forgotten.
+        """Replace parameters by Hugging Face name; everything cached under the old ones is dropped.
 
         Args:
             weights: Names and tensors; none where they have changed in place.
@@ -93,7 +93,7 @@ class Engine(Protocol):
         """
 
     def abort(self) -> None:
-        """End what another thread is generating: its answers come back as far as they are, with reason ``"abort"``.
+        """Stop the generation of another thread; it returns its unfinished answers with the reason ``"abort"``.
 
         Raises:
             Unsupported: The engine cannot.
@@ -134,7 +134,7 @@ class EngineEntry(NamedTuple):
         host: What makes its `Host` from a model's folder, as ``"module:name"``; None where no host is needed.
         package: The package, and the extra of the same name, that a host on this machine needs.
         takes_adapters: Whether `Host.load_adapter` works.
-        in_workers: Whether every worker of Ray can have one of its own.
+        in_workers: Whether every worker of Ray can start a separate one.
     """
 
     host: str | None
@@ -198,7 +198,7 @@ def answer_limit(own: int, given: int | None) -> int:
 
 
 def check_prompt(length: int, context: int) -> None:
-    """Raise PromptTooLong where a prompt leaves no room for an answer, or is none."""
+    """Raise PromptTooLong where a prompt is empty or leaves no room for an answer."""
     if not 0 < length < context:
         raise PromptTooLong(
             f"wanted a prompt of 1 to {context - 1} tokens, which leaves room for an answer in the model's context of "

@@ -1,4 +1,9 @@
-"""PrefixCache: keys and values of what was said before, found again by the tokens they stand for."""
+"""PrefixCache and SharedRows: keys and values that are computed once and read by many samples.
+
+The cache finds keys and values of earlier calls by the tokens that they stand for. A shared row holds the keys and
+values of a prompt and of the samples that are generated next to each other in it: every step adds a slot for each
+sample, and a sample sees the prompt's slots and its own.
+"""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -11,8 +16,9 @@ from transformers.cache_utils import DynamicLayer
 
 # Steps for which a layer makes room at once.
 STEPS = 16
-# Every sample of a row is computed against the slots of all of them, so these may be as many as the prompt's, after
-# which each sample gets a row of its own; a row is so wide that this comes after so many steps.
+# Attention of every sample is computed over the slots of all samples of its row and then masked. Sharing pays while
+# these are fewer than the prompt's slots; afterwards each sample gets a separate row. Rows are narrow enough for at
+# least this many steps before that.
 SHORT = 16
 # Most places that may stay empty, in parts of the samples.
 MOST_EMPTY = 0.25
@@ -31,7 +37,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         if self.keys is None or self.values is None or self.get_seq_length() == 0:
             return super().update(key_states, value_states, *args, **kwargs)
         start, count = self.keys.shape[2], key_states.shape[2]
-        # Whoever selects rows leaves other tensors than those that lie in the room.
+        # After a selection of rows, `keys` is a new tensor that does not lie in the reserved room.
         if self._room is None or self.keys is not self._last or start + count > self._room[0].shape[2]:
             more = min(count * STEPS, start + count)
             self._room = _with_room(self.keys, more), _with_room(self.values, more)
@@ -42,20 +48,20 @@ class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         return self.keys, self.values
 
 
-def _with_room(known: Tensor, more: int) -> Tensor:
-    rows, heads, slots, width = known.shape
-    room = known.new_empty(rows, heads, slots + more, width)
-    room[:, :, :slots] = known
+def _with_room(states: Tensor, more: int) -> Tensor:
+    rows, heads, slots, width = states.shape
+    room = states.new_empty(rows, heads, slots + more, width)
+    room[:, :, :slots] = states
     return room
 
 
 def roomy_cache(layers: int) -> Any:
-    """Return an empty cache of so many layers of full attention."""
+    """Return an empty cache for a number of layers of full attention."""
     return Cache(layers=[RoomyLayer() for _ in range(layers)])
 
 
 class Places(NamedTuple):
-    """Which samples stand where.
+    """The places of samples in rows.
 
     Attributes:
         prompts: The prompt of each row, by its number `[R]`.
@@ -89,7 +95,7 @@ def places_of(prompts: Sequence[int], *, slots: int) -> Places:
 
 
 def _width(counts: Sequence[int], most: int) -> int:
-    """Return the widest row of at most so many samples with which few places stay empty."""
+    """Return the width of at most `most` samples with which few places stay empty."""
     total = sum(counts)
     return next(
         width
@@ -119,12 +125,12 @@ class SharedRows:
         return self.samples.shape[1]
 
     def select(self, rows: Tensor) -> None:
-        """Go on with some rows alone."""
+        """Continue with some rows only."""
         self.cache.batch_select_indices(rows)
         self.samples, self.seen = self.samples[rows], self.seen[rows]
 
     def grow(self, going: Tensor) -> None:
-        """Add a slot for each sample, which those that go on `[R, W]` see, each its own."""
+        """Add a slot for each sample; each running sample `[R, W]` sees only its own."""
         own = torch.eye(self.width, dtype=torch.bool, device=going.device) & going[:, :, None]
         self.seen = torch.cat([self.seen, own], dim=2)
 
@@ -134,7 +140,7 @@ class SharedRows:
         return self.width > 1 and own > self._prompt_slots
 
     def spread(self) -> None:
-        """Give every sample a row of its own, which sees what it saw."""
+        """Give every sample a separate row with the same visible slots."""
         rows, width, slots = self.seen.shape
         self.cache.batch_select_indices(torch.arange(rows, device=self.samples.device).repeat_interleave(width))
         self.samples, self.seen = self.samples.reshape(-1, 1), self.seen.reshape(-1, 1, slots)
@@ -179,20 +185,20 @@ class Rows(NamedTuple):
         return sum(part.numel() * part.element_size() for layer in self.layers for part in layer)
 
 
-class Known(NamedTuple):
-    """A beginning whose keys and values are there: the first `length` tokens of a sequence; without rows, none."""
+class Prefix(NamedTuple):
+    """A cached beginning: the first `length` tokens of a sequence of some rows; without rows, an empty one."""
 
     rows: Rows | None
     sequence: int
     length: int
 
 
-NOTHING = Known(None, 0, 0)
+NOTHING = Prefix(None, 0, 0)
 
 
 class _Remembered(NamedTuple):
     tokens: Tokens
-    known: Known
+    prefix: Prefix
 
 
 class PrefixCache:
@@ -212,24 +218,24 @@ class PrefixCache:
         self.max_bytes = max_bytes
         self._bytes = 0
         self._kept: deque[tuple[Rows, list[int]]] = deque()
-        self._known: dict[int, _Remembered] = {}
+        self._entries: dict[int, _Remembered] = {}
 
     def clear(self) -> None:
         """Forget everything."""
         self._kept.clear()
-        self._known.clear()
+        self._entries.clear()
         self._bytes = 0
 
-    def find(self, prompt: Tokens) -> Known:
-        """Return the longest known beginning of a prompt that leaves at least its last token to compute."""
-        if not self._known:
+    def find(self, prompt: Tokens) -> Prefix:
+        """Return the longest cached beginning of a prompt that leaves at least its last token to compute."""
+        if not self._entries:
             return NOTHING
         hashes = prefix_hashes(prompt[:-1])
         for length in range(len(hashes), 0, -1):
-            found = self._known.get(hashes[length - 1])
+            entry = self._entries.get(hashes[length - 1])
             # Other tokens may have the same hash.
-            if found is not None and found.tokens == prompt[:length]:
-                return found.known
+            if entry is not None and entry.tokens == prompt[:length]:
+                return entry.prefix
         return NOTHING
 
     def keep(self, cache: Any, filled: Tensor, spoken: Sequence[tuple[Tokens, Tokens]], rows: Tensor) -> None:
@@ -238,17 +244,19 @@ class PrefixCache:
         Args:
             cache: A cache of R rows.
             filled: `[N, S]`, True where a slot holds one of the sequence's tokens.
-            spoken: Per sequence, its prompt and what was said after it; the last token said was never computed.
+            spoken: Per sequence, its prompt and its sampled tokens; the last of them has no keys and values yet.
             rows: The row of each sequence `[N]`.
         """
         kept = Rows([(layer.keys, layer.values) for layer in cache.layers], filled, rows)
         keys = []
-        for number, (prompt, said) in enumerate(spoken):
-            tokens = prompt + said[:-1]
+        for number, (prompt, sampled) in enumerate(spoken):
+            tokens = prompt + sampled[:-1]
             hashes = prefix_hashes(tokens)
+            # Two beginnings can be continued later: the prompt without its last token, by other samples of the same
+            # prompt, and the whole sequence, by the next turn of the episode.
             for length in {len(prompt) - 1, len(tokens)} - {0}:
                 key = hashes[length - 1]
-                self._known[key] = _Remembered(tokens[:length], Known(kept, number, length))
+                self._entries[key] = _Remembered(tokens[:length], Prefix(kept, number, length))
                 keys.append(key)
         self._kept.append((kept, keys))
         self._bytes += kept.num_bytes
@@ -259,32 +267,33 @@ class PrefixCache:
         dropped, keys = self._kept.popleft()
         self._bytes -= dropped.num_bytes
         for key in keys:
-            found = self._known.get(key)
-            # What came later under the same tokens stays.
-            if found is not None and found.known.rows is dropped:
-                del self._known[key]
+            entry = self._entries.get(key)
+            # A later entry for the same tokens stays.
+            if entry is not None and entry.prefix.rows is dropped:
+                del self._entries[key]
 
-    def gather(self, found: Sequence[Known]) -> tuple[Any, Tensor]:
-        """Return a new cache with one row per known beginning, gaps closed, and which of its slots are filled."""
-        longest = max(known.length for known in found)
-        lengths = torch.tensor([known.length for known in found], device=self.device)
+    def gather(self, prefixes: Sequence[Prefix]) -> tuple[Any, Tensor]:
+        """Return a new cache with one row per prefix and without gaps, and which of its slots are filled."""
+        longest = max(prefix.length for prefix in prefixes)
+        lengths = torch.tensor([prefix.length for prefix in prefixes], device=self.device)
         filled = torch.arange(longest, device=self.device) < lengths[:, None]
         cache = roomy_cache(self.layers)
         for number in range(len(cache.layers) if longest else 0):
-            cache.update(*self._layer(number, found, longest), number)
+            cache.update(*self._layer(number, prefixes, longest), number)
         return cache, filled
 
-    def _layer(self, number: int, found: Sequence[Known], longest: int) -> tuple[Tensor, Tensor]:
-        template = next(known.rows for known in found if known.rows is not None).layers[number][0]
+    def _layer(self, number: int, prefixes: Sequence[Prefix], longest: int) -> tuple[Tensor, Tensor]:
+        template = next(prefix.rows for prefix in prefixes if prefix.rows is not None).layers[number][0]
         heads, width = template.shape[1], template.shape[3]
         both = (
-            template.new_zeros(len(found), heads, longest, width),
-            template.new_zeros(len(found), heads, longest, width),
+            template.new_zeros(len(prefixes), heads, longest, width),
+            template.new_zeros(len(prefixes), heads, longest, width),
         )
-        sources = {id(known.rows): known.rows for known in found if known.rows is not None}
+        sources = {id(prefix.rows): prefix.rows for prefix in prefixes if prefix.rows is not None}
         for source in sources.values():
-            targets = [index for index, known in enumerate(found) if known.rows is source]
-            sequences = torch.tensor([found[index].sequence for index in targets], device=self.device)
+            targets = [index for index, prefix in enumerate(prefixes) if prefix.rows is source]
+            sequences = torch.tensor([prefixes[index].sequence for index in targets], device=self.device)
+            # A stable sort of the gaps brings the filled slots to the front without changing their order.
             slots = (~source.filled[sequences]).to(torch.int8).argsort(dim=1, stable=True)[:, :longest]
             rows = source.rows[sequences]
             order = slots[:, None, :, None].expand(-1, heads, -1, width)

@@ -14,10 +14,10 @@ class Prompt:
 
     Attributes:
         system: The system message, "" for none.
-        turn: The user message of a node: what the environment said, and what is wanted.
+        turn: Makes the user message of a node: its observation, and the requested form.
         forced: What every answer is made to begin with.
         think: Whether answers have a thinking part.
-        stop: Text of a token that ends an answer besides the model's end-of-turn token, "" for none.
+        stop: Text of a token that ends an answer, in addition to the model's end-of-turn token; "" for none.
     """
 
     system: str
@@ -62,7 +62,7 @@ def compact_prompt(instructions: str = "", **_: Any) -> Prompt:
 
 
 def plain_prompt(instructions: str, **_: Any) -> Prompt:
-    """Return the arrangement for environments with a protocol of their own: instructions, then what they say.
+    """Return the arrangement for environments that define a protocol: instructions, then observations as they are.
 
     Args:
         instructions: The protocol in words, tags included.
@@ -75,7 +75,7 @@ def words_prompt(instructions: str = "", *, reads_tags: bool = False, **_: Any) 
 
     Args:
         instructions: Not used: a model of this size learns the rules by imitation.
-        reads_tags: Whether the environment has a protocol of its own, so that answers begin and end with its tags.
+        reads_tags: Whether the environment defines a protocol, so that answers begin and end with its tags.
     """
 
     def turn(node: Node) -> str:
@@ -102,18 +102,18 @@ def choose_prompt(
         name: One of `PROMPTS`, or ``"auto"`` for the model's own.
         instructions: The rules of the game, as `TextEnv.instructions` gives them.
         preferred: The model's own prompt. In an environment that reads tags itself it is ``"plain"``, because the other
-            prompts write tags of their own, unless it was made for words.
+            prompts write tags themselves, unless the prompt was made for words.
         max_tokens: The length that answers are asked to keep.
-        reads_tags: Whether the environment has a protocol of its own, as `TextEnv.reads_tags` says.
+        reads_tags: Whether the environment defines a protocol (`TextEnv.reads_tags`).
 
     Raises:
         ConfigError: There is no such prompt.
     """
     own = "plain" if reads_tags and preferred != "words" else preferred
-    chosen = own if name == "auto" else name
-    if chosen not in PROMPTS:
-        raise ConfigError(f"wanted a prompt of {sorted(PROMPTS)}, got {chosen!r}")
-    return PROMPTS[chosen](instructions, max_tokens=max_tokens, reads_tags=reads_tags)
+    name = own if name == "auto" else name
+    if name not in PROMPTS:
+        raise ConfigError(f"wanted a prompt of {sorted(PROMPTS)}, got {name!r}")
+    return PROMPTS[name](instructions, max_tokens=max_tokens, reads_tags=reads_tags)
 
 
 def messages_for(
@@ -137,8 +137,8 @@ def messages_for(
     >>> first = messages_for(prompt, "P_G", {"actions_left": 5})
     >>> first
     [{'role': 'user', 'content': 'P_G\nturn 1 left 5'}]
-    >>> said = {"role": "assistant", "content": "<answer>Right</answer>"}
-    >>> messages_for(prompt, "_PG", {"actions_left": 4}, past=[*first, said])[-1]["content"]
+    >>> answer = {"role": "assistant", "content": "<answer>Right</answer>"}
+    >>> messages_for(prompt, "_PG", {"actions_left": 4}, past=[*first, answer])[-1]["content"]
     '_PG\nturn 2 left 4'
     """
     turn = sum(message["role"] == "assistant" for message in past)
@@ -154,7 +154,7 @@ class History:
 
     Attributes:
         turns: Turns before the current one, None for all of them: each prompt then extends the one before, so that
-            prefixes are shared and an episode is one training row. With a number, each turn is a row of its own.
+            prefixes are shared and an episode is one training row. With a number, each turn is a separate row.
     """
 
     turns: int | None

@@ -1,6 +1,6 @@
 """RandomPolicy: uniformly random actions, the bar below which nothing was learned, in environments of any text.
 
-What can be said is fixed, what means something in a state, or what an environment lists in its info.
+The actions are a fixed list, the legal ones of a state, or those that an environment lists in its info.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ LegalActions = Callable[[Tree, int], Sequence[str]]
 class RandomPolicy:
     """Answer every wish with random actions in the wanted form.
 
-    Every number of actions up to `max_actions` is equally likely, then every action. Where there is none to choose
-    from, the answer holds none.
+    Every number of actions up to `max_actions` is equally likely, then every action. Without any action to choose the
+    answer is empty.
 
     Attributes:
         actions: Names to choose from, or a function that gives those of a node.
@@ -77,12 +77,12 @@ def admissible_player(key: str = "admissible_commands", *, form: str = "{}") -> 
     """
 
     def listed(tree: Tree, node: int) -> Sequence[str]:
-        found = tree.nodes[node].info.get(key)
-        if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
+        commands = tree.nodes[node].info.get(key)
+        if not isinstance(commands, list | tuple) or not all(isinstance(name, str) for name in commands):
             raise TsrGymError(
-                f"wanted a list of commands in info[{key!r}] at node {node}, got {found!r}; info has "
+                f"wanted a list of commands in info[{key!r}] at node {node}, got {commands!r}; info has "
                 f"{sorted(tree.nodes[node].info)}: name the key, and ask the environment for the list"
             )
-        return found
+        return commands
 
     return RandomPolicy(listed, form=form)

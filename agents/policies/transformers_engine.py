@@ -1,7 +1,7 @@
 """TransformersEngine: batched sampling from any local causal language model, keys and values kept along the tree.
 
-A prompt is computed once for all of its samples, which then read its keys and values together; a prompt that extends
-what was said before continues from the keys and values of that moment instead of computing them again.
+A prompt is computed once for all of its samples, which then read its keys and values together. A prompt that extends an
+earlier sequence continues from the keys and values of that sequence instead of computing them again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,15 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
-from tsr_gym.agents.policies.prefix_cache import NOTHING, Known, PrefixCache, SharedRows, Tokens, places_of, roomy_cache
+from tsr_gym.agents.policies.prefix_cache import (
+    NOTHING,
+    Prefix,
+    PrefixCache,
+    SharedRows,
+    Tokens,
+    places_of,
+    roomy_cache,
+)
 from tsr_gym.errors import ConfigError
 
 _GAMMA = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
@@ -24,9 +32,9 @@ _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 class TransformersEngine:
     """Sample from a Hugging Face causal language model.
 
-    Equal prompt and seed draw with the same random numbers, whatever else is in the batch; logits of different batch
-    shapes agree to about 1e-6 in float32 on a CPU, so the samples are then the same too. On a GPU, and in lower
-    precision, the company in a batch can change a sample.
+    Equal prompt and seed draw with the same random numbers in every batch. Logits of different batch shapes agree to
+    about 1e-6 in float32 on a CPU, so the samples are then the same, too. On a GPU, and in lower precision, samples can
+    depend on the batch composition.
 
     Args:
         model: A causal language model; it may be the one that is trained.
@@ -75,7 +83,7 @@ class TransformersEngine:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do: all of it, but that the company in a batch matters on a GPU and in lower precision."""
+        """Everything, except that samples depend on the batch composition on a GPU and in lower precision."""
         exact = self.device.type == "cpu" and self.autocast is None and self.model.dtype == torch.float32
         return Capabilities(company=exact)
 
@@ -116,37 +124,41 @@ class TransformersEngine:
         for prompt, _ in samples:
             repeated.append(prompt in rows_of)
             rows_of.setdefault(prompt, len(rows_of))
-        found = [NOTHING if self._cache is None else self._cache.find(prompt) for prompt in rows_of]
-        logits, cache, filled = self._prefill(list(rows_of), found)
+        prefixes = [NOTHING if self._cache is None else self._cache.find(prompt) for prompt in rows_of]
+        logits, cache, filled = self._prefill(list(rows_of), prefixes)
+        # Equal prompts are one row until here. `places_of` then spreads their samples over rows that several samples
+        # share, so that the keys and values of a prompt are read once per step for all of its samples.
         slots = filled.shape[1] if self._shares else 0
         prompts, places = places_of([rows_of[prompt] for prompt, _ in samples], slots=slots)
         prompts, places = prompts.to(self.device), places.to(self.device)
         cache.batch_select_indices(prompts)
         rows = SharedRows(cache, places, filled[prompts])
-        said = self._decode(samples, limit, logits[prompts].repeat_interleave(rows.width, dim=0), rows)
-        known = [found[rows_of[prompt]].length for prompt, _ in samples]
+        answers = self._decode(samples, limit, logits[prompts].repeat_interleave(rows.width, dim=0), rows)
+        cached = [prefixes[rows_of[prompt]].length for prompt, _ in samples]
         return [
             Completion(ids, logprobs, reason, len(prompt) if again else length, self.weight_version)
-            for (prompt, _), again, length, (ids, logprobs, reason) in zip(samples, repeated, known, said, strict=True)
+            for (prompt, _), again, length, (ids, logprobs, reason) in zip(
+                samples, repeated, cached, answers, strict=True
+            )
         ]
 
-    def _prefill(self, prompts: list[Tokens], found: list[Known]) -> tuple[Tensor, Any, Tensor]:
-        """Compute what is not known of some prompts.
+    def _prefill(self, prompts: list[Tokens], prefixes: list[Prefix]) -> tuple[Tensor, Any, Tensor]:
+        """Compute the parts of some prompts that are not cached.
 
         Returns:
             Logits after each prompt `[U, V]`, the cache of U rows, and which of its slots are filled `[U, S]`.
         """
-        if any(known.rows is not None for known in found):
+        if any(prefix.rows is not None for prefix in prefixes):
             assert self._cache is not None
-            cache, filled = self._cache.gather(found)
+            cache, filled = self._cache.gather(prefixes)
         else:
             cache, filled = self._empty_cache(), torch.zeros(len(prompts), 0, dtype=torch.bool)
-        rests = [prompt[known.length :] for prompt, known in zip(prompts, found, strict=True)]
+        rests = [prompt[prefix.length :] for prompt, prefix in zip(prompts, prefixes, strict=True)]
         width = max(map(len, rests))
         # Gaps stand on the left, so that the last column is the last token of every row.
         ids = torch.tensor([[0] * (width - len(rest)) + list(rest) for rest in rests], device=self.device)
         real = torch.tensor([[False] * (width - len(rest)) + [True] * len(rest) for rest in rests], device=self.device)
-        starts = torch.tensor([known.length for known in found], device=self.device)
+        starts = torch.tensor([prefix.length for prefix in prefixes], device=self.device)
         positions = (starts[:, None] + real.cumsum(dim=1) - 1).clamp(min=0)
         filled = torch.cat([filled.to(self.device), real], dim=1)
         return self._forward(ids, positions, cache, filled.long(), 1)[:, 0], cache, filled
@@ -164,21 +176,22 @@ class TransformersEngine:
         room = torch.clamp(self.context - lengths, max=limit)
         ids = torch.zeros(len(samples), int(room.max()), dtype=torch.int64, device=device)
         logprobs = torch.zeros(ids.shape, device=device)
-        said = torch.zeros(len(samples), dtype=torch.int64, device=device)
+        counts = torch.zeros(len(samples), dtype=torch.int64, device=device)
         going = rows.samples >= 0
         stopped = torch.zeros(len(samples), dtype=torch.bool, device=device)
         for step in range(ids.shape[1]):
             drawn, scores = sample_tokens(logits, self.temperature, seeds[rows.samples.flatten()], step)
             drawn, scores, writing = drawn.view(going.shape), scores.view(going.shape), rows.samples[going]
-            ids[writing, step], logprobs[writing, step], said[writing] = drawn[going], scores[going], step + 1
+            ids[writing, step], logprobs[writing, step], counts[writing] = drawn[going], scores[going], step + 1
             stops = torch.isin(drawn, self._stop)
             stopped[writing] = stops[going]
             going = going & ~stops & (step + 1 < room[rows.samples])
             if not going.any() or self._aborted.is_set():
                 break
+            # Dropping rows copies the whole cache, so it waits until it halves the work.
             living = going.any(dim=1)
             if 2 * int(living.sum()) <= len(living):
-                self._keep(samples, ids, said, rows, ~living)
+                self._keep(samples, ids, counts, rows, ~living)
                 rows.select(living.nonzero()[:, 0])
                 drawn, going = drawn[living], going[living]
             if rows.crowded():
@@ -188,7 +201,7 @@ class TransformersEngine:
             seen = rows.seen[:, None] if self._shares else rows.seen[:, 0].long()
             after = self._forward(drawn, lengths[rows.samples] + step, rows.cache, seen, rows.width)
             logits = after.flatten(0, 1)
-        self._keep(samples, ids, said, rows, torch.ones_like(going[:, 0]))
+        self._keep(samples, ids, counts, rows, torch.ones_like(going[:, 0]))
         unfinished = torch.zeros_like(stopped).index_fill_(0, rows.samples[going], True)
         ends = [
             "stop" if stop else "abort" if cut else "length"
@@ -196,7 +209,7 @@ class TransformersEngine:
         ]
         return [
             (tuple(row[:count]), tuple(scores[:count]), end)
-            for row, scores, count, end in zip(ids.tolist(), logprobs.tolist(), said.tolist(), ends, strict=True)
+            for row, scores, count, end in zip(ids.tolist(), logprobs.tolist(), counts.tolist(), ends, strict=True)
         ]
 
     def _forward(self, ids: Tensor, positions: Tensor, cache: Any, seen: Tensor, count: int) -> Tensor:
@@ -226,21 +239,21 @@ class TransformersEngine:
         return DynamicCache(config=self.model.config)
 
     def _keep(
-        self, samples: list[tuple[Tokens, int]], ids: Tensor, said: Tensor, rows: SharedRows, which: Tensor
+        self, samples: list[tuple[Tokens, int]], ids: Tensor, counts: Tensor, rows: SharedRows, which: Tensor
     ) -> None:
-        """Remember some rows `[R]` of the cache, by what was said in them."""
+        """Store some rows `[R]` of the cache under their tokens."""
         if self._cache is None:
             return
-        chosen = which.nonzero()[:, 0]
-        there = rows.samples[chosen] >= 0
+        indices = which.nonzero()[:, 0]
+        there = rows.samples[indices] >= 0
         spoken = [
-            (samples[sample][0], tuple(ids[sample, : said[sample]].tolist()))
-            for sample in rows.samples[chosen][there].tolist()
+            (samples[sample][0], tuple(ids[sample, : counts[sample]].tolist()))
+            for sample in rows.samples[indices][there].tolist()
         ]
         copied = self._empty_cache()
         for number, layer in enumerate(rows.cache.layers):
-            copied.update(layer.keys[chosen], layer.values[chosen], number)
-        self._cache.keep(copied, rows.seen[chosen][there], spoken, there.nonzero()[:, 0])
+            copied.update(layer.keys[indices], layer.values[indices], number)
+        self._cache.keep(copied, rows.seen[indices][there], spoken, there.nonzero()[:, 0])
 
 
 def uniforms(seeds: Tensor, position: int) -> Tensor:
@@ -296,7 +309,7 @@ def replace_parameters(model: Any, weights: Iterable[tuple[str, Any]]) -> None:
                 raise ConfigError(
                     f"the model has no parameter {name!r}; it has {len(own)}, such as {next(iter(own))!r}"
                 )
-            # A copy would stretch a smaller tensor over the whole of it.
+            # `copy_` would broadcast a smaller tensor without an error.
             if own[name].shape != value.shape:
                 raise ConfigError(f"wanted {name} of shape {[*own[name].shape]}, got {[*value.shape]}")
             if own[name].data_ptr() != value.data_ptr():

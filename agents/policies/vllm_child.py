@@ -13,7 +13,7 @@ SERVER = "vllm.entrypoints.openai.api_server"
 
 
 def end_with_owner() -> None:
-    """Kill the process group, of which this process is the first, when nobody holds the other end of its input."""
+    """Kill the process group that this process leads, as soon as the other end of its standard input is closed."""
     while os.read(0, 4096):
         pass
     os.killpg(os.getpgid(0), signal.SIGKILL)

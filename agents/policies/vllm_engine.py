@@ -1,7 +1,7 @@
 """VllmEngine: the contract of engines over vLLM, in this process (`VllmModel`) or behind a server (`VllmServer`).
 
 Samples are drawn from ``softmax(logits / temperature)`` over the whole vocabulary, and their log-probabilities are of
-this distribution: nothing is cut off (top-k, top-p), nothing punished, whatever the model's own settings say.
+this distribution: without top-k, top-p and penalties, also where the model's own settings have them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
 from tsr_gym.errors import ConfigError, EngineFailed
 
-# vLLM takes smaller temperatures for this one, and tells nobody but its log.
+# vLLM silently replaces smaller temperatures by this one.
 LEAST_TEMPERATURE = 0.01
 
 
@@ -30,11 +30,11 @@ class Asked(NamedTuple):
 
 
 class CacheCounts(NamedTuple):
-    """What a prefix cache was asked for since its engine began.
+    """Counts of a prefix cache since its engine began.
 
     Attributes:
         asked: Prompt tokens of all samples.
-        found: Those of them that were there.
+        found: Those that were cached.
     """
 
     asked: int
@@ -65,7 +65,7 @@ class VllmHost(Protocol):
 
         Args:
             asked: Those that share a beginning stand together.
-            settings: What vLLM's ``SamplingParams`` are made of, beside what each says.
+            settings: Arguments of vLLM's ``SamplingParams``, in addition to those of each sample.
         """
 
     def load_weights(self, weights: Iterable[tuple[str, Any]], *, version: int | None = None) -> None:
@@ -77,11 +77,11 @@ class VllmHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VllmEngine:
-    """Sample from a model that vLLM holds; several engines may share one model, with settings of their own.
+    """Sample from a model that vLLM holds; several engines may share one model, each with its own settings.
 
     All samples of a call are asked for together, ordered by their prompts, so that the prefix cache computes a common
     beginning once. Every sample has its own seed: on a CPU in float32 equal prompt and seed give the same sample
-    whatever is generated beside it; elsewhere the company in a batch can change it.
+    in every batch; elsewhere samples can depend on the batch composition.
 
     Attributes:
         host: Where the model is.
@@ -124,8 +124,8 @@ class VllmEngine:
             room = min(limit, self.host.context - len(prompt))
             asked += [Asked(tuple(prompt), seed, room) for seed in row]
         order = sorted(range(len(asked)), key=lambda number: asked[number].prompt)
-        said = self.host.sample([asked[number] for number in order], self._settings()) if asked else []
-        placed = dict(zip(order, said, strict=True))
+        sampled = self.host.sample([asked[number] for number in order], self._settings()) if asked else []
+        placed = dict(zip(order, sampled, strict=True))
         answers = (self._greedy(placed[number]) for number in range(len(asked)))
         return [[next(answers) for _ in row] for row in seeds]
 
@@ -150,17 +150,17 @@ class VllmEngine:
             "repetition_penalty": 1.0,
             "presence_penalty": 0.0,
             "frequency_penalty": 0.0,
-            # vLLM refuses those that there are not.
+            # vLLM refuses ids outside of the vocabulary.
             "stop_token_ids": [token for token in self.stop_ids if token < self.host.vocabulary],
-            # The model's own end tokens end nothing unless they are among ours.
+            # Only our stop ids end an answer, also where the model has other end tokens.
             "ignore_eos": True,
             "logprobs": 0,
             "detokenize": False,
         }
 
-    def _greedy(self, said: Completion) -> Completion:
+    def _greedy(self, answer: Completion) -> Completion:
         """Return a completion with the log-probabilities of the distribution that has all its weight on one token."""
-        return said if self.temperature else said._replace(logprobs=(0.0,) * len(said.token_ids))
+        return answer if self.temperature else answer._replace(logprobs=(0.0,) * len(answer.token_ids))
 
 
 def reason_of(word: str | None) -> Literal["stop", "length", "abort"]:

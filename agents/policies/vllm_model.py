@@ -1,4 +1,4 @@
-"""VllmModel: a model inside vLLM in this process. vLLM is imported when one is made."""
+"""VllmModel: a model inside vLLM in this process; vLLM is imported when one is made."""
 
 import json
 import os
@@ -59,28 +59,28 @@ class ServedModel(NamedTuple):
     def whole_weights(self, weights: Iterable[tuple[str, Any]]) -> "dict[str, Tensor]":
         """Return all parameters that an update has to bring, the tied output layer by its name too.
 
-        An engine that keeps the embedding twice would go on sampling by the old output layer if it were left out.
+        An engine that holds the embedding twice would keep the old output layer if it were left out.
 
         Raises:
             ConfigError: One is missing, unknown or of another shape.
         """
-        found: dict[str, Tensor] = {name: value.detach() for name, value in weights}
-        if self.tied and HEAD not in found and EMBEDDING in found:
-            found[HEAD] = found[EMBEDDING]
-        if unknown := sorted(found.keys() - self.shapes.keys()):
+        tensors: dict[str, Tensor] = {name: value.detach() for name, value in weights}
+        if self.tied and HEAD not in tensors and EMBEDDING in tensors:
+            tensors[HEAD] = tensors[EMBEDDING]
+        if unknown := sorted(tensors.keys() - self.shapes.keys()):
             raise ConfigError(f"the model has no parameter {unknown[0]!r}; it has {len(self.shapes)}")
-        for name, value in found.items():
+        for name, value in tensors.items():
             if tuple(value.shape) != self.shapes[name]:
                 raise ConfigError(f"wanted {name} of shape {[*self.shapes[name]]}, got {[*value.shape]}")
-        if missing := sorted(self.shapes.keys() - found.keys()):
+        if missing := sorted(self.shapes.keys() - tensors.keys()):
             raise ConfigError(
                 f"an update of vLLM's weights brings all {len(self.shapes)} parameters, and {missing[0]!r} is missing"
             )
-        return found
+        return tensors
 
 
 def served_model(folder: Path) -> ServedModel:
-    """Return what is known of a model's folder.
+    """Return the facts of a model's folder.
 
     Raises:
         CheckpointError: It holds no model in safetensors.
@@ -104,7 +104,7 @@ def served_model(folder: Path) -> ServedModel:
     return ServedModel(folder, *sizes, tied, shapes)
 
 
-# What the library is told before it is imported; what the environment says goes before it.
+# Defaults of environment variables that vLLM reads when it is imported.
 ENVIRONMENT = {
     # The worker in this process takes tensors as they are.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -138,7 +138,7 @@ class VllmModel:
         dtype: To hold and compute it in: ``"float32"`` or ``"bfloat16"``.
         cache_gib: Memory of keys and values.
         max_batch: Most samples that are generated side by side.
-        lora_rank: Of the adapters that it will be given beside its own weights, which then stay; 0 for none.
+        lora_rank: Of the adapters that it will be given; its own weights then stay as they are. 0 for none.
 
     Attributes:
         weight_version: Of its weights.
@@ -169,7 +169,7 @@ class VllmModel:
         self._lora_rank, self._num_adapters = lora_rank, 0
         self._adapter: Any = None
         with_lora = {"enable_lora": True, "max_loras": 1, "max_lora_rank": room_for(lora_rank)} if lora_rank else {}
-        # On a CPU a seeded request breaks vLLM where its prompt is computed in parts, so it never is.
+        # On a CPU, vLLM fails on seeded requests whose prompt is computed in parts, so chunked prefill is off.
         on_cpu = not torch.cuda.is_available()
         if on_cpu:
             self._model.check_heads()
@@ -187,7 +187,7 @@ class VllmModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do: all of it, but that the company in a batch matters on a GPU and in lower precision."""
+        """Everything, except that samples depend on the batch composition on a GPU and in lower precision."""
         return Capabilities(company=self._exact)
 
     def engine(self, *, stop_ids: Sequence[int], max_tokens: int, temperature: float) -> VllmEngine:
@@ -202,16 +202,16 @@ class VllmModel:
         """
         with self._lock:
             self._aborted.clear()
-            # OpenMP has a number of threads for every thread that asks, and torch sets it when it first computes there:
-            # a step of vLLM's attention in between would see two of them and die.
+            # OpenMP keeps a number of threads per calling thread, and torch sets it when it first computes in a thread.
+            # A step of vLLM's attention in between would see two different numbers and abort the process.
             torch.set_num_threads(torch.get_num_threads())
-            drafts = [_Draft(str(number), one) for number, one in enumerate(asked)]
+            drafts = [_Draft(str(number), request) for number, request in enumerate(asked)]
             try:
                 self._generate(drafts, settings)
             except Exception as error:
                 raise EngineFailed(f"vLLM broke off: {type(error).__name__}: {error}") from error
             finally:
-                # What is left of a call that broke off would answer in the next one.
+                # Requests that are left over from a failed call would be answered in the next one.
                 self._end(drafts)
         return [draft.completion(self.weight_version) for draft in drafts]
 
@@ -219,12 +219,12 @@ class VllmModel:
         """Replace all parameters, or none, and forget all keys and values; see `VllmEngine.load_weights`.
 
         Raises:
-            Unsupported: It was made for adapters, beside which its own weights stay.
+            Unsupported: It was made for adapters, so its own weights stay as they are.
         """
         given = list(weights)
         if given and self._lora_rank:
             raise Unsupported(
-                "vLLM keeps its weights beside adapters: hand over an adapter, or make it with lora_rank=0"
+                "with adapters vLLM keeps its own weights: hand over an adapter, or make it with lora_rank=0"
             )
         with self._lock:
             if given:
@@ -234,7 +234,7 @@ class VllmModel:
             self.weight_version = self.weight_version + 1 if version is None else version
 
     def load_adapter(self, folder: Path, *, version: int) -> None:
-        """Sample with other low-rank matrices beside its own weights, and forget all keys and values.
+        """Add other low-rank matrices to its own weights, and drop all keys and values.
 
         Args:
             folder: An adapter in PEFT's form; it is read now, and may then be deleted.
@@ -249,7 +249,7 @@ class VllmModel:
         from vllm.lora.request import LoRARequest
 
         with self._lock:
-            # A number and a name are never used again, because keys and values are remembered by them.
+            # vLLM caches keys and values by the adapter's number and name, so neither is ever used again.
             number = self._num_adapters + 1
             given = LoRARequest(f"version-{version}-{number}", number, str(folder))
             try:
@@ -266,7 +266,7 @@ class VllmModel:
         self._aborted.set()
 
     def prefix_cache(self) -> CacheCounts:
-        """Return what the prefix cache was asked for so far."""
+        """Return the counts of the prefix cache so far."""
         counts = {metric.name: metric for metric in self._llm.get_metrics()}
         return CacheCounts(*(int(counts[f"vllm:prefix_cache_{name}"].value) for name in ("queries", "hits")))
 
@@ -323,7 +323,7 @@ def room_for(rank: int) -> int:
     """Return the least rank that vLLM keeps room for and an adapter of a rank fits into.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: The rank is out of range.
     """
     if not 1 <= rank <= LORA_RANKS[-1]:
         raise ConfigError(f"vLLM takes adapters of rank 1 to {LORA_RANKS[-1]}, got {rank}")

@@ -1,7 +1,7 @@
 """VllmServer: a model behind vLLM's own HTTP server, a child of this process or one that runs already.
 
-Every sample says by which version of the weights it was taken. A server that was started again, by us or by others,
-bears no version of ours; it gets the weights once more before anything that it says counts.
+Every sample has the version of the weights that it was sampled by. A server that was restarted, by this process or by
+another, has no version of ours; it gets the weights again before its answers count.
 """
 
 import json
@@ -64,16 +64,16 @@ class VllmHttp:
         self._at = (parts.hostname, parts.port)
 
     def ask(self, path: str, body: dict[str, Any] | None = None, *, patience: float | None = None) -> Any:
-        """Return what a path answers in JSON, None for an empty answer; with a body it is posted.
+        """Return the JSON answer of a path, None for an empty one; with a body the request is a POST.
 
         Raises:
-            ServerLost: Nobody answers, or only that the engine is dead.
+            ServerLost: There is no answer, or a status of 500 or more.
             EngineFailed: The server refuses.
         """
         return json.loads(self.text(path, body, patience=patience) or "null")
 
     def text(self, path: str, body: dict[str, Any] | None = None, *, patience: float | None = None) -> str:
-        """Return what a path answers; see `ask`."""
+        """Return the text that a path answers; see `ask`."""
         connection = self._connect(*self._at, timeout=self._patience if patience is None else patience)
         try:
             sent = None if body is None else json.dumps(body)
@@ -87,20 +87,20 @@ class VllmHttp:
             connection.close()
         if status == 200:
             return text
-        kind = ServerLost if status >= 500 else EngineFailed
-        raise kind(f"{self.url}{path}: status {status}: {shown(text)}")
+        failure = ServerLost if status >= 500 else EngineFailed
+        raise failure(f"{self.url}{path}: status {status}: {shown(text)}")
 
 
 LOOPBACK = "127.0.0.1"
-# What a child is told; the first offers the paths by which weights are updated.
+# Environment of a child; the first variable enables the paths that update weights.
 ENVIRONMENT = {
     "VLLM_SERVER_DEV_MODE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_CI_ENV": "1",
-    # Else it stays on some cores, whoever else is there.
+    # Otherwise vLLM binds its threads to fixed cores, which other processes use, too.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
-# What it needs, whatever an engine in this process wrote into the environment.
+# These replace values that an engine in this process may have written into the environment.
 SERVING = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
 # Most requests that are open at a time, seconds that a server may take to begin, and between two looks at it.
 AT_ONCE, BEGINNING, PAUSE = 64, 900.0, 0.2
@@ -152,7 +152,7 @@ class VllmServer:
         self._on_cpu = not torch.cuda.is_available()
         self._exact = self._on_cpu and dtype == "float32"
         self._aborted, self._lock, self._going = Event(), Lock(), set[str]()
-        # Tells versions of ours from those of others that use the same server.
+        # Part of every version, because other runs may use the same server.
         self._run = uuid4().hex
         self._scratch = Path(tempfile.mkdtemp(prefix="tsr-vllm-"))
         self._forget = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
@@ -171,7 +171,7 @@ class VllmServer:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do: all of it, but that the company in a batch matters on a GPU and in lower precision."""
+        """Everything, except that samples depend on the batch composition on a GPU and in lower precision."""
         return Capabilities(company=self._exact)
 
     @property
@@ -196,11 +196,12 @@ class VllmServer:
         """
         with self._lock:
             self._aborted.clear()
-            found: dict[int, Completion] = {}
+            answers: dict[int, Completion] = {}
+            # Answers of earlier attempts stay: equal prompt and seed give the same sample, also after a restart.
             for attempt in range(self._restarts + 1):
-                lost = self._ask(asked, settings, found)
+                lost = self._ask(asked, settings, answers)
                 if lost is None:
-                    return [found[number] for number in range(len(asked))]
+                    return [answers[number] for number in range(len(asked))]
                 if attempt < self._restarts:
                     self._repair(lost)
             raise EngineFailed(f"{self.url}: no answer after {self._restarts} restarts: {lost}") from lost
@@ -215,7 +216,7 @@ class VllmServer:
             if whole:
                 self._pushed = self._scratch / uuid4().hex
                 self._pushed.mkdir()
-                # A file holds no tensor twice, and the output layer has to be in it.
+                # safetensors refuses tensors that share memory, and the tied output layer has to be in the file.
                 own = {name: value.detach().clone().contiguous().cpu() for name, value in whole.items()}
                 save_file(own, self._pushed / "model.safetensors", metadata={"format": "pt"})
             try:
@@ -240,7 +241,7 @@ class VllmServer:
             self._http.text("/abort_requests", {"request_ids": going})
 
     def prefix_cache(self) -> CacheCounts:
-        """Return what the prefix cache was asked for since the server began."""
+        """Return the counts of the prefix cache since the server began."""
         lines = self._http.text("/metrics").splitlines()
         names = ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total")
         return CacheCounts(*(int(sum(float(line.split()[-1]) for line in lines if _is(line, name))) for name in names))
@@ -251,15 +252,15 @@ class VllmServer:
             self._child.end()
         self._forget()
 
-    def _ask(self, asked: Sequence[Asked], settings: dict[str, Any], found: dict[int, Completion]) -> ServerLost | None:
-        """Add what is missing to what was found; return why some is missing still."""
+    def _ask(self, asked: Sequence[Asked], settings: dict[str, Any], done: dict[int, Completion]) -> ServerLost | None:
+        """Add the missing answers to `done`; return the failure that left some missing, None if all are there."""
         lost: ServerLost | None = None
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            missing = [number for number in range(len(asked)) if number not in found]
+            missing = [number for number in range(len(asked)) if number not in done]
             answers = {number: pool.submit(self._one, asked[number], settings) for number in missing}
             for number, answer in answers.items():
                 try:
-                    found[number] = answer.result()
+                    done[number] = answer.result()
                 except ServerLost as error:
                     lost = error
                     pool.shutdown(wait=False, cancel_futures=True)
@@ -273,15 +274,15 @@ class VllmServer:
         name = f"generate-tokens-{uuid4().hex}"
         self._going.add(name)
         try:
-            said = self._request(asked, settings, name)
+            answer = self._request(asked, settings, name)
         finally:
             self._going.discard(name)
-        return said if said.token_ids else self._first_token(asked, settings)
+        return answer if answer.token_ids else self._first_token(asked, settings)
 
     def _first_token(self, asked: Asked, settings: dict[str, Any]) -> Completion:
         """Return an answer that was aborted before its first token, which it has in any case."""
-        said = self._request(asked._replace(max_tokens=1), settings, f"generate-tokens-{uuid4().hex}")
-        return said._replace(finish_reason="stop" if said.finish_reason == "stop" else "abort")
+        answer = self._request(asked._replace(max_tokens=1), settings, f"generate-tokens-{uuid4().hex}")
+        return answer._replace(finish_reason="stop" if answer.finish_reason == "stop" else "abort")
 
     def _request(self, asked: Asked, settings: dict[str, Any], name: str) -> Completion:
         params = settings | {"seed": asked.seed, "max_tokens": asked.max_tokens}
@@ -290,7 +291,7 @@ class VllmServer:
         try:
             (choice,) = answer["choices"]
             ids = tuple(choice["token_ids"])
-            logprobs = tuple(one["logprob"] for one in (choice["logprobs"] or {"content": []})["content"])
+            logprobs = tuple(token["logprob"] for token in (choice["logprobs"] or {"content": []})["content"])
             versions = {span["version"] for span in choice["weight_versions"] or ()}
             details = answer["usage"].get("prompt_tokens_details") or {}
             reason = reason_of(choice["finish_reason"])
@@ -305,16 +306,16 @@ class VllmServer:
         return f"{self._run}-{self.weight_version}"
 
     def _push(self) -> None:
-        """Give the server the weights as they were last, and their version."""
+        """Send the server the last weights and their version."""
         if self._pushed is not None:
             reload = {"method": "reload_weights", "kwargs": {"weights_path": str(self._pushed)}}
             self._http.text("/collective_rpc", reload)
         self._http.text("/reset_prefix_cache", {})
-        # Last, because a server that has the version has the weights.
+        # The version comes last, so a server that has the version also has the weights.
         self._http.text("/update_weight_version", {"new_version": self._label})
 
     def _repair(self, lost: ServerLost) -> None:
-        """Give a server that lives its weights again; begin a child anew where that does not help.
+        """Send a running server its weights again; restart a child that does not answer.
 
         Raises:
             EngineFailed: It cannot be repaired.
@@ -337,9 +338,9 @@ class VllmServer:
                 self._http.text("/health", patience=5.0)
             except ServerLost as error:
                 if self._child.process.poll() is not None or monotonic() > end:
-                    told = self._child.last_words()
+                    errors = self._child.last_words()
                     self._child.end()
-                    raise EngineFailed(f"vLLM's server does not begin: {told}") from error
+                    raise EngineFailed(f"vLLM's server does not begin: {errors}") from error
                 sleep(PAUSE)
             else:
                 return
@@ -385,10 +386,10 @@ class _Child:
         self.end = weakref.finalize(self, _end, self.process)
 
     def last_words(self) -> str:
-        """Return the errors that it told of, the first ones first, or the end of what it wrote."""
-        told = self._log.read_text(errors="replace").strip()
-        errors = dict.fromkeys(re.findall(r"\b\w+Error: .+", told))
-        return "; ".join([*errors][:3]) or told[-2000:]
+        """Return the first errors in its log, or the end of the log."""
+        log = self._log.read_text(errors="replace").strip()
+        errors = dict.fromkeys(re.findall(r"\b\w+Error: .+", log))
+        return "; ".join([*errors][:3]) or log[-2000:]
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

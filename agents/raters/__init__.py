@@ -1,7 +1,7 @@
 """Raters: scores that need a model or a node's siblings, for all nodes that grew in a round at once.
 
 Each is a `tsr_gym.tree.Rater`; hand it to a search as ``rater``. What needs one turn only is a score in
-`tsr_gym.wrappers`. Invariant: what a rater says of a node depends on the node's own tree, never on the others.
+`tsr_gym.wrappers`. Invariant: the score of a node depends on the node's own tree, never on other trees.
 """
 
 from tsr_gym.agents.raters.critic_value import CriticValue

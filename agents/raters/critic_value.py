@@ -1,4 +1,4 @@
-"""CriticValue: what a learned critic thinks of the state after a turn."""
+"""CriticValue: the value of the state after a turn, by a learned critic."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class CriticValue:
 
     A round of all searches is one forward pass of the critic, in which equal prompts are one row; its tokens are not in
     the trees' budgets. Rows do not see each other, but the last digits of float32 depend on the shape of a batch, so
-    values in other company are nearly, and not always exactly, the same; with `by_tree` they are.
+    values can differ in the last digit between batch compositions; with `by_tree` they do not.
 
     Args:
-        critic: The critic, or the folder of a checkpoint to read it from. In training none is needed: the run's own one
-            is then asked, as it is at each update.
+        critic: The critic, or the folder of a checkpoint to read it from. In training with PPO none is needed: the
+            run's own critic is used, with its weights at each update.
         chat: The policy whose prompts the critic was trained on.
         reward: Whether rewards are part of the score; without them a path is worth V alone.
-        by_tree: Whether each tree's states are a forward pass of their own, so that a tree is the same to the bit
-            whatever is searched beside it.
+        by_tree: Whether each tree's states are a separate forward pass, so that a tree is the same to the bit
+            for every batch composition.
         digits: Decimals that are kept, so that equal states in unequal batches nearly always tie.
         max_batch: Most states in a forward pass.
         autocast: Lower precision to compute in, a `torch.dtype`; None for the critic's own.
@@ -74,7 +74,7 @@ class CriticValue:
         """Return the scores of all nodes.
 
         Raises:
-            PromptTooLong: A state in which the episode goes on does not fit into the critic's context.
+            PromptTooLong: A state of a running episode does not fit into the critic's context.
         """
         values = self.values([state for tree, node in grown for state in _around(tree, node)])
         return [self._score(tree, node, values) for tree, node in grown]
@@ -91,22 +91,22 @@ class CriticValue:
         """Return V by (identity of the tree, node); 0 where the episode is over.
 
         Raises:
-            PromptTooLong: A state in which the episode goes on does not fit into the critic's context.
+            PromptTooLong: A state of a running episode does not fit into the critic's context.
         """
         different = {(id(tree), node): (tree, node) for tree, node in states}
-        # What is computed together: prompts by the tree that they are of, or all of them.
-        companies: dict[int, dict[tuple[int, ...], list[tuple[int, int]]]] = {}
+        # Prompts that share forward passes: those of one tree, or all of them.
+        batches: dict[int, dict[tuple[int, ...], list[tuple[int, int]]]] = {}
         for key, (tree, node) in different.items():
             if not tree.nodes[node].done:
-                company = companies.setdefault(id(tree) if self.by_tree else 0, {})
-                company.setdefault(self.chat.prompt_ids(tree, node), []).append(key)
+                batch = batches.setdefault(id(tree) if self.by_tree else 0, {})
+                batch.setdefault(self.chat.prompt_ids(tree, node), []).append(key)
         values = dict.fromkeys(different, 0.0)
-        for company in companies.values():
-            prompts = list(company)
+        for batch in batches.values():
+            prompts = list(batch)
             for start in range(0, len(prompts), self.max_batch):
                 part = prompts[start : start + self.max_batch]
                 for prompt, value in zip(part, self._forward(part), strict=True):
-                    values |= dict.fromkeys(company[prompt], value)
+                    values |= dict.fromkeys(batch[prompt], value)
         return values
 
     def _forward(self, prompts: Sequence[Sequence[int]]) -> list[float]:
@@ -121,7 +121,7 @@ class CriticValue:
                 "history, or use another model"
             )
         device = self.critic.head.weight.device
-        # The critic says what the state before a token is worth, so a column is added for the token that comes next.
+        # The critic returns the value of the state before each token, so a column is added for the next token.
         ids = torch.zeros(len(prompts), longest + 1, dtype=torch.int64)
         lengths = torch.tensor([len(prompt) for prompt in prompts])
         for row, prompt in enumerate(prompts):

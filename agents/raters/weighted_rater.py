@@ -1,4 +1,4 @@
-"""WeightedRater: a weighted sum of raters, which may be given by name; `make_rater`; and OwnScore, a part of a sum."""
+"""Raters without a model: votes of siblings, the environment's own score, weighted sums; and raters by name."""
 
 import inspect
 from collections import Counter
@@ -40,7 +40,7 @@ def make_rater(text: str, *, chat: "ChatPolicy | None" = None, critic: "Critic |
         critic: A run's own critic, given to raters that take an argument of this name and are given none in the text.
 
     Raises:
-        ConfigError: There is no such rater, it does not take these keywords, or it needs a model and there is none.
+        ConfigError: There is no such rater, it does not take these keywords, or it needs a model that is missing.
     """
     bound = bind(text, choose_rater).bound
     own = {"chat": chat, "critic": critic}
@@ -54,12 +54,12 @@ def make_rater(text: str, *, chat: "ChatPolicy | None" = None, critic: "Critic |
 
 
 class WeightedRater:
-    """Score a node by a weighted sum of what several raters say.
+    """Score a node by a weighted sum of the scores of several raters.
 
     Args:
         parts: Rater and weight by name; a rater may be text, as for `make_rater`.
         standardise: Whether each part is brought to mean 0 and standard deviation 1 among the nodes of the same tree
-            that grew in the same round; where all are equal it says nothing. Only differences within a round are left
+            that grew in the same round; a part with equal scores counts 0. Only differences within a round are left
             then, which suits a beam, and searches whose paths grow at different times badly.
         chat: The model as a policy, for parts that are text and read the model's prompts.
         critic: A run's own critic, for parts that are text and name no other.
@@ -91,7 +91,7 @@ class WeightedRater:
         return [sum(weight * scores[name][i] for name, weight in self.weights.items()) for i in range(len(grown))]
 
     def parts(self, grown: Sequence[tuple[Tree, int]]) -> dict[str, list[float]]:
-        """Return what each part says of each node, before weighting."""
+        """Return the scores of each part for each node, before weighting."""
         scores = {name: list(rater(grown)) for name, rater in self.raters.items()}
         if not self.standardise:
             return scores
@@ -118,17 +118,17 @@ def _standardised(values: Sequence[float], trees: Sequence[int]) -> list[float]:
     of_tree: dict[int, list[float]] = {}
     for value, tree in zip(values, trees, strict=True):
         of_tree.setdefault(tree, []).append(value)
-    centre = {tree: fmean(found) for tree, found in of_tree.items()}
-    # The spread of equal numbers is not always exactly 0.
-    spread = {tree: pstdev(found) if max(found) > min(found) else 0.0 for tree, found in of_tree.items()}
+    centre = {tree: fmean(scores) for tree, scores in of_tree.items()}
+    # `pstdev` of equal numbers is not always exactly 0, and would then blow their differences of 0 up to noise.
+    spread = {tree: pstdev(scores) if max(scores) > min(scores) else 0.0 for tree, scores in of_tree.items()}
     return [
         (value - centre[tree]) / spread[tree] if spread[tree] else 0.0
         for value, tree in zip(values, trees, strict=True)
     ]
 
 
-def said(node: Node) -> Hashable | None:
-    """Return what a turn comes down to; None where it means nothing, and so has no vote.
+def vote_of(node: Node) -> Hashable | None:
+    """Return the key by which a turn votes; None for a turn without meaning, which has no vote.
 
     The answer where the environment names one (``info["answer"]``, without regard to case and blanks), else the actions
     that were carried out, else the action itself.
@@ -143,21 +143,21 @@ def said(node: Node) -> Hashable | None:
 
 
 class SelfConsistency:
-    """Score a node by the share of its parent's candidates that say the same.
+    """Score a node by the share of its parent's candidates that have the same key.
 
     Self-consistency (arXiv 2203.11171) takes the majority among sampled answers; here it is a majority turn by turn. It
-    needs no label and no model of its own, and several candidates per node: a single one agrees with itself. Where
-    scores add up along a path, shares do.
+    needs no label and no other model, and several candidates per node: a single one always agrees with itself. Where
+    scores add up along a path, the shares add up.
 
     Args:
-        key: What a node says: nodes with equal keys agree, None has no vote and gets 0.
+        key: Key of a node: nodes with equal keys agree; None has no vote and gets 0.
     """
 
-    def __init__(self, key: Callable[[Node], Hashable | None] = said) -> None:
+    def __init__(self, key: Callable[[Node], Hashable | None] = vote_of) -> None:
         self.key = key
 
     def __call__(self, grown: Sequence[tuple[Tree, int]]) -> list[float]:
-        """Return the share of each node's siblings, itself included, that say what it says."""
+        """Return the share of each node's siblings, itself included, that have its key."""
         votes: dict[tuple[int, int], Counter[Hashable | None]] = {}
         shares = []
         for tree, index in grown:

@@ -1,4 +1,4 @@
-"""Strategies: generators over a tree that say which nodes to expand and read what grew.
+"""Strategies: generators over a tree that yield the nodes to expand and then read the new nodes.
 
 Each is ``strategy(tree, ...)``; bind its numbers with `functools.partial` and hand it to a search. What it returns,
 where it does, are the ends of the paths that it chose, best first.

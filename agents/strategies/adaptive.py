@@ -35,8 +35,9 @@ def adaptive(
 
     where n counts the continuations that were begun at v, and x is the outcome of one. In the long run every node gets
     continuations in proportion to its variance, which knows the means of all equally well (Antos, Grover and
-    Szepesvari, Theoretical Computer Science 2010). Few samples say little about a variance: where Carpentier et al.
-    (arXiv 1507.04523) add a confidence bound, a node here has its parent's expectations as `trust` continuations more:
+    Szepesvari, Theoretical Computer Science 2010). Few samples are a poor estimate of a variance: where Carpentier et
+    al. (arXiv 1507.04523) add a confidence bound, a node here has its parent's expectations as `trust` continuations
+    more:
 
         ``E(v) = (sum of E(c) over the n children of v + trust E(parent)) / (n + trust)``
 
@@ -47,7 +48,7 @@ def adaptive(
 
     Args:
         tree: What has grown.
-        min_rollouts: Episodes from the root to begin with; one cannot differ from itself, so 1 never goes on.
+        min_rollouts: Episodes from the root to begin with; a single episode has no variance, so 1 never continues.
         max_rollouts: Episodes and continuations in all.
         outcome: What an episode comes to: whether it ended with ``info["success"]``, or its return. Where actions cost
             something, returns differ in groups that all fail.
@@ -74,7 +75,7 @@ _Moments = tuple[float, float]
 
 
 class _Outcomes:
-    """What came of the episodes of a search, and how well that is known at every node that has something below."""
+    """The outcomes of a search's episodes, and how well the expected outcome is known at every inner node."""
 
     def __init__(self, tree: Tree, outcome: Outcome) -> None:
         self.tree = tree
@@ -86,30 +87,33 @@ class _Outcomes:
     @property
     def differ(self) -> bool:
         """Whether not all outcomes are the same."""
-        came = [outcome for outcome, _ in self._ends.values()]
-        return max(came) - min(came) > 1e-9
+        outcomes = [outcome for outcome, _ in self._ends.values()]
+        return max(outcomes) - min(outcomes) > 1e-9
 
     def add(self, ends: Sequence[int]) -> None:
-        """Take in what came of some continuations."""
+        """Add the outcomes of some continuations."""
         for end in ends:
             came = self._came_to(end)
             self._ends[end] = came, came * came
             self._inner.update(dict.fromkeys(self.tree.path(end)[:-1]))
 
     def least_known(self, number: int, trust: float) -> list[int]:
-        """Return where to play on, the same node more than once if need be."""
+        """Return the nodes at which to continue; a node can be in the list more than once."""
         variances, begun = self._variances(trust)
-        chosen = []
+        # Every choice counts at once as a continuation that was begun, so parallel ones spread over several nodes.
+        nodes = []
         for _ in range(number):
             error = {node: round(variance / begun[node], 9) for node, variance in variances.items()}
             most = max(error.values())
             node = ranked(self.tree, [node for node in error if error[node] == most], error.__getitem__)[0]
             begun[node] += 1
-            chosen.append(node)
-        return chosen
+            nodes.append(node)
+        return nodes
 
     def _variances(self, trust: float) -> tuple[dict[int, float], dict[int, int]]:
         """Return the variance of the outcome at every node, and how many continuations were begun there."""
+        # First bottom up: the moments of a node are the means over its children that have any. Then top down: each node
+        # is shrunk towards its parent, because few samples are a poor estimate of a variance.
         own, begun = dict(self._ends), {}
         for node in reversed(self._inner):
             below = [own[child] for child in self.tree.children(node) if child in own]

@@ -1,4 +1,4 @@
-"""Beam search over turns (TSR Eq. 8), and greedy search, which is a beam of width 1."""
+"""Strategies that decide turn by turn: beam search (TSR Eq. 8), greedy search, and lookahead (TSR section 3.2)."""
 
 from collections.abc import Callable
 from statistics import fmean
@@ -52,6 +52,7 @@ def beam(
         grown = [child for wish in wishes for child in tree.children(wish.node)[-branching:]]
         if until_success and (solved := [child for child in grown if tree.nodes[child].solved]):
             return ranked(tree, solved, worth)
+        # Members that take no more candidates compete with the new ones, so that a finished episode can leave the beam.
         stopped = [node for node in members if not tree.nodes[node].is_open]
         members = distinct(tree, ranked(tree, stopped + grown, worth), merge)[:width]
         turns += 1
@@ -93,8 +94,8 @@ def lookahead(
 
     A candidate is worth the merit of the leaves that its rollouts reached, rated with everything on the way to them:
     ``a* = argmax_{a in A_t} reduce_i S(leaf_i(a))`` (TSR, arXiv 2602.11767, section 3.2, with one rollout). The mean
-    estimates what the policy would make of the candidate; the maximum is what it could make of it, and overstates that
-    the more, the more is left to chance. Leaves that tie are told apart by the tree's seed.
+    estimates what the policy would make of the candidate; the maximum is the best that was seen, which overstates a
+    candidate the more, the more its turns depend on chance. Ties between leaves are broken by the tree's seed.
 
     Args:
         tree: What has grown.

@@ -8,11 +8,12 @@ from tsr_gym.tree import Expand, Tree, Wishes
 
 
 class Frontier:
-    """One queue over a whole tree, from which a state that was expanded already is left out.
+    """A queue of the open nodes of a whole tree, without states that were expanded already.
 
-    With merging, a queue runs dry while a policy could still say something else: most of its samples lead to states
+    With merging, the queue can be empty while the policy could still sample other actions: most samples lead to states
     that were expanded already. Where no node waits, those that were expanded are therefore sampled again: those that
-    were least often, of these the cheapest first. Without merging a queue is dry only where all episodes have ended.
+    were least often, of these the cheapest first. Without merging the queue is empty only where all episodes have
+    ended.
 
     Args:
         tree: What has grown.
@@ -28,12 +29,12 @@ class Frontier:
         self._weights: dict[int, float] = {}
 
     def add(self, node: int, cost: float, weight: float = 0.0) -> None:
-        """Let an open node wait; of others there is nothing to expand.
+        """Put an open node into the queue; nodes that are not open are ignored.
 
         Args:
             node: The node.
             cost: The cheapest goes first; ties are broken by the tree's seed.
-            weight: A node is left out where its state was expanded with as large a weight.
+            weight: A node is left out if its state was already expanded with at least this weight.
         """
         if self._tree.nodes[node].is_open:
             # Sums of the same numbers in another order differ in the last digits: that is a tie.
@@ -41,11 +42,12 @@ class Frontier:
             self._weights[node] = weight
 
     def take(self, number: int) -> list[int]:
-        """Return at most so many nodes to expand, the next ones; none only where there never will be any."""
+        """Return the next nodes to expand, at most `number`; an empty list means that the search is over."""
         fresh: list[tuple[int, float, int, int]] = []
         while self._waiting and len(fresh) < number:
             cost, tie, node = heappop(self._waiting)
             state, weight = identity(self._tree, node, self._merge), self._weights.pop(node)
+            # A state comes again only with a larger weight, such as a likelier path to it in Levin tree search.
             if state not in self._entered or self._entered[state] < weight:
                 self._entered[state] = weight
                 fresh.append((1, cost, tie, node))
@@ -80,7 +82,7 @@ def best_first(
             what there was: ``lambda tree, node: tree.total(node, "reward") + critic(tree.nodes[node])``.
         parallel: Nodes that are expanded in one round; more ask the policy less often, on less knowledge.
         merge: Of nodes in the same state, only the one that is expanded first ever is. Where that leaves nothing to
-            expand and expansions are left, `Frontier` says which nodes are sampled again.
+            expand and expansions are left, `Frontier` chooses the nodes that are sampled again.
     """
     if expansions < 1 or samples < 1 or parallel < 1:
         raise ValueError(f"wanted expansions, samples and parallel >= 1, got {expansions}, {samples} and {parallel}")

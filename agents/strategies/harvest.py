@@ -1,4 +1,4 @@
-"""Harvest: how trajectories are taken from a strategy's trees, as the strategy itself says."""
+"""Harvest: how trajectories are taken from the trees of a strategy, as a decorator on the strategy defines."""
 
 import inspect
 from collections.abc import Callable
@@ -16,11 +16,11 @@ StrategyT = TypeVar("StrategyT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Harvesting:
-    """What a strategy says of its trees.
+    """How trajectories are taken from the trees of a strategy.
 
     Attributes:
-        kind: What is taken from them where a configuration does not say.
-        by: What the strategy goes by where it chooses: the score, or the reward itself.
+        kind: Paths that are taken where the configuration leaves it to the strategy.
+        by: The quantity by which the strategy selects: the score, or the reward itself.
         branches: Returns the leaves of each tree that has grown below the root, from the tree and the strategy's
             numbers; None for a tree below each of the root's children.
     """
@@ -33,7 +33,7 @@ class Harvesting:
 def harvested(
     kind: Harvest = "selected", *, by: Quantity = "score", branches: Callable[..., list[list[int]]] | None = None
 ) -> Callable[[StrategyT], StrategyT]:
-    """Return a decorator that lets a strategy say how its trees are harvested, see `Harvesting`.
+    """Return a decorator that records how a strategy's trees are harvested, see `Harvesting`.
 
     >>> @harvested("episodes")
     ... def twice(tree):
@@ -50,16 +50,16 @@ def harvested(
 
 
 def harvesting_of(strategy: "partial[Any]") -> Harvesting:
-    """Return what a strategy says of its trees; that its chosen paths are taken, where it says nothing."""
-    found: Harvesting = vars(strategy.func).get("harvesting", Harvesting())
-    return found
+    """Return the record of a strategy; the default takes its selected paths."""
+    harvesting: Harvesting = vars(strategy.func).get("harvesting", Harvesting())
+    return harvesting
 
 
 def leaves_by_tree(strategy: "partial[Any]", tree: Tree) -> list[list[int]]:
-    """Return the ends of episodes of a tree by the branch that they belong to."""
+    """Return the leaves of a tree, one list per branch below the root."""
     branches = harvesting_of(strategy).branches
     if branches is None:
         return [list(tree.at(child).leaves()) for child in tree.children(tree.root)]
-    numbers = {name: one.default for name, one in inspect.signature(strategy).parameters.items()}
-    wanted = [name for name in inspect.signature(branches).parameters if name in numbers]
-    return branches(tree, **{name: numbers[name] for name in wanted if name != "tree"})
+    numbers = {name: parameter.default for name, parameter in inspect.signature(strategy).parameters.items()}
+    names = [name for name in inspect.signature(branches).parameters if name in numbers and name != "tree"]
+    return branches(tree, **{name: numbers[name] for name in names})

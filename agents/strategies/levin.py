@@ -23,14 +23,14 @@ def levin(
 ) -> Wishes:
     """Expand the open node of the least cost until a solution is found or the expansions are used up.
 
-    LevinTS (Orseau, Lelis, Lattimore and Weber, NeurIPS 2018, arXiv 1811.10928, Algorithm 1) goes by
+    LevinTS (Orseau, Lelis, Lattimore and Weber, NeurIPS 2018, arXiv 1811.10928, Algorithm 1) uses the cost
 
         ``d0(n) / pi(n)``
 
     where d0 counts the nodes on the path, the root included, and pi is the product of the probabilities of its turns.
     Where these add up to at most 1 at every node, no more than ``min d0(n) / pi(n)`` over all solutions n are expanded
     (its Theorem 3). With an estimate h of the turns that are still to come it is PHS* (Orseau and Lelis, AAAI 2021,
-    arXiv 2103.11505), without that promise:
+    arXiv 2103.11505), without that bound:
 
         ``(d0(n) + h(n)) / pi(n) ** (1 + h(n) / d0(n))``
 
@@ -38,7 +38,7 @@ def levin(
     go by the state alone. Unlike the paper's, which looks at a node when it is expanded, the search ends as soon as a
     solution has grown, as in the authors' code (github.com/levilelis/h-levin). Solutions are chosen, the least cost
     first; where there are none, the finished episodes by merit, else the best leaf. Of equal candidates of a node, only
-    the first counts. Where nothing waits and expansions are left, `Frontier` says what is sampled again.
+    the first counts. Where nothing waits and expansions are left, `Frontier` chooses the nodes that are sampled again.
 
     Args:
         tree: What has grown.

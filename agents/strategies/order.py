@@ -10,9 +10,9 @@ Merge = Literal["state", "turns"] | None
 
 
 def identity(tree: Tree, node: int, merge: Merge) -> Hashable:
-    """Return what a node has in common with those that it may be merged with; one that may not is only itself.
+    """Return a key that nodes share if they may be merged; the node itself where it may not be merged.
 
-    Where an episode has ended, or is lost, there is nothing to expand and so nothing to merge.
+    A node whose episode has ended or is lost takes no candidates, so there is nothing to merge.
 
     Raises:
         ValueError: There is no such way of merging.
@@ -34,24 +34,24 @@ def distinct(tree: Tree, nodes: Iterable[int], merge: Merge) -> list[int]:
 def ranked(tree: Tree, nodes: Iterable[int], worth: Callable[[int], float]) -> list[int]:
     """Return nodes, best first.
 
-    What is known to be a dead end comes after all others, whatever it is worth: it is no place for a search to hold.
+    Dead ends come after all other nodes, regardless of their worth: a search has no use for them.
     Ties are broken as `Tree.best` breaks them, by the tree's seed and the nodes' addresses.
     """
 
     def rank(node: int) -> tuple[bool, float, int]:
-        # Sums of the same rewards in another order differ in the last digits: that is a tie.
+        # Sums of the same rewards in another order differ in the last digits; rounding makes these a tie.
         return is_dead(tree, node), -round(worth(node), 9), tree.tie(node)
 
     return sorted(nodes, key=rank)
 
 
 def best_ends(tree: Tree, nodes: Iterable[int], worth: Callable[[int], float]) -> list[int]:
-    """Return the finished episodes among the nodes of a search, best first; where there is none, its best leaf."""
+    """Return the finished episodes among the nodes of a search, best first; without one, its best leaf."""
     leaves = [node for node in nodes if node != tree.root and not tree.children(node)]
     finished = [leaf for leaf in leaves if tree.nodes[leaf].done]
     return ranked(tree, finished, worth) or ranked(tree, leaves, worth)[:1]
 
 
 def is_dead(tree: Tree, node: int) -> bool:
-    """Return whether an episode goes on at a node although it is proven lost."""
+    """Return whether an episode has not ended at a node although it is proven lost."""
     return not tree.nodes[node].is_open and not tree.nodes[node].done

@@ -1,4 +1,4 @@
-"""Play on: the policy continues from given nodes, nothing is chosen; `naive`, and what rollouts share."""
+"""Whole episodes: the policy plays on from given nodes; plain play (`naive`), and the best of N (TSR Eq. 7)."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -13,15 +13,15 @@ from tsr_gym.tree import Expand, Tree, Wishes
 def play_on(
     tree: Tree, starts: Iterable[int], turns: int | None = None, *, lost: bool = False
 ) -> Generator[list[Expand], None, list[int]]:
-    """Let the policy go on from every start, a turn of all of them a round, and return where each came to.
+    """Let the policy continue from every start, one turn of all per round, and return the node at which each ended.
 
-    Only the frontier is remembered, so that a round costs the same however deep the tree is.
+    Only the frontier is kept, so the cost of a round does not depend on the depth of the tree.
 
     Args:
         tree: What has grown.
         starts: Nodes; one that is named twice is continued twice.
-        turns: Most turns per start, None to the end of the episode. Whatever is not open stays where it is.
-        lost: Whether proven dead ends are played on, too, so that they pay what a failure pays.
+        turns: Most turns per start, None to the end of the episode. A start that is not open stays where it is.
+        lost: Whether proven dead ends are played on, too, so that they get the rewards of a failure.
     """
     ends = list(starts)
 
@@ -38,7 +38,7 @@ def play_on(
 
 @harvested("episodes")
 def naive(tree: Tree, *, rollouts: int = 1) -> Wishes:
-    """Play so many independent episodes from the root to their ends."""
+    """Play `rollouts` independent episodes from the root to their ends."""
     if rollouts < 1:
         raise ValueError(f"wanted rollouts >= 1, got {rollouts}")
     yield from play_on(tree, [tree.root] * rollouts)
@@ -61,13 +61,13 @@ def to_the_end(strategy: Callable[[Tree], Any], *, paths: int | None) -> "partia
 
 
 def _to_the_end(tree: Tree, *, strategy: Callable[[Tree], Any], paths: int | None) -> Wishes:
-    chosen: Sequence[int] = (yield from strategy(tree)) or ()
+    selected: Sequence[int] = (yield from strategy(tree)) or ()
     if paths is None:
         yield from play_on(tree, [leaf for leaf in tree.leaves() if not tree.nodes[leaf].is_open], lost=True)
-        return chosen
-    others = ranked(tree, [leaf for leaf in tree.leaves() if leaf not in chosen], tree.merit)
+        return selected
+    others = ranked(tree, [leaf for leaf in tree.leaves() if leaf not in selected], tree.merit)
     others.sort(key=lambda leaf: tree.nodes[leaf].is_open + 2 * is_dead(tree, leaf))
-    return (yield from play_on(tree, [*chosen, *others][:paths], lost=True))
+    return (yield from play_on(tree, [*selected, *others][:paths], lost=True))
 
 
 @harvested(by="reward")

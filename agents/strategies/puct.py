@@ -47,17 +47,17 @@ class Walk(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of a node.
+    """Statistics of a node.
 
     Attributes:
-        candidates: Those of its children that the search asked for; rollouts leave others.
+        candidates: Children that the search sampled; rollouts add other children.
         priors: Their probabilities.
         sampling: Candidates that are under way.
         visits: Simulations that came from its parent.
         tries: Simulations that stood in its state, by way of a twin too.
         under_way: Simulations that passed and have no return yet.
         returns: Sum of their returns.
-        quality: Q, what they say that the path to the node is worth.
+        quality: Q, the estimated worth of the path to the node.
         is_dead: It is a dead end.
     """
 
@@ -93,10 +93,12 @@ class Visits:
         return self._first.get(identity(self.tree, node, self.rules.merge), node) if self.rules.merge else node
 
     def walk(self, root: int) -> Walk | None:
-        """Return the way of the next simulation; None where it has to wait for one under way."""
+        """Return the path of the next simulation; None if it has to wait for one under way."""
         path = [root]
         while self.tree.nodes[path[-1]].is_open:
             here = self.first(path[-1])
+            # A twin without candidates hands over to the first node of its state, unless that is on the path: the
+            # walk would then be a circle.
             if here != path[-1]:
                 if here in path:
                     break
@@ -116,7 +118,7 @@ class Visits:
             self._seen[node].under_way += 1
 
     def add_candidate(self, path: Sequence[int], leaf: int) -> None:
-        """Take in the candidate that was awaited."""
+        """Add the candidate that was awaited."""
         parent = self._seen[path[-1]]
         parent.sampling -= 1
         for node in path:
@@ -129,8 +131,12 @@ class Visits:
     def back_up(self, path: Sequence[int], end: int) -> None:
         """Add the return of a simulation, which is the value of where it ended, to all nodes that it passed.
 
-        A dead end is worth the least return seen so far: what it has gathered is not to be had by way of a success.
+        A dead end is worth the least return seen so far, because the rewards on its path cannot be part of a success.
         """
+        # Q of a node is the worth of the whole path to it, so siblings differ only by what they add. Under merging a
+        # path can jump from a node to its twin, the first node in the same state, which has the candidates. The returns
+        # below the twin are of the twin's path: above the jump they are corrected by the difference in worth of the two
+        # paths.
         worth = self._shared(end) if end == path[-1] else self._rate(end)
         if is_dead(self.tree, end):
             worth = min(worth, self._low)
@@ -143,7 +149,7 @@ class Visits:
             seen.returns += worth
             seen.quality = worth if self.rules.backup == "max" else seen.returns / seen.tries
             if place and self.tree.nodes[node].parent != path[place - 1]:
-                # Reached by its twin: from here on up, the return is that of the twin's path.
+                # The step from `path[place - 1]` to `node` is such a jump.
                 worth += self._rate(path[place - 1]) - self._rate(node)
                 self._low, self._high = min(self._low, worth), max(self._high, worth)
             else:
@@ -162,7 +168,7 @@ class Visits:
         return node
 
     def quality(self, node: int) -> float:
-        """Return Q: what the simulations say that the path to a node is worth."""
+        """Return Q: the worth of the path to a node, as the simulations estimate it."""
         return self._seen[node].quality
 
     def _allowed(self, seen: _Seen) -> int:
@@ -172,13 +178,13 @@ class Visits:
         passed = seen.tries + seen.under_way
         explore = (self.rules.c + log((1 + passed + C_BASE) / C_BASE)) * sqrt(passed)
         low, span = self._low, (self._high - self._low) or 1.0
-        chosen, largest = seen.candidates[0], -inf
+        best, largest = seen.candidates[0], -inf
         for child, prior in zip(seen.candidates, seen.priors, strict=True):
             below = self._seen[child]
             bound = (below.quality - low) / span + explore * prior / (1 + below.visits + below.under_way)
             if bound > largest and not below.is_dead:
-                chosen, largest = child, bound
-        return chosen
+                best, largest = child, bound
+        return best
 
     def _living(self, seen: _Seen) -> list[int]:
         return [child for child in seen.candidates if not self._seen[child].is_dead] or seen.candidates
@@ -227,14 +233,14 @@ def puct(
 
     A simulation walks down from the move's node. Where a node of N simulations has fewer candidates than
     ``max(1, floor(k N**alpha))``, it samples one more there, values it, and ends; one that ends where an episode does
-    samples nothing, and counts all the same. Otherwise it goes on to the candidate with the largest
+    samples nothing and still counts. Otherwise it continues to the candidate with the largest
 
         ``Q(s,a) + C(s) P(s,a) sqrt(N(s)) / (1 + N(s,a))``,  ``C(s) = c + log((1 + N(s) + 19652) / 19652)``
 
     (AlphaZero, Silver et al., Science 2018; with Q scaled to [0, 1] by the least and largest return seen so far, as in
     MuZero, arXiv 1911.08265, Eq. 2 and 5). Growing by ``k N**alpha`` is progressive widening (Coulom, 2007; Couetoux
-    et al., LION 2011). The return of a simulation is what `value` says of the path to where it ended, rewards on the
-    way included. A dead end returns the least so far, and is walked to only where there is nothing else. Of equally
+    et al., LION 2011). The return of a simulation is the `value` of the path to the node at which it ended, rewards on
+    the way included. A dead end returns the least so far, and is walked to only where there is nothing else. Of equally
     visited candidates the one with the higher Q is taken, then ties are broken by the tree's seed.
 
     Args:
@@ -252,7 +258,7 @@ def puct(
         rollout_turns: Turns that the policy plays on from a candidate before `value` is asked, None to the end.
         backup: Q is the mean of the returns, or the largest Q of the candidates below, which trusts luck where it is.
         parallel: Simulations per round; those under way count in N, not in Q (WU-UCT, arXiv 1810.11755).
-        merge: Of nodes in one state only the first has candidates; simulations that reach another go on below it
+        merge: Of nodes in one state only the first has candidates; simulations that reach another continue below it
             (Childs et al., CIG 2008). A move is always searched below itself.
     """
     if simulations < 1 or parallel < 1 or (moves is not None and moves < 1):

@@ -17,7 +17,7 @@ Continue = Callable[[Sequence[int]], Generator[list[Expand], None, list[int]]]
 def branching_trees(tree: Tree, *, trees: int, nodes: int, rounds: int) -> list[list[int]]:
     """Return the leaves of each of the trees that `random_branching` grew, in the order in which they were reached.
 
-    What was drawn follows from the tree's seed and shape, so one that was saved and loaded is told apart just as well.
+    The draws follow from the tree's seed and shape, so this works for a tree that was saved and loaded, too.
 
     Args:
         tree: The whole tree, or the view from where the search began; nothing else has grown below its root.
@@ -56,10 +56,10 @@ def branching_trees(tree: Tree, *, trees: int, nodes: int, rounds: int) -> list[
 def random_branching(tree: Tree, *, trees: int = 2, nodes: int = 2, rounds: int = 1) -> Wishes:
     """Grow M trees below the root: a chain each, which then forks L times at N nodes drawn at random.
 
-    In each of the L rounds, every tree draws N of its nodes, uniformly and with replacement, from the root and whatever
-    has children in it; from each the policy plays on to the end (Tree-GRPO, arXiv 2509.21240, with the draws of its
-    published code). All trees share the root, so a drawn root is a fresh chain of the tree that drew it;
-    `branching_trees` tells the trees apart. Nothing is chosen: all leaves are a group.
+    In each of the L rounds, every tree draws N of its nodes, uniformly and with replacement, from the root and the
+    nodes with children in it; from each the policy plays on to the end (Tree-GRPO, arXiv 2509.21240, with the draws of
+    its published code). All trees share the root, so a drawn root is a fresh chain of the tree that drew it;
+    `branching_trees` returns the leaves of each tree. Nothing is selected: all leaves are a group.
 
     A drawn node is one at which the episode went on, so every draw adds exactly one leaf: ``M (L N + 1)`` in the end,
     however long the episodes are.
@@ -86,7 +86,7 @@ def random_branching(tree: Tree, *, trees: int = 2, nodes: int = 2, rounds: int 
 def _forest(
     tree: Tree, continued: Continue, trees: int, nodes: int, rounds: int
 ) -> Generator[list[Expand], None, list[list[int]]]:
-    """Draw and continue; return the leaves by tree. Growing and finding again differ only in how to continue."""
+    """Draw and continue; return the leaves by tree. `continued` grows the tree, or follows one that has grown."""
     if not tree.nodes[tree.root].is_open:
         return [[] for _ in range(trees)]
     inner = [[tree.root] for _ in range(trees)]

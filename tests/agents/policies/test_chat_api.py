@@ -12,7 +12,7 @@ from tests.agents.policies.stub_server import completion, error, serving
 from tests.agents.worlds import rooms
 from tsr_gym import Candidate, ConfigError, EngineFailed, Expand, MissingExtra, PromptTooLong
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.policies.chat_api import ApiPolicy, ChatApi, Ledger, Said, read_answer, retry_after
+from tsr_gym.agents.policies.chat_api import Answer, ApiPolicy, ChatApi, Ledger, read_answer, retry_after
 from tsr_gym.agents.policies.chat_policy import sample_seeds
 from tsr_gym.agents.policies.prompts import History, paper_prompt
 from tsr_gym.agents.policies.settings import ApiConfig
@@ -52,7 +52,7 @@ def test_a_question_is_sent_as_documented_and_its_answer_read(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(lambda number, body: (200, completion("Up"))) as (url, stub):
         api = api_of(url + "/")
-        assert ask(api) == Said("Up", "stop", 20, 4, 5)
+        assert ask(api) == Answer("Up", "stop", 20, 4, 5)
     ((path, body),) = stub.asked
     assert path == "/v1/chat/completions"
     assert body == {"model": "stub", "messages": ASKED, "temperature": 0.7, "seed": 3, "max_tokens": 9}
@@ -112,7 +112,7 @@ def test_a_server_that_is_not_there_is_asked_a_few_times_and_then_the_work_stops
     with serving(lambda number, body: (200, completion("Up"))) as (url, _):
         pass
     api = api_of(url, retries=2, max_failures=1)
-    assert ask(api) == Said("", "failed")
+    assert ask(api) == Answer("", "failed")
     with pytest.raises(EngineFailed, match=r"2 questions stayed without an answer after 2 retries each.*ConnectError"):
         ask(api)
     assert api.ledger == Ledger(requests=6, retries=4, failed=2)
@@ -150,12 +150,12 @@ def test_an_answer_that_cannot_be_read_is_an_empty_one_that_is_counted(body):
 def test_counts_that_are_none_are_counted_as_0(usage):
     body = completion("Up", usage=usage)
     with serving(lambda number, asked: (200, body)) as (url, _):
-        assert ask(api_of(url)) == Said("Up", "stop")
+        assert ask(api_of(url)) == Answer("Up", "stop")
 
 
 def test_a_refusal_and_a_filtered_answer_are_empty_answers():
     assert read_answer(b'{"choices": [{"message": {"content": null, "refusal": "no"}, "finish_reason": "stop"}]}') == (
-        Said("", "stop")
+        Answer("", "stop")
     )
     assert read_answer(b'{"choices": [{"message": {"content": ""}, "finish_reason": "content_filter"}]}').text == ""
     assert read_answer(b'{"choices": [{"message": {"content": "Up"}, "finish_reason": 7}]}').finish_reason == "7"
