@@ -54,7 +54,7 @@ def turns_to(tree, node):
 
 
 def open_positions(tree):
-    """Return the positions, drawn on a grid, of the nodes at which the episode goes on."""
+    """Return the positions, drawn on a grid, of the open nodes."""
     states = [(node, node.snapshot.layers[-1].state.episode.state) for node in tree.nodes if not node.done]
     return [(node, tuple(rows_of(state))) for node, state in states]
 
@@ -195,7 +195,7 @@ def test_an_ended_episode_is_not_asked_for_proofs():
 
 
 def proof(state):
-    """Say that the left half of the line is lost; named by its path in a test."""
+    """Prove that the left half of the line is lost; named by its path in a test."""
     return "went the wrong way" if state.position < 0 else None
 
 

@@ -15,7 +15,7 @@ from tsr_gym.wrappers.grow import grow
 
 
 def scripted(requests):
-    """Say Right and Left in turn, by the number of children that a node has."""
+    """Answer Right and Left in turn, by the number of children that a node has."""
     return [
         [
             Candidate(("Right", "Left")[(len(tree.children(wish.node)) + k) % 2], (1, 2), (3,))
@@ -156,7 +156,7 @@ def test_a_limit_counts_from_where_its_search_began():
 
 
 class Clock:
-    """A clock that only moves when somebody waits, in place of the one that the search reads."""
+    """A clock that only moves during waits, in place of the one that the search reads."""
 
     def __init__(self, monkeypatch):
         self.now = 0.0
@@ -330,7 +330,7 @@ def test_an_episode_that_is_proven_lost_is_over():
     tree = env.rollout(scripted, left_and_left_again)
     assert [tree.nodes[index].candidate.text for index in tree.played][1:] == ["Left"]
     assert not tree.nodes[env.cursor].done
-    # Where nothing is chosen, what is lost is played last, whatever it is worth.
+    # Where nothing is selected, lost paths are played last, regardless of their worth.
     env.reset(seed=3)
     assert env.rollout(scripted, greedy).nodes[1].candidate.text == "Right"
     assert all(env.tree.nodes[index].is_open for index in env.tree.played[:-1])

@@ -76,7 +76,7 @@ class Reference:
         self.make, self.seed = make, seed
 
     def play(self, life: tuple[Any, ...]) -> tuple[Any, bool]:
-        """Return what the last step of a life shows, and whether it drew random numbers."""
+        """Return the result of the last step of a life, and whether it drew random numbers."""
         env = self.make()
         shown: Any = env.reset(seed=self.seed)
         drew = True
@@ -101,7 +101,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 class Twin:
-    """A searched environment beside the lives of its nodes.
+    """A searched environment with the separate lives of its nodes.
 
     Invariant: wherever it stands, it shows what the reference shows after the same life.
     """
@@ -162,7 +162,7 @@ class Twin:
         self.lives = [life]
 
     def swap_with_a_clone(self, action: Any) -> None:
-        """Go on in a clone, whose tree begins where it was made, after the original has played on."""
+        """Continue in a clone, whose tree begins where it was made, after the original has played on."""
         twin, life = clone(self.env), self.here
         if not self.env.tree.nodes[self.env.cursor].done:
             self.env.step(action)

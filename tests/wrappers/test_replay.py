@@ -16,7 +16,7 @@ SCORES = {"tsr/Sokoban-v0": SokobanScore, "tsr/FrozenLake-v0": FrozenLakeScore}
 
 
 def grown(name, noise="fresh", repeats=1):
-    """Return a tree with an episode that was played and turns that were imagined beside it."""
+    """Return a tree with an episode that was played and turns that were imagined."""
     stack = SCORES[name](AnswerFormat(gym.make(name, max_turns=3), penalty=0.25))
     env = TreeSearchWrapper(stack, noise=noise, repeats=repeats)
     env.reset(seed=3)
@@ -46,7 +46,7 @@ def test_a_tree_comes_out_bit_for_bit(tmp_path, name, noise, repeats, snapshots)
 
 
 def changed(tree, folder, node, **fields):
-    """Return a tree in whose file a node says something else."""
+    """Return a tree in whose file a node was changed."""
     tree.save(folder / "changed.jsonl")
     lines = (folder / "changed.jsonl").read_text().splitlines()
     lines[node + 1] = json.dumps(json.loads(lines[node + 1]) | fields)
@@ -74,7 +74,7 @@ def test_another_turn_than_the_one_that_was_taken_is_noticed(tmp_path):
 def test_scores_of_a_rater_can_be_left_out(tmp_path):
     tree = changed(grown("tsr/FrozenLake-v0"), tmp_path, 4, score=40.0)
     assert replay(tree, stack_of(tree)).difference.field == "score"
-    # Only nodes below the changed one add its score up, and none of their own fields does.
+    # Only nodes below the changed one add its score up, and no other field of theirs changes.
     assert replay(tree, stack_of(tree), scores=False).difference is None
 
 

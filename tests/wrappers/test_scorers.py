@@ -236,7 +236,7 @@ def transitions(score, truncated=False):
 
 
 def backup(moves, worth, gamma):
-    """Return what every action is worth in every cell, `[16, 4]`, when `worth` is what follows."""
+    """Return the worth of every action in every cell, `[16, 4]`, where `worth` is that of the next state."""
     return np.array(
         [
             [

@@ -299,7 +299,7 @@ def test_an_array_environment_can_be_searched_too():
 
 
 class Wheel(StateEnv):
-    """Turn a wheel of eight fields on until it stands at the last: the observation says where; a reward per field."""
+    """Turn a wheel of eight fields until it stands at the last: the observation is the field; a reward per field."""
 
     def __init__(self):
         super().__init__("wheel", limits=Limits(max_turns=9))
@@ -323,7 +323,7 @@ def wheel(**settings):
 
 
 def draws(env, number):
-    """Return what child `number` of the first node would see on each of the wrapper's draws."""
+    """Return the observations of child `number` of the first node on each of the wrapper's draws."""
     seeds = [derive_seed(3, "fresh", number), *(derive_seed(3, "draw", k, number) for k in range(1, env.repeats))]
     twin = Wheel()
     return [(twin.restore(env.tree.nodes[0].snapshot, seed=seed), twin.step(1)[1])[1] for seed in seeds]

@@ -134,7 +134,7 @@ def bare(tmp_path_factory):
 
 
 def shop_scores(env):
-    """Return what the rule shopper's episode is scored, turn by turn, and the states it reached."""
+    """Return the scores of the rule shopper's episode, turn by turn, and the states it reached."""
     env.reset(seed=3)
     found, states, ended = [], [], False
     while not ended:

@@ -35,7 +35,7 @@ def single(name, seed, **settings):
 
 
 def observed(env):
-    """Return what a single environment observes now."""
+    """Return the present observation of a single environment."""
     return env.observe(env.state)
 
 

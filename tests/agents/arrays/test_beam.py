@@ -16,7 +16,7 @@ from tsr_gym.wrappers import TreeSearchWrapper
 
 ROOMS = {"num_levels": 7, "max_actions": 12}
 LAKES = {"num_levels": 5, "success_rate": 0.7, "max_actions": 9, "obs_type": "array"}
-# What a turn is worth beside its reward: no two sums of these over different paths are equal.
+# The score of a turn in addition to its reward: no two sums of these over different paths are equal.
 WORTHS = np.random.default_rng(0).random((30, 4))
 CELLS = np.random.default_rng(1).integers(1000, size=36)
 
@@ -44,7 +44,7 @@ class Scripted:
 
 
 def pictures_of_objects(tree):
-    """Return what every node is, by its address, and the addresses that were chosen."""
+    """Return the nodes by their addresses, and the selected addresses."""
     nodes = {
         tree.branch(index): (node.candidate.text, node.reward, node.score, node.terminated, node.truncated)
         for index, node in enumerate(tree.nodes)
@@ -94,7 +94,7 @@ def test_it_is_the_beam_of_objects(width, branching, depth):
 
 
 def pushed_right(observation, turn, number, seed):
-    """Choose by everything that a policy is told."""
+    """Choose by all arguments of a policy."""
     return (int(observation.argmax()) + turn + number + (seed & 1)) % 4
 
 

@@ -1,4 +1,4 @@
-"""Collect: whatever the search, the same number of trajectories per instance, and what was spent on them."""
+"""Collect: the same number of trajectories per instance for every search, and their cost."""
 
 from dataclasses import replace
 from functools import partial
@@ -208,7 +208,7 @@ NUMBERS = "no strategy"
     ("name", "expected"),
     [
         ("naive", partial(naive, rollouts=6)),
-        # One search selects all trajectories of an instance, unless its call says how many.
+        # One search selects all trajectories of an instance, unless its call sets the number.
         ("best_of_n(n=7)", partial(best_of_n, n=7, keep=6)),
         ("best_of_n(keep=2)", partial(best_of_n, keep=2)),
         ("beam", partial(beam)),
@@ -263,13 +263,13 @@ def test_plain_play_joins_the_searched_trajectories_of_each_instance():
         assert {one.tree for one in group.trajectories[4:]} == {4}
         assert len(trees) == 5
     assert mixed.spent.env_steps == sum(tree.spent.env_steps for trees in mixed.trees for tree in trees)
-    # It is what plain play of these instances does alone, on dice of its own.
+    # The result is that of plain play of these instances alone, on separate dice.
     others = collector(replace(config, naive=5), "FrozenLake").collect(2, 1)
     assert stories(others.groups[0].trajectories[4:7]) == stories(mixed.groups[2].trajectories[4:])
 
 
 def stories(trajectories):
-    """Return what happened, whatever the numbers of the nodes."""
+    """Return the events of a tree without the numbers of its nodes."""
     return [[(turn.observation, turn.reward) for turn in one.turns] for one in trajectories]
 
 
@@ -356,7 +356,7 @@ def test_a_strategy_of_ones_own_says_how_its_trees_are_harvested_and_a_setting_o
     assert [len(found.trees[0]), len(found.groups[0].trajectories)] == [2, 2]
     halved = "tests.agents.episodes.test_collect:halves(branching=3)"
     (group,) = collector(SearchConfig(search=halved, learn_from="branches"), "FrozenLake").collect(0, 1).groups
-    # Each branch below the root is a tree of its own.
+    # Each branch below the root is a separate tree.
     assert {one.tree for one in group.trajectories} == {0, 1, 2}
 
 
@@ -381,7 +381,7 @@ def test_whatever_is_learned_from_is_played_to_its_end_and_as_many_as_are_promis
     assert all(one.finished for one in trajectories)
     if "adaptive" not in name:
         assert [len(group.trajectories) for group in found.groups] == [4] * 6
-    # A failure has used up what the limits allow, lost or not: nothing is cheaper than to go on and fail.
+    # A failure has used up what the limits allow, lost or not: playing on and failing is never dearer.
     for one in (one for one in trajectories if not one.success):
         assert len(one.turns) == 6 or sum(turn.num_actions for turn in one.turns) == pool.base.limits.max_actions
 

@@ -77,7 +77,7 @@ def test_a_scorer_of_ones_own_is_named_by_its_module():
 
 
 class Boxes(ScoreWrapper[Any]):
-    """Rates the states of any world alike."""
+    """Gives the states of any world the same score."""
 
     score_of = "state"
 

@@ -19,7 +19,7 @@ NUMBER = 6
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A folder of its own for what is kept."""
+    """An empty cache folder for each test."""
     monkeypatch.setenv("TSR_GYM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -71,7 +71,7 @@ def test_instances_are_drawn_and_solved_once(drawn):
     assert again.bars == first
     evaluate(again.pool, WALKER, tasks=again.tasks)
     assert drawn == ["drawn"]
-    # Whoever plays them elsewhere gets the same ones.
+    # Another pool that plays them gets the same ones.
     assert again.starts == exam.starts
     assert again.starts == [snapshot(env) for env in lakes().set(again.tasks)]
 

@@ -1,4 +1,4 @@
-"""Estimates over instances: means by hand, and intervals that hold the truth as often as they say."""
+"""Estimates over instances: means by hand, and intervals that hold the truth as often as promised."""
 
 from itertools import product
 
@@ -100,7 +100,7 @@ def test_the_price_of_a_success_is_all_that_was_paid_over_all_that_succeeded():
 
 
 def test_where_nothing_succeeded_the_price_has_a_lower_end_only():
-    # 100 paid for ten episodes, of which Wilson's interval says at most 3.8416 / 13.8416 succeed.
+    # 100 paid for ten episodes, of which at most 3.8416 / 13.8416 succeed by Wilson's interval.
     mean, low, high = price_of_success([40, 60], [0, 0], [5, 5])
     assert (mean, high) == (None, None)
     assert low == pytest.approx(10 * 13.8416 / 3.8416)

@@ -35,7 +35,7 @@ LAKE = {"desc": ["SFF", "FHF", "FFG"], "max_turns": 4, "max_actions_per_turn": 1
 
 
 def always(name):
-    """Return a policy that says one action everywhere."""
+    """Return a policy that takes one action everywhere."""
     return lambda requests: [
         [Candidate(f"<think></think><answer>{name}</answer>")] * wish.samples for _, wish in requests
     ]
@@ -236,7 +236,7 @@ def test_with_a_search_the_played_episode_counts_and_its_dice_do_not_depend_on_t
 
 
 def test_runs_that_were_evaluated_before_can_be_compared_with_new_ones():
-    # Recorded when evaluation and calibration played by code of their own.
+    # Recorded when evaluation and calibration had separate code for play.
     pool, tasks = EnvPool("frozen_lake", {}, score="FrozenLakeScore"), held_out(30)
     plain = evaluate(pool, WALKER, tasks=tasks, seed=3)
     assert (plain.success, plain.turns) == (8 / 30, 3.3)
@@ -250,7 +250,7 @@ def test_runs_that_were_evaluated_before_can_be_compared_with_new_ones():
 MOVES = {"Left": (0, -1), "Down": (1, 0), "Right": (0, 1), "Up": (-1, 0)}
 NAMES = tuple(MOVES)
 CANDIDATES, TURNS, HOLE = 8, 5, 10.0
-# What WALKER says: one action or two, each length and each action equally likely.
+# The answers of WALKER: one action or two, each length and each action equally likely.
 SAYINGS = [(said, 0.5 / 4 ** len(said)) for length in (1, 2) for said in product(NAMES, repeat=length)]
 BEST_OF_8 = partial(beam, width=1, branching=CANDIDATES, depth=1)
 
@@ -322,7 +322,7 @@ def start(desc):
 
 
 def brute_force(desc, rng):
-    """Play an episode, with an environment of its own for every candidate; return whether it succeeded."""
+    """Play an episode with a separate environment for every candidate; return whether it succeeded."""
     real = gym.make("tsr/FrozenLake-v0", desc=desc)
     real.reset(seed=int(rng.integers(2**31)))
     over = False
@@ -372,7 +372,8 @@ def check_law(number, references):
     assert abs(reference - np.mean(exact)) <= 1.96 * error / sqrt(references) + 1e-12
     # Below the optimum of players who are held to two actions a turn, as WALKER is, and so below that of the preset.
     assert share <= ceiling(maps, max_turns=TURNS, max_actions_per_turn=2)
-    # Whoever sees the episode's own dice plays better than anybody could, even with another look after every action.
+    # A player that sees the episode's own dice beats every policy that does not, even with another look after every
+    # action.
     _, seen = played(range(number), "same")
     assert np.mean(seen) - 2.6 * error_of(np.mean(seen), number) > ceiling(maps)
 

@@ -140,7 +140,7 @@ def test_equal_actions_share_a_step_only_where_it_cannot_come_out_otherwise(env,
     assert len(tree.nodes) == 31
     assert tree.spent.env_steps == steps
     outcomes = {node.observation for node in tree.nodes[1:]}
-    # Thirty throws at three equally likely directions; on one of them a wall may make two alike.
+    # Thirty throws at three equally likely directions; on one of them a wall may make two equal.
     assert len(outcomes) == 1 if steps == 1 else len(outcomes) >= 2
 
 

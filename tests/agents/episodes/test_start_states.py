@@ -56,7 +56,7 @@ def rates(tree, **settings):
 def test_outcomes_are_those_of_the_paths_below():
     assert outcomes(small_tree()) == Outcomes(6, 6, 2)
     assert outcomes(small_tree().at(1)) == Outcomes(3, 3, 2)
-    # The path to ab goes on, and is no try.
+    # The path to ab has not ended, and is no try.
     assert outcomes(words((0, "ab"), (1, "xb"), (2, "bb"))) == Outcomes(4, 1, 1)
 
 
@@ -120,7 +120,7 @@ def test_a_dead_end_is_a_failure_and_a_leaf_that_goes_on_is_not_yet():
     assert outcomes(tree) == Outcomes(4, 3, 1)
     (start_state,) = harvest_start_states(tree)
     assert (start_state.visits, start_state.tries, start_state.successes) == (4, 3, 1)
-    # Without a state's key only the snapshot tells start states apart.
+    # Without a state's key only the snapshot distinguishes start states.
     assert start_state.key != harvest_start_states(small_tree())[0].key
 
 
@@ -339,7 +339,7 @@ def test_a_moment_on_the_ice_has_dice_of_its_own_in_every_episode():
 
 
 def from_file(path):
-    """Play a bank's start states, and return what is seen; called in another process too."""
+    """Play a bank's start states, and return the observations; called in another process, too."""
     env = tiny_room(0)
     return [
         [env.reset(seed=4, options=start_state.start)[0], env.step("<think></think><answer>Up</answer>")[0]]

@@ -46,7 +46,7 @@ def tree_of(*nodes, score_of="turn"):
 
 
 def tree_of_four():
-    """One episode solved, one cut off, one that was lost, one that goes on."""
+    """One episode solved, one cut off, one lost, one unfinished."""
     return tree_of(
         node(0, 1, "ab", 1.0, score=0.75, key=b"there", executed=("Up", "Down"), action_is_valid=True),
         node(1, 2, "c", 2.5, end="t", success=True, executed=("Up",), action_is_valid=True),
@@ -113,7 +113,7 @@ def test_success_needs_the_task_to_have_ended_and_not_only_a_limit():
 
 
 def test_harvest_leaves_unfinished_paths_out_and_ranks_the_rest():
-    # Node 4 has the highest reward by far, but its episode goes on.
+    # Node 4 has the highest reward by far, but its episode has not ended.
     found = harvest(tree_of_four(), 5)
     assert [[chr(turn.token_ids[0]) for turn in trajectory.turns] for trajectory in found] == [
         ["a", "c"],
@@ -158,7 +158,7 @@ def test_every_leaf_can_be_harvested_also_those_that_were_left():
     assert [trajectory.finished for trajectory in found] == [True, False, True, True]
     assert {trajectory.tree for trajectory in found} == {2}
     assert {trajectory.selected_by for trajectory in found} == {"tree"}
-    # The same turn bears the same number in all that share it.
+    # The same turn has the same number in all trajectories that share it.
     assert [trajectory.turns[0].node for trajectory in found] == [1, 1, 1, 3]
     assert harvest_leaves(tree_of()) == []
 
@@ -173,7 +173,7 @@ def test_every_harvest_says_which_tree_it_comes_from():
 def test_leaves_that_are_no_samples_of_the_policy_bear_the_name_of_their_strategy():
     found = harvest_all(tree_of_four(), selected_by="random_branching")
     assert {one.selected_by for one in found} == {"random_branching"}
-    # Whatever reads which trajectories are plain play leaves them out.
+    # Code that selects plain play leaves these trajectories out.
     assert collate([Group(0, tuple(found))]).searched.all()
     assert not collate([Group(0, tuple(harvest_all(tree_of_four())))]).searched.any()
 
@@ -237,7 +237,7 @@ def test_a_path_that_stopped_at_a_dead_end_is_a_failure_and_not_left_out():
 
 
 def tree_with_edges(*nodes):
-    """Return a tree of bare nodes: what was said, the parent's index, and the state's key."""
+    """Return a tree of bare nodes: the answer, the parent's index, and the state's key."""
     tree = Tree()
     for parent, said, key, more in nodes:
         depth = 0 if parent is None else tree.nodes[parent].depth + 1

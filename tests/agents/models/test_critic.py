@@ -1,4 +1,4 @@
-"""Critic: a value for the state in which each token is said."""
+"""Critic: a value for the state in which each token is sampled."""
 
 import copy
 from dataclasses import replace

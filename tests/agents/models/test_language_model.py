@@ -1,4 +1,4 @@
-"""Models from folders: what is missing or broken is said, and nothing is made up."""
+"""Models from folders: errors for missing and broken files, and no invented values."""
 
 import json
 import shutil

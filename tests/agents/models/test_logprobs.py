@@ -44,7 +44,7 @@ def plain(hidden, said, head, temperature):
 
 
 def mixed(logprobs, entropy):
-    """Return a loss to which every token, and both numbers of it, add something of their own."""
+    """Return a loss to which both numbers of every token contribute differently."""
     factors = torch.linspace(-1, 2, len(logprobs), dtype=logprobs.dtype)
     return (factors * logprobs).sum() + (factors.flip(0) * entropy**2).sum()
 
@@ -245,7 +245,7 @@ def test_it_agrees_with_the_learners_own():
 
 
 class Odd(Qwen2ForCausalLM):
-    """A model that does something of its own to its logits."""
+    """A model that changes its logits in a way that no head describes."""
 
     def forward(self, *args, **more):
         output = super().forward(*args, **more)

@@ -35,7 +35,7 @@ def saved(folder, tokenizer, **config):
 
 def test_a_tokenizer_of_whole_words_beside_a_qwen_model_is_read_as_what_it_is(tmp_path):
     folder = saved(tmp_path, word_level())
-    # The trap: transformers reads bytes, says nothing, and finds none of the words.
+    # The trap: transformers reads bytes, without any error, and knows none of the words.
     assert AutoTokenizer.from_pretrained(folder)("red shoes")["input_ids"] != [1, 2]
     assert load_tokenizer(folder)("red shoes")["input_ids"] == [1, 2]
     assert load_policy(folder, device=torch.device("cpu")).tokenizer("push the box")["input_ids"] == [3, 4, 5]

@@ -1,4 +1,4 @@
-"""A local server that speaks OpenAI's chat completions as documented, and misbehaves as it is told."""
+"""A local server that answers OpenAI's chat completions as documented, with faults on request."""
 
 import json
 import threading

@@ -23,7 +23,7 @@ KEY = "sk-very-secret-7"
 
 
 class Clock:
-    """Time that passes only where somebody waits."""
+    """Time that passes only during waits."""
 
     def __init__(self):
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""ChatPolicy: prompts as the chat template writes them, and sampled ids that nobody spells again."""
+"""ChatPolicy: prompts as the chat template writes them, and sampled ids that are never encoded again."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def spelled(tokenizer, text):
 
 
 def talking(tokenizer, said, *, history="full", prompt=PROMPT):
-    """Return a policy whose model always says some ids."""
+    """Return a policy whose model always samples the same ids."""
     return ChatPolicy(ScriptedEngine(lambda prompt, seed: said), tokenizer, prompt, History.parse(history))
 
 

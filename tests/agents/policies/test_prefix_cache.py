@@ -46,7 +46,7 @@ Y, N = True, False
 def test_the_longest_known_beginning_is_found_and_leaves_a_token_to_compute(model):
     known = PrefixCache(model, max_bytes=10**9)
     cache, filled = cache_of(model, [[Y] * 5])
-    # The prompt 1 2 3 and what was said after it, 4 5 6; the 6 was never computed.
+    # The prompt 1 2 3 and the sampled tokens 4 5 6; the 6 was never fed to the model.
     known.keep(cache, filled, [((1, 2, 3), (4, 5, 6))], torch.arange(1))
     found = {
         (1, 2, 3, 4, 5, 6, 7): 5,

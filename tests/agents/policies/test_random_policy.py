@@ -149,7 +149,7 @@ def test_best_of_n_random_episodes_selects_success_as_often_as_arithmetic_says()
 
 
 class Story(gym.Env):
-    """A text game of somebody else's: it lists what can be said, and punishes everything else."""
+    """A foreign text game: it lists its commands, and punishes everything else."""
 
     observation_space = gym.spaces.Text(100)
     action_space = gym.spaces.Text(100)

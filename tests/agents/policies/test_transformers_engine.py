@@ -48,7 +48,7 @@ def engine_of(model, **settings):
 
 
 def check(engine, prompts, seeds, **settings):
-    """Compare what an engine says with the slow sampler, and return it."""
+    """Compare the samples of an engine with those of the slow sampler, and return them."""
     answers = engine.generate(prompts, seeds=seeds)
     assert [len(row) for row in answers] == [len(row) for row in seeds]
     for prompt, row, drawn in zip(prompts, seeds, answers, strict=True):
@@ -106,7 +106,7 @@ def test_prompts_that_grow_along_a_tree_are_answered_as_if_computed_from_the_sta
     prompts, seeds = PROMPTS, SEEDS
     for turn in range(4):
         answers = check(engine, prompts, seeds)
-        # Go on from every sample: some at once, some after words of different lengths.
+        # Continue from every sample: some at once, some after words of different lengths.
         prompts = [
             (*prompt, *completion.token_ids, *range(40, 40 + (number + turn) % 4))
             for prompt, row in zip(prompts, answers, strict=True)
@@ -123,7 +123,7 @@ def test_what_was_not_computed_again_is_counted(model):
     said = first[0].token_ids
     longer = (*PROMPTS[1], *said, 40, 41)
     (grown,) = engine.generate([longer], seeds=[[6, 7]])
-    # Everything but the last word said, which was drawn and never fed to the model.
+    # Everything but the last token, which was drawn and never fed to the model.
     assert [completion.num_cached for completion in grown] == [7 + len(said) - 1, len(longer)]
     (unknown,) = engine.generate([(60, 61, 62)], seeds=[[1]])
     assert unknown[0].num_cached == 0

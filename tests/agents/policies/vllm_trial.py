@@ -1,4 +1,4 @@
-"""What the tests of vLLM share: a model that it can compute on a CPU, and what its engines are held against."""
+"""What the tests of vLLM share: a model that it can compute on a CPU, and references for its engines."""
 
 from functools import partial
 
@@ -37,7 +37,7 @@ def engine_of(host, **settings):
 
 
 def check_whole_contract(check_engine, host, learner, *, tie):
-    """Run the suite with an update to other weights, and return what it found; the host has these afterwards."""
+    """Run the suite with an update to other weights, and return the findings; the host keeps the new weights."""
 
     def update():
         learner.load_state_dict(soft_model(tie=tie, seed=9).state_dict())

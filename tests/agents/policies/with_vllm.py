@@ -236,7 +236,7 @@ def adapter_host(tmp_path_factory):
 
 
 def adapted(seed, rank=3):
-    """Return the model with low-rank matrices that change what it says."""
+    """Return the model with low-rank matrices that change its samples."""
     model = soft_model(tie=TIE)
     add_lora(model, LoraSettings(rank=rank, alpha=6.0))
     generator = torch.Generator().manual_seed(seed)

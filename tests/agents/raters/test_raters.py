@@ -27,7 +27,7 @@ def answer(text, thought=""):
 
 
 def grown(env, *texts):
-    """Expand the first node and return what grew."""
+    """Expand the first node and return its children."""
     return [(env.tree, node) for node in env.expand(0, [Candidate(text) for text in texts])]
 
 
@@ -38,7 +38,7 @@ def test_a_candidate_gets_the_share_of_its_siblings_that_say_the_same():
 
 def test_what_was_carried_out_counts_and_not_how_it_was_said():
     texts = [answer("Up", "first"), answer("up"), answer("Up || jump"), answer("Down"), "Up", answer("fly")]
-    # Three times Up was carried out, in whatever case and with junk beside it; two texts mean nothing and have no vote.
+    # Up was executed three times, in any case and with junk around it; two texts mean nothing and have no vote.
     env = rooms(3)
     names = [env.tree.nodes[node].info["executed"] for _, node in grown(env, *texts)]
     assert [name and name[0].lower() for name in names] == ["up", "up", "up", "down", (), ()]
@@ -109,7 +109,7 @@ def test_on_a_common_scale_every_tree_is_its_own_measure():
     rater = WeightedRater({"price": (by_price, 1.0), "letter": (by_letter, 10.0)}, standardise=True)
     nodes = [*grown(one, "c", "a"), *grown(other, "a", "b"), *grown(one, "b"), *grown(flat, "a", "a", "a")]
     # In the first tree 3, 1, 2 have the mean 2 and the standard deviation sqrt(2/3); in the second 100 and 500 lie one
-    # each from the mean; the letters rise as the prices do. Where all are equal there is nothing to say.
+    # each from the mean; the letters rise as the prices do. Equal scores all count 0.
     sigma = (2 / 3) ** 0.5
     assert rater(nodes) == pytest.approx([11 / sigma, -11 / sigma, -11, 11, 0, 0, 0, 0])
 
@@ -194,7 +194,7 @@ def critic(tokenizer):
 
 @pytest.fixture(scope="module")
 def chat(tokenizer):
-    """A policy that says one of five turns, as its seed decides."""
+    """A policy that draws one of five turns by its seed."""
 
     def answer(prompt, seed):
         return tokenizer(TURNS[seed % len(TURNS)] + "</answer>")["input_ids"] + [tokenizer.eos_token_id]
@@ -269,7 +269,7 @@ def test_a_round_of_all_searches_is_one_forward_pass(critic, chat, monkeypatch):
     seeds = [1, 2, 3]
     trees = searched([room(seed, max_turns=3) for seed in seeds], chat, CriticValue(critic, chat), seeds)
     assert len(rows) == max(node.depth for tree in trees for node in tree.nodes)
-    # At most three candidates for each tree and the state that they grew from; what says the same is asked once.
+    # At most three candidates for each tree and the state that they grew from; equal prompts are asked once.
     firsts = [{tree.nodes[node].candidate.text for node in tree.children(0)} for tree in trees]
     assert rows[0] == 3 + sum(map(len, firsts))
 

@@ -108,7 +108,7 @@ def test_one_rollout_a_candidate_grows_the_trees_of_the_plain_loop(world, policy
 
 
 def coin_after_the_first(requests):
-    """Say a and b at the first node; later c or d, by a coin that the tree's seed and the place throw."""
+    """Answer a and b at the first node; later c or d, by a coin derived from the tree's seed and the node."""
     first = cycle("ab")
 
     def coins(tree, wish):
@@ -119,7 +119,7 @@ def coin_after_the_first(requests):
 
 
 def test_the_mean_of_many_rollouts_estimates_what_the_policy_makes_of_a_candidate():
-    """After a, half of what is said pays 3 and half -3; after b, all pays 1. The mean prefers b, the maximum a."""
+    """After a, half of the answers pay 3 and half -3; after b, all pay 1. The mean prefers b, the maximum a."""
     pays = {"a": 0.0, "b": 0.0, "ac": 3.0, "ad": -3.0, "bc": 1.0, "bd": 1.0, "c": 0.0, "d": 0.0}
 
     def followed(seed, reduce):

@@ -65,7 +65,7 @@ def visited(seed, value, expansions=13):
 @pytest.mark.parametrize("seed", range(5))
 def test_with_the_depth_as_value_it_searches_depth_first(seed):
     order = visited(seed, lambda tree, node: float(tree.nodes[node].depth))
-    # Whatever ties decide: after a word comes one of its own, until there is none; only then a sibling.
+    # For every order of ties: after a word its descendants are expanded, and only then a sibling.
     assert len(set(order)) == 13
     for before, after in pairwise(order):
         assert after[:-1] == before if len(before) < 2 else after[:-1] == before[: len(after) - 1]
@@ -122,7 +122,7 @@ def test_without_merging_words_of_the_same_letters_are_all_expanded():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_more_expansions_reach_more_states_although_most_samples_change_nothing(seed):
-    # A policy that says little else than what it said before.
+    # A policy that mostly repeats its answers.
     policy = RandomPolicy("aaaaaaaaabcdef", form="{}")
 
     def states(expansions):

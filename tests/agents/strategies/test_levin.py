@@ -98,7 +98,7 @@ def test_the_bound_holds_with_state_cuts_on_graphs_with_cycles(seed, states, act
             "state_key": there.to_bytes(2),
         }
 
-    # The most probable walk of every length to every state; no walk to the goal goes on.
+    # The most probable walk of every length to every state; no walk continues past the goal.
     best, bound = np.where(np.arange(states) == 0, 0.0, -inf), inf
     for depth in range(1, 4 * states):
         after = np.full(states, -inf)

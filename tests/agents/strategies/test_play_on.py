@@ -26,7 +26,7 @@ def ends_of(tree, starts, turns=None):
     ("turns", "wanted"),
     [
         (0, ["a", "", "a", "b", "a"]),
-        # At the first node two letters were said already, so the policy goes on with the third, and x ends the word.
+        # The first node has two children already, so the policy continues with the third letter, and x ends the word.
         (1, ["aa", "x", "ab", "ba", "ax"]),
         (2, ["aaa", "x", "aba", "baa", "ax"]),
         (None, ["aaaa", "x", "abaa", "baaa", "ax"]),

@@ -145,7 +145,7 @@ def test_widening_gives_the_root_as_many_candidates_as_it_says(seed, simulations
         return {"score": (tree.seed + 7 * parent + 3 * number) % 11}
 
     tree, _ = grow_bare(partial(puct, simulations=simulations, moves=1, k=k, alpha=alpha), child, seed=seed)
-    # Every simulation samples one node, and the root one of its own whenever it has fewer than k N**alpha.
+    # Every simulation samples one node, and it is a child of the root whenever that has fewer than k N**alpha.
     assert len(tree.nodes) == 1 + simulations
     wanted = 0
     for passed in range(simulations):
@@ -189,7 +189,7 @@ def test_dead_ends_are_left_alone_where_anything_else_is_there():
 
 
 def test_rollouts_value_a_candidate_by_where_the_policy_comes_to():
-    # The first letters pay alike; what follows them does not.
+    # The first letters pay the same; the letters after them do not.
     pays = {"a": 0.0, "b": 0.0, "c": 0.0, "ca": 3.0}
     for turns, wanted in ((0, None), (1, "c"), (None, "c")):
         env = letters(pays, turns=2, seed=1)
@@ -222,7 +222,7 @@ def test_merging_gives_every_state_candidates_once_and_finds_the_optimum_with_fe
 
 @pytest.mark.parametrize("merge", ["state", "turns"])
 def test_merged_searches_of_whole_episodes_reach_the_best_bag(merge):
-    """Whatever the order, bags of four letters; brute force over all words knows the best."""
+    """Bags of four letters in any order; brute force over all words gives the best."""
     pays, _ = priced(8)
     pays = {word: price for word, price in pays.items() if list(word) == sorted(word)} | {"b": 0.3, "c": -0.2}
 

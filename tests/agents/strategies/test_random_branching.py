@@ -21,7 +21,7 @@ NUMBERS = st.fixed_dictionaries({"trees": st.integers(1, 4), "nodes": st.integer
 
 
 def chain(turns):
-    """Return what ends every episode after a number of turns."""
+    """Return a policy that ends every episode after a number of turns."""
     return lambda tree, parent, number: {"truncated": tree.nodes[parent].depth + 1 == turns}
 
 

@@ -309,7 +309,7 @@ def test_without_merging_and_after_an_end_a_node_is_only_itself():
 
 
 def test_the_turns_that_are_left_may_belong_to_the_state():
-    # The same word after one turn and after two, because the policy said nothing that counts.
+    # The same word after one turn and after two, because one answer of the policy changed nothing.
     env = letters({"a": 1.0, "": 0.0}, turns=5)
     env.expand(0, ["a", ""])
     env.expand(2, ["a"])
