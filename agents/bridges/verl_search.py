@@ -58,10 +58,6 @@ class ServedByVerl:
         """The newest version that sampled."""
         return max(self.versions, default=0)
 
-    def engine(self, *, stop_ids: Sequence[int], max_tokens: int, temperature: float) -> VllmEngine:
-        """Return an engine that samples from the servers."""
-        return VllmEngine(self, tuple(stop_ids), max_tokens=max_tokens, temperature=temperature)
-
     def sample(self, asked: Sequence[Asked], settings: dict[str, Any]) -> list[Completion]:
         """Return a completion for each, in order."""
 

@@ -23,8 +23,8 @@ class ModelConfig:
     engine_gib: float = 1.0
     """Memory of vLLM's keys and values, in GiB."""
     prompt: Literal["auto", "paper", "compact", "plain", "words"] = "auto"
-    """Words around observations. auto: what the model folder's tsr_gym.json says, else paper; for an environment with
-    a protocol of its own plain, which adds none, unless the model was made for it in words."""
+    """Words around observations. auto: the one in the model folder's tsr_gym.json, else paper; for an environment
+    that defines a protocol plain, which adds none, unless the model was made for words."""
     history: str = setting("auto", metavar="{auto,full,markov,window(K)}")
     """What a prompt repeats: full, markov, window(k), or auto."""
     max_tokens: int = 400

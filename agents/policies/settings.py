@@ -15,7 +15,7 @@ class ApiConfig:
     base_url: str = setting("https://api.openai.com/v1", metavar="URL")
     """Of the server, as in http://127.0.0.1:8000/v1."""
     api_key_from: str = setting("OPENAI_API_KEY", metavar="VARIABLE")
-    """Environment variable that holds the key; where there is none, no key is sent."""
+    """Environment variable that holds the key; without it no key is sent."""
     at_once: int = 8
     """Requests that are open at a time."""
     per_minute: float | None = None

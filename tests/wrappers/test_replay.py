@@ -101,9 +101,7 @@ def test_a_file_makes_nothing_but_registered_environments_and_known_wrappers(tmp
 def test_a_tree_that_does_not_say_how_it_was_grown_is_refused(stack):
     tree = grown("tsr/Sokoban-v0")
     tree.about["stack"] = stack if not stack else tree.about["stack"] | stack
-    with pytest.raises(
-        ConfigError, match=r"how its environment was made|cannot be made|unknown settings"
-    ):
+    with pytest.raises(ConfigError, match=r"how its environment was made|cannot be made|unknown settings"):
         stack_of(tree)
 
 

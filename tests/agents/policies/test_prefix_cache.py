@@ -170,12 +170,12 @@ def test_looking_up_does_not_look_at_what_is_remembered(model):
 
     known = PrefixCache(model, max_bytes=10**9)
     cache, filled = cache_of(model, [[Y] * 4] * 50)
-    known._known = Counted()
+    known._entries = Counted()
     known.keep(cache, filled, [((number, 2, 3), (4, 5)) for number in range(50)], torch.arange(50))
     assert known.find((49, 2, 3, 4, 6)).length == 4
-    known._known.looked = 0
+    known._entries.looked = 0
     assert known.find((60,) * 40) is NOTHING
-    assert known._known.looked == 39
+    assert known._entries.looked == 39
 
 
 @pytest.fixture(scope="module")
