@@ -1,4 +1,4 @@
-"""Audit: rows of our own trees are clean, and every bug that is planted in them is found and named."""
+"""Audit: rows of this package's trees are clean, and every planted bug is found and named."""
 
 import copy
 
@@ -15,7 +15,7 @@ NAMES = ["lengths", "trained", "recorded", "answers", "turns", "text", "history"
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory):
-    """Rows of three trees whose answers have several turns and spellings, tokenizer, and the model's own judgement."""
+    """Rows of three trees whose answers have several turns and tokenisations, the tokenizer, and the witness."""
     from tsr_gym.agents.bridges.audit import witness
 
     trees, model, tokenizer = grown_trees(3, turns=3)
@@ -35,7 +35,7 @@ def rows(grown):
 
 
 def wrong(rows, *, tokenizer=None, logprobs=None):
-    """Return what is wrong by the names of the checks."""
+    """Return the findings by the names of the checks."""
     return {
         check.name: [finding.says for finding in check.findings]
         for check in audit(rows, tokenizer=tokenizer, logprobs=logprobs)
@@ -50,20 +50,24 @@ def test_rows_of_our_own_trees_are_clean(grown, rows):
     assert {check.name: check.findings for check in checks} == dict.fromkeys(NAMES, ())
     looked = {check.name: check.rows for check in checks}
     assert looked.pop("text") == 0
-    # No row of an episode repeats another one; see below for rows of turns.
+    # No row of an episode repeats another row; the next test has rows of turns.
     assert looked.pop("history") >= 0
     assert set(looked.values()) == {len(rows)}
 
 
-def test_rows_of_turns_are_clean_and_their_histories_are_looked_at():
+def test_rows_of_turns_are_clean_and_their_histories_are_compared():
     trees, _, tokenizer = grown_trees(2, history="window(9)")
     turns = []
     for tree in trees:
         for node in tree.nodes[1:]:
-            said = node.candidate
-            ids, zeros = [*said.prompt_ids, *said.token_ids], [0] * len(said.prompt_ids)
+            candidate = node.candidate
+            ids, zeros = [*candidate.prompt_ids, *candidate.token_ids], [0] * len(candidate.prompt_ids)
             turns.append(
-                {"tokens": ids, "loss_mask": zeros + [1] * len(said.token_ids), "logprobs": [*zeros, *said.logprobs]}
+                {
+                    "tokens": ids,
+                    "loss_mask": zeros + [1] * len(candidate.token_ids),
+                    "logprobs": [*zeros, *candidate.logprobs],
+                }
             )
     assert wrong(turns, tokenizer=tokenizer) == {}
     assert {check.name: check.rows for check in audit(turns, tokenizer=tokenizer)}["history"] > 5
@@ -83,8 +87,12 @@ def test_the_forms_of_other_trainers_are_understood(grown, rows):
     labels = [
         {
             "input_ids": row["input_ids"],
-            "labels": [one if own else -100 for one, own in zip(row["input_ids"], row["mask"], strict=True)],
-            "rollout_log_probs": [one for one, own in zip(row["logprobs"], row["mask"], strict=True) if own],
+            "labels": [
+                value if trained else -100 for value, trained in zip(row["input_ids"], row["mask"], strict=True)
+            ],
+            "rollout_log_probs": [
+                value for value, trained in zip(row["logprobs"], row["mask"], strict=True) if trained
+            ],
         }
         for row in rows
     ]
@@ -93,13 +101,13 @@ def test_the_forms_of_other_trainers_are_understood(grown, rows):
         assert {check.rows for check in audit(form, tokenizer=tokenizer) if check.name == "recorded"} == {len(rows)}
 
 
-def test_an_inverted_mask_is_found_by_whatever_is_there(grown, rows):
+def test_an_inverted_mask_is_found_by_each_check_that_can_see_it(grown, rows):
     _, tokenizer, _, _ = grown
     for row in rows:
-        row["mask"] = [1 - one for one in row["mask"]]
-    found = wrong(rows, tokenizer=tokenizer)
-    assert len(found["trained"]) == len(found["answers"]) == len(found["recorded"]) == len(rows)
-    assert all("the mask is inverted" in says for name in ("trained", "answers", "recorded") for says in found[name])
+        row["mask"] = [1 - bit for bit in row["mask"]]
+    problems = wrong(rows, tokenizer=tokenizer)
+    assert len(problems["trained"]) == len(problems["answers"]) == len(problems["recorded"]) == len(rows)
+    assert all("the mask is inverted" in says for name in ("trained", "answers", "recorded") for says in problems[name])
     bare = [{"input_ids": row["input_ids"], "mask": row["mask"]} for row in rows]
     assert list(wrong(bare)) == ["trained"]
 
@@ -110,12 +118,12 @@ def test_training_the_last_turn_only_is_found(grown, rows):
     for row in rows:
         cut = [0] * row["starts"][-1] + row["mask"][row["starts"][-1] :]
         bare.append({"input_ids": row["input_ids"], "mask": cut})
-    found = wrong(bare, tokenizer=tokenizer)
-    assert list(found) == ["turns"]
-    assert any("only the last of 3 answers is trained" in says for says in found["turns"])
-    # Log-probabilities alone tell it, too.
-    told = wrong([{**one, "logprobs": row["logprobs"]} for one, row in zip(bare, rows, strict=True)])
-    assert "tokens with log-probabilities are not trained" in told["recorded"][0]
+    problems = wrong(bare, tokenizer=tokenizer)
+    assert list(problems) == ["turns"]
+    assert any("only the last of 3 answers is trained" in says for says in problems["turns"])
+    # Log-probabilities alone show it, too.
+    without_template = wrong([{**plain, "logprobs": row["logprobs"]} for plain, row in zip(bare, rows, strict=True)])
+    assert "tokens with log-probabilities are not trained" in without_template["recorded"][0]
 
 
 def test_a_turn_that_another_row_trains_need_not_be_trained_again(grown, rows):
@@ -135,19 +143,19 @@ def test_log_probabilities_that_are_off_by_one_are_found(grown, rows, by, word):
     for row in rows:
         given = row["logprobs"]
         row["logprobs"] = [0.0, *given[:-1]] if by == 1 else [*given[1:], 0.0]
-    found = wrong(rows, tokenizer=tokenizer)
-    assert list(found) == ["recorded"]
-    assert all(f"one token too {word}" in says for says in found["recorded"])
-    # Those of a forward pass stand everywhere, and only the model can tell.
+    problems = wrong(rows, tokenizer=tokenizer)
+    assert list(problems) == ["recorded"]
+    assert all(f"one token too {word}" in says for says in problems["recorded"])
+    # Log-probabilities of a forward pass stand at all tokens, so only the model shows the shift.
     dense = []
     for row in rows:
         values = witness.logprobs(row["input_ids"])
         moved = [values[1], *values[1:2], *values[1:-1]] if by == 1 else [*values[1:], values[-1]]
         dense.append({"input_ids": row["input_ids"], "mask": row["mask"], "logprobs": moved})
     assert wrong(dense) == {}
-    found = wrong(dense, logprobs=witness.logprobs)
-    assert all(f"one token too {word}: moved by one they are the model's" in says for says in found["model"])
-    assert len(found["model"]) > len(rows) / 2
+    problems = wrong(dense, logprobs=witness.logprobs)
+    assert all(f"one token too {word}: moved by one they are the model's" in says for says in problems["model"])
+    assert len(problems["model"]) > len(rows) / 2
 
 
 @pytest.mark.parametrize("by", [1, -1])
@@ -156,32 +164,32 @@ def test_a_mask_that_is_off_by_one_is_found(grown, rows, by):
     for row in rows:
         row["mask"] = [0, *row["mask"][:-1]] if by == 1 else [*row["mask"][1:], 0]
         del row["logprobs"]
-    found = wrong(rows, tokenizer=tokenizer)
-    assert "trained tokens are not in answers" in found["answers"][0]
+    problems = wrong(rows, tokenizer=tokenizer)
+    assert "trained tokens are not in answers" in problems["answers"][0]
 
 
 def test_log_probabilities_of_another_policy_are_found(grown, rows):
     _, _, witness, _ = grown
     for row in rows:
-        row["logprobs"] = [2 * one for one in row["logprobs"]]
-    found = wrong(rows, logprobs=witness.logprobs)
-    assert list(found) == ["model"]
-    assert "they differ from the model's by" in found["model"][0]
+        row["logprobs"] = [2 * logprob for logprob in row["logprobs"]]
+    problems = wrong(rows, logprobs=witness.logprobs)
+    assert list(problems) == ["model"]
+    assert "they differ from the model's by" in problems["model"][0]
 
 
 def spelled_otherwise(tokenizer, ids):
-    """Return other ids of the same text, one token spelled by its bytes; None where there are none."""
-    for place, one in enumerate(ids):
-        text = tokenizer.decode([one])
-        parts = [tokenizer.convert_tokens_to_ids(sign) for sign in tokenizer.convert_ids_to_tokens(one)]
-        if len(parts) > 1 and text.strip() and None not in parts and one not in tokenizer.all_special_ids:
+    """Return other ids of the same text, with a token replaced by its bytes; None where no token allows it."""
+    for place, token in enumerate(ids):
+        text = tokenizer.decode([token])
+        parts = [tokenizer.convert_tokens_to_ids(part) for part in tokenizer.convert_ids_to_tokens(token)]
+        if len(parts) > 1 and text.strip() and None not in parts and token not in tokenizer.all_special_ids:
             return [*ids[:place], *parts, *ids[place + 1 :]]
     return None
 
 
 def test_a_history_that_was_tokenised_again_is_found():
     trees, _, tokenizer = grown_trees(4, history="window(9)", strategy="naive", max_tokens=8)
-    found = []
+    problems = []
     for tree in trees:
         first, second = (node.candidate for node in tree.nodes[1:3])
         start, end = len(first.prompt_ids), len(first.prompt_ids) + len(first.token_ids)
@@ -191,12 +199,12 @@ def test_a_history_that_was_tokenised_again_is_found():
             continue
         again = [*second.prompt_ids[:start], *other, *second.prompt_ids[end:]]
         rows = [
-            {"input_ids": [*shown, *said], "mask": [0] * len(shown) + [1] * len(said)}
-            for shown, said in ((first.prompt_ids, first.token_ids), (again, second.token_ids))
+            {"input_ids": [*shown, *sampled], "mask": [0] * len(shown) + [1] * len(sampled)}
+            for shown, sampled in ((first.prompt_ids, first.token_ids), (again, second.token_ids))
         ]
-        found.append(wrong(rows, tokenizer=tokenizer)["history"])
-    assert found
-    assert all("the text of an earlier turn in other tokens" in says for (says,) in found)
+        problems.append(wrong(rows, tokenizer=tokenizer)["history"])
+    assert problems
+    assert all("the text of an earlier turn in other tokens" in says for (says,) in problems)
 
 
 def test_messages_are_compared_with_tokens(grown):
@@ -229,12 +237,12 @@ def test_messages_are_compared_with_tokens(grown):
         ({"mask": lambda mask: [1] * len(mask)}, "every token is trained"),
     ],
 )
-def test_what_does_not_fit_together_is_found_in_its_row(rows, change, says):
+def test_contradictory_columns_are_found_in_their_row(rows, change, says):
     (name, new) = next(iter(change.items()))
     rows[1][name] = new(rows[1][name]) if callable(new) else new
-    found = [(finding.row, finding.says) for check in audit(rows) for finding in check.findings]
-    assert found[0][0] == 1
-    assert says in found[0][1]
+    findings = [(finding.row, finding.says) for check in audit(rows) for finding in check.findings]
+    assert findings[0][0] == 1
+    assert says in findings[0][1]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +254,7 @@ def test_what_does_not_fit_together_is_found_in_its_row(rows, change, says):
         ({"input_ids": 3, "mask": [0]}, "record 0: wanted columns of numbers"),
     ],
 )
-def test_what_are_no_rows_is_refused(record, message):
+def test_records_without_ids_or_mask_are_refused(record, message):
     with pytest.raises(ConfigError, match=message):
         audit([record])
 

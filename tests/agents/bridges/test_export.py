@@ -1,4 +1,4 @@
-"""Exports: every line is found again in the tree that it names, and what cannot be exported is refused."""
+"""Exports: every line can be traced to the tree that it names, and unusable trees and kinds are refused."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.agents.bridges.helpers import grown_trees
-from tests.agents.bridges.test_labels import said, small_tree
+from tests.agents.bridges.test_labels import sampled, small_tree
 from tests.agents.episodes.test_trajectory import tree_of
 from tests.agents.worlds import PUSHER, rooms
 from tsr_gym import ConfigError, InvalidTree
@@ -18,7 +18,7 @@ from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
 
 @pytest.fixture
 def saved(tmp_path):
-    """The file of a tree that fits on a napkin."""
+    """The file of a small tree."""
     small_tree().save(tmp_path / "small.jsonl")
     return tmp_path / "small.jsonl"
 
@@ -27,7 +27,7 @@ def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_preferences_are_a_line_each_with_all_that_a_trainer_needs(saved, tmp_path):
+def test_each_preference_is_a_line_with_the_columns_of_a_trainer(saved, tmp_path):
     out = tmp_path / "pairs.jsonl"
     assert export([saved], out) == Exported(trees=1, records=2)
     assert lines(out)[0] == {
@@ -46,7 +46,7 @@ def test_the_kind_may_have_settings(saved, tmp_path):
     out = tmp_path / "pairs.jsonl"
     # Of three children each is compared with each: three pairs, and one below.
     assert export([saved], out, kind="preferences(pairing='all')").records == 4
-    # Node 2 was left, and the other two have the same mean return: only the pair below is left.
+    # Node 2 was left, and the other two have the same mean return: only the pair at node 1 remains.
     assert export([saved], out, kind="preferences(worth='mean_return')").records == 1
     assert [(row["chosen_ids"], row["gap"]) for row in lines(out)] == [([4, 4], 4.0)]
 
@@ -54,17 +54,17 @@ def test_the_kind_may_have_settings(saved, tmp_path):
 def test_step_values_are_a_line_each(tmp_path):
     # Turn 1 leads to 2, worth 1 + 0, and to 3, worth 1 + 4.
     tree = tree_of(
-        said(0, 1, [1], 1.0, prompt=(7,)),
-        said(1, 2, [2], 0.0, prompt=(7, 1, 8), end=True),
-        said(1, 2, [3], 4.0, prompt=(7, 1, 8), end=True),
+        sampled(0, 1, [1], 1.0, prompt=(7,)),
+        sampled(1, 2, [2], 0.0, prompt=(7, 1, 8), end=True),
+        sampled(1, 2, [3], 4.0, prompt=(7, 1, 8), end=True),
     )
     tree.save(tmp_path / "tree.jsonl")
     out = tmp_path / "values.jsonl"
     assert export([tmp_path / "tree.jsonl"], out, kind="step-values") == Exported(1, 3)
-    found = [
+    values = [
         (row["prompt_ids"], row["response_ids"], row["value"], row["trajectories"], row["turn"]) for row in lines(out)
     ]
-    assert found == [([7], [1], 3.0, 2, 0), ([7, 1, 8], [2], 1.0, 1, 1), ([7, 1, 8], [3], 5.0, 1, 1)]
+    assert values == [([7], [1], 3.0, 2, 0), ([7, 1, 8], [2], 1.0, 1, 1), ([7, 1, 8], [3], 5.0, 1, 1)]
     assert {(row["tree"], row["task"]) for row in lines(out)} == {(str(tmp_path / "tree.jsonl"), tree.seed)}
 
 
@@ -76,15 +76,15 @@ def lengths(tree, *, of="nodes"):
     return [Length(len(tree.nodes))]
 
 
-def test_a_kind_of_ones_own_is_named_by_its_module(saved, tmp_path):
+def test_another_kind_is_named_by_its_module(saved, tmp_path):
     export([saved, saved], tmp_path / "out.jsonl", kind=f"{__name__}:lengths(of='nodes')")
     assert lines(tmp_path / "out.jsonl") == [{"tree": str(saved), "nodes": 6}] * 2
 
 
 def test_a_run_stands_for_its_trees_and_a_folder_for_those_in_it(undisturbed, saved):
-    found = list(tree_files(undisturbed))
-    assert found
-    assert {path.relative_to(undisturbed).parts[0] for path in found} == {"trees"}
+    files = list(tree_files(undisturbed))
+    assert files
+    assert {path.relative_to(undisturbed).parts[0] for path in files} == {"trees"}
     assert list(tree_files(saved.parent)) == [saved]
 
 
@@ -108,8 +108,8 @@ def test_a_tree_without_tokens_is_refused(tmp_path):
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_where_nothing_can_be_said_nothing_is_written(tmp_path):
-    tree_of(said(0, 1, [1], 1.0, end=True)).save(tmp_path / "lonely.jsonl")
+def test_without_records_nothing_is_written(tmp_path):
+    tree_of(sampled(0, 1, [1], 1.0, end=True)).save(tmp_path / "lonely.jsonl")
     with pytest.raises(InvalidTree, match="the 1 trees hold no preferences: nothing was written"):
         export([tmp_path / "lonely.jsonl"], tmp_path / "out.jsonl")
     # An episode that ended before its first turn is no damage.
@@ -132,7 +132,7 @@ def test_where_nothing_can_be_said_nothing_is_written(tmp_path):
         ("no.such.module:name", "there is no kind of records 'no.such.module:name'"),
     ],
 )
-def test_what_is_no_kind_is_refused(saved, tmp_path, kind, message):
+def test_unknown_kinds_are_refused(saved, tmp_path, kind, message):
     with pytest.raises(ConfigError, match=message):
         export([saved], tmp_path / "out.jsonl", kind=kind)
     assert not (tmp_path / "out.jsonl").exists()
@@ -168,6 +168,6 @@ def test_only_successes_are_shown_unless_all_are_wanted_and_instructions_may_be_
     assert tree_chats(tree, prompt="compact", successes=False)[0].messages[0]["role"] == "user"
 
 
-def test_a_prompt_that_there_is_not_is_refused():
+def test_an_unknown_prompt_is_refused():
     with pytest.raises(ConfigError, match="wanted a prompt of"):
         tree_chats(rooms(1).search(PUSHER, naive), prompt="rhymes")

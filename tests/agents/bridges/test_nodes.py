@@ -1,4 +1,4 @@
-"""Nodes: a tree goes out and comes back with the same tokens, log-probabilities and everything but snapshots."""
+"""Nodes: a tree is restored with the same tokens, log-probabilities and all other fields except snapshots."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tsr_gym.agents.episodes.trajectory import Learned, harvest, keep_learned
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory):
-    """Two trees and the files that they were saved to."""
+    """Two trees and their files."""
     folder = tmp_path_factory.mktemp("trees")
     grown, _, _ = grown_trees(2)
     files = [folder / f"{number}.jsonl" for number in range(2)]
@@ -30,9 +30,9 @@ def test_trees_come_back_as_they_were(trees, tmp_path, name):
     out = tmp_path / name
     written = export([*map(type(out), trees)], out, kind="nodes")
     assert written.records == sum(len(tree.nodes) for tree in trees.values())
-    found = read_trees(out)
-    assert list(found) == list(trees)
-    for back, tree in zip(found.values(), trees.values(), strict=True):
+    restored = read_trees(out)
+    assert list(restored) == list(trees)
+    for back, tree in zip(restored.values(), trees.values(), strict=True):
         assert [node.candidate for node in back.nodes] == [node.candidate for node in tree.nodes]
         assert any(node.candidate.logprobs for node in back.nodes)
         assert list(back.nodes) == [replace(node, snapshot=None, info=dict(node.info)) for node in tree.nodes]

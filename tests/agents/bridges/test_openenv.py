@@ -25,7 +25,7 @@ def test_a_token_takes_an_episode_back_in_another_session_too():
     assert [there.step(turn) for turn in TURNS] == first
 
 
-def test_entering_shows_where_the_episode_stands_and_takes_no_turn():
+def test_entering_shows_the_state_and_takes_no_turn():
     session = lake()
     session.reset(seed=3)
     moved = session.step(TURNS[0])
@@ -36,7 +36,7 @@ def test_entering_shows_where_the_episode_stands_and_takes_no_turn():
     assert session.token() == token
 
 
-def test_fresh_dice_are_those_of_their_seed():
+def test_fresh_random_numbers_are_those_of_their_seed():
     session = lake(is_slippery=True)
     session.reset(seed=3)
     token = session.token()

@@ -1,4 +1,4 @@
-"""Rows: token ids, masks and log-probabilities of trajectories, out and back, beside what a learner makes of them."""
+"""Rows: token ids, masks and log-probabilities of trajectories, written, read, and compared with a learner's batch."""
 
 import pytest
 import torch
@@ -14,8 +14,8 @@ from tsr_gym.agents.learning.batch import collate
 
 
 def test_an_episode_whose_prompts_grow_is_one_row():
-    one = episode(turn([1, 2], [3], 0.5, -0.25), turn([1, 2, 3, 9], [4, 5], 1.0, -0.5, -0.75))
-    (row,) = rows_of(one, task=8, number=2)
+    trajectory = episode(turn([1, 2], [3], 0.5, -0.25), turn([1, 2, 3, 9], [4, 5], 1.0, -0.5, -0.75))
+    (row,) = rows_of(trajectory, task=8, number=2)
     assert row[:8] == (
         8,
         2,
@@ -30,8 +30,8 @@ def test_an_episode_whose_prompts_grow_is_one_row():
 
 
 def test_a_prompt_that_begins_anew_begins_a_row_and_turns_without_tokens_have_none():
-    one = episode(turn([1], [2], 0.0, -1), turn([1], [], 2.0), turn([7], [8], 1.0, -2))
-    first, second = rows_of(one)
+    trajectory = episode(turn([1], [2], 0.0, -1), turn([1], [], 2.0), turn([7], [8], 1.0, -2))
+    first, second = rows_of(trajectory)
     assert (first.input_ids, first.turns, second.input_ids, second.turns) == ((1, 2), (0,), (7, 8), (2,))
     assert second.rewards == (1.0,)
     assert second.total_reward == 3.0
@@ -48,7 +48,7 @@ def test_rows_hold_what_a_learner_learns_from(history):
     for index, row in enumerate(rows):
         length = int(batch.present[index].sum())
         assert list(row.input_ids) == batch.ids[index, :length].tolist()
-        assert [bool(one) for one in row.mask] == batch.sampled[index, :length].tolist()
+        assert [bool(bit) for bit in row.mask] == batch.sampled[index, :length].tolist()
         assert torch.equal(torch.tensor(row.logprobs), batch.old_logprobs[index, :length])
 
 
@@ -61,8 +61,13 @@ def test_trajectories_come_back_with_equal_tokens_masks_and_logprobs(tmp_path, n
     (group,) = read_groups(tmp_path / name)
     wanted = harvest_leaves(tree)
     assert group.task == tree.seed
-    told = [(one.total_reward, one.success, one.finished, one.score) for one in group.trajectories]
-    assert told == [(one.total_reward, one.success, one.finished, one.score) for one in wanted]
+    results = [
+        (trajectory.total_reward, trajectory.success, trajectory.finished, trajectory.score)
+        for trajectory in group.trajectories
+    ]
+    assert results == [
+        (trajectory.total_reward, trajectory.success, trajectory.finished, trajectory.score) for trajectory in wanted
+    ]
     before, after = collate([Group(tree.seed, tuple(wanted))]), collate([group])
     for part in ("ids", "sampled", "old_logprobs", "rewards", "turn", "node", "parent", "scores", "trajectory"):
         assert torch.equal(getattr(before, part), getattr(after, part)), part
@@ -74,19 +79,19 @@ def test_a_library_of_others_reads_the_columns(tmp_path):
     (tree,), _, _ = grown_trees()
     tree.save(tmp_path / "tree.jsonl")
     export([tmp_path / "tree.jsonl"], tmp_path / "rows.parquet", kind="trajectories")
-    found = parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    records = parquet.read_table(tmp_path / "rows.parquet").to_pylist()
     wanted = [
         {name: list(part) if isinstance(part, tuple) else part for name, part in row._asdict().items()}
         for row in tree_rows(tree)
     ]
-    assert found == [{"tree": str(tmp_path / "tree.jsonl"), **row} for row in wanted]
+    assert records == [{"tree": str(tmp_path / "tree.jsonl"), **row} for row in wanted]
 
 
 def numbers(rows):
     return sorted({row.trajectory for row in rows})
 
 
-def test_what_is_taken_of_a_tree_is_chosen():
+def test_take_selects_trajectories_of_a_tree():
     tree = tree_of_four()
     assert numbers(tree_rows(tree, take="episodes")) == [0, 1, 2]
     assert numbers(tree_rows(tree, take="leaves")) == [0, 1, 2, 3]
@@ -98,7 +103,7 @@ def test_what_is_taken_of_a_tree_is_chosen():
         tree_rows(tree, take="some")
 
 
-def test_what_are_no_rows_is_refused(tmp_path):
+def test_records_that_are_not_rows_are_refused(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"task": 1, "tree": "a", "trajectory": 0}\n')
     with pytest.raises(InvalidTree, match="not the rows of trajectories"):
         read_groups(tmp_path / "rows.jsonl")
@@ -114,12 +119,12 @@ SILENT = Trajectory((sampled_turn([1], [], 3.0),), False, 0.0, "naive")
 
 
 def places(batch):
-    """Return as the advantage of each sampled token its place in its row, and the number of its row in tenths."""
+    """Return as the advantage of each sampled token its place in its row plus a tenth of the number of its row."""
     rows, length = batch.ids.shape
     return (torch.arange(length) + 0.1 * torch.arange(rows)[:, None]) * batch.sampled
 
 
-def test_rewards_and_advantages_stand_beside_their_tokens():
+def test_rewards_and_advantages_stand_at_their_tokens():
     first, second = trained_rows([Group(4, (GROWING, SILENT, WINDOW)), Group(5, (WINDOW,))], places)
     assert [len(rows) for rows in first] == [1, 2]
     (growing,), (before, after) = first
@@ -129,7 +134,7 @@ def test_rewards_and_advantages_stand_beside_their_tokens():
     assert [before.row.input_ids, after.row.input_ids] == [(1, 2), (7, 8, 9, 9)]
     assert [before.rewards, after.rewards] == [[0.0, 1.0], [0.0, 0.0, 0.0, 0.25]]
     assert torch.allclose(torch.tensor(after.advantages), torch.tensor([0.0, 0.0, 2.2, 3.2]))
-    assert [one.row.task for rows in second for one in rows] == [5, 5]
+    assert [row.row.task for rows in second for row in rows] == [5, 5]
 
 
 def test_without_an_estimator_there_are_no_advantages_and_without_tokens_no_rows():
@@ -138,11 +143,11 @@ def test_without_an_estimator_there_are_no_advantages_and_without_tokens_no_rows
     assert trained_rows([Group(4, (SILENT,)), Group(5, ())], places) == [[], []]
 
 
-def test_what_is_too_much_is_drawn_evenly_in_order_and_always_alike():
+def test_a_draw_is_uniform_in_order_and_repeats():
     assert drawn_evenly("abc", 3, 7) == ["a", "b", "c"]
     assert drawn_evenly("abc", 5, 7) == ["a", "b", "c"]
     drawn = [drawn_evenly("abcd", 2, seed) for seed in range(400)]
-    assert all(one == sorted(one) and len({*one}) == 2 for one in drawn)
+    assert all(letters == sorted(letters) and len({*letters}) == 2 for letters in drawn)
     assert drawn[5] == drawn_evenly("abcd", 2, 5)
-    counts = [sum(letter in one for one in drawn) for letter in "abcd"]
+    counts = [sum(letter in letters for letters in drawn) for letter in "abcd"]
     assert all(150 < count < 250 for count in counts)

@@ -1,4 +1,4 @@
-"""TRL's rollout function without TRL: what a trainer gets is what was searched, a row per prompt."""
+"""TRL's rollout function and tool without TRL: a row per prompt with exactly the sampled tokens."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ ROLLOUT = partial(tsr_rollout_func, "frozenlake", task=TASK, model=MODEL, card=M
 
 
 def trainer(size=4, *, step=0, training=True, temperature=0.8, process=0, use_vllm=False):
-    """Return what the function asks of a trainer."""
+    """Return an object with the attributes of a trainer that the function reads."""
     tokenizer = chatml_tokenizer()
     return SimpleNamespace(
         model=random_qwen2(tokenizer).train(training),
@@ -40,25 +40,25 @@ def repeated(*numbers, size=4):
 
 
 @pytest.fixture(scope="module")
-def found():
+def searched():
     """The rows of two groups of four by beam search."""
     host = trainer()
     return host, ROLLOUT("beam(width=2, branching=3)")(repeated(3, 8), host)
 
 
-def test_there_is_a_row_for_every_prompt_and_groups_play_one_instance(found):
-    _, rows = found
+def test_there_is_a_row_for_every_prompt_and_groups_play_one_instance(searched):
+    _, rows = searched
     assert {name: len(column) for name, column in rows.items()} == dict.fromkeys(rows, 8)
     assert set(rows) == {"prompt_ids", "completion_ids", "logprobs", "env_mask", "env_reward", "success"}
     first, second = rows["prompt_ids"][:4], rows["prompt_ids"][4:]
-    # The first observation is the instance's.
-    assert all(one == first[0] for one in first)
-    assert all(one == second[0] for one in second)
+    # Rows of a group begin with the first observation of its instance.
+    assert all(prompt == first[0] for prompt in first)
+    assert all(prompt == second[0] for prompt in second)
     assert first[0] != second[0]
 
 
-def test_masks_and_log_probabilities_are_those_of_what_the_model_sampled(found):
-    host, rows = found
+def test_masks_and_log_probabilities_are_those_of_the_sampled_tokens(searched):
+    host, rows = searched
     for number in range(8):
         ids = torch.tensor([rows["prompt_ids"][number] + rows["completion_ids"][number]])
         start = len(rows["prompt_ids"][number])
@@ -74,8 +74,8 @@ def test_masks_and_log_probabilities_are_those_of_what_the_model_sampled(found):
     assert not any(check.findings for check in audit(records, tokenizer=host.processing_class))
 
 
-def test_another_step_process_or_place_samples_anew_and_the_same_repeats(found):
-    host, rows = found
+def test_another_step_process_or_place_samples_anew_and_the_same_repeats(searched):
+    host, rows = searched
     rollout = ROLLOUT("beam(width=2, branching=3)")
     assert rollout(repeated(3, 8), host)["completion_ids"] == rows["completion_ids"]
     for other in (trainer(step=1), trainer(process=1)):
@@ -87,12 +87,12 @@ def test_another_step_process_or_place_samples_anew_and_the_same_repeats(found):
 
 
 def columns(batch):
-    """Return as the advantage of each sampled token its place in its row, and its group in tenths."""
+    """Return as the advantage of each sampled token its place in its row plus a tenth of its group's number."""
     place = torch.arange(batch.ids.shape[1])
     return (place + 0.1 * batch.group[:, None]) * batch.sampled
 
 
-def test_advantages_stand_beside_the_tokens_that_they_are_of():
+def test_advantages_stand_at_their_tokens():
     rows = ROLLOUT("naive", estimator=f"{__name__}:columns")(repeated(3, 8), trainer())
     for number in range(8):
         start, mask = len(rows["prompt_ids"][number]), rows["env_mask"][number]
@@ -111,7 +111,7 @@ def test_of_a_tree_with_more_leaves_than_a_group_some_are_taken():
 
 
 def two_paths(tree):
-    """Grow two episodes, however many are wanted."""
+    """Grow two episodes, whichever number of trajectories is requested."""
     yield [Expand(tree.root, 2)]
     while open_nodes := [node for node in tree.open_leaves() if node != tree.root]:
         yield [Expand(node, 1) for node in open_nodes]
@@ -154,7 +154,7 @@ def test_prompts_that_make_no_groups_are_refused(prompts, message):
         ROLLOUT()(prompts, trainer())
 
 
-def test_what_cannot_be_is_refused_with_what_to_do():
+def test_impossible_settings_are_refused_with_advice():
     with pytest.raises(ConfigError, match="wanted use_vllm=False"):
         ROLLOUT()(repeated(1), trainer(use_vllm=True))
     with pytest.raises(ConfigError, match="wanted naive=0, got 2"):
@@ -166,13 +166,13 @@ def test_what_cannot_be_is_refused_with_what_to_do():
         markov()(repeated(1), trainer())
 
 
-def test_prompts_may_be_messages(found):
-    host, rows = found
+def test_prompts_may_be_messages(searched):
+    host, rows = searched
     prompts = [[{"role": "user", "content": text}] for text in repeated(3, 8)]
     assert ROLLOUT("beam(width=2, branching=3)")(prompts, host)["completion_ids"] == rows["completion_ids"]
 
 
-def test_the_reward_function_hands_the_environments_rewards_on():
+def test_the_reward_function_returns_the_environments_rewards():
     assert env_reward(["a", "b"], env_reward=[1.5, None], success=[True, False]) == [1.5, None]
 
 
@@ -183,9 +183,9 @@ def test_an_environment_with_a_tool_plays_an_episode_to_its_end():
     first = env.reset(task=3, prompt="unused")
     assert "frozen lake" in first.lower()
     # Gymnasium's map: down twice, right twice, down and right again.
-    said = [env.act(action) for action in ("Down", "Down", "Right", "Right", "Down", "Right")]
-    assert said[-1].endswith("The episode is over.")
-    assert not any(one.endswith("over.") for one in said[:-1])
+    texts = [env.act(action) for action in ("Down", "Down", "Right", "Right", "Down", "Right")]
+    assert texts[-1].endswith("The episode is over.")
+    assert not any(text.endswith("over.") for text in texts[:-1])
     reward = env.get_reward()
     assert reward > 0
     assert env.act("Up") == "The episode is over."

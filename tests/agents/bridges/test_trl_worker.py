@@ -1,4 +1,4 @@
-"""The rollout worker for TRL's asynchronous trainer without TRL: exact rows, weights between rounds, faults told."""
+"""The rollout worker for TRL's asynchronous trainer without TRL: exact rows, weights between rounds, faults."""
 
 import threading
 import time
@@ -27,9 +27,9 @@ def worker(estimator="tree_backup", search=LEAVES, seed=0, **more):
     return TsrRolloutWorker(policy, "tests/Counting-v0", estimator=estimator, search=search, model=MODEL, **more)
 
 
-def taken(one, count):
+def taken(searching, count):
     """Return some rows of a worker that searches."""
-    return [one.rollout_buffer.get(timeout=60) for _ in range(count)]
+    return [searching.rollout_buffer.get(timeout=60) for _ in range(count)]
 
 
 def row_of(mask, logprobs):
@@ -38,55 +38,55 @@ def row_of(mask, logprobs):
     return Row(3, 0, ids, mask, logprobs, (1,), (5,), (0,), (1,), (2.0,), (0.0,), 2.0, 0.0, True, True, "beam")
 
 
-def test_a_row_with_several_advantages_is_a_row_for_each_with_a_mask_of_its_own():
+def test_a_row_with_several_advantages_is_repeated_for_each_with_a_mask():
     row = row_of((0, 1, 1, 0, 1), (0.0, -0.1, -0.2, 0.0, -0.3))
-    found = list(async_rows(TrainedRow(row, [0.0] * 5, [0.0, 0.5, 0.5, 0.0, -1.0]), version=4, group=9))
-    assert [(one.advantage, one.completion_mask.tolist()) for one in found] == [
+    samples = list(async_rows(TrainedRow(row, [0.0] * 5, [0.0, 0.5, 0.5, 0.0, -1.0]), version=4, group=9))
+    assert [(sample.advantage, sample.completion_mask.tolist()) for sample in samples] == [
         (-1.0, [0, 0, 0, 0, 1]),
         (0.5, [0, 1, 1, 0, 0]),
     ]
-    assert all(one.input_ids.tolist() == [5, 6, 7, 8, 9] for one in found)
-    assert all((one.model_version, one.group_id) == (4, 9) for one in found)
-    assert found[0].metrics == {"reward": 2.0, "success": 1.0, "turns": 1.0}
-    # A sampled token with advantage 0 is in the mean that a loss divides by.
+    assert all(sample.input_ids.tolist() == [5, 6, 7, 8, 9] for sample in samples)
+    assert all((sample.model_version, sample.group_id) == (4, 9) for sample in samples)
+    assert samples[0].metrics == {"reward": 2.0, "success": 1.0, "turns": 1.0}
+    # A sampled token with advantage 0 still counts in the number that the loss divides by.
     (zero,) = async_rows(TrainedRow(row, [0.0] * 5, [0.0] * 5), version=0, group=0)
     assert (zero.advantage, zero.completion_mask.tolist()) == (0.0, [0, 1, 1, 0, 1])
 
 
-def test_rows_hold_what_the_model_sampled():
-    one = worker()
-    one.start()
-    rows = taken(one, 12)
-    one.stop()
-    # Trees, so advantages of turns.
+def test_rows_hold_the_sampled_tokens():
+    searching = worker()
+    searching.start()
+    rows = taken(searching, 12)
+    searching.stop()
+    # Advantages of trees differ by turn.
     assert len({row.advantage for row in rows}) > 3
     for row in rows:
         ids, sampled = torch.tensor(row.input_ids)[None], torch.tensor(row.completion_mask)[None] > 0
         with torch.no_grad():
-            model = one.collector.policy.engine.model
+            model = searching.collector.policy.engine.model
             wanted, _ = token_logprobs(model, ids, torch.ones_like(sampled), sampled, temperature=0.8)
         assert torch.allclose(wanted[sampled], torch.tensor(row.old_log_probs)[sampled[0]], atol=1e-4)
 
 
-def test_weights_change_between_rounds_and_rows_tell_under_which_they_were_sampled():
-    one = worker(most=4)
-    one.pause()
-    one.send_weights(iter(list(random_qwen2(chatml_tokenizer(), seed=1).named_parameters())))
-    one.start()
+def test_weights_change_between_rounds_and_rows_have_their_version():
+    searching = worker(most=4)
+    searching.pause()
+    searching.send_weights(iter(list(random_qwen2(chatml_tokenizer(), seed=1).named_parameters())))
+    searching.start()
     time.sleep(0.1)
-    assert one.rollout_buffer.empty()
-    one.resume()
-    one.update_model_version(1)
-    first = taken(one, 2)
+    assert searching.rollout_buffer.empty()
+    searching.resume()
+    searching.update_model_version(1)
+    first = taken(searching, 2)
     assert {row.model_version for row in first} == {1}
     other = random_qwen2(chatml_tokenizer(), seed=2)
-    one.pause()
-    one.send_weights(iter(list(other.named_parameters())))
-    one.resume()
+    searching.pause()
+    searching.send_weights(iter(list(other.named_parameters())))
+    searching.resume()
     rows = first
     while rows[-1].model_version == 1:
-        rows += taken(one, 1)
-    one.stop()
+        rows += taken(searching, 1)
+    searching.stop()
     assert rows[-1].model_version == 2
     ids, sampled = torch.tensor(rows[-1].input_ids)[None], torch.tensor(rows[-1].completion_mask)[None] > 0
     with torch.no_grad():
@@ -94,20 +94,20 @@ def test_weights_change_between_rounds_and_rows_tell_under_which_they_were_sampl
     assert torch.allclose(wanted[sampled], torch.tensor(rows[-1].old_log_probs)[sampled[0]], atol=1e-4)
 
 
-def test_a_worker_that_failed_or_is_quiet_is_told():
-    one = worker()
-    one.check_health(60)
+def test_a_worker_that_failed_or_is_quiet_is_reported():
+    searching = worker()
+    searching.check_health(60)
     with pytest.raises(EngineFailed, match="no search has ended"):
-        one.check_health(-1.0)
+        searching.check_health(-1.0)
 
     def fails(places):
         raise ConfigError("the world has ended")
 
-    one.collector.collect_at = fails
-    one.start()
-    one.stop()
+    searching.collector.collect_at = fails
+    searching.start()
+    searching.stop()
     with pytest.raises(EngineFailed, match="the searches have failed: the world has ended"):
-        one.check_health(60)
+        searching.check_health(60)
 
 
 def test_a_worker_that_never_began_or_waits_for_room_can_be_stopped():
@@ -120,6 +120,6 @@ def test_a_worker_that_never_began_or_waits_for_room_can_be_stopped():
     assert full.rollout_buffer.qsize() <= 1
 
 
-def test_what_cannot_be_is_refused():
+def test_impossible_settings_are_refused():
     with pytest.raises(ConfigError, match="needs a critic"):
         worker("gae")

@@ -17,9 +17,9 @@ def test_messages_hold_the_whole_tree_as_json_too(tree):
     assert tree_nodes(tree_from_messages(nodes, info)) == tree_nodes(tree)
 
 
-def test_a_message_holds_what_a_prompt_adds_and_an_answer_what_was_sampled():
+def test_a_message_holds_the_tokens_that_a_prompt_adds_and_an_answer_the_sampled_ones():
     nodes = tree_messages(branching_tree()).nodes
-    assert [(one["parent"], one["sampled"], one["token_ids"]) for one in nodes] == [
+    assert [(message["parent"], message["sampled"], message["token_ids"]) for message in nodes] == [
         (None, False, [11, 12]),
         (0, True, [1, 2]),
         (1, False, [13, 14]),
@@ -27,12 +27,12 @@ def test_a_message_holds_what_a_prompt_adds_and_an_answer_what_was_sampled():
         (2, True, [4, 5]),
         (0, True, [6]),
     ]
-    assert [one["message"]["content"] for one in nodes] == ["start", "left", "wall", "up", "down", "right"]
+    assert [message["message"]["content"] for message in nodes] == ["start", "left", "wall", "up", "down", "right"]
 
 
-def test_a_prompt_that_extends_nothing_begins_a_path_of_its_own():
+def test_a_prompt_that_extends_nothing_begins_a_separate_path():
     nodes = tree_messages(window_tree()).nodes
-    assert [(one["parent"], one["token_ids"]) for one in nodes] == [
+    assert [(message["parent"], message["token_ids"]) for message in nodes] == [
         (None, [11, 12]),
         (0, [1, 2]),
         (None, [15, 16]),
@@ -41,7 +41,7 @@ def test_a_prompt_that_extends_nothing_begins_a_path_of_its_own():
 
 
 @pytest.mark.parametrize("info", [{}, {"tsr_gym": None}, {"tsr_gym": [{"message": 99}]}, {"tsr_gym": [{}]}], ids=str)
-def test_a_trace_without_a_tree_of_ours_is_refused(info):
+def test_a_trace_without_a_tree_is_refused(info):
     with pytest.raises(InvalidTree):
         tree_from_messages(tree_messages(branching_tree()).nodes, info)
 

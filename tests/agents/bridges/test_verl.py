@@ -30,7 +30,7 @@ def settings(search="beam(width=2, branching=2)", estimator=None, **more):
 
 
 def sessions(searches, client, *, number=7, step=2, evaluation=False, size=SIZE, uid="a"):
-    """Return what the search of a prompt brought to each of its sessions, which run side by side."""
+    """Return the harvest of a prompt's search, which all of its concurrent sessions receive."""
     policy = LanguageModel(SimpleNamespace(generation_config=GenerationConfig()), client.tokenizer, ModelCard())
     row = {"global_steps": step, "extra_info": {"index": number, "evaluation": evaluation}}
 
@@ -39,32 +39,32 @@ def sessions(searches, client, *, number=7, step=2, evaluation=False, size=SIZE,
         hosts = [ServedByVerl(client, uid, events, 2048, len(client.tokenizer)) for _ in range(size)]
         return await asyncio.gather(*(searches.of(host, policy, size, 0.8, row) for host in hosts))
 
-    found = asyncio.run(all_of_them())
-    assert all(one is found[0] for one in found)
-    return found[0]
+    harvests = asyncio.run(all_of_them())
+    assert all(harvest is harvests[0] for harvest in harvests)
+    return harvests[0]
 
 
 def test_the_sessions_of_a_prompt_share_one_search_and_each_takes_a_trajectory():
     client, searches = Sampling(), Searches(settings())
-    found = sessions(searches, client)
-    parts = [searches.part(found, session, SIZE, evaluation=False) for session in range(SIZE)]
+    harvest = sessions(searches, client)
+    parts = [searches.part(harvest, session, SIZE, evaluation=False) for session in range(SIZE)]
     assert [len(part) for part in parts] == [1] * SIZE
-    # One instance, and one request id, so that one server has the whole tree in its prefix cache.
+    # All requests have the same id, so that one server has the whole tree in its prefix cache.
     assert len({part[0].row.task for part in parts}) == 1
     assert {request for request, *_ in client.asked} == {"a"}
-    assert found.versions == (3, 4)
+    assert harvest.versions == (3, 4)
     # Four searches of three turns: four first answers each, then two at each of two nodes twice.
     assert len(client.asked) > 3 * SIZE
     assert sessions(searches, client, number=8).trajectories[0][0].row.task != parts[0][0].row.task
 
 
-def test_rows_hold_what_the_server_sampled_and_its_log_probabilities():
+def test_rows_hold_the_servers_tokens_and_log_probabilities():
     client, searches = Sampling(), Searches(settings("naive"))
-    found = sessions(searches, client)
-    said = [settings["max_tokens"] for _, _, settings in client.asked]
-    assert set(said) == {5}
-    assert all(one["logprobs"] is True and one["temperature"] == 0.8 for *_, one in client.asked)
-    for (trained,) in found.trajectories:
+    harvest = sessions(searches, client)
+    limits = [settings["max_tokens"] for _, _, settings in client.asked]
+    assert set(limits) == {5}
+    assert all(request["logprobs"] is True and request["temperature"] == 0.8 for *_, request in client.asked)
+    for (trained,) in harvest.trajectories:
         fields = output_fields(trained, 1000, {})
         ids = torch.tensor([fields["prompt_ids"] + fields["response_ids"]])
         start = len(fields["prompt_ids"])
@@ -77,8 +77,8 @@ def test_rows_hold_what_the_server_sampled_and_its_log_probabilities():
 
 
 def test_rewards_stand_at_the_ends_of_turns_and_sum_to_the_return():
-    found = sessions(Searches(settings("naive")), Sampling())
-    for (trained,) in found.trajectories:
+    harvest = sessions(Searches(settings("naive")), Sampling())
+    for (trained,) in harvest.trajectories:
         row, fields = trained.row, output_fields(trained, 1000, {"min_global_steps": 3})
         start = row.starts[0]
         wanted = dict(zip((end - 1 - start for end in row.ends), row.rewards, strict=True))
@@ -86,7 +86,7 @@ def test_rewards_stand_at_the_ends_of_turns_and_sum_to_the_return():
         assert sum(fields["token_rewards"]) == pytest.approx(fields["reward_score"])
         assert fields["num_turns"] == 2 * len(row.starts)
         assert fields["extra_fields"]["min_global_steps"] == 3
-        # Cut in the middle, the rest of the return stands on the last token that is left.
+        # The rewards of cut tokens stand on the last remaining token.
         cut = output_fields(trained, 4, {})
         assert len(cut["response_ids"]) == len(cut["response_mask"]) == len(cut["token_rewards"]) == 4
         assert sum(cut["token_rewards"]) == pytest.approx(row.total_reward)
@@ -94,10 +94,10 @@ def test_rewards_stand_at_the_ends_of_turns_and_sum_to_the_return():
 
 def test_with_an_estimator_all_trajectories_come_with_advantages_of_the_whole_tree():
     searches = Searches(settings("beam(width=2, branching=3)", "tree_backup", learn_from="leaves"))
-    found = sessions(searches, Sampling(), size=2)
-    parts = [searches.part(found, session, 2, evaluation=False) for session in range(2)]
-    assert sum(map(len, parts)) == len(found.trajectories) > 2
-    given = [output_fields(one, 1000, {}) for part in parts for one in part]
+    harvest = sessions(searches, Sampling(), size=2)
+    parts = [searches.part(harvest, session, 2, evaluation=False) for session in range(2)]
+    assert sum(map(len, parts)) == len(harvest.trajectories) > 2
+    given = [output_fields(row, 1000, {}) for part in parts for row in part]
     assert any(any(fields["token_advantages"]) for fields in given)
     for fields in given:
         own = zip(fields["token_advantages"], fields["response_mask"], strict=True)
@@ -106,15 +106,15 @@ def test_with_an_estimator_all_trajectories_come_with_advantages_of_the_whole_tr
 
 def test_evaluation_plays_without_search_and_without_advantages():
     client, searches = Sampling(), Searches(settings("beam(width=2, branching=3)", "tree_backup"))
-    found = sessions(searches, client, evaluation=True)
-    assert len(found.trajectories) == SIZE
-    # Each of the episodes asks three times.
+    harvest = sessions(searches, client, evaluation=True)
+    assert len(harvest.trajectories) == SIZE
+    # Each episode has three requests.
     assert len(client.asked) == 3 * SIZE
-    (one,) = searches.part(found, 2, SIZE, evaluation=True)
-    assert "token_advantages" not in output_fields(one, 1000, {})
+    (row,) = searches.part(harvest, 2, SIZE, evaluation=True)
+    assert "token_advantages" not in output_fields(row, 1000, {})
 
 
-def test_what_fails_fails_in_every_session_and_the_next_prompt_is_searched():
+def test_a_failure_reaches_every_session_and_the_next_prompt_is_searched():
     searches = Searches(settings("naive"))
     with pytest.raises(EngineFailed, match="an answer was aborted"):
         sessions(searches, Sampling(reason="aborted"))
@@ -131,12 +131,12 @@ def test_what_fails_fails_in_every_session_and_the_next_prompt_is_searched():
 def test_several_rows_of_an_episode_need_the_trainer_with_advantages():
     markov = LoopSettings(WORLD, SearchConfig(), None, TaskConfig(), ModelConfig(max_tokens=5, history="markov"), 0)
     searches = Searches(markov)
-    found = sessions(searches, Sampling())
-    assert {len(rows) for rows in found.trajectories} == {3}
+    harvest = sessions(searches, Sampling())
+    assert {len(rows) for rows in harvest.trajectories} == {3}
     with pytest.raises(ConfigError, match="wanted history=full"):
-        searches.part(found, 0, SIZE, evaluation=False)
-    for rows in found.trajectories:
-        returns = [sum(output_fields(one, 1000, {})["token_rewards"]) for one in rows]
+        searches.part(harvest, 0, SIZE, evaluation=False)
+    for rows in harvest.trajectories:
+        returns = [sum(output_fields(row, 1000, {})["token_rewards"]) for row in rows]
         assert returns == pytest.approx([rows[0].row.total_reward] * 3)
 
 
@@ -148,8 +148,10 @@ def groups():
 
 
 def tensors(groups):
-    """Return rewards, mask and groups of rows as verl hands them to an estimator, the groups mixed."""
-    rows = [(number, output_fields(one, 1000, {})) for number, found in enumerate(groups) for (one,) in found]
+    """Return rewards, mask and groups of rows as verl passes them to an estimator, with the groups mixed."""
+    rows = [
+        (number, output_fields(row, 1000, {})) for number, trajectories in enumerate(groups) for (row,) in trajectories
+    ]
     rows = rows[::2] + rows[1::2]
     length = max(len(fields["response_ids"]) for _, fields in rows)
 
@@ -161,7 +163,7 @@ def tensors(groups):
 
 
 def own_turns(rewards, mask):
-    """Return the rewards of the turns of a row, and of each token which turn it is in, by a loop of its own."""
+    """Return the rewards of the turns of a row and the turn of each token, by an independent loop."""
     earned, of = [], []
     for place, own in enumerate(mask):
         if own and (place == 0 or not mask[place - 1]):
@@ -173,18 +175,18 @@ def own_turns(rewards, mask):
 
 def test_grpo_on_verls_tensors_is_the_return_less_its_groups_mean_by_its_deviation(groups):
     rewards, mask, uids = tensors(groups)
-    found, returns = tensor_estimator("grpo")(rewards, mask, uids)
+    advantages, returns = tensor_estimator("grpo")(rewards, mask, uids)
     totals = rewards.sum(dim=1)
     for number, uid in enumerate(uids):
         alike = totals[torch.tensor([other == uid for other in uids])]
         wanted = (totals[number] - alike.mean()) / (alike.std() + 1e-6)
-        assert torch.allclose(found[number], wanted * mask[number], atol=1e-4)
-    assert torch.equal(found, returns)
+        assert torch.allclose(advantages[number], wanted * mask[number], atol=1e-4)
+    assert torch.equal(advantages, returns)
 
 
-def test_tspo_on_verls_tensors_compares_each_turn_with_its_like(groups):
+def test_tspo_on_verls_tensors_compares_turns_of_equal_number(groups):
     rewards, mask, uids = tensors(groups)
-    found, _ = tensor_estimator("tspo(groups='all')")(rewards, mask, uids, config=None)
+    advantages, _ = tensor_estimator("tspo(groups='all')")(rewards, mask, uids, config=None)
     turns = [own_turns(*pair) for pair in zip(rewards.tolist(), mask.tolist(), strict=True)]
     seen = 0.0
     for number, (earned, of) in enumerate(turns):
@@ -194,18 +196,18 @@ def test_tspo_on_verls_tensors_compares_each_turn_with_its_like(groups):
             if turn is not None:
                 like = torch.tensor([own[turn] for own, _ in alike if len(own) > turn])
                 wanted = float((earned[turn] - like.mean()) / (like.std() + 1e-6)) if len(like) > 1 else 0.0
-            assert float(found[number, place]) == pytest.approx(wanted, abs=1e-4)
+            assert float(advantages[number, place]) == pytest.approx(wanted, abs=1e-4)
             seen = max(seen, abs(wanted))
     assert seen > 0.5
 
 
-def test_rows_of_which_nothing_is_trained_have_no_advantages_and_change_none(groups):
+def test_rows_without_trained_tokens_have_no_advantages_and_change_none(groups):
     rewards, mask, uids = tensors(groups)
     estimator = tensor_estimator("rloo")
-    found, _ = estimator(rewards, mask, uids)
-    more = [torch.cat([one, torch.zeros_like(one[:1])]) for one in (rewards, mask)]
+    advantages, _ = estimator(rewards, mask, uids)
+    more = [torch.cat([tensor, torch.zeros_like(tensor[:1])]) for tensor in (rewards, mask)]
     again, _ = estimator(*more, np.append(uids, uids[0]))
-    assert torch.equal(again[:-1], found)
+    assert torch.equal(again[:-1], advantages)
     assert not again[-1].any()
     assert not estimator(rewards, torch.zeros_like(mask), uids)[0].any()
 
@@ -224,12 +226,12 @@ def test_advantages_on_verls_tensors_are_those_of_the_rows_here(text, estimator)
     client = Sampling()
     searches = Searches(settings("naive", f"{__name__}:kept"))
     kept_groups.clear()
-    found = sessions(searches, client)
-    rewards, mask, uids = tensors([found.trajectories])
+    harvest = sessions(searches, client)
+    rewards, mask, uids = tensors([harvest.trajectories])
     given, _ = tensor_estimator(text)(rewards, mask, uids)
     order = [*range(0, SIZE, 2), *range(1, SIZE, 2)]
     wanted = estimator(kept_groups[0])
-    starts = [rows[0].row.starts[0] for rows in found.trajectories]
+    starts = [rows[0].row.starts[0] for rows in harvest.trajectories]
     for place, number in enumerate(order):
         own = wanted[number, starts[number] :]
         assert torch.allclose(given[place, : len(own)], own[: given.shape[1]], atol=1e-5)

@@ -1,4 +1,4 @@
-"""Our worlds behind OpenEnv's own server, over its web socket. Not collected by itself; `make test-openenv` runs it."""
+"""Environments of text behind OpenEnv's server, over its web socket. Not collected; `make test-openenv` runs it."""
 
 import socket
 import threading
@@ -48,19 +48,19 @@ def test_an_episode_over_the_socket_is_that_of_the_environment(address):
         assert client.state().step_count >= 1
 
 
-def test_a_client_goes_back_to_a_token_and_another_client_goes_on_from_it(address):
+def test_a_client_returns_to_a_token_and_another_client_continues_from_it(address):
     kinds = openenv_kinds()
-    with kinds.client(base_url=address).sync() as one, kinds.client(base_url=address).sync() as other:
-        token = one.reset(seed=4, keep=True).observation.token
-        first = acted(one, text=TURNS[0]).observation.text
-        assert acted(one, enter=token, text=TURNS[0]).observation.text == first
-        other.reset(seed=8)
-        assert acted(other, enter=token, text=TURNS[0]).observation.text == first
-        shown = acted(one, enter=token).observation
-        assert (shown.text, shown.reward) == (one.reset(seed=4).observation.text, None)
+    with kinds.client(base_url=address).sync() as first_client, kinds.client(base_url=address).sync() as second_client:
+        token = first_client.reset(seed=4, keep=True).observation.token
+        first = acted(first_client, text=TURNS[0]).observation.text
+        assert acted(first_client, enter=token, text=TURNS[0]).observation.text == first
+        second_client.reset(seed=8)
+        assert acted(second_client, enter=token, text=TURNS[0]).observation.text == first
+        shown = acted(first_client, enter=token).observation
+        assert (shown.text, shown.reward) == (first_client.reset(seed=4).observation.text, None)
 
 
-def test_fresh_dice_over_the_socket_are_those_of_their_seed(address):
+def test_fresh_random_numbers_over_the_socket_are_those_of_their_seed(address):
     with openenv_kinds().client(base_url=address).sync() as client:
         token = client.reset(seed=4, keep=True).observation.token
         seen = [
@@ -71,7 +71,7 @@ def test_fresh_dice_over_the_socket_are_those_of_their_seed(address):
     assert len(set(seen)) > 1
 
 
-def test_a_damaged_token_is_an_error_of_the_client_and_the_session_goes_on(address):
+def test_a_damaged_token_is_an_error_of_the_client_and_the_session_continues(address):
     with openenv_kinds().client(base_url=address).sync() as client:
         before = client.reset(seed=4).observation.text
         with pytest.raises(RuntimeError):

@@ -1,4 +1,4 @@
-"""Searched rollouts in TRL 1.16.0's GRPOTrainer; `make test-trl` runs it where TRL is installed."""
+"""Searched rollouts in TRL 1.16.0's GRPOTrainer, and exports read by `datasets`; `make test-trl` runs it with TRL."""
 
 import pytest
 import torch
@@ -55,7 +55,7 @@ def settings(tmp_path):
 
 
 class Recorded:
-    """A rollout function that keeps what it returned."""
+    """A rollout function that keeps its results."""
 
     def __init__(self, rollout):
         self.rollout = rollout
@@ -79,10 +79,10 @@ def dataset():
     return Dataset.from_list(task_prompts(range(6)))
 
 
-def trained(kind, policy, settings, recorded):
-    """Train three steps and return the trainer, the inputs of its losses, and how far parameters moved."""
+def trained(trainer_class, policy, settings, recorded):
+    """Train three steps; return the trainer, the inputs of its losses, and the largest change of a parameter."""
     before = [parameter.clone() for parameter in policy.model.parameters()]
-    trainer = kind(
+    trainer = trainer_class(
         policy.model,
         reward_funcs=env_reward,
         args=settings,
@@ -100,7 +100,7 @@ def trained(kind, policy, settings, recorded):
     trainer._compute_loss = watched
     trainer.train()
     moved = max(
-        float((one - was).detach().abs().max()) for one, was in zip(policy.model.parameters(), before, strict=True)
+        float((now - was).detach().abs().max()) for now, was in zip(policy.model.parameters(), before, strict=True)
     )
     return trainer, inputs, moved
 
@@ -115,8 +115,8 @@ def test_three_steps_of_grpo_with_beam_search(policy, settings):
     recorded = rollout_of(policy, "beam(width=2, branching=2)")
     trainer, inputs, moved = trained(GRPOTrainer, policy, settings, recorded)
     assert len(recorded.rows) == STEPS
-    # Prompts really come repeated, group by group.
-    assert all(one[:GROUP] == [one[0]] * GROUP and len(one) == ROWS for one in recorded.prompts)
+    # TRL repeats prompts group by group.
+    assert all(prompts[:GROUP] == [prompts[0]] * GROUP and len(prompts) == ROWS for prompts in recorded.prompts)
     assert len(losses(trainer)) == STEPS
     assert all(abs(loss) < float("inf") for loss in losses(trainer))
     assert moved > 1e-5
@@ -125,20 +125,20 @@ def test_three_steps_of_grpo_with_beam_search(policy, settings):
 
 
 def matching(given, recorded):
-    """Hold what a loss was given against the rows that were returned, and return these in its order."""
+    """Compare the inputs of a loss with the returned rows, and return the rows in its order."""
     rows = {}
     for returned in recorded.rows:
         for number, ids in enumerate(returned["completion_ids"]):
             key = (tuple(returned["prompt_ids"][number]), tuple(ids))
             rows[key] = {name: column[number] for name, column in returned.items()}
-    found = []
+    rows = []
     for number in range(len(given["completion_ids"])):
         prompt = given["prompt_ids"][number][given["prompt_mask"][number] > 0].tolist()
         ids = given["completion_ids"][number][given["completion_mask"][number] > 0].tolist()
         row = rows[tuple(prompt), tuple(ids)]
         assert given["tool_mask"][number, : len(ids)].tolist() == row["env_mask"]
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 @pytest.mark.parametrize("estimator", ["tspo", "tree_backup"])
@@ -200,7 +200,7 @@ def test_an_environment_with_a_tool_is_played_by_the_trainer_itself(settings):
     )
     trainer.train()
     assert made
-    # Its reward is a column of the trainer's.
+    # The trainer writes its reward into a column.
     (line,) = [line for line in trainer.state.log_history if "loss" in line]
     assert line["loss"] == pytest.approx(0.0, abs=1e3)
     assert any("ToolEnvironment" in name for name in line)
@@ -217,15 +217,15 @@ FORMS = {"jsonl": "json", "parquet": "parquet"}
 def test_a_data_set_has_the_records_that_were_written(tmp_path, suffix, kind):
     from datasets import load_dataset
 
-    # The lakes of a model that knows nothing pay alike, so nothing there is preferred.
+    # All lakes of an untrained model have the same return, so there are no preferences.
     tree = small_tree() if kind.startswith("preferences") else grown_trees()[0][0]
     tree.save(tmp_path / "tree.jsonl")
     out = tmp_path / f"rows.{suffix}"
     written = export([tmp_path / "tree.jsonl"], out, kind=kind)
-    found = load_dataset(FORMS[suffix], data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
-    assert len(found) == written.records > 0
+    dataset = load_dataset(FORMS[suffix], data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
+    assert len(dataset) == written.records > 0
     if kind.startswith("trajectories"):
-        for row, wanted in zip(found, tree_rows(tree, take="leaves"), strict=True):
+        for row, wanted in zip(dataset, tree_rows(tree, take="leaves"), strict=True):
             assert row["input_ids"] == list(wanted.input_ids)
             assert row["mask"] == list(wanted.mask)
             assert row["logprobs"] == list(wanted.logprobs)

@@ -1,8 +1,8 @@
 """The rollout worker in TRL 1.16.0's AsyncGRPOTrainer; `make test-trl` runs it where TRL is installed.
 
-The trainer's attention is a kernel for GPUs. Here the same attention over the same indices is written in torch, and
-nobody asks how fast the GPU could be; everything else is TRL's: its queue, its packing of trees, its loss, and when it
-hands over weights.
+The trainer's attention is a kernel for GPUs. Here the same attention over the same indices is written in torch, and the
+speed of the GPU is a constant. Everything else is TRL's: its queue, its packing of trees, its loss, and the time
+when it passes weights.
 """
 
 from dataclasses import fields
@@ -27,7 +27,7 @@ STEPS, ROWS = 3, 16
 def attention_of_segments(
     query, key, value, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, *, softmax_scale, causal, window_size
 ):
-    """Return what `flash_attn_varlen_func` does: each segment's queries are the last of its keys."""
+    """Return the result of `flash_attn_varlen_func`: each segment's queries are the last of its keys."""
     assert causal
     assert window_size == (-1, -1)
     parts = []
@@ -35,7 +35,7 @@ def attention_of_segments(
         own = query[cu_seqlens_q[number] : cu_seqlens_q[number + 1]].transpose(0, 1)
         seen = slice(int(cu_seqlens_k[number]), int(cu_seqlens_k[number + 1]))
         repeats = query.shape[1] // key.shape[1]
-        keys, values = (one[seen].repeat_interleave(repeats, dim=1).transpose(0, 1) for one in (key, value))
+        keys, values = (tensor[seen].repeat_interleave(repeats, dim=1).transpose(0, 1) for tensor in (key, value))
         behind = keys.shape[1] - own.shape[1]
         allowed = torch.ones(own.shape[1], keys.shape[1]).tril(behind) > 0
         weights = (own @ keys.transpose(1, 2) * softmax_scale).masked_fill(~allowed, float("-inf")).softmax(dim=-1)
@@ -48,7 +48,7 @@ def folder(tmp_path, monkeypatch):
     """The folder of a tiny model; and TRL's attention without its kernel."""
     from trl.experimental.async_grpo import async_grpo_trainer, packing
 
-    # Of a GPU, for the share of it that is used.
+    # The trainer reads the memory of a GPU.
     monkeypatch.setattr(async_grpo_trainer, "get_peak_flops_per_device", lambda *_: None)
     kernel = SimpleNamespace(flash_attn_varlen_func=attention_of_segments)
     monkeypatch.setattr(packing, "_flash_attn", lambda: kernel)
@@ -56,7 +56,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def trained(folder, **more):
-    """Train a few steps; return the trainer, its worker, and what its losses were given and came to."""
+    """Train a few steps; return the trainer, its worker, and the inputs and values of its losses."""
     from datasets import Dataset
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
 
@@ -98,7 +98,7 @@ def trained(folder, **more):
     before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
     trainer.train()
     moved = max(
-        float((one - was).detach().abs().max()) for one, was in zip(trainer.model.parameters(), before, strict=True)
+        float((now - was).detach().abs().max()) for now, was in zip(trainer.model.parameters(), before, strict=True)
     )
     return trainer, worker, seen, moved
 
@@ -121,12 +121,12 @@ def test_three_steps_of_asynchronous_grpo_with_beam_search(folder, estimator, le
     assert moved > 1e-5
     # With the weights that sampled, every ratio is 1: masks and log-probabilities are those of the trainer.
     inputs, loss = seen[0]
-    chosen = inputs["token_index"] >= 0
+    sampled = inputs["token_index"] >= 0
     assert lines[0]["ratio"] == pytest.approx(1.0, abs=1e-3)
     assert lines[0]["kl"] == pytest.approx(0.0, abs=1e-4)
-    assert float(loss) == pytest.approx(-float(inputs["advantages"][chosen].mean()), abs=1e-3)
-    assert inputs["advantages"][chosen].abs().max() > 0.1
-    # The worker's weights became the trainer's, as often as the trainer counted.
+    assert float(loss) == pytest.approx(-float(inputs["advantages"][sampled].mean()), abs=1e-3)
+    assert inputs["advantages"][sampled].abs().max() > 0.1
+    # The worker received the trainer's weights as often as the trainer counted.
     assert worker.model_version == trainer.model_version >= STEPS
     own = dict(worker.collector.policy.engine.model.named_parameters())
     for name, parameter in trainer.model.named_parameters():

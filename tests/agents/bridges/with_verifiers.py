@@ -36,17 +36,19 @@ def test_branches_are_the_paths_with_their_tokens_masks_and_log_probabilities():
     branches = tree_trace(tree).branches
     paths = {(11, 12, 1, 2, 13, 14, 3): [0, 0, 1, 1, 0, 0, 1], (11, 12, 1, 2, 13, 14, 4, 5): [0, 0, 1, 1, 0, 0, 1, 1]}
     paths[11, 12, 6] = [0, 0, 1]
-    assert {tuple(branch.token_ids): [int(one) for one in branch.sampled_mask] for branch in branches} == paths
+    assert {tuple(branch.token_ids): [int(bit) for bit in branch.sampled_mask] for branch in branches} == paths
     for branch, trajectory in zip(
-        sorted(branches, key=lambda one: one.token_ids),
-        sorted(harvest_all(tree), key=lambda one: one.turns[-1].prompt_ids + one.turns[-1].token_ids),
+        sorted(branches, key=lambda branch: branch.token_ids),
+        sorted(
+            harvest_all(tree), key=lambda trajectory: trajectory.turns[-1].prompt_ids + trajectory.turns[-1].token_ids
+        ),
         strict=True,
     ):
-        said = [one for one, sampled in zip(branch.logprobs, branch.sampled_mask, strict=True) if sampled]
-        assert said == [one for turn in trajectory.turns for one in turn.logprobs]
+        logprobs = [logprob for logprob, sampled in zip(branch.logprobs, branch.sampled_mask, strict=True) if sampled]
+        assert logprobs == [logprob for turn in trajectory.turns for logprob in turn.logprobs]
 
 
-def test_what_two_paths_share_is_one_node_so_that_it_is_trained_once():
+def test_a_shared_beginning_is_one_node_so_that_it_is_trained_once():
     trace = tree_trace(branching_tree())
     assert len(trace.nodes) == 6
     shared = [node for node in trace.nodes if node.sampled and node.token_ids == [1, 2]]
@@ -64,7 +66,7 @@ def test_advantages_stand_at_their_tokens():
 
 
 class Scripted:
-    """Stands in for an agent of verifiers: it says what it was given, and keeps what it was told."""
+    """A scripted agent of verifiers: it gives fixed replies, and keeps the observations."""
 
     def __init__(self, replies, task):
         self.replies, self.told = list(replies), []

@@ -37,13 +37,13 @@ LOOPS = """
 
 
 class Client(Sampling):
-    """verl's client of its servers, whose answers are verl's own."""
+    """verl's client of its servers, whose outputs have verl's type."""
 
     async def generate(self, request_id, *, prompt_ids, sampling_params):
         from verl.workers.rollout.replica import TokenOutput
 
-        said = await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=sampling_params)
-        return TokenOutput(**vars(said))
+        output = await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=sampling_params)
+        return TokenOutput(**vars(output))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def folder(tmp_path_factory):
 
 
 def configured(folder, *overrides):
-    """Return verl's own configuration of its trainer, with a few settings."""
+    """Return verl's configuration of its trainer, with a few settings."""
     from hydra import compose, initialize_config_module
 
     settings = [
@@ -96,10 +96,10 @@ def rolled_out(folder, config, agent, partition="train"):
     from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
     client = Client()
-    kind = AgentLoopWorkerTQ.__ray_metadata__.modified_class
+    worker_class = AgentLoopWorkerTQ.__ray_metadata__.modified_class
 
     async def played():
-        worker = kind(config, client)
+        worker = worker_class(config, client)
         data = RLHFDataset(str(folder / f"{agent}.parquet"), worker.tokenizer, config.data)
         rows = collate_fn([data[number] for number in range(len(TASKS))])
         rows["uid"] = np.array([f"{agent}{number}" for number in TASKS], dtype=object)
@@ -116,13 +116,13 @@ def rolled_out(folder, config, agent, partition="train"):
 
 
 def advantages_of(config, keys, trainer):
-    """Return what verl's trainer makes of the rows, with its own code."""
+    """Return the advantages that verl's trainer computes for the rows."""
     import transfer_queue as tq
     from transfer_queue import KVBatchMeta
 
     where = {"keys": keys, "partition_id": "train"}
     sampled = tq.kv_batch_get(**where, select_fields=["rollout_log_probs"])
-    # What the actor would compute again, had it a GPU.
+    # With a GPU, the actor would compute these log-probabilities again.
     sampled["old_log_probs"] = sampled["rollout_log_probs"]
     tq.kv_batch_put(**where, fields=sampled.select("old_log_probs"))
     made = object.__new__(trainer)
@@ -140,7 +140,7 @@ def plain(folder, queue):
     return config, client, keys, queue.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
 
 
-def test_verl_knows_the_trainer_and_the_estimators_by_its_own_way_in(monkeypatch):
+def test_verl_registers_the_trainer_and_the_estimators_by_its_plug_in_variable(monkeypatch):
     from verl.trainer.ppo import core_algos
     from verl.trainer.ppo.v1 import get_trainer_cls
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -152,12 +152,12 @@ def test_verl_knows_the_trainer_and_the_estimators_by_its_own_way_in(monkeypatch
         assert callable(core_algos.get_adv_estimator_fn(name))
 
 
-def test_each_session_puts_a_row_of_exactly_what_was_sampled_into_the_queue(plain):
+def test_each_session_puts_a_row_of_exactly_the_sampled_tokens_into_the_queue(plain):
     _, client, keys, data = plain
     assert keys == [f"plain{number}_{session}_0" for number in TASKS for session in range(SIZE)]
     for number in range(len(keys)):
-        prompt, said = data["prompts"][number], data["responses"][number]
-        ids = torch.cat([prompt, said])[None]
+        prompt, response = data["prompts"][number], data["responses"][number]
+        ids = torch.cat([prompt, response])[None]
         sampled = torch.cat([torch.zeros_like(prompt), data["response_mask"][number]])[None] > 0
         assert sampled[0, len(prompt)]
         assert not sampled.all()
@@ -166,24 +166,24 @@ def test_each_session_puts_a_row_of_exactly_what_was_sampled_into_the_queue(plai
         assert torch.allclose(wanted[0, len(prompt) :], data["rollout_log_probs"][number], atol=1e-4)
         # Three turns, each with a reward on its last token.
         assert int((data["rm_scores"][number] != 0).sum()) <= 3
-    # The rows of a group begin alike, those of different groups do not.
+    # Only the rows of the same group have equal prompts.
     assert len({tuple(data["prompts"][number].tolist()) for number in range(SIZE)}) == 1
     assert data["prompts"][0].tolist() != data["prompts"][SIZE].tolist()
 
 
-def test_verls_trainer_calls_an_estimator_of_ours_by_its_name(plain):
+def test_verls_trainer_calls_an_estimator_by_its_name(plain):
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
     config, _, keys, data = plain
-    found = advantages_of(config, keys, PPOTrainerSync)
+    advantages = advantages_of(config, keys, PPOTrainerSync)
     config.algorithm.adv_estimator = "grpo"
-    # Where verl has the same estimator, it says the same.
+    # verl's own estimator of the same name gives the same advantages.
     theirs = advantages_of(config, keys, PPOTrainerSync)
-    totals = torch.stack([one.sum() for one in data["rm_scores"].unbind()]).reshape(-1, SIZE)
+    totals = torch.stack([rewards.sum() for rewards in data["rm_scores"].unbind()]).reshape(-1, SIZE)
     wanted = ((totals - totals.mean(dim=1, keepdim=True)) / (totals.std(dim=1, keepdim=True) + 1e-6)).flatten()
     for number, mask in enumerate(data["response_mask"].unbind()):
-        assert torch.allclose(found[number], wanted[number] * mask, atol=1e-4)
-        assert torch.allclose(found[number], theirs[number], atol=1e-4)
+        assert torch.allclose(advantages[number], wanted[number] * mask, atol=1e-4)
+        assert torch.allclose(advantages[number], theirs[number], atol=1e-4)
     assert wanted.abs().max() > 0.1
 
 
@@ -198,10 +198,10 @@ def test_the_estimators_are_called_by_verls_own_code_on_a_batch(plain, name):
     batch = DataProto.from_dict(
         {"token_level_rewards": padded["rm_scores"], "response_mask": padded["response_mask"]}, {"uid": uids}
     )
-    found = compute_advantage(batch, adv_estimator=name).batch["advantages"]
+    advantages = compute_advantage(batch, adv_estimator=name).batch["advantages"]
     wanted, _ = tensor_estimator(ESTIMATORS[name])(padded["rm_scores"], padded["response_mask"], uids)
-    assert torch.equal(found, wanted)
-    assert found.abs().max() > 0.01
+    assert torch.equal(advantages, wanted)
+    assert advantages.abs().max() > 0.01
 
 
 def test_the_trainer_learns_from_the_advantages_of_the_tree(folder, queue):
@@ -209,16 +209,16 @@ def test_the_trainer_learns_from_the_advantages_of_the_tree(folder, queue):
 
     config = configured(folder, f"trainer.v1.trainer_mode={TRAINER}", "algorithm.adv_estimator=grpo")
     _, keys = rolled_out(folder, config, "tree")
-    # More leaves than sessions, so that some sessions have several rows.
+    # With more leaves than sessions, some sessions have several rows.
     assert len(keys) > len(TASKS) * SIZE
     names = [ADVANTAGES, "response_mask", "rm_scores"]
     given = queue.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
-    found = advantages_of(config, keys, get_trainer_cls(TRAINER))
+    advantages = advantages_of(config, keys, get_trainer_cls(TRAINER))
     for number, mask in enumerate(given["response_mask"].unbind()):
-        assert torch.equal(found[number], given[ADVANTAGES][number])
-        assert not found[number][mask == 0].any()
-    assert max(float(one.abs().max()) for one in found) > 0.1
-    # Every row has its own return, where verl would give all of a session the last one's.
+        assert torch.equal(advantages[number], given[ADVANTAGES][number])
+        assert not advantages[number][mask == 0].any()
+    assert max(float(own.abs().max()) for own in advantages) > 0.1
+    # Every row has its own return; verl alone would give all rows of a session the return of the last row.
     totals = {key: float(given["rm_scores"][number].sum()) for number, key in enumerate(keys)}
     session = [total for key, total in totals.items() if key.startswith("tree3_0_")]
     assert len(session) > 1
@@ -243,7 +243,7 @@ def test_a_trainer_that_would_not_read_the_advantages_is_refused(folder):
         ({}, "wanted trainer.v1.trainer_mode=tsr_sync"),
     ],
 )
-def test_what_cannot_be_fails_its_prompts_with_what_to_do(folder, queue, caplog, changed, message):
+def test_impossible_settings_fail_their_prompts_with_advice(folder, queue, caplog, changed, message):
     config = configured(folder, *(f"{name}={value}" for name, value in changed.items()))
     with pytest.raises(AssertionError, match="failure"):
         rolled_out(folder, config, "tree")

@@ -1,4 +1,4 @@
-"""Calibration by names: what comes out, what cannot be known, and what does not fit together."""
+"""Calibration: its measurements, values that are not known, and settings that do not fit together."""
 
 from dataclasses import replace
 
@@ -49,16 +49,16 @@ def test_every_scorer_is_rated_on_the_same_states(lake):
     reward = calibrate_env(replace(FEW, score="reward", budgets=(1,)))
     assert [(row.states, row.value) for row in reward.turns] == [(row.states, row.value) for row in lake.turns]
     assert reward.siblings.lost_by_chance == lake.siblings.lost_by_chance
-    # The reward says nothing before the goal.
+    # The reward is constant before the goal.
     assert reward.siblings.kendall.mean < lake.siblings.kendall.mean
     assert reward.alone == lake.alone
 
 
-def test_a_report_repeats_and_tells_how_far_it_is(lake):
-    told = []
-    again = calibrate_env(replace(FEW, score="FrozenLakeScore"), watch=lambda *step: told.append(step))
+def test_a_calibration_repeats_and_reports_its_progress(lake):
+    steps = []
+    again = calibrate_env(replace(FEW, score="FrozenLakeScore"), watch=lambda *step: steps.append(step))
     assert again == lake
-    assert told == [
+    assert steps == [
         ("candidates", 8, 8),
         ("policy alone", 8, 8),
         ("beam(width=2, branching=1): trees", 8, 8),
@@ -75,29 +75,29 @@ def test_sokoban_and_the_shop_have_exact_values_too():
     shop = calibrate_env(replace(FEW, env="webshop", score="WebShopScore", instances=4, budgets=(2,)))
     assert shop.optimal == 1.0
     assert shop.settings[0].drops.winnable.mean > 0
-    # Nobody knows the bar of random play there, so it was played.
+    # The bar of random play is not known exactly there, so it was played.
     assert shop.random == shop.alone
 
 
-def test_without_exact_values_it_says_what_cannot_be_known():
-    found = calibrate_env(replace(FEW, instances=3, budgets=(2,), env_set=("max_actions=null",)))
-    assert (found.turns, found.siblings, found.optimal) == ([], None, None)
-    assert [(setting.siblings, setting.drops) for setting in found.settings] == [(None, None)]
-    assert found.settings[0].env_steps > 0
-    (sentence,) = found.unknown
+def test_without_exact_values_a_sentence_lists_the_missing_results():
+    result = calibrate_env(replace(FEW, instances=3, budgets=(2,), env_set=("max_actions=null",)))
+    assert (result.turns, result.siblings, result.optimal) == ([], None, None)
+    assert [(setting.siblings, setting.drops) for setting in result.settings] == [(None, None)]
+    assert result.settings[0].env_steps > 0
+    (sentence,) = result.unknown
     assert "does not know the exact value of its states" in sentence
 
 
-def test_states_that_nobody_knows_are_named_by_their_number(monkeypatch):
-    known = FrozenLakeEnv.best_value
+def test_states_without_a_value_are_counted(monkeypatch):
+    best_value = FrozenLakeEnv.best_value
 
     def forgetful(self, state, turns_left, actions_left):
-        return None if actions_left < 5 else known(self, state, turns_left, actions_left)
+        return None if actions_left < 5 else best_value(self, state, turns_left, actions_left)
 
     monkeypatch.setattr(FrozenLakeEnv, "best_value", forgetful)
-    found = calibrate_env(replace(FEW, budgets=(2,)))
-    assert found.optimal is not None
-    walked, searched = found.unknown
+    result = calibrate_env(replace(FEW, budgets=(2,)))
+    assert result.optimal is not None
+    walked, searched = result.unknown
     assert walked.startswith("the policy's play: ")
     assert searched.startswith("beam(width=2, branching=2): ")
     assert walked.endswith(" states were left out, because their value is not known")
@@ -110,9 +110,9 @@ def test_more_draws_cost_more_steps(lake):
 
 def test_a_model_makes_candidates(base_model):
     config = replace(FEW, env="sokoban", model=str(base_model), instances=3, budgets=(2,), candidates=2)
-    found = calibrate_env(config)
-    assert found.settings[0].sampled_tokens > found.alone_sampled_tokens > 0
-    assert found.optimal == 1.0
+    result = calibrate_env(config)
+    assert result.settings[0].sampled_tokens > result.alone_sampled_tokens > 0
+    assert result.optimal == 1.0
     with pytest.raises(ConfigError, match="made for tsr/Sokoban-v0"):
         calibrate_env(replace(config, env="frozenlake"))
 
@@ -129,7 +129,7 @@ def test_draws_and_risk_reach_the_environments_of_a_model_too(lake_model):
     config = replace(FEW, model=str(lake_model), score="FrozenLakeScore", instances=6, budgets=(2,), candidates=2)
     once, mean = calibrate_env(config), calibrate_env(replace(config, repeats=8))
     cautious = calibrate_env(replace(config, repeats=8, risk=0.0))
-    # Played turns take a step whatever the draws, imagined ones take eight where they move.
+    # A played turn takes one step for any number of draws; an imagined turn that moves takes eight.
     assert mean.settings[0].env_steps > 4 * once.settings[0].env_steps
     assert cautious.settings[0].siblings != mean.settings[0].siblings
 
@@ -163,7 +163,7 @@ def test_draws_and_risk_reach_the_environments_of_a_model_too(lake_model):
     ],
     ids=str,
 )
-def test_what_does_not_fit_together_is_refused(changes, message):
+def test_impossible_settings_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         calibrate_env(replace(FEW, **changes))
 
@@ -197,8 +197,8 @@ def test_every_width_comes_with_every_budget():
     ],
 )
 def test_a_strategy_without_a_width_varies_what_it_spends(search, name, label):
-    found, settings = shown(search)
-    assert found == name
+    result, settings = shown(search)
+    assert result == name
     assert [(settings[0]), len(settings)] == [(label, None, 2), 2]
 
 
@@ -208,7 +208,7 @@ def test_numbers_that_are_given_stay():
     assert shown("lookahead(branching=4)")[0] == "rollouts"
 
 
-def test_the_strategies_do_what_their_labels_say():
+def test_the_strategies_have_the_numbers_of_their_labels():
     _, settings = search_settings("beam", widths=(2,), budgets=(3,))
     env = letters({"a": 1.0, "b": 2.0, "c": 0.0}, turns=2)
     tree = env.search(Script({"": "abc", "a": "abc", "b": "abc"}), settings[0].strategy)
@@ -223,12 +223,12 @@ def test_the_strategies_do_what_their_labels_say():
         ("naive(rollouts=2)", "the strategy 'naive.rollouts=2.' has no number to vary"),
     ],
 )
-def test_what_is_no_strategy_or_has_nothing_to_vary_is_refused(search, message):
+def test_unknown_strategies_and_those_with_nothing_to_vary_are_refused(search, message):
     with pytest.raises(ConfigError, match=message):
         shown(search)
 
 
-def test_a_number_that_the_strategy_has_not_or_that_stands_in_both_is_refused():
+def test_an_unknown_or_repeated_number_is_refused():
     assert shown("lookahead", depth=1)[1][0][0] == "lookahead(branching=2, depth=1)"
     with pytest.raises(ConfigError, match="the strategy 'puct' has no depth, got depth=1"):
         shown("puct", depth=1)

@@ -1,4 +1,4 @@
-"""Probe: what a success costs, held against a world and a player in which it can be counted on fingers."""
+"""Probe: the cost of a success in a world and with a player in which it can be counted by hand."""
 
 from dataclasses import replace
 from functools import cache
@@ -36,7 +36,8 @@ class Typed(Letters):
 
 gym.register("probe/Letters-v0", Typed)
 
-# One letter, and b is success. What is said at the root is a, a, b, a, a, b ...: two tokens each, after five of prompt.
+# An episode is one letter, and b is success. The answers at the root are a, a, b, a, a, b ...: two tokens each, after a
+# prompt of five.
 FINDS = "beam(width=1, branching=3)"
 DEAR = "beam(width=1, branching=12)"
 NEVER = "best_of_n(n=2)"
@@ -44,7 +45,7 @@ CONFIG = ProbeConfig(env="probe/Letters-v0", search=(FINDS, DEAR, NEVER), instan
 
 
 class Speaker:
-    """Say a, a, b in turn at every node, and count the calls."""
+    """Answers a, a, b in turn at every node, and counts the calls."""
 
     def __init__(self):
         self.calls = 0
@@ -66,7 +67,7 @@ def pool(score):
 
 
 @pytest.fixture(scope="module")
-def found():
+def probed():
     return race(CONFIG, pool, Speaker())
 
 
@@ -75,17 +76,17 @@ def test_a_model_that_cannot_be_trained_is_not_probed():
         ProbeConfig(env="probe/Letters-v0", model=ModelConfig(engine="openai"))
 
 
-def test_what_a_success_costs_is_what_can_be_counted(found):
-    plain, finds, dear, never = probe_rows(found)
+def test_the_cost_of_a_success_is_the_counted_one(probed):
+    plain, finds, dear, never = probe_rows(probed)
     # Four plain episodes, a a b a, are eight tokens and one success, on each of six instances; equal letters share a
     # step of the environment.
     assert (plain["search"], plain["score"], plain["success"], plain["episodes"]) == ("naive", "reward", 0.25, 24)
     assert (plain["sampled_tokens"], plain["prompt_tokens"], plain["env_steps"]) == (48, 120, 12)
     assert (plain["tokens_per_success"], plain["tokens_per_success_interval"]) == (8.0, [8.0, 8.0])
     assert (plain["prompt_tokens_per_success"], plain["env_steps_per_success"]) == (20.0, 2.0)
-    # Three candidates hold a b, which pays more.
+    # Three candidates contain a b, which has the highest reward.
     assert (finds["success"], finds["episodes"], finds["tokens_per_success"]) == (1.0, 6, 6.0)
-    # Twelve do, too; that is known to be dear after the first batch of two instances.
+    # Twelve candidates do, too; the first batch of two instances shows that they cost more.
     assert (dear["success"], dear["instances"], dear["tokens_per_success"]) == (1.0, 2, 24.0)
     # Two never do. At four tokens an episode, and with at most 3.8416 / 5.8416 of two episodes won, a success costs
     # at least 6.08, which is more than 6.
@@ -97,37 +98,37 @@ def test_what_a_success_costs_is_what_can_be_counted(found):
 def test_a_search_that_might_still_be_better_is_not_stopped():
     # After one instance without success a success may cost as little as 4 * 4.8416 / 3.8416 = 5.04, less than 6.
     once = race(replace(CONFIG, instances=1, batch=1), pool, Speaker())
-    assert [one.stopped for one in once.tallies] == [False, False, True, False]
+    assert [way.stopped for way in once.tallies] == [False, False, True, False]
 
 
-def test_a_probe_that_was_stopped_goes_on_where_it_was(found, tmp_path):
+def test_a_stopped_probe_continues_where_it_was(probed, tmp_path):
     whole, first, second = Speaker(), Speaker(), Speaker()
-    assert race(CONFIG, pool, whole) == found
-    told = []
+    assert race(CONFIG, pool, whole) == probed
+    steps = []
 
     def interrupt(*step):
-        told.append(step)
-        if len(told) == 3:
+        steps.append(step)
+        if len(steps) == 3:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         race(CONFIG, pool, first, out=tmp_path, watch=interrupt)
-    assert told == [("plain play", 2, 6), (FINDS, 2, 6), (DEAR, 2, 6)]
+    assert steps == [("plain play", 2, 6), (FINDS, 2, 6), (DEAR, 2, 6)]
     again = race(CONFIG, pool, second, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
-    assert again == found
+    assert again == probed
     assert first.calls + second.calls == whole.calls
-    # What is there is not done again, and more instances go on from it.
+    # Kept measurements are not repeated, and more instances are added to them.
     idle = Speaker()
-    assert race(CONFIG, pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path) == found
+    assert race(CONFIG, pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path) == probed
     assert idle.calls == 0
     more = race(replace(CONFIG, instances=8), pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
-    assert [len(one.measured) for one in more.tallies] == [8, 8, 2, 2]
-    # A probe of fewer searches loses none of what is kept.
+    assert [len(way.measured) for way in more.tallies] == [8, 8, 2, 2]
+    # A probe of fewer searches keeps the measurements of the others.
     race(replace(CONFIG, search=(FINDS,), instances=10), pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
-    assert [len(one.measured) for one in read_tallies(tmp_path, CONFIG).values()] == [10, 10, 2, 2]
+    assert [len(way.measured) for way in read_tallies(tmp_path, CONFIG).values()] == [10, 10, 2, 2]
 
 
-def test_a_folder_of_other_settings_or_a_damaged_one_is_refused(found, tmp_path):
+def test_a_folder_of_other_settings_or_a_damaged_one_is_refused(probed, tmp_path):
     race(replace(CONFIG, instances=1), pool, Speaker(), out=tmp_path)
     with pytest.raises(ConfigError, match=r"probe.json was measured with other settings \(episodes, seed\)"):
         read_tallies(tmp_path, replace(CONFIG, episodes=5, seed=1))
@@ -139,7 +140,7 @@ def test_a_folder_of_other_settings_or_a_damaged_one_is_refused(found, tmp_path)
 def test_plain_play_comes_first_and_nothing_is_measured_twice():
     ways = ways_to_play(ProbeConfig(env="sokoban"))
     assert ways == [Way(PLAIN, "reward"), *(Way(search, "reward") for search in SEARCHES)]
-    # Best-of-N goes by the reward, whatever the score; plain play goes by nothing.
+    # Best-of-N follows the reward and not the score; plain play follows neither.
     config = ProbeConfig(env="sokoban", search=("beam", "best_of_n(n=3)", "naive", "beam"), score=("A", "B"))
     assert ways_to_play(config) == [
         Way("naive", "reward"),
@@ -161,14 +162,14 @@ def test_plain_play_comes_first_and_nothing_is_measured_twice():
         ({"env": "nonsense"}, "there is no environment 'nonsense'"),
     ],
 )
-def test_what_cannot_be_probed_is_a_message(wrong, message):
+def test_impossible_settings_are_refused(wrong, message):
     settings = {"env": "frozenlake", "search": ("beam",), "model": ModelConfig(model="random"), **wrong}
     with pytest.raises(ConfigError, match=message):
         probe_env(ProbeConfig(**settings))
 
 
 def tally(search, costs, successes):
-    """Return what was measured of a search of one episode per instance."""
+    """Return the measurements of a search with one episode per instance."""
     pairs = zip(costs, successes, strict=True)
     return Tally(Way(search, "reward"), tuple(Measured(1, won, cost, 0, 1) for cost, won in pairs))
 
@@ -200,28 +201,28 @@ ALL = tally(PLAIN, [10] * 20, [1] * 20)
         (NONE, tally("beam", [70] * 20, [1] * 20), "Use beam as far as 20 instances show: by the best search, beam"),
     ],
 )
-def test_the_advice_is_what_the_intervals_say(plain, search, words):
+def test_the_advice_follows_the_intervals(plain, search, words):
     assert advice(Probe(replace(CONFIG, instances=20), (plain, search))).startswith(words)
 
 
-def test_plain_play_is_never_stopped_and_what_was_not_measured_neither():
-    cheap, open_ = tally("beam", [1] * 20, [1] * 20), tally("puct", [], [])
-    assert [one.stopped for one in stop_the_worse([ALL, cheap, open_], "sampled_tokens")] == [False, False, False]
-    assert [one.stopped for one in stop_the_worse([cheap, replace(ALL, way=open_.way)], "sampled_tokens")] == [
-        False,
-        True,
-    ]
+def test_neither_plain_play_nor_an_unmeasured_search_is_stopped():
+    cheap, unmeasured = tally("beam", [1] * 20, [1] * 20), tally("puct", [], [])
+    stopped = stop_the_worse([ALL, cheap, unmeasured], "sampled_tokens")
+    assert [way.stopped for way in stopped] == [False, False, False]
+    # The same costs as those of plain play stop a search.
+    stopped = stop_the_worse([cheap, replace(ALL, way=unmeasured.way)], "sampled_tokens")
+    assert [way.stopped for way in stopped] == [False, True]
 
 
-def test_the_report_says_how_it_was_probed_and_draws_every_way(found, tmp_path):
-    assert probe_heading(found) == (
+def test_the_report_names_world_and_player_and_draws_every_way(probed, tmp_path):
+    assert probe_heading(probed) == (
         "probe/Letters-v0, preset paper, 6 instances, seed 0; default at temperature 1, noise fresh"
     )
-    shown = probe_table(found)
+    shown = probe_table(probed)
     assert [row[0] for row in shown.rows] == ["plain play", FINDS, DEAR, NEVER]
     assert shown.rows[0][-2:] == ("8 [8, 8]", "")
     assert shown.rows[3][-2:] == ("none [6, -]", "stopped: clearly worse")
-    draw_probe(found, tmp_path / "probe.png")
+    draw_probe(probed, tmp_path / "probe.png")
     assert (tmp_path / "probe.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -230,7 +231,7 @@ def test_a_player_without_tokens_pays_in_steps_of_the_environment():
     plain, beam = probe_env(config).tallies
     assert (plain.total("sampled_tokens"), plain.total("episodes"), beam.total("episodes")) == (0, 32, 8)
     assert plain.price("env_steps").mean == plain.total("env_steps") / plain.total("successes")
-    found = Probe(config, (plain, beam))
-    assert "steps of the environment" in advice(found)
-    assert "its price is in steps of the environment" in probe_table(found).caption
-    assert [row["counts"] for row in probe_rows(found)] == ["env_steps"] * 2
+    probed = Probe(config, (plain, beam))
+    assert "steps of the environment" in advice(probed)
+    assert "its price is in steps of the environment" in probe_table(probed).caption
+    assert [row["counts"] for row in probe_rows(probed)] == ["env_steps"] * 2

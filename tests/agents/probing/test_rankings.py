@@ -1,6 +1,6 @@
-"""Calibration on trees that are drawn by hand, so that every number can be counted.
+"""Rankings of trees that are drawn by hand, so that every number can be counted.
 
-Rank correlations are held against numbers worked out by hand, and against their definitions pair by pair.
+Rank correlations are compared with numbers worked out by hand, and with their definitions pair by pair.
 """
 
 from functools import partial
@@ -37,15 +37,15 @@ from tsr_gym.wrappers import TreeSearchWrapper
 VALUES = {"": 0.9, "a": 0.5, "b": 0.9, "c": 0.0, "d": 0.2, "ca": 0.0, "cb": 0.0, "ax": 1.0, "ab": 0.4}
 
 
-class Known(Letters):
+class ValuedLetters(Letters):
     """Letters whose values stand in a table."""
 
     def best_value(self, state, turns_left, actions_left):
         return VALUES.get(state.text)
 
 
-def known(pays, *, ends="x", turns=None):
-    env = TreeSearchWrapper(Known(pays, ends, turns))
+def valued_letters(pays, *, ends="x", turns=None):
+    env = TreeSearchWrapper(ValuedLetters(pays, ends, turns))
     env.reset(seed=0)
     return env
 
@@ -58,16 +58,16 @@ PAYS = {"a": 2.0, "b": 1.0, "c": 3.0, "d": 0.0, "x": 5.0}
 
 
 def test_the_nodes_of_a_search_are_rated_by_merit_and_by_table():
-    env = known(PAYS)
-    says = Script({"": "abcd", "c": "ab"})
-    tree = env.search(says, lambda view: iter([[Expand(0, 4)], [Expand(3, 2)]]))
+    env = valued_letters(PAYS)
+    script = Script({"": "abcd", "c": "ab"})
+    tree = env.search(script, lambda view: iter([[Expand(0, 4)], [Expand(3, 2)]]))
     rated = rate([tree], [5], env.unwrapped)
     assert rated.num_unknown == 0
     by_word = {
-        "".join(tree.nodes[step].candidate.text for step in tree.path(index)): one
-        for index, one in zip(range(1, 7), rated.nodes, strict=True)
+        "".join(tree.nodes[step].candidate.text for step in tree.path(index)): each
+        for index, each in zip(range(1, 7), rated.nodes, strict=True)
     }
-    assert {word: (one.score, one.value) for word, one in by_word.items()} == {
+    assert {word: (each.score, each.value) for word, each in by_word.items()} == {
         "a": (2.0, 0.5),
         "b": (1.0, 0.9),
         "c": (3.0, 0.0),
@@ -76,30 +76,30 @@ def test_the_nodes_of_a_search_are_rated_by_merit_and_by_table():
         "ca": (5.0, 0.0),
         "cb": (4.0, 0.0),
     }
-    assert {one.owner for one in rated.nodes} == {5}
-    assert {word for word, one in by_word.items() if one.kept} == {"c"}
+    assert {each.owner for each in rated.nodes} == {5}
+    assert {word for word, each in by_word.items() if each.kept} == {"c"}
 
 
 def test_what_a_search_chose_was_not_dropped():
-    env = known(PAYS)
+    env = valued_letters(PAYS)
     tree = env.search(Script({"": "abcd"}), partial(beam, width=2, branching=4, depth=1))
-    assert [one.kept for one in rate([tree], [0], env.unwrapped).nodes] == [True, False, True, False]
+    assert [each.kept for each in rate([tree], [0], env.unwrapped).nodes] == [True, False, True, False]
 
 
 def test_an_episode_that_has_ended_is_worth_its_success_and_is_no_prefix():
-    env = known(PAYS)
+    env = valued_letters(PAYS)
     tree = env.search(Script({"": "ax"}), partial(beam, width=1, branching=2, depth=1))
     a, x = rate([tree], [0], env.unwrapped).nodes
     assert (a.is_prefix, x.is_prefix, x.value) == (True, False, 1.0)
-    # One that a limit cut off is asked of the environment, which knows that nothing is left.
-    short = known(PAYS, turns=1)
+    # For an episode that a limit ended, the environment is asked, with no turn left.
+    short = valued_letters(PAYS, turns=1)
     tree = short.search(Script({"": "b"}), partial(beam, width=1, branching=1))
     (b,) = rate([tree], [0], short.unwrapped).nodes
     assert not b.is_prefix
 
 
-def test_states_that_nobody_knows_are_counted_and_left_out():
-    env = known(PAYS)
+def test_states_without_a_value_are_counted_and_left_out():
+    env = valued_letters(PAYS)
     tree = env.search(Script({"": "ab", "a": "ad", "b": "bx"}), partial(beam, width=2, branching=2, depth=2))
     rated = rate([tree], [0], env.unwrapped)
     # Of aa, ad, bb and bx only the last, a success, is known.
@@ -111,7 +111,7 @@ def test_states_that_nobody_knows_are_counted_and_left_out():
 def test_the_limits_that_are_left_are_asked_for():
     asked = []
 
-    class Asking(Known):
+    class Asking(ValuedLetters):
         def best_value(self, state, turns_left, actions_left):
             asked.append((state.text, turns_left, actions_left))
             return 0.0
@@ -132,24 +132,24 @@ def test_states_are_ranked_turn_by_turn():
     assert (second.states, second.spearman, second.kendall) == (1, None, None)
 
 
-def test_candidates_of_one_place_are_ranked_among_themselves():
+def test_candidates_of_one_state_are_ranked_among_themselves():
     rated = [
-        # Rightly ordered, though far above the other place's: 0.8 - 0.6 / 2 by chance.
+        # In the right order, though far above the scores of the other state: 0.2 lost by chance.
         *(node(0, 0, 1, 10 + number, value) for number, value in enumerate((0.2, 0.4, 0.6))),
-        # Turned round: the best-scored is the worst.
+        # Reversed: the best-scored candidate is the worst.
         *(node(1, 0, 1, -number, value) for number, value in enumerate((0.0, 1.0))),
-        # The score says nothing.
+        # All scores are equal.
         *(node(2, 0, 1, 0.0, value) for value in (0.3, 0.5)),
-        # It does not matter, and an only child is no choice.
+        # All values are equal; and an only child is no choice.
         *(node(3, 0, 1, number, 0.5) for number in (1.0, 2.0)),
         node(3, 1, 2, 1.0, 0.1),
     ]
-    found = rank_siblings(rated)
-    assert (found.sets, found.decided) == (3, 1)
-    assert found.spearman.mean == pytest.approx((1 - 1 + 0) / 3)
-    assert found.kendall.mean == pytest.approx((1 - 1 + 0) / 3)
-    assert found.lost.mean == pytest.approx((0 + 1 + 0.1) / 3)
-    assert found.lost_by_chance.mean == pytest.approx((0.2 + 0.5 + 0.1) / 3)
+    result = rank_siblings(rated)
+    assert (result.sets, result.decided) == (3, 1)
+    assert result.spearman.mean == pytest.approx((1 - 1 + 0) / 3)
+    assert result.kendall.mean == pytest.approx((1 - 1 + 0) / 3)
+    assert result.lost.mean == pytest.approx((0 + 1 + 0.1) / 3)
+    assert result.lost_by_chance.mean == pytest.approx((0.2 + 0.5 + 0.1) / 3)
 
 
 def test_a_best_score_that_several_share_takes_any_of_them():
@@ -158,14 +158,14 @@ def test_a_best_score_that_several_share_takes_any_of_them():
     assert lost([0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1], [0.0, 1.0]) == pytest.approx(0.5)
 
 
-def test_nothing_to_rank_is_nothing_known():
-    found = rank_siblings([])
-    assert (found.sets, found.decided, found.spearman, found.lost) == (0, 0, None, None)
+def test_without_nodes_there_are_no_estimates():
+    result = rank_siblings([])
+    assert (result.sets, result.decided, result.spearman, result.lost) == (0, 0, None, None)
     assert rank_turns([]) == []
     assert find_drops([]) == Drops(0, None, 0, None, None, None)
 
 
-def test_what_was_dropped_and_kept_is_counted_by_hand():
+def test_dropped_and_kept_prefixes_are_counted():
     rated = [
         # Turn 1: kept 0.4 and a dead one, dropped 0.7 and a dead one: 0.3 lost.
         node(0, 0, 1, 5.0, 0.4, kept=True),
@@ -180,12 +180,12 @@ def test_what_was_dropped_and_kept_is_counted_by_hand():
         # Turn 3: nothing was kept, so there is nothing to compare.
         node(0, 6, 3, 1.0, 0.3),
     ]
-    found = find_drops(rated)
-    assert (found.dropped, found.kept) == (4, 3)
-    assert found.winnable_dropped.mean == pytest.approx(3 / 4)
-    assert found.dead_kept.mean == pytest.approx(1 / 3)
-    assert found.winnable.mean == pytest.approx(5 / 7)
-    assert found.lost_a_turn.mean == pytest.approx((0.3 + 0.0) / 2)
+    result = find_drops(rated)
+    assert (result.dropped, result.kept) == (4, 3)
+    assert result.winnable_dropped.mean == pytest.approx(3 / 4)
+    assert result.dead_kept.mean == pytest.approx(1 / 3)
+    assert result.winnable.mean == pytest.approx(5 / 7)
+    assert result.lost_a_turn.mean == pytest.approx((0.3 + 0.0) / 2)
 
 
 def test_turns_of_different_trees_are_not_mixed():
@@ -194,8 +194,8 @@ def test_turns_of_different_trees_are_not_mixed():
     assert rank_siblings(rated).sets == 0
 
 
-def test_the_walk_goes_on_from_the_first_candidate_whatever_its_score():
-    env = known({**PAYS, "a": 0.0})
+def test_the_walk_continues_from_the_first_candidate_with_any_score():
+    env = valued_letters({**PAYS, "a": 0.0})
     tree = env.search(Script({"": "abc", "a": "bcx", "ab": "xcb"}), partial(siblings_walk, branching=3))
     assert [tree.nodes[index].observation for index in range(1, 10)] == [
         *("a", "b", "c"),
@@ -204,20 +204,20 @@ def test_the_walk_goes_on_from_the_first_candidate_whatever_its_score():
     ]
 
 
-class Doomed(Known):
-    """A search is told that words with a c are lost."""
+class Doomed(ValuedLetters):
+    """Letters whose info marks words with a c as lost."""
 
     def step(self, action):
         *result, info = super().step(action)
         return *result, {**info, "dead_end": "c"} if "c" in self.state.text else info
 
 
-def test_what_a_scorer_has_proved_lost_is_ranked_last():
+def test_a_node_that_a_scorer_has_proved_lost_is_ranked_last():
     env = TreeSearchWrapper(Doomed(PAYS, "x"))
     env.reset(seed=0)
     tree = env.search(Script({"": "abcd"}), lambda view: iter([[Expand(0, 4)]]))
     rated = rate([tree], [0], env.unwrapped).nodes
-    assert min(rated, key=lambda one: one.score).value == VALUES["c"]
+    assert min(rated, key=lambda each: each.score).value == VALUES["c"]
     assert rank_siblings(rated).lost.mean == pytest.approx(0.9 - 0.5)
 
 
@@ -230,8 +230,8 @@ def test_trees_of_a_stage_do_not_depend_on_how_many_are_grown_together():
     assert seen == [8]
     assert grow_rated(pool, policy, strategy, **work, batch=3, watch=seen.append) == whole
     assert seen == [8, 3, 6, 8]
-    assert {one.owner for one in whole.nodes} == set(range(4))
-    assert {one.tree for one in whole.nodes} == set(range(8))
+    assert {each.owner for each in whole.nodes} == set(range(4))
+    assert {each.tree for each in whole.nodes} == set(range(8))
     other = grow_rated(pool, policy, strategy, tasks=range(4), seeds=range(2, 4))
     assert other != whole
 
@@ -239,11 +239,11 @@ def test_trees_of_a_stage_do_not_depend_on_how_many_are_grown_together():
 def test_a_score_from_the_oracle_loses_little():
     pool = EnvPool("sokoban", {}, score="SokobanScore(potential='oracle')")
     rated = grow_rated(pool, legal_player(pool.base), partial(siblings_walk, branching=6), tasks=range(25), seeds=(0,))
-    found = rank_siblings(rated.nodes)
-    assert found.sets > 10
-    # The shorter the way, the likelier it fits, up to the actions that candidates spend on it.
-    assert found.kendall.mean > 0.6
-    assert found.lost.mean < 0.2 * found.lost_by_chance.mean
+    result = rank_siblings(rated.nodes)
+    assert result.sets > 10
+    # A shorter solution is more likely to fit into the actions that the candidates leave.
+    assert result.kendall.mean > 0.6
+    assert result.lost.mean < 0.2 * result.lost_by_chance.mean
 
 
 def test_equal_values_share_the_mean_of_their_ranks():
@@ -276,7 +276,7 @@ def test_hand_worked_correlations(first, second, rho, tau):
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0]])
-def test_where_one_side_says_nothing_there_is_no_correlation(values):
+def test_with_a_constant_side_there_is_no_correlation(values):
     other = list(range(len(values)))
     for correlate in (spearman, kendall):
         assert correlate(values, other) is None
@@ -299,7 +299,7 @@ def ranked(values):
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14))
 def test_correlations_are_their_definitions(pairs):
-    first, second = [one for one, _ in pairs], [two for _, two in pairs]
+    first, second = [each for each, _ in pairs], [two for _, two in pairs]
     tau = pair_by_pair(first, second)
     if tau is None:
         assert kendall(first, second) is None

@@ -1,4 +1,4 @@
-"""Reports of calibrations: every number in its cell, what is not known as a dash, and files that can be read again."""
+"""Reports of calibrations: every number in its cell, unknown numbers as a dash, and files that can be read again."""
 
 import json
 
@@ -22,7 +22,7 @@ def setting(budget, siblings=SIBLINGS, drops=DROPS, width=2, tokens=0.0):
     return SettingResult(label, width, budget, siblings, drops, Interval(0.5, 0.4, 0.6), gain, 35.25, tokens)
 
 
-def found(**changes):
+def calibration(**changes):
     fields = {
         "config": CalibrationConfig(env="frozenlake", score="FrozenLakeScore", budgets=(1, 4)),
         "budget": "branching",
@@ -43,7 +43,7 @@ def found(**changes):
 
 
 def test_every_number_stands_in_its_cell():
-    ranking, drops, gains = calibration_tables(found())
+    ranking, drops, gains = calibration_tables(calibration())
     assert ranking.rows == [
         ("turn 1", "1,024", "0.375", "0.90 [0.80, 0.95]", "0.80"),
         ("turn 2", "12", "0.000", "-", "-"),
@@ -67,18 +67,18 @@ def test_every_number_stands_in_its_cell():
         assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
-def unknown():
-    return found(
+def without_values():
+    return calibration(
         siblings=None,
         turns=[],
         optimal=None,
         settings=[setting(4, None, None, tokens=1234.5)],
-        unknown=["Nobody knows."],
+        unknown=["It is not known."],
     )
 
 
 def test_without_exact_values_only_play_is_reported():
-    (gains,) = calibration_tables(unknown())
+    (gains,) = calibration_tables(without_values())
     assert gains.rows[-1][-1] == "1,234"
     assert "best possible on these instances: not known" in gains.caption
 
@@ -94,13 +94,15 @@ def test_without_exact_values_only_play_is_reported():
     ],
     ids=str,
 )
-def test_the_heading_says_what_was_calibrated(changes, wanted):
+def test_the_heading_names_score_world_and_player(changes, wanted):
     config = CalibrationConfig(env="frozenlake", **{"score": "FrozenLakeScore", **changes})
-    assert wanted in calibration_heading(found(config=config))
+    assert wanted in calibration_heading(calibration(config=config))
 
 
 @pytest.mark.parametrize(
-    "report", [found(), unknown(), found(turns=[], siblings=UNDECIDED)], ids=["all", "no values", "undecided"]
+    "report",
+    [calibration(), without_values(), calibration(turns=[], siblings=UNDECIDED)],
+    ids=["all", "no values", "undecided"],
 )
 def test_numbers_and_picture_are_written(tmp_path, report):
     numbers, picture = save_calibration(report, tmp_path / "new" / "folder")

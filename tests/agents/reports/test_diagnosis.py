@@ -1,4 +1,4 @@
-"""Diagnosis: runs in a few strokes, and what they show."""
+"""Diagnosis: runs with simple trends, and their findings."""
 
 import pytest
 
@@ -8,7 +8,7 @@ SHORT = Thresholds(window=3)
 
 
 def run(updates=8, **trends):
-    """Return records in which numbers go evenly from one value to another."""
+    """Return records in which numbers change linearly from one value to another."""
     return [
         {name: first + (last - first) * step / (updates - 1) for name, (first, last) in trends.items()}
         for step in range(updates)
@@ -31,7 +31,7 @@ HEALTHY = {
 }
 
 
-def test_a_healthy_run_shows_nothing():
+def test_a_healthy_run_has_no_findings():
     assert names(run(**HEALTHY)) == []
 
 
@@ -46,7 +46,7 @@ def test_a_healthy_run_shows_nothing():
         ("idle search", {"duplicate_candidates": (0.2, 0.9)}),
     ],
 )
-def test_each_finding_has_its_sign(name, change):
+def test_each_finding_has_its_symptom(name, change):
     (finding,) = diagnose(run(**{**HEALTHY, **change}), SHORT)
     assert finding.name == name
     assert finding.advice
@@ -70,13 +70,13 @@ def test_where_entropy_falls_as_well_it_is_not_hidden_collapse():
     assert names(run(**{**HEALTHY, "prompt_recall": (0.9, 0.0), "entropy": (1.0, 0.0)})) == []
 
 
-def test_a_finding_says_what_was_seen():
+def test_a_finding_has_the_numbers():
     (finding,) = diagnose(run(**{**HEALTHY, "equal_groups": (0.5, 1.0)}), SHORT)
     # Medians of the first and of the last three of eight.
     assert "0.571 -> 0.929" in finding.what
 
 
-def test_a_young_run_is_left_alone_and_thresholds_can_be_set():
+def test_a_young_run_has_no_findings_and_thresholds_can_be_set():
     collapsed = {**HEALTHY, "equal_groups": (0.9, 1.0)}
     assert names(run(5, **collapsed)) == []
     assert names(run(8, **collapsed), Thresholds(window=3, equal_groups=0.99)) == []
@@ -84,7 +84,7 @@ def test_a_young_run_is_left_alone_and_thresholds_can_be_set():
     assert [finding.name for finding in diagnose(run(20, **collapsed))] == ["nothing to learn"]
 
 
-def test_numbers_that_are_missing_say_nothing():
+def test_missing_numbers_are_skipped():
     assert names([{} for _ in range(8)]) == []
     assert names([{"equal_groups": None, "spikes": None} for _ in range(8)]) == []
     holes = run(**{**HEALTHY, "equal_groups": (1.0, 1.0)})
@@ -103,10 +103,10 @@ def test_numbers_that_are_missing_say_nothing():
         (None, 0.1, 20, False),
     ],
 )
-def test_a_run_that_plays_as_random_play_does_is_told(success, random, updates, wanted):
-    found = at_random([{"success": success}] * updates, random)
-    assert (found is not None) is wanted
-    # One good update before the last twenty is no excuse, one good half of them is.
+def test_a_run_at_the_random_bar_is_reported(success, random, updates, wanted):
+    finding = at_random([{"success": success}] * updates, random)
+    assert (finding is not None) is wanted
+    # A good update before the last twenty does not count, a good half of them does.
     if wanted:
-        assert at_random([{"success": 1.0}, *[{"success": success}] * 20], random) == found
+        assert at_random([{"success": 1.0}, *[{"success": success}] * 20], random) == finding
         assert at_random([*[{"success": success}] * 10, *[{"success": 1.0}] * 10], random) is None

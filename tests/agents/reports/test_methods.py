@@ -1,4 +1,4 @@
-"""Pairs of runs: differences at equal cost with numbers worked out by hand, and the runs' folders written here."""
+"""Pairs of runs: differences at equal cost, worked out by hand, from folders that are written here."""
 
 from dataclasses import replace
 from itertools import pairwise, product
@@ -40,8 +40,8 @@ def write(folder, label, seed, curve, *, twins=(), **kwargs):
     return run
 
 
-def found(*folders, **kwargs):
-    return {one.at: one for one in differences(runs_by_method([load_run(folder) for folder in folders]), **kwargs)}
+def gains(*folders, **kwargs):
+    return {gain.at: gain for gain in differences(runs_by_method([load_run(folder) for folder in folders]), **kwargs)}
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def pairs(tmp_path):
 
 
 def test_differences_are_those_of_equal_seeds_at_shares_of_the_tokens(pairs):
-    at = found(*pairs, against="control")
+    at = gains(*pairs, against="control")
     assert list(at) == ["1/2", "3/4", "1"]
     # At 400 tokens 2 and 1 of four; of the control half of what it has at 800: 1/2 and 0 of four.
     assert (at["1/2"].success, at["1/2"].control_success, at["1/2"].points) == (37.5, 6.25, 31.25)
@@ -77,13 +77,13 @@ def test_the_interval_is_that_of_the_differences_by_seed_and_instance(pairs):
         for columns in product(range(4), repeat=4)
     ]
     ends = quantiles(means, n=40, method="inclusive")
-    one = found(*pairs, against="control")["1"]
+    gain = gains(*pairs, against="control")["1"]
     # Means are eighths, so that draws find the same ends.
-    assert (one.low, one.high) == (100 * ends[0], 100 * ends[-1])
+    assert (gain.low, gain.high) == (100 * ends[0], 100 * ends[-1])
 
 
-def test_the_costs_of_both_sides_stand_beside_the_difference(pairs):
-    half, end = (found(*pairs, against="control")[at] for at in ("1/2", "1"))
+def test_a_difference_has_the_costs_of_both_sides(pairs):
+    half, end = (gains(*pairs, against="control")[at] for at in ("1/2", "1"))
     # Ours took two updates of 400 tokens, the control one of 800.
     wanted = {"sampled_tokens": 800, "prompt_tokens": 8000, "env_steps": 80, "seconds": 4.0, "optimizer_steps": 6}
     assert end.spent == wanted
@@ -95,9 +95,9 @@ def test_instances_that_are_equal_up_to_symmetry_count_once(tmp_path):
     # Three rooms are one: of the two distinct ones ours solves 1/3 and 1, the control 0 and 1.
     ours = write(tmp_path / "ours", "ours", 0, [(0, "0000"), (8, "0101")], twins=[(1, 0), (2, 0)])
     control = write(tmp_path / "control", "control", 0, [(0, "0000"), (8, "0001")], twins=[(1, 0), (2, 0)])
-    one = found(control, ours)["1"]
-    assert (one.instances, one.points) == (2, pytest.approx(100 / 6))
-    assert (one.success, one.control_success) == (pytest.approx(200 / 3), 50)
+    gain = gains(control, ours)["1"]
+    assert (gain.instances, gain.points) == (2, pytest.approx(100 / 6))
+    assert (gain.success, gain.control_success) == (pytest.approx(200 / 3), 50)
 
 
 def test_runs_that_end_within_a_group_of_each_other_are_read_at_their_ends(tmp_path):
@@ -105,48 +105,48 @@ def test_runs_that_end_within_a_group_of_each_other_are_read_at_their_ends(tmp_p
     ours = write(tmp_path / "ours", "ours", 0, [(0, "00"), (400, "00"), (804, "11")])
     control = write(tmp_path / "control", "control", 0, [(0, "00"), (800, "00")])
     assert group_cost(load_run(ours), "sampled_tokens") == 202
-    at = found(control, ours)
+    at = gains(control, ours)
     assert list(at) == ["1/2", "3/4", "1"]
     assert (at["1"].points, at["1"].spent["sampled_tokens"], at["1"].control_spent["sampled_tokens"]) == (100, 804, 800)
-    # The table over tokens has the run's success where it ends, too.
+    # The table by tokens has the run's success at its end, too.
     assert table(summarise_runs([control, ours]).by_tokens)["control"]["804"] == "0.0"
 
 
 def test_runs_that_end_further_apart_are_read_at_the_shorter_ones_total_and_at_their_ends(tmp_path):
     ours = write(tmp_path / "ours", "ours", 0, [(0, "0000"), (400, "0000"), (1200, "1111")], groups=4)
     control = write(tmp_path / "control", "control", 0, [(0, "0000"), (800, "1000")])
-    at = found(control, ours)
+    at = gains(control, ours)
     assert list(at) == ["1/2", "3/4", "1", "end"]
-    # Half of the way from 400 to 1,200 tokens: each instance half, beside one of four.
+    # Half of the way from 400 to 1,200 tokens: half of each instance, compared with one of four.
     assert (at["1"].points, at["1"].spent["sampled_tokens"]) == (25, 800)
     assert (at["end"].points, at["end"].spent["sampled_tokens"]) == (75, 1200)
     caption = summarise_runs([control, ours]).pairs.caption
     assert "end: at the ends of runs, which are further apart than a group." in caption
 
 
-def test_pairs_can_be_held_equal_in_another_cost(tmp_path):
+def test_pairs_can_be_compared_at_another_equal_cost(tmp_path):
     # Ours reads ten prompt tokens for each that it samples, the control twenty: 4,000 each after 400 and 200.
     ours = write(tmp_path / "ours", "ours", 0, [(0, "00"), (400, "11")])
     control = write(tmp_path / "control", "control", 0, [(0, "00"), (400, "10")], prompt=20, groups=40)
-    at = found(control, ours, equal="prompt_tokens")
+    at = gains(control, ours, equal="prompt_tokens")
     assert at["1"].points == 100 - 25
     assert (at["1"].spent["prompt_tokens"], at["1"].control_spent["prompt_tokens"]) == (4000, 4000)
-    assert found(control, ours)["1"].points == 50
+    assert gains(control, ours)["1"].points == 50
 
 
-def test_runs_that_do_not_say_which_instances_they_solved_are_paired_by_seed_alone(tmp_path):
+def test_runs_without_a_record_of_solved_instances_are_paired_by_seed_alone(tmp_path):
     ours = [write_run(tmp_path / f"o{seed}", [(0, 0, 0.0), (2, 8, 0.5)], seed=seed) for seed in range(3)]
     control = [
         write_run(tmp_path / f"c{seed}", [(0, 0, 0.0), (2, 8, end)], seed=seed, label="control")
         for seed, end in enumerate((0.1, 0.2, 0.3))
     ]
     report = summarise_runs([*control, *ours], with_student=True)
-    one = report.differences[-1]
-    assert (one.instances, one.points) == (1, pytest.approx(30))
+    gain = report.differences[-1]
+    assert (gain.instances, gain.points) == (1, pytest.approx(30))
     # Deviation 10 over three seeds: 4.303 * 10 / sqrt(3) = 24.84.
-    assert one.student == (pytest.approx(30 - 24.84, abs=0.01), pytest.approx(30 + 24.84, abs=0.01))
+    assert gain.student == (pytest.approx(30 - 24.84, abs=0.01), pytest.approx(30 + 24.84, abs=0.01))
     # Of 27 draws of three seeds one has 20 thrice and one 40 thrice: 3.7 % each.
-    assert (one.low, one.high) == (pytest.approx(20), pytest.approx(40))
+    assert (gain.low, gain.high) == (pytest.approx(20), pytest.approx(40))
     assert report.pairs.caption.endswith("bootstrap over seeds.")
     row = dict(zip(report.pairs.columns, report.pairs.rows[-1], strict=True))
     assert (row["points"], row["Student's t"], row["prompt tokens"]) == ("+30.0", "+5.2 to +54.8", "- / -")
@@ -164,24 +164,24 @@ def test_the_table_names_both_sides(pairs):
 
 
 def test_without_a_choice_the_first_method_is_the_control_and_one_method_has_no_pairs(pairs):
-    assert {one.control for one in found(*pairs).values()} == {"ours"}
+    assert {gain.control for gain in gains(*pairs).values()} == {"ours"}
     report = summarise_runs(pairs[:3])
     assert (report.pairs.rows, report.differences) == ([], [])
 
 
-def test_a_control_that_is_none_or_several_is_refused(pairs, tmp_path):
+def test_an_unknown_or_ambiguous_control_is_refused(pairs, tmp_path):
     with pytest.raises(ConfigError, match="against: wanted one of the methods ours, control, got 'filtering'"):
-        found(*pairs, against="filtering")
+        gains(*pairs, against="filtering")
     slow = replace(CONFIG, learn=replace(CONFIG.learn, lr=1e-3))
     other = write_run(tmp_path / "slow", [(0, 0, 0.1)], label="control", config=slow)
     with pytest.raises(ConfigError, match="got 'control'"):
-        found(*pairs, other, against="control")
+        gains(*pairs, other, against="control")
 
 
-def test_a_run_that_does_not_say_its_cost_is_named(pairs, tmp_path):
+def test_a_run_that_does_not_record_the_cost_is_named(pairs, tmp_path):
     old = write_run(tmp_path / "old", [(0, 0, 0.1), (1, 8, 0.2)], label="old", instances=4)
     with pytest.raises(CheckpointError, match=r"old: its metrics\.jsonl does not record prompt_tokens"):
-        found(*pairs, old, equal="prompt_tokens")
+        gains(*pairs, old, equal="prompt_tokens")
 
 
 @pytest.mark.parametrize(
@@ -192,4 +192,4 @@ def test_a_damaged_evaluation_is_named(pairs, sound, damaged):
     assert sound in log.read_text()
     log.write_text(log.read_text().replace(sound, damaged))
     with pytest.raises(CheckpointError, match=r"ours0: the evaluation of step . is damaged"):
-        found(*pairs, against="control")
+        gains(*pairs, against="control")

@@ -1,4 +1,4 @@
-"""Evaluation by folder: what stands in it decides what is played, and the result is that of playing it by hand."""
+"""Evaluation of a folder: its files decide the settings, and the result equals an evaluation by hand."""
 
 import shutil
 from functools import partial
@@ -36,7 +36,7 @@ def played(
 
 
 def by_hand(folder, *, env="sokoban", split="test", temperature=0.5, seed=0, instances=8, **settings):
-    """Play what stands in a model's folder without asking evaluate_model."""
+    """Play the model in a folder without `evaluate_model`."""
     policy = load_policy(folder, device=torch.device("cpu"))
     player = ModelPlayer(env, TASK, MODEL, policy)
     pool = player.pool(split)
@@ -45,29 +45,29 @@ def by_hand(folder, *, env="sokoban", split="test", temperature=0.5, seed=0, ins
     return evaluate(pool, chat, tasks=tasks, seed=seed, **settings), bars(pool, tasks=tasks)
 
 
-def test_a_model_plays_the_environment_of_its_card_beside_the_bars(base_model):
-    found = played(base_model)
-    assert (found.evaluation, found.bars) == by_hand(base_model)
-    assert found.evaluation.instances == 8
-    assert found.bars.optimal == 1.0
-    assert found.instances_of == "tsr/Sokoban-v0, preset paper, split test, no search"
+def test_a_model_plays_the_environment_of_its_card_and_has_bars(base_model):
+    result = played(base_model)
+    assert (result.evaluation, result.bars) == by_hand(base_model)
+    assert result.evaluation.instances == 8
+    assert result.bars.optimal == 1.0
+    assert result.instances_of == "tsr/Sokoban-v0, preset paper, split test, no search"
 
 
 def test_every_setting_reaches_the_play(base_model):
     changed = {"split": "train", "temperature": 1.5, "seed": 3, "instances": 5}
-    found = played(base_model, **changed)
-    assert (found.evaluation, found.bars) == by_hand(base_model, **changed)
-    assert "split train" in found.instances_of
-    assert found.evaluation != by_hand(base_model, instances=5)[0]
+    result = played(base_model, **changed)
+    assert (result.evaluation, result.bars) == by_hand(base_model, **changed)
+    assert "split train" in result.instances_of
+    assert result.evaluation != by_hand(base_model, instances=5)[0]
 
 
-def test_a_run_brings_its_environment_its_settings_and_its_latest_model(undisturbed):
-    # What is said here about task and model is of no effect: the run knows how it was trained.
-    found = played(undisturbed, "sokoban", task=TaskConfig(preset="tsr-code"), model=ModelConfig(max_tokens=1))
+def test_a_run_has_its_environment_its_settings_and_its_latest_model(undisturbed):
+    # Given settings of task and model have no effect: the run's configuration replaces them.
+    result = played(undisturbed, "sokoban", task=TaskConfig(preset="tsr-code"), model=ModelConfig(max_tokens=1))
     latest = checkpoints(undisturbed)[-1] / "model"
-    assert (found.evaluation, found.bars) == by_hand(latest)
-    assert found.instances_of == "sokoban, preset paper, split test, no search"
-    assert found.evaluation != by_hand(checkpoints(undisturbed)[0] / "model")[0]
+    assert (result.evaluation, result.bars) == by_hand(latest)
+    assert result.instances_of == "sokoban, preset paper, split test, no search"
+    assert result.evaluation != by_hand(checkpoints(undisturbed)[0] / "model")[0]
 
 
 def test_a_run_of_another_environment_than_the_one_wanted_is_refused(undisturbed):
@@ -77,17 +77,17 @@ def test_a_run_of_another_environment_than_the_one_wanted_is_refused(undisturbed
 
 def test_with_a_search_every_turn_is_searched_and_then_played(base_model):
     search = SearchConfig(search="beam(width=1, branching=4)")
-    found = played(base_model, search=search, instances=4)
+    result = played(base_model, search=search, instances=4)
     strategy = partial(beam, width=1, branching=4, depth=None)
-    assert found.evaluation == by_hand(base_model, strategy=strategy, instances=4)[0]
-    assert found.instances_of.endswith("split test, search beam(width=1, branching=4)")
+    assert result.evaluation == by_hand(base_model, strategy=strategy, instances=4)[0]
+    assert result.instances_of.endswith("split test, search beam(width=1, branching=4)")
 
 
 @pytest.mark.parametrize("noise", ["fresh", "same"])
-def test_a_search_that_sees_the_dice_is_marked(base_model, noise):
+def test_a_clairvoyant_search_is_marked(base_model, noise):
     search = SearchConfig(search="beam", noise=noise)
     assert ("clairvoyant" in played(base_model, search=search, instances=1).instances_of) == (noise == "same")
-    # Who does not search sees nothing.
+    # Without a search the noise is not used.
     assert "clairvoyant" not in played(base_model, search=SearchConfig(noise=noise), instances=1).instances_of
 
 
@@ -95,9 +95,9 @@ def test_the_default_model_is_that_of_the_environment(base_model, monkeypatch):
     asked = []
     monkeypatch.setattr(base_model_module, "default_model", lambda *args: asked.append(args) or base_model)
     task = TaskConfig(env_set=("max_turns=2",))
-    found = played("default", "sokoban", task=task, instances=2)
+    result = played("default", "sokoban", task=task, instances=2)
     assert asked == [("sokoban", ("max_turns=2",))]
-    assert found.evaluation.turns <= 2
+    assert result.evaluation.turns <= 2
 
 
 def test_a_model_that_was_made_for_no_environment_needs_one(chat_model):
@@ -118,12 +118,12 @@ def test_a_model_that_was_made_for_no_environment_needs_one(chat_model):
         ({"env": "frozen_lake"}, "made for tsr/Sokoban-v0, wanted is tsr/FrozenLake-v0"),
     ],
 )
-def test_impossible_settings_are_told(base_model, changes, message):
+def test_impossible_settings_are_refused(base_model, changes, message):
     with pytest.raises(ConfigError, match=message):
         played(base_model, **changes)
 
 
-def test_a_folder_without_a_model_is_told(tmp_path):
+def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="wanted the folder of a Hugging Face model"):
         played(tmp_path / "nowhere")
 

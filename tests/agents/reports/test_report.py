@@ -24,9 +24,9 @@ def write_run(folder, curve, *, label="ours", seed=0, updates=(), config=CONFIG,
     folder.mkdir()
     config = replace(config, run=replace(config.run, label=label, seed=seed, out=folder))
     (folder / "run.toml").write_text(config.to_toml())
-    known = {"instances": 64, "random": 0.05, "optimal": 1.0, **facts}
+    common = {"instances": 64, "random": 0.05, "optimal": 1.0, **facts}
     lines = [
-        {"step": step, "sampled_tokens_total": tokens, "success": success, **known} for step, tokens, success in curve
+        {"step": step, "sampled_tokens_total": tokens, "success": success, **common} for step, tokens, success in curve
     ]
     for name, records in (("evaluations", lines), ("metrics", updates)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -61,7 +61,7 @@ def table(part):
     return {row[0]: dict(zip(part.columns[1:], row[1:], strict=True)) for row in part.rows}
 
 
-def test_the_ends_of_each_method_stand_beside_what_they_cost(runs):
+def test_each_method_has_its_ends_and_costs(runs):
     ends = summarise_runs(runs).ends
     assert ends.title == "sokoban, preset paper, 64 held-out instances, no search at test time"
     assert [row[0] for row in ends.rows] == ["ours", "theirs"]
@@ -89,24 +89,24 @@ def test_one_seed_has_no_interval_and_no_updates_no_times(runs):
     assert {row[name] for name in ("s/update", "model %", "env %", "tree %", "update %")} == {"-"}
 
 
-def test_success_over_updates_and_over_tokens_is_interpolated_where_all_runs_got_that_far(runs):
+def test_success_by_updates_and_by_tokens_is_interpolated_where_all_runs_reached_the_point(runs):
     report = summarise_runs(runs)
     # At sixteenths of the longest run: 1, 2, 4, 8 and 16 updates; from 10 % by a line to 20 % after 8.
     assert table(report.by_updates) == {
         "ours": {"1": "11.2 ± 0.0", "2": "12.5 ± 0.0", "4": "15.0 ± 0.0", "8": "20.0 ± 0.0", "16": "40.0 ± 24.8"},
         "theirs": {"1": "20.0", "2": "30.0", "4": "50.0", "8": "90.0", "16": "-"},
     }
-    found = table(report.by_tokens)
-    assert list(found["ours"]) == ["200", "400", "800", "1,600", "3,200"]
-    assert found["ours"] == {
+    by_tokens = table(report.by_tokens)
+    assert list(by_tokens["ours"]) == ["200", "400", "800", "1,600", "3,200"]
+    assert by_tokens["ours"] == {
         "200": "12.5 ± 0.0",
         "400": "15.0 ± 0.0",
         "800": "20.0 ± 0.0",
         "1,600": "40.0 ± 24.8",
         "3,200": "-",
     }
-    assert found["theirs"]["800"] == "30.0"
-    assert found["theirs"]["3,200"] == "90.0"
+    assert by_tokens["theirs"]["800"] == "30.0"
+    assert by_tokens["theirs"]["3,200"] == "90.0"
 
 
 def test_a_short_run_is_shown_at_each_of_its_updates_once(tmp_path):
@@ -147,29 +147,29 @@ LEARN = replace(CONFIG, learn=replace(CONFIG.learn, lr=1e-3, objective=replace(C
 
 def test_runs_of_one_label_and_other_settings_are_other_methods(tmp_path):
     curve = [(0, 0, 0.1), (4, 40, 0.4)]
-    one, two = (write_run(tmp_path / f"slow{seed}", curve, seed=seed) for seed in (0, 1))
+    slow, slow_too = (write_run(tmp_path / f"slow{seed}", curve, seed=seed) for seed in (0, 1))
     fast = write_run(tmp_path / "fast", curve, config=LEARN)
     other = write_run(tmp_path / "other", curve, config=LEARN, label="other")
-    report = summarise_runs([one, fast, other, two])
+    report = summarise_runs([slow, fast, other, slow_too])
     names = ["ours, clip_low=0.2, lr=1e-06", "ours, clip_low=0.1, lr=0.001", "other"]
     assert [(row[0], row[2]) for row in report.ends.rows] == list(zip(names, "211", strict=True))
     assert [row[0] for row in report.by_updates.rows] == names
     assert report.runs.rows == [
-        (str(one), names[0], "0", "4", "10.0", "40.0"),
-        (str(two), names[0], "1", "4", "10.0", "40.0"),
+        (str(slow), names[0], "0", "4", "10.0", "40.0"),
+        (str(slow_too), names[0], "1", "4", "10.0", "40.0"),
         (str(fast), names[1], "0", "4", "10.0", "40.0"),
         (str(other), names[2], "0", "4", "10.0", "40.0"),
     ]
 
 
-def test_where_a_run_lies_and_what_it_keeps_is_no_other_method(tmp_path):
+def test_folder_and_checkpoint_settings_do_not_make_another_method(tmp_path):
     kept = replace(CONFIG, run=replace(CONFIG.run, checkpoint_every=3, keep_checkpoints=9, save_trees=0))
     matched = [
         replace(config, search=replace(CONFIG.search, match_tokens=Path(f"runs/beam-{seed}")))
         for seed, config in enumerate((CONFIG, kept))
     ]
     folders = [
-        write_run(tmp_path / str(seed), [(0, 0, 0.1)], seed=seed, config=one) for seed, one in enumerate(matched)
+        write_run(tmp_path / str(seed), [(0, 0, 0.1)], seed=seed, config=config) for seed, config in enumerate(matched)
     ]
     assert [row[0] for row in summarise_runs(folders).ends.rows] == ["ours"]
     plain = write_run(tmp_path / "plain", [(0, 0, 0.1)], seed=2)
@@ -178,12 +178,12 @@ def test_where_a_run_lies_and_what_it_keeps_is_no_other_method(tmp_path):
 
 
 def test_a_seed_counts_once(tmp_path):
-    one = write_run(tmp_path / "one", [(0, 0, 0.1)], seed=3)
-    twin = shutil.copytree(one, tmp_path / "twin")
+    run = write_run(tmp_path / "one", [(0, 0, 0.1)], seed=3)
+    twin = shutil.copytree(run, tmp_path / "twin")
     with pytest.raises(ConfigError, match=r"one and .*twin are both seed 3 of ours: report one of them"):
-        summarise_runs([one, twin])
+        summarise_runs([run, twin])
     with pytest.raises(ConfigError, match="are both seed 3"):
-        draw_curves([one, one], tmp_path / "curves.png")
+        draw_curves([run, run], tmp_path / "curves.png")
 
 
 def health(step, *, spread=1.0, entropy=1.0):
@@ -198,9 +198,9 @@ def test_a_collapse_is_found_and_a_healthy_run_is_not_mentioned(tmp_path):
     sick = write_run(tmp_path / "sick", curve, updates=collapsed)
     well = write_run(tmp_path / "well", curve, updates=healthy, seed=1)
     young = write_run(tmp_path / "young", curve, updates=collapsed[:12], seed=2)
-    found = summarise_runs([sick, well, young]).findings
-    assert list(found) == [str(sick)]
-    (finding,) = found[str(sick)]
+    findings = summarise_runs([sick, well, young]).findings
+    assert list(findings) == [str(sick)]
+    (finding,) = findings[str(sick)]
     assert finding.name == "echo trap"
     assert "1 -> 0.1" in finding.what
 
@@ -208,7 +208,7 @@ def test_a_collapse_is_found_and_a_healthy_run_is_not_mentioned(tmp_path):
 @pytest.mark.parametrize(
     ("seeds", "says"), [(1, "1 seed does not rank methods"), (3, "3 seeds do not rank methods"), (8, None)]
 )
-def test_a_table_of_few_seeds_says_that_they_do_not_rank_methods(tmp_path, seeds, says):
+def test_a_table_of_few_seeds_warns_that_they_do_not_rank_methods(tmp_path, seeds, says):
     folders = [write_run(tmp_path / str(seed), [(0, 0, 0.1)], seed=seed) for seed in range(seeds)]
     caption = summarise_runs(folders).ends.caption
     assert "random 5.0 %, optimal 100.0 %" in caption
@@ -216,7 +216,7 @@ def test_a_table_of_few_seeds_says_that_they_do_not_rank_methods(tmp_path, seeds
     assert says is None or says in caption
 
 
-def test_bars_that_are_not_known_are_not_made_up(tmp_path):
+def test_unknown_bars_are_not_invented(tmp_path):
     folder = write_run(tmp_path / "run", [(0, 0, 0.1)], random=None, optimal=None)
     assert "bars not known" in summarise_runs([folder]).ends.caption
 
@@ -318,13 +318,13 @@ def test_without_runs_there_is_nothing_to_report(tmp_path):
     ],
     ids=["another environment", "other rooms", "more instances"],
 )
-def test_runs_that_were_evaluated_on_other_instances_are_not_held_beside_each_other(tmp_path, config, facts):
-    one = write_run(tmp_path / "one", [(0, 0, 0.1)])
+def test_runs_that_were_evaluated_on_other_instances_are_not_compared(tmp_path, config, facts):
+    run = write_run(tmp_path / "one", [(0, 0, 0.1)])
     same = write_run(tmp_path / "same", [(0, 0, 0.1)], seed=1, config=replace(CONFIG, env="tsr/Sokoban-v0"))
     other = write_run(tmp_path / "other", [(0, 0, 0.1)], config=config, **facts)
-    assert table(summarise_runs([one, same]).ends)["ours"]["seeds"] == "2"
+    assert table(summarise_runs([run, same]).ends)["ours"]["seeds"] == "2"
     with pytest.raises(ConfigError, match=r"other was evaluated on other instances than .*one: report them apart"):
-        summarise_runs([one, same, other])
+        summarise_runs([run, same, other])
 
 
 @pytest.mark.parametrize(

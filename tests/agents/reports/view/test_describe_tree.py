@@ -1,4 +1,4 @@
-"""Fates: what became of every node, why, and what it is worth, on a tree worked by hand."""
+"""Describing a tree: fates, reasons and values worked out by hand, and columns and nodes in JSON's types."""
 
 import json
 
@@ -29,7 +29,7 @@ def test_every_node_is_kept_continued_ended_or_pruned():
     assert fates(small_tree()) == ["kept", "kept", "expanded", "kept", "ended", "pruned"]
 
 
-def test_a_reason_says_only_what_the_tree_says():
+def test_a_reason_contains_facts_of_the_tree():
     tree = small_tree()
     assert why(tree, 3) == "on the path that the search chose (1 of 1); merit 3, rank 1 of 3 at its depth"
     assert why(tree, 5) == "not continued: merit 1.2, rank 3 of 3 at its depth; the search continued from 0 there"
@@ -39,8 +39,8 @@ def test_a_reason_says_only_what_the_tree_says():
 def test_equals_share_a_rank_and_a_twin_and_a_dead_end_are_named():
     tree = Tree()
     tree.add(node(None, 0))
-    for said in ("a", "b"):
-        tree.add(node(0, 1, said, score=1.0, state_key=b"same"))
+    for text in ("a", "b"):
+        tree.add(node(0, 1, text, score=1.0, state_key=b"same"))
     tree.add(node(0, 1, "c", info={"dead_end": "a box in a corner"}))
     assert why(tree, 2) == (
         "not continued: merit 1, rank 1 (shared) of 3 at its depth; the search continued from 0 there; "
@@ -49,7 +49,7 @@ def test_equals_share_a_rank_and_a_twin_and_a_dead_end_are_named():
     assert why(tree, 3) == "a dead end: a box in a corner"
 
 
-def test_a_played_episode_is_told_from_what_was_imagined():
+def test_a_played_episode_differs_from_imagined_ones():
     tree = Tree()
     tree.add(node(None, 0), played=True)
     tree.add(node(0, 1, "imagined"))
@@ -61,12 +61,12 @@ def test_a_played_episode_is_told_from_what_was_imagined():
     ("end", "info", "outcome"),
     [("solved", {}, "solved"), ("failed", {}, "failed"), ("cut", {}, "cut"), ("", {"dead_end": "x"}, "dead end")],
 )
-def test_outcomes_tell_ends_apart(end, info, outcome):
+def test_ends_have_different_outcomes(end, info, outcome):
     assert outcome_of(node(0, 1, end=end, info=info)) == outcome
 
 
 def test_values_are_means_over_children_that_are_known():
-    # V(3) = V(4) = 0, V(1) = (1 + 0) / 2; below 2 nothing has ended, so V(0) is what is known of 1 alone.
+    # V(3) = V(4) = 0, V(1) = (1 + 0) / 2; no episode below 2 has ended, so V(0) only comes from node 1.
     assert values(small_tree()) == [0.5, 0.5, None, 0.0, 0.0, None]
 
 
@@ -79,7 +79,7 @@ def seen(tree):
     return SeenTree(tree, (None,) * len(tree.nodes), "")
 
 
-def test_columns_say_what_the_tree_says():
+def test_columns_have_the_numbers_of_the_tree():
     shape = describe_tree(seen(small_tree()))
     assert shape["parent"] == [None, 0, 0, 1, 1, 2]
     assert shape["label"] == ["start", "left", "right", "up", "down", "up"]
@@ -88,11 +88,11 @@ def test_columns_say_what_the_tree_says():
     assert shape["value"] == [0.5, 0.5, None, 0.0, 0.0, None]
     assert shape["outcome"] == ["open", "open", "open", "solved", "failed", "open"]
     assert shape["chosen"] == [3]
-    # JavaScript has no whole numbers of 64 bits.
+    # JavaScript has no 64-bit integers.
     assert shape["seed"] == "7"
 
 
-def test_a_label_is_what_was_carried_out():
+def test_a_label_has_the_executed_actions():
     tree = Tree()
     tree.add(node(None, 0))
     tree.add(node(0, 1, "<answer>Up||Left</answer>", info={"executed": ("Up", "Left")}))
@@ -106,7 +106,7 @@ def test_a_node_shows_its_tokens_and_the_prompt_that_the_model_saw():
     tree = Tree()
     tree.add(node(None, 0))
     tree.add(node(0, 1, Candidate("ab", (9,), (1, 2), (-0.5, -2.0)), info={"golden_answers": ("Rome",)}))
-    spelled = describe_node(seen(tree), 1, spell=lambda ids: [f"<{one}>" for one in ids], picture=None)
+    spelled = describe_node(seen(tree), 1, spell=lambda ids: [f"<{token}>" for token in ids], picture=None)
     assert (spelled["tokens"], spelled["logprobs"], spelled["prompt"]) == (["<1>", "<2>"], [-0.5, -2.0], "<9>")
     assert spelled["answers"] == ["Rome"]
     unspelled = describe_node(seen(tree), 1, spell=None, picture=None)
@@ -118,8 +118,8 @@ def test_actions_observations_and_facts_of_any_kind_become_text():
     tree.add(node(None, 0, shown=[1, 2]))
     tree.add(node(0, 1, 3, reward=float("nan"), info={"deep": {"a": (1, None)}}))
     assert describe_node(seen(tree), 0, spell=None, picture=None)["observation"] == "[1, 2]"
-    found = describe_node(seen(tree), 1, spell=None, picture=None)
-    assert (found["answer"], found["info"]["deep"]) == ("3", '{"a": [1, null]}')
+    shown = describe_node(seen(tree), 1, spell=None, picture=None)
+    assert (shown["answer"], shown["info"]["deep"]) == ("3", '{"a": [1, null]}')
     # NaN is not JSON.
     json.dumps(describe_tree(seen(tree)), allow_nan=False)
 
@@ -129,8 +129,8 @@ def test_hostile_texts_stay_the_texts_that_they_are():
     shape = json.loads(json.dumps(describe_tree(seen(tree)), allow_nan=False))
     assert shape["about"][EVIL] == EVIL
     for index in range(len(tree.nodes)):
-        found = describe_node(seen(tree), index, spell=None, picture=None)
-        assert found["observation"] == tree.nodes[index].observation
+        shown = describe_node(seen(tree), index, spell=None, picture=None)
+        assert shown["observation"] == tree.nodes[index].observation
     assert describe_node(seen(tree), 2, spell=None, picture=None)["why"] == f"a dead end: {EVIL}"
 
 
@@ -154,8 +154,8 @@ def test_a_summary_of_half_a_file_counts_its_whole_lines(tmp_path):
     small_tree().save(tmp_path / "tree")
     data = (tmp_path / "tree").read_bytes()
     (tmp_path / "tree").write_bytes(data[: data.index(b'"down"')])
-    found = summarise_tree(tmp_path / "tree")
-    assert (found["nodes"], found["outcome"], found["whole"]) == (4, "solved", False)
+    summary = summarise_tree(tmp_path / "tree")
+    assert (summary["nodes"], summary["outcome"], summary["whole"]) == (4, "solved", False)
     (tmp_path / "tree").write_bytes(b"")
     with pytest.raises(InvalidTree):
         summarise_tree(tmp_path / "tree")

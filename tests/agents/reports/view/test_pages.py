@@ -1,4 +1,4 @@
-"""Exporting: one file that holds everything and loads nothing, whatever texts it shows."""
+"""Pages: an exported file holds everything and loads nothing, also with hostile texts."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tsr_gym.errors import ConfigError
 
 
 class Reader(HTMLParser):
-    """What a browser makes of a page: its elements, and the JSON in it by address."""
+    """The elements of a page as a browser reads them, and the JSON in it by address."""
 
     def __init__(self, text):
         super().__init__()
@@ -66,7 +66,7 @@ def test_the_libraries_come_with_their_licences(exported):
     assert "Copyright 2010-2026 Mike Bostock" in text
 
 
-def test_everything_that_the_server_would_say_is_in_it(exported):
+def test_it_contains_all_answers_of_the_server(exported):
     data = Reader(exported(small_tree())).data
     assert data["overview"]["trees"] == ["tree"]
     assert data["summaries/0"]["tree"]["outcome"] == "solved"
@@ -74,7 +74,7 @@ def test_everything_that_the_server_would_say_is_in_it(exported):
     assert [node["answer"] for node in data["nodes/tree"]["nodes"]] == ["", "left", "right", "up", "down", "up"]
 
 
-def test_what_nodes_have_in_common_is_written_once(exported):
+def test_shared_texts_are_written_once(exported):
     nodes = Reader(exported(small_tree())).data["nodes/tree"]
     assert nodes["shared"] == ["a room"]
     assert {node["observation"] for node in nodes["nodes"]} == {0}
@@ -112,7 +112,7 @@ def test_a_damaged_tree_is_named_and_the_others_are_shown(tmp_path):
     assert data["tree/good"]["chosen"] == [3]
 
 
-def test_without_anything_to_see_nothing_is_written(tmp_path):
+def test_without_runs_and_trees_nothing_is_written(tmp_path):
     with pytest.raises(ConfigError):
         export_page([tmp_path], tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()

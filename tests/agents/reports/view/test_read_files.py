@@ -1,4 +1,4 @@
-"""Reading a tree for the viewer: as far as its file is whole, and never as a whole one when it is not."""
+"""Reading files for the viewer: up to the damage, with a note about it; and the text of each token."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_a_whole_file_is_read_as_the_tree_that_was_saved(file):
     assert (list(seen.tree.chosen), seen.note) == ([3], "")
 
 
-def test_snapshots_are_left_as_they_lie_in_the_file(tmp_path):
+def test_snapshots_stay_undecoded(tmp_path):
     tree = sokoban_tree()
     tree.save(tmp_path / "tree.jsonl")
     seen = read_tree(tmp_path / "tree.jsonl")
@@ -38,11 +38,11 @@ def test_a_file_that_was_cut_short_is_shown_up_to_there(file):
     seen = read_tree(file)
     assert len(seen.tree.nodes) == 3
     assert seen.note == "line 5 is not whole: 3 nodes shown of 6"
-    # What the search chose lies in the part that is missing.
+    # The chosen node lies in the missing part.
     assert list(seen.tree.chosen) == []
 
 
-def test_lines_that_are_missing_at_the_end_are_told(file):
+def test_missing_lines_at_the_end_are_noted(file):
     file.write_bytes(b"\n".join(file.read_bytes().splitlines()[:3]))
     assert read_tree(file).note == "the file is cut short: 2 nodes shown of 6"
 
@@ -56,7 +56,7 @@ def test_a_damaged_line_ends_what_is_shown(file, line):
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"format": "tsr-gym tree", "version": 99}', b"\x89PNG\n"])
-def test_what_is_no_tree_is_refused(file, data):
+def test_other_files_are_refused(file, data):
     file.write_bytes(data)
     with pytest.raises(InvalidTree, match="wanted a 'tsr-gym tree'"):
         read_tree(file)
@@ -73,8 +73,8 @@ def write(folder, name, records):
 
 
 def update(step, **changes):
-    known = {"success": 0.5, "entropy": 1.0, "groups": 4, "groups_kept": 3, "dropped": {"group_all_failed": 1}}
-    return {"step": step, "sampled_tokens_total": 100 * step, **known, **changes}
+    numbers = {"success": 0.5, "entropy": 1.0, "groups": 4, "groups_kept": 3, "dropped": {"group_all_failed": 1}}
+    return {"step": step, "sampled_tokens_total": 100 * step, **numbers, **changes}
 
 
 @pytest.fixture
@@ -88,21 +88,21 @@ def run(tmp_path):
 
 
 def test_the_numbers_of_a_run_are_columns_over_updates_and_tokens(run):
-    found = read_run(run)
-    assert (found["env"], found["notes"]) == ("sokoban", [])
-    assert found["updates"]["step"] == [1, 2]
-    assert found["updates"]["tokens"] == [100, 200]
-    assert found["updates"]["entropy"] == [1.0, 0.5]
-    assert found["updates"]["turns"] == [None, None]
-    assert (found["evaluations"]["success"], found["evaluations"]["interval"]) == ([0.1], [[0.0, 0.2]])
-    assert found["about"]["search.search"] == TrainConfig(env="sokoban").search.search
+    page = read_run(run)
+    assert (page["env"], page["notes"]) == ("sokoban", [])
+    assert page["updates"]["step"] == [1, 2]
+    assert page["updates"]["tokens"] == [100, 200]
+    assert page["updates"]["entropy"] == [1.0, 0.5]
+    assert page["updates"]["turns"] == [None, None]
+    assert (page["evaluations"]["success"], page["evaluations"]["interval"]) == ([0.1], [[0.0, 0.2]])
+    assert page["about"]["search.search"] == TrainConfig(env="sokoban").search.search
 
 
 def test_counters_add_up_what_filters_dropped(run):
     assert read_run(run)["counters"] == {"groups": 8, "kept": 6, "dropped": {"group_all_failed": 2, "long": 2}}
 
 
-def test_what_diagnosis_finds_is_told(run):
+def test_findings_of_the_diagnosis_are_included(run):
     write(run, "metrics.jsonl", [update(step, equal_groups=1.0, success=0.0) for step in range(1, 21)])
     assert [finding["name"] for finding in read_run(run)["findings"]] == ["nothing to learn"]
 
@@ -110,9 +110,9 @@ def test_what_diagnosis_finds_is_told(run):
 def test_a_run_that_is_being_written_is_shown_as_far_as_it_is_whole(run):
     with open(run / "metrics.jsonl", "a") as file:
         file.write('{"step": 3, "succ')
-    found = read_run(run)
-    assert found["updates"]["step"] == [1, 2]
-    assert found["notes"] == ["metrics.jsonl, line 3: not whole; shown up to the line before"]
+    page = read_run(run)
+    assert page["updates"]["step"] == [1, 2]
+    assert page["notes"] == ["metrics.jsonl, line 3: not whole; shown up to the line before"]
 
 
 @pytest.mark.parametrize("line", ["[]", "7", '{"step": "1"}', '{"other": 1}', "[" * 100_000])
@@ -124,21 +124,21 @@ def test_a_line_that_is_no_record_ends_what_is_shown(tmp_path, line):
 
 def test_numbers_that_json_cannot_hold_and_values_of_other_types_are_left_out(run):
     write(run, "metrics.jsonl", [update(1, entropy=float("nan"), success="half", dropped=3, groups=None)])
-    found = read_run(run)
-    assert (found["updates"]["entropy"], found["updates"]["success"]) == ([None], [None])
-    json.dumps(found, allow_nan=False)
+    page = read_run(run)
+    assert (page["updates"]["entropy"], page["updates"]["success"]) == ([None], [None])
+    json.dumps(page, allow_nan=False)
 
 
 def test_an_empty_folder_is_a_run_of_which_nothing_is_known(tmp_path):
-    found = read_run(tmp_path)
-    assert (found["updates"]["step"], len(found["notes"])) == ([], 3)
+    page = read_run(tmp_path)
+    assert (page["updates"]["step"], len(page["notes"])) == ([], 3)
 
 
 def test_a_damaged_configuration_is_told_and_the_rest_is_shown(run):
     (run / "run.toml").write_text("{")
-    found = read_run(run)
-    assert (found["label"], found["updates"]["step"]) == ("run", [1, 2])
-    assert found["notes"][0].startswith("config.json: cannot be read")
+    page = read_run(run)
+    assert (page["label"], page["updates"]["step"]) == ("run", [1, 2])
+    assert page["notes"][0].startswith("config.json: cannot be read")
 
 
 # The pieces of two signs of three and of two bytes, which no token holds whole.

@@ -1,4 +1,4 @@
-"""Sources: which runs and trees some paths stand for, and by which names."""
+"""The site: names of the runs and trees at some paths, and the data of a real run by address."""
 
 import shutil
 
@@ -19,33 +19,33 @@ def make_run(folder, *trees):
     return folder
 
 
-def test_a_run_has_its_name_and_its_trees_bear_it(tmp_path):
+def test_the_names_of_a_runs_trees_begin_with_its_name(tmp_path):
     run = make_run(tmp_path / "beam", "000004/00-01", "000004/00-00")
-    found = find_sources([run])
-    assert dict(found.runs) == {"beam": run}
-    assert list(found.trees) == ["beam/000004/00-00", "beam/000004/00-01"]
+    sources = find_sources([run])
+    assert dict(sources.runs) == {"beam": run}
+    assert list(sources.trees) == ["beam/000004/00-00", "beam/000004/00-01"]
 
 
 def test_a_folder_of_runs_stands_for_all_of_them(tmp_path):
     make_run(tmp_path / "b")
     make_run(tmp_path / "a", "x")
-    found = find_sources([tmp_path])
-    assert (list(found.runs), list(found.trees)) == (["a", "b"], ["a/x"])
+    sources = find_sources([tmp_path])
+    assert (list(sources.runs), list(sources.trees)) == (["a", "b"], ["a/x"])
 
 
-def test_runs_of_one_name_are_told_apart(tmp_path):
-    found = find_sources([make_run(tmp_path / "one" / "beam", "x"), make_run(tmp_path / "two" / "beam", "x")])
-    assert (list(found.runs), list(found.trees)) == (["beam", "beam-2"], ["beam/x", "beam-2/x"])
+def test_runs_of_one_name_get_different_names(tmp_path):
+    sources = find_sources([make_run(tmp_path / "one" / "beam", "x"), make_run(tmp_path / "two" / "beam", "x")])
+    assert (list(sources.runs), list(sources.trees)) == (["beam", "beam-2"], ["beam/x", "beam-2/x"])
 
 
 def test_files_and_folders_of_trees_need_no_run(tmp_path):
     small_tree().save(tmp_path / "lone.jsonl")
-    found = find_sources([tmp_path / "lone.jsonl", tmp_path])
-    assert (dict(found.runs), list(found.trees)) == ({}, ["lone", f"{tmp_path.name}/lone"])
+    sources = find_sources([tmp_path / "lone.jsonl", tmp_path])
+    assert (dict(sources.runs), list(sources.trees)) == ({}, ["lone", f"{tmp_path.name}/lone"])
 
 
 @pytest.mark.parametrize(("path", "message"), [("nowhere", "found nothing"), (".", "found neither a run nor trees")])
-def test_a_path_that_leads_to_nothing_is_refused(tmp_path, path, message):
+def test_a_path_without_runs_and_trees_is_refused(tmp_path, path, message):
     with pytest.raises(ConfigError, match=message):
         find_sources([tmp_path / path])
 
@@ -72,13 +72,13 @@ def test_a_run_of_the_trainer_is_shown_with_its_trees_tokens_prompts_and_picture
     assert site.data(f"tree/{name}")["parent"] == [node.parent for node in tree.nodes]
     node = site.data(f"node/1/{name}")
     assert node["logprobs"] == pytest.approx(list(tree.nodes[1].candidate.logprobs), abs=1e-6)
-    # The prompt of the embedded model ends with the tag that the answer goes on from.
+    # The prompt of the embedded model ends with a tag that the answer continues.
     assert node["prompt"].endswith("<answer>")
     assert f"<answer>{''.join(node['tokens'])}".replace(" ", "") == node["answer"].replace(" ", "")
     assert node["picture"].startswith("data:image/png;base64,")
 
 
-def test_a_run_that_goes_on_is_read_again(run):
+def test_a_run_in_progress_is_read_again(run):
     site = Site([run])
     before = site.data("overview")
     new = run / "trees" / "000009"

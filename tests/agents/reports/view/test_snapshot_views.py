@@ -1,4 +1,4 @@
-"""Pictures: what an environment draws of the state of a node, as a PNG."""
+"""Views of snapshots: the environment's picture of a node's state as a PNG, and its text for people."""
 
 import base64
 from io import BytesIO
@@ -47,7 +47,7 @@ def test_a_node_is_drawn_as_its_environment_draws_that_state(saved):
         assert np.array_equal(pixels_of(base64.b64decode(drawn.removeprefix(HEAD))), env.render())
 
 
-def test_the_configuration_of_a_run_says_how_its_environment_is_made(saved, tmp_path):
+def test_the_configuration_of_a_run_has_the_settings_of_its_environment(saved, tmp_path):
     file = saved[1]
     file.write_text(file.read_text().replace('"env": "tsr/Sokoban-v0"', '"env": null'))
     assert find_drawing(read_tree(file), None) is None
@@ -101,26 +101,26 @@ def test_people_read_the_state_of_a_node_and_not_what_was_made_for_the_model(com
         assert buttons == ()
 
 
-def test_a_page_has_its_own_buttons_and_what_the_model_read_beside_it(tmp_path):
+def test_a_page_has_its_buttons_and_the_text_that_the_model_read(tmp_path):
     shelf_tree().save(tmp_path / "shelf.jsonl")
     site = Site([tmp_path / "shelf.jsonl"])
     (name,) = site.sources.trees
-    found = site.data(f"node/1/{name}")
-    assert found["page"] == "Instruction: [SEP] Buy <b>two</b> [SEP] Buy Now [SEP] 2 left"
-    assert found["observation"] == "shelf 2"
-    assert found["buttons"] == ["buy now"]
+    shown = site.data(f"node/1/{name}")
+    assert shown["page"] == "Instruction: [SEP] Buy <b>two</b> [SEP] Buy Now [SEP] 2 left"
+    assert shown["observation"] == "shelf 2"
+    assert shown["buttons"] == ["buy now"]
 
 
-def test_a_node_that_is_drawn_needs_no_words(compact):
+def test_a_node_with_a_picture_has_no_text_for_people(compact):
     _, file = compact
     site = Site([file])
     (name,) = site.sources.trees
-    found = site.data(f"node/0/{name}")
-    assert found["picture"] is not None
-    assert found["page"] is None
+    shown = site.data(f"node/0/{name}")
+    assert shown["picture"] is not None
+    assert shown["page"] is None
 
 
-def test_where_people_read_what_the_model_did_or_nothing_is_known_there_is_no_reading(compact, tmp_path):
+def test_there_is_no_reading_where_the_model_reads_the_same_or_the_environment_is_unknown(compact, tmp_path):
     _, file = compact
     sokoban_tree().save(tmp_path / "plain.jsonl")
     small_tree().save(tmp_path / "small.jsonl")

@@ -1,4 +1,4 @@
-"""Trees for tests of the viewer: one worked by hand, one of Sokoban, and text that attacks the page that shows it."""
+"""Trees for tests of the viewer: one worked by hand, one of Sokoban, and one with texts that attack the page."""
 
 from functools import partial
 from typing import NamedTuple
@@ -56,13 +56,13 @@ gym.register("view/Shelf-v0", Shelf)
 EVIL = "</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">&amp;\u2028'"
 
 
-def node(parent, depth, said="", *, reward=0.0, score=0.0, end="", info=None, shown="a room", **more):
-    """Return a node; `end` is how the episode ends there: solved, failed, cut, or not at all."""
+def node(parent, depth, text="", *, reward=0.0, score=0.0, end="", info=None, shown="a room", **more):
+    """Return a node; `end` is the end of the episode there: solved, failed, cut, or empty for none."""
     facts = {"success": end == "solved", **(info or {})}
     return Node(
         parent,
         depth,
-        said if isinstance(said, Candidate) else Candidate(said),
+        text if isinstance(text, Candidate) else Candidate(text),
         shown,
         reward,
         score,
@@ -77,7 +77,7 @@ def node(parent, depth, said="", *, reward=0.0, score=0.0, end="", info=None, sh
 def small_tree():
     """A tree of two turns: 1 and 2 below the first node, 3 and 4 below 1, 5 below 2; the search chose 3."""
     tree = Tree(seed=7, about={"env": "mine/Env-v0"})
-    for one in (
+    for made in (
         node(None, 0),
         node(0, 1, "left", score=2.0),
         node(0, 1, "right", reward=0.5, score=1.0),
@@ -85,13 +85,13 @@ def small_tree():
         node(1, 2, "down", end="failed"),
         node(2, 2, "up", score=0.2),
     ):
-        tree.add(one)
+        tree.add(made)
     tree.choose([3])
     return tree
 
 
 def evil_tree():
-    """A tree in which every text attacks."""
+    """A tree in which every text attacks the page."""
     tree = Tree(seed=1, about={"env": EVIL, EVIL: EVIL})
     tree.add(node(None, 0, shown=EVIL))
     tree.add(node(0, 1, EVIL, shown=EVIL, end="failed", info={EVIL: EVIL, "golden_answers": ("<img", "(")}))
