@@ -12,7 +12,7 @@ from benchmarks.papers.published import (
     GRAPH_GPO,
     GRPO,
     HOPS,
-    NOT_SAID,
+    NOT_NAMED,
     READERS,
     TREE,
     TREE_GRPO,
@@ -28,7 +28,7 @@ SEARCH_R1 = (
     "--algorithm grpo --lr 1e-6 --kl k3 --kl-weight 0.001 --clip-low 0.2 --clip-high 0.2 --dual-clip 3 --aggregation "
     "token --groups 512 --minibatch 256 --temperature 1 --max-tokens 500 --logits parts --microbatch 4"
 )
-TREE_MODELS = (*READERS, NOT_SAID)
+TREE_MODELS = (*READERS, NOT_NAMED)
 READER = "--algorithm grpo --lr 1.5e-4 --groups 16 --minibatch 16 --entropy 0.003"
 DEEP = "hops=[2,3,4] entities=1000 questions=3000 max_turns=5"
 NEAR_READER = Setting(
@@ -56,7 +56,7 @@ def _qwen_reader(name: str, questions: str, settings: str, model: str, updates: 
 
 
 def _of_two() -> Mapping[str, Mapping[str, Numbers]]:
-    return {NOT_SAID: {method: {"exact match": value} for method, value in TREE_GRPO_OF_TWO.items()}}
+    return {NOT_NAMED: {method: {"exact match": value} for method, value in TREE_GRPO_OF_TWO.items()}}
 
 
 TREE_PAPER = {HOPS[0]: TREE_GRPO[HOPS[0]], HOPS[1]: {**TREE_GRPO[HOPS[1]], **_of_two()}}
@@ -95,11 +95,11 @@ TREE_BUDGET = Table(
     ("exact match",),
     (
         "Four chains of a question cost about what two trees do that fork twice each: 2 + 2 x 2 / 2. Tiny runs have "
-        "equal sampled tokens in every update besides, and the questions of an update follow from that.",
+        "equal sampled tokens in every update too, and the questions of an update follow from that.",
         "A group in which all returns are equal teaches neither method anything and is left out.",
         "The published scripts warm the learning rate up; there is no warm-up here.",
         "The paper's questions are those of public data sets over 21 million passages; tiny ones are generated. "
-        "Those of 1 or 2 hops stand beside the paper's one hop, those of 2 to 4 beside its several.",
+        "Those of 1 or 2 hops are compared with the paper's one hop, those of 2 to 4 with its several.",
     ),
     quick=4,
 )
@@ -161,7 +161,7 @@ TSPO_ABLATION = Table(
 GRAPH_FLAGS = "--groups 16 --trajectories 8 --search naive"
 GRAPH_CREDIT = Table(
     "graph_credit",
-    "credit of moves in a graph of what was tried, beside GiGPO and GRPO, on Sokoban and WebShop",
+    "credit of moves in a graph of what was tried, next to GiGPO and GRPO, on Sokoban and WebShop",
     "GraphGPO, arXiv 2605.26684, second-hand: a vision-language model of 3B in Sokoban, one of 1.5B in WebShop",
     {
         "tiny": (

@@ -112,7 +112,7 @@ CHAIN, TREE = "chain", "tree"
 CHAIN_OF_TWO, TREE_OF_TWO = "chain, budget of 2", "tree, budget of 2"
 HOPS = ("one hop", "several hops")
 READERS = ("Qwen2.5-1.5B", "Qwen2.5-3B", "Llama-3.2-3B", "Qwen2.5-7B", "Qwen2.5-14B")
-NOT_SAID = "model not said"
+NOT_NAMED = "model not named"
 # Tree-GRPO (arXiv 2509.21240), mean exact match of GRPO's chains and of trees, as its repository lists them; by number
 # of hops.
 TREE_GRPO: Mapping[str, Mapping[str, Mapping[str, Numbers]]] = {

@@ -179,7 +179,7 @@ def section(table: Table, results: Sequence[Row]) -> str:
     if table.asks:
         return "\n\n".join([*parts, *_asked(table, results)])
     for result in results:
-        parts += [said_of(result), _rows(table, result["rows"])]
+        parts += [source_sentence(result), _rows(table, result["rows"])]
         if table.view not in ("rows", "times"):
             parts.append(f"![{table.title}](images/{table.name}.png)")
     if not results:
@@ -188,7 +188,7 @@ def section(table: Table, results: Sequence[Row]) -> str:
     return "\n\n".join(parts)
 
 
-def said_of(result: Row) -> str:
+def source_sentence(result: Row) -> str:
     """Return in a sentence what kind of run a result is from."""
     kind = f"Ours: scale {result['scale']}, {result['seeds']} seeds, {result['date'][:10]}."
     if result["quick"]:
@@ -215,7 +215,7 @@ def published(table: Table) -> list[tuple[str, str, float]]:
 def _asked(table: Table, results: Sequence[Row]) -> list[str]:
     paper = [(world, model, f"{success:g}", *(NOTHING,) * len(ASKED_FOR)) for world, model, success in published(table)]
     ours = [(row["setting"], row["method"], NOTHING, *_answered(row)) for result in results for row in result["rows"]]
-    said = [said_of(result) for result in results] or ["Ours: not run yet."]
+    said = [source_sentence(result) for result in results] or ["Ours: not run yet."]
     return [*said, table_of(("where", "model", "paper: success", *ASKED_FOR), [*paper, *ours])]
 
 

@@ -192,7 +192,7 @@ TABLES_8_10 = replace(
     paper=CLOCK,
     columns=TIMES,
     remarks=(
-        "The paper does not say what convergence is; here it is the first evaluation with 95 % of the final success.",
+        "The paper does not define convergence; here it is the first evaluation with 95 % of the final success.",
         "The paper's clock ran on eight A100, ours on the machine of the result file: only ratios can be compared.",
         "The runs are those of Tables 1 and 2.",
     ),

@@ -162,7 +162,7 @@ def test_the_papers_numbers_are_those_that_it_printed():
     assert printed("tsr_tables_8_10", "webshop", LARGE, "instance filtering") == (6.24, 78, 4.87, 85, 5.31)
     assert printed("tree_grpo_budget", "one hop", "Qwen2.5-1.5B", "tree") == (47.5,)
     assert printed("tree_grpo_budget", "several hops", "Llama-3.2-3B", "chain") == (26.7,)
-    assert printed("tree_grpo_budget", "several hops", "model not said", "tree, budget of 2") == (26.7,)
+    assert printed("tree_grpo_budget", "several hops", "model not named", "tree, budget of 2") == (26.7,)
     assert printed("tspo_ablation", "retrieval_qa", "Qwen2.5-7B", "TSPO: FOLR where all are wrong") == (13.6,)
     assert printed("graph_credit", "sokoban", "VL-3B", "GraphGPO") == (87.0,)
     assert printed("graph_credit", "webshop", "1.5B", "GRPO") == (71.4,)
