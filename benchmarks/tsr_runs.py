@@ -1,6 +1,6 @@
-"""Runs of ``tsr``: build base models and do training runs in processes side by side; what is there already is kept.
+"""Runs of a study: base models and training runs in processes side by side; finished ones are kept.
 
-A run's folder is its name among the cells of a study. One that was stopped goes on from its last checkpoint.
+A run's folder is its name among the cells of the study. An interrupted run resumes from its last checkpoint.
 """
 
 import json
@@ -9,18 +9,25 @@ import shlex
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from itertools import accumulate
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.progress import read_targets, total_of
 
 Row = dict[str, Any]
-# The flags of a command, and where it logs.
-Job = tuple[str, Path]
+
+
+class Job(NamedTuple):
+    """A call that one process does, and the file of what it prints."""
+
+    call: Callable[..., int]
+    args: tuple[Any, ...]
+    log: Path
 
 
 def words(flags: str) -> list[str]:
@@ -36,7 +43,7 @@ def command(flags: str) -> str:
 def build_bases(out: Path, recipes: Mapping[str, str], workers: int) -> None:
     """Build the base models that are not there yet, each on a core of its own; recipes are flags, by name."""
     jobs = [
-        (f"base-model {flags} --out {out / 'bases' / name}", out / "logs" / f"base-{name}.log")
+        command_job(f"base-model {flags} --out {out / 'bases' / name}", out / "logs" / f"base-{name}.log")
         for name, flags in recipes.items()
         if not (out / "bases" / name).exists()
     ]
@@ -54,22 +61,39 @@ def base_row(out: Path, name: str, recipe: str) -> Row | None:
 
 
 def train(out: Path, runs: Mapping[str, str], workers: int, *, watch: Callable[[], object] | None = None) -> None:
-    """Do the runs that are not finished; one that was stopped goes on from its last checkpoint.
+    """Train the runs that are not finished; an interrupted run resumes from its last checkpoint.
 
     Args:
-        out: Where everything lies.
-        runs: Flags of ``tsr``, but for the folder, by the names of the runs.
-        workers: How many side by side.
-        watch: Called twice a second meanwhile; None to print a line for every run that is done.
+        out: Folder of the study.
+        runs: Settings of each run by its name, as the command that a user would type, without its folder.
+        workers: Number of runs side by side.
+        watch: Called twice a second; None to print a line for every finished run.
     """
-    jobs = []
-    for name, flags in runs.items():
-        folder = out / "cells" / name
-        if not finished(folder):
-            flags = f"train --resume {folder}" if folder.exists() else f"{flags} --out {folder}"
-            jobs.append((flags, out / "logs" / f"{name}.log"))
+    jobs = [
+        Job(_train, (words(flags)[1:], out / "cells" / name), out / "logs" / f"{name}.log")
+        for name, flags in runs.items()
+        if not finished(out / "cells" / name)
+    ]
     (out / "cells").mkdir(parents=True, exist_ok=True)
     run_all(jobs, workers, watch)
+
+
+def _train(settings: list[str], folder: Path) -> int:
+    """Train one run, new or resumed, and return the exit status: 0 for a finished run."""
+    from tsr_gym.agents.cli.train import read_config
+    from tsr_gym.agents.runs import train as runs
+    from tsr_gym.agents.runs.trainer import resume_run
+
+    if folder.exists():
+        return int(not resume_run(folder).run(watch=_print))
+    config = read_config(settings)
+    config = replace(config, run=replace(config.run, out=folder))
+    return int(not runs.train(config, watch=_print, note=print).finished)
+
+
+def _print(event: str, record: Row) -> None:
+    if event == "evaluation":
+        print(f"held out after {record['step']} updates: success {record['success']:.3f}")
 
 
 def finished(folder: Path) -> bool:
@@ -109,14 +133,25 @@ def measured(folder: Path) -> Row | None:
     }
 
 
+def command_job(flags: str, log: Path) -> Job:
+    """Return the job of a command line of ``tsr``."""
+    return Job(_command, (words(flags),), log)
+
+
+def _command(args: list[str]) -> int:
+    from tsr_gym.agents.cli import main
+
+    return main(args)
+
+
 def run_all(jobs: list[Job], workers: int, watch: Callable[[], object] | None = None) -> None:
-    """Run commands in processes that are used again, so that libraries are imported once.
+    """Run jobs in processes that are used again, so that libraries are imported once.
 
     Raises:
-        SystemExit: A command failed; its log says why.
+        SystemExit: A job failed; its log has the reason.
     """
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        logs = {pool.submit(_run, flags, log): log for flags, log in jobs}
+        logs = {pool.submit(_run, job): job.log for job in jobs}
         running = set(logs)
         while running:
             ended, running = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -135,9 +170,7 @@ def _one_thread() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def _run(flags: str, log: Path) -> int:
-    from tsr_gym.agents.cli import main
-
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "a") as file, redirect_stdout(file), redirect_stderr(file):
-        return main(words(flags))
+def _run(job: Job) -> int:
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with open(job.log, "a") as file, redirect_stdout(file), redirect_stderr(file):
+        return job.call(*job.args)

@@ -30,7 +30,8 @@ def test_an_environment_of_ones_own_passes_both_checks():
 
 def test_an_environment_of_ones_own_is_trained_on_by_the_command_line(tmp_path):
     model = train_qwen.save_small_qwen(tmp_path / "model")
-    flags = ["--model", str(model), "--updates", "1", *train_qwen.SMALL, *train_qwen.SHORT]
+    settings = train_qwen.SMALL | {"algorithm": "grpo", "filter": "none", "model": model, "updates": 1}
+    flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert cli.main(["train", "examples.stairs:my/Stairs-v0", "--out", str(tmp_path / "run"), *flags]) == 0
     assert cli.main(["replay", str(tmp_path / "run"), "--env", "examples.stairs:my/Stairs-v0"]) == 0
 
@@ -48,6 +49,8 @@ def test_a_training_loop_of_ones_own_learns():
 
 
 def test_a_small_qwen_is_trained_with_search_and_its_trees_are_reproduced(tmp_path, capsys):
-    assert train_qwen.train(tmp_path / "run", updates=1) == 0
+    run = train_qwen.train_small_qwen(tmp_path / "run", updates=1)
+    assert (run.finished, len(run.updates), [record["step"] for record in run.evaluations]) == (True, 1, [0, 1])
+    assert (run.model / "model.safetensors").is_file()
     assert cli.main(["replay", str(tmp_path / "run")]) == 0
     assert "bit for bit" in capsys.readouterr().out

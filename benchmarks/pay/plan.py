@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.tsr_runs import Row, command, measured, run_all, train
+from benchmarks.tsr_runs import Row, command, command_job, measured, run_all, train
 
 Guide = Literal["none", "public", "oracle"]
 Part = Literal[
@@ -336,7 +336,7 @@ def probe(out: Path, wanted: Iterable[Contrast], workers: int, *, instances: int
             f"--instances {instances} --episodes {episodes} --json {out / 'probes' / name}.json"
         ) + (f" --env-set {one.setting.env_set}" if one.setting.env_set else "")
         if not (out / "probes" / f"{name}.json").exists():
-            jobs.append((flags, out / "logs" / f"probe-{name}.log"))
+            jobs.append(command_job(flags, out / "logs" / f"probe-{name}.log"))
     (out / "probes").mkdir(parents=True, exist_ok=True)
     run_all(jobs, workers)
 
