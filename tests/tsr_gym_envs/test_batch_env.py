@@ -134,15 +134,15 @@ def test_a_restored_batch_continues_as_before(name, settings, mode):
     play(env, actions[:15])
     before = env.snapshot()
     seen = env.observe()
-    wanted = play(env, actions[15:])
+    expected = play(env, actions[15:])
     env.restore(before)
     assert all(map(np.array_equal, env.observe(), seen))
-    assert equal_steps(play(env, actions[15:]), wanted)
+    assert equal_steps(play(env, actions[15:]), expected)
     # Bytes, in another batch, that was never reset.
     other = batch(name, 5, autoreset_mode=mode, **settings)
     other.restore(Snapshot.from_bytes(before.to_bytes()))
     assert other.snapshot() == before
-    assert equal_steps(play(other, actions[15:]), wanted)
+    assert equal_steps(play(other, actions[15:]), expected)
     # Some environments into others.
     other.restore(env.snapshot([4, 0]), [1, 3])
     assert other.snapshot([1, 3]) == env.snapshot([4, 0])
@@ -157,9 +157,9 @@ def test_copies_are_independent(name, settings, copied):
     play(env, actions[:5])
     twin = copied(env)
     before = twin.snapshot()
-    wanted = play(env, actions[5:])
+    expected = play(env, actions[5:])
     assert twin.snapshot() == before
-    assert equal_steps(play(twin, actions[5:]), wanted)
+    assert equal_steps(play(twin, actions[5:]), expected)
     assert twin.snapshot() == env.snapshot()
     # A batch that was never reset can be copied, too.
     with pytest.raises(ResetNeeded):

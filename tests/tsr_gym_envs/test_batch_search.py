@@ -61,8 +61,8 @@ def test_a_taken_batch_continues_as_the_original_does(name, config):
     env = played(batch(name, **config))
     taken = env.take([2, 3])
     for actions in np.random.default_rng(5).integers(4, size=(40, 5)):
-        wanted, came = env.step(actions), taken.step(actions[[2, 3]])
-        for whole, part in zip(wanted[:4], came[:4], strict=True):
+        expected, came = env.step(actions), taken.step(actions[[2, 3]])
+        for whole, part in zip(expected[:4], came[:4], strict=True):
             assert np.array_equal(np.asarray(whole)[[2, 3]], part)
 
 
@@ -85,10 +85,10 @@ def test_select_copies_rows_all_at_once(name, config, data):
     rows = np.array(data.draw(st.lists(numbers, min_size=size, max_size=size)), np.int64)
     before = [position(env, index) for index in range(5)]
     env.select(rows, into=into)
-    wanted = list(before)
+    expected = list(before)
     for target, row in zip(range(5) if into is None else into, rows, strict=True):
-        wanted[target] = before[row]
-    assert [position(env, index) for index in range(5)] == wanted
+        expected[target] = before[row]
+    assert [position(env, index) for index in range(5)] == expected
 
 
 @each_case
@@ -97,8 +97,8 @@ def test_select_copies_from_another_batch(name, config):
     other = played(env.take(np.arange(5).repeat(3)), 6, seed=4)
     before = [position(env, index) for index in range(5)]
     env.select([14, 0], source=other, into=[1, 2])
-    wanted = [before[0], position(other, 14), position(other, 0), before[3], before[4]]
-    assert [position(env, index) for index in range(5)] == wanted
+    expected = [before[0], position(other, 14), position(other, 0), before[3], before[4]]
+    assert [position(env, index) for index in range(5)] == expected
 
 
 def test_fresh_random_numbers_are_those_of_a_restore():

@@ -43,8 +43,8 @@ def test_rows_are_copied_all_at_once_and_the_others_stay(same):
     taken = {name: column.copy() for name, column in source.by_name.items()}
     target.copy_rows(np.array([3, 1, 3]), source, np.array([1, 3, 0]))
     for name, column in target.by_name.items():
-        wanted = [taken[name][3], taken[name][3], third[name], taken[name][1]]
-        assert column.tobytes() == np.array(wanted, column.dtype).tobytes()
+        expected = [taken[name][3], taken[name][3], third[name], taken[name][1]]
+        assert column.tobytes() == np.array(expected, column.dtype).tobytes()
 
 
 @pytest.mark.parametrize("buffer", [np.zeros(3, np.uint8), np.zeros(1000, np.int64)])

@@ -315,8 +315,8 @@ def test_the_discrete_form_is_gymnasiums_environment(name, settings):
         while not over:
             action = int(rng.integers(4))
             *came, info = ours.step(action)
-            *wanted, real_info = real.step(action)
-            assert came == wanted
+            *expected, real_info = real.step(action)
+            assert came == expected
             assert info["prob"] == real_info["prob"]
             over = came[2] or came[3]
 

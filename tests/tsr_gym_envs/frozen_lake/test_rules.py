@@ -97,8 +97,8 @@ def test_a_transition_and_a_symmetry_commute(turns, mirrored):
     plain, other = (transition_table(rows, success_rate=0.8, reward_schedule=(3, -2, -1)) for rows in (desc, turned))
     for cell in range(12):
         for action in range(4):
-            wanted = sorted((chance, place_of[there], *rest) for chance, there, *rest in plain[cell][action])
-            assert sorted(other[place_of[cell]][sent[action]]) == wanted
+            expected = sorted((chance, place_of[there], *rest) for chance, there, *rest in plain[cell][action])
+            assert sorted(other[place_of[cell]][sent[action]]) == expected
 
 
 def test_there_are_three_rewards():

@@ -50,8 +50,8 @@ def test_where_actions_lead_is_what_enumerating_the_outcomes_gives(rate, actions
     for cell in range(9):
         start = np.eye(9)[cell]
         chances = spread(LAKE, start, actions, ice=Ice(rate))
-        wanted = enumerated(LAKE, rate, cell, actions)
-        assert chances == pytest.approx([wanted.get(there, 0.0) for there in range(9)], abs=1e-12)
+        expected = enumerated(LAKE, rate, cell, actions)
+        assert chances == pytest.approx([expected.get(there, 0.0) for there in range(9)], abs=1e-12)
 
 
 def test_holes_and_goals_keep_everyone_and_chances_add_up():
@@ -234,7 +234,7 @@ def test_the_value_of_a_cell_is_the_ceiling_of_a_lake_that_starts_there(limits):
     for cell in (0, 1, 2, 3, 5, 7, 8):
         moved = list(desc)
         moved[cell + cell // 3] = "S"
-        wanted = brute_force("".join(moved).split("/"), 1 / 3, max_actions, max_turns, per_turn)
+        expected = brute_force("".join(moved).split("/"), 1 / 3, max_actions, max_turns, per_turn)
         came = best_value(
             ("SFF", "FHF", "GFF"),
             cell,
@@ -243,7 +243,7 @@ def test_the_value_of_a_cell_is_the_ceiling_of_a_lake_that_starts_there(limits):
             actions_left=max_actions,
             max_actions_per_turn=per_turn,
         )
-        assert came == pytest.approx(wanted, abs=1e-12)
+        assert came == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_environment_values_states_under_its_limits():

@@ -313,8 +313,8 @@ def test_gym_sokobans_own_arrays_are_ours(golden):
     glyphs = {"#": 0, " ": 1, ".": 2, "*": 3, "$": 4, "@": 5, "+": 6}
     env = array_room(generator="gym-sokoban")
     for row in golden("sokoban/gym_sokoban_6x6_1box_rooms.jsonl")[:30]:
-        wanted = [[glyphs[letter] for letter in line] for line in row["rows"]]
-        assert env.reset(seed=row["seed"])[0].tolist() == wanted
+        expected = [[glyphs[letter] for letter in line] for line in row["rows"]]
+        assert env.reset(seed=row["seed"])[0].tolist() == expected
 
 
 def test_levels_are_padded_with_wall_to_the_largest_or_to_a_shape(tmp_path):

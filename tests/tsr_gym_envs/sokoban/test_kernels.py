@@ -95,8 +95,8 @@ def test_lone_distances_and_dead_sides_are_those_of_all_positions_of_one_box():
         for number, goal in enumerate(cells(level.goals)):
             pushes = lone_table(Level(level.height, level.width, level.walls, 1 << goal), 1)
             for box, player in itertools.permutations(floor_of(level), 2):
-                wanted = pushes.get(((box,), area_of(level, [box], player)), UNREACHABLE)
-                assert tables.distance[box, tables.side[box, player], number] == wanted
+                expected = pushes.get(((box,), area_of(level, [box], player)), UNREACHABLE)
+                assert tables.distance[box, tables.side[box, player], number] == expected
         any_goal = lone_table(level, 1)
         for box, step in itertools.product(floor_of(level), STEPS):
             player = box + level.offsets[step]

@@ -154,8 +154,8 @@ CORNER = "######\n#$ @.#\n######"
 @given(rows=boards(max_side=3, max_boxes=2), most=st.none() | st.integers(0, 8))
 def test_a_position_is_worth_one_where_its_shortest_solution_fits(rows, most):
     moves = fewest_moves(rows)
-    wanted = float(moves is not None and (most is None or moves <= most))
-    assert best_value(state_of(rows), most) == wanted
+    expected = float(moves is not None and (most is None or moves <= most))
+    assert best_value(state_of(rows), most) == expected
 
 
 @settings(deadline=None, max_examples=40)
@@ -225,9 +225,9 @@ def test_the_environment_counts_turns_and_actions():
     for seed in range(12):
         env.reset(seed=seed)
         for turns, actions in ((3, 5), (2, 3), (1, 2), (3, 1), (0, 5), (1, 5)):
-            wanted = by_trying(env, env.state, turns, actions)
-            assert env.best_value(env.state, turns, actions) == wanted, (seed, turns, actions)
-            seen.add(wanted)
+            expected = by_trying(env, env.state, turns, actions)
+            assert env.best_value(env.state, turns, actions) == expected, (seed, turns, actions)
+            seen.add(expected)
     assert seen == {0.0, 1.0}
 
 

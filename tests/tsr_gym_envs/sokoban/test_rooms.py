@@ -60,8 +60,8 @@ def test_a_seed_stands_for_one_room_in_every_process():
         "from tsr_gym_envs.sokoban.rooms import generate_room\n"
         "print([generate_room(seed).to_xsb() for seed in range(5)])"
     )
-    wanted = [generate_room(seed).to_xsb() for seed in range(5)]
-    assert run_python(code, hash_seed="3").strip() == repr(wanted)
+    expected = [generate_room(seed).to_xsb() for seed in range(5)]
+    assert run_python(code, hash_seed="3").strip() == repr(expected)
 
 
 def test_the_room_of_a_seed_is_what_its_generator_draws():

@@ -53,14 +53,14 @@ def test_boards_rewards_and_ends_are_gym_sokobans_for_its_pushes(golden):
                 assert rows_of(after) == after_rows
                 assert (after.player != before.player) == (moved_player or moved_box)
                 assert (after.boxes != before.boxes) == moved_box
-                wanted = reward_of(before, after, Rewards())
+                expected = reward_of(before, after, Rewards())
                 if number == 1:
                     # gym-sokoban counts no box on a target before the first step, wherever the boxes are, and pays
                     # for a level that was solved from the start.
                     there = boxes_on_goals(after_rows)
-                    wanted += sign(there) - sign(there - boxes_on_goals(rows))
-                    wanted += 10.0 * (solved(rows) and solved(after_rows) and before.boxes == after.boxes)
-                assert reward == pytest.approx(wanted)
+                    expected += sign(there) - sign(there - boxes_on_goals(rows))
+                    expected += 10.0 * (solved(rows) and solved(after_rows) and before.boxes == after.boxes)
+                assert reward == pytest.approx(expected)
                 assert done == (after.solved or number == row["max_steps"])
                 compared += 1
             rows = after_rows
@@ -186,6 +186,6 @@ def test_the_outside_of_a_ragged_outline_counts_as_wall():
 def test_the_eight_views_of_a_rectangle_are_numpys(height, width, seed):
     letters = np.random.default_rng(seed).choice(list("abc"), (height, width))
     rows = tuple("".join(row) for row in letters)
-    wanted = {tuple(turned(rows, turns, mirrored)) for turns in range(4) for mirrored in (False, True)}
+    expected = {tuple(turned(rows, turns, mirrored)) for turns in range(4) for mirrored in (False, True)}
     assert len(symmetries(rows)) == 8
-    assert set(symmetries(rows)) == wanted
+    assert set(symmetries(rows)) == expected

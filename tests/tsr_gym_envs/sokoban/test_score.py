@@ -29,8 +29,8 @@ from tsr_gym_envs.sokoban.score import (
 )
 def test_the_cheapest_assignment_is_what_trying_all_finds(costs):
     size = len(costs)
-    wanted = min(sum(costs[row][order[row]] for row in range(size)) for order in permutations(range(size)))
-    assert assignment_cost(costs) == wanted
+    expected = min(sum(costs[row][order[row]] for row in range(size)) for order in permutations(range(size)))
+    assert assignment_cost(costs) == expected
 
 
 def lone_box_pushes(rows, goal):
@@ -52,8 +52,8 @@ def lone_box_pushes(rows, goal):
 @given(boards(max_side=5))
 def test_push_distances_are_those_of_a_box_alone_on_the_board(rows):
     level = state_of(rows).level
-    wanted = tuple(lone_box_pushes(rows, divmod(goal, len(rows[0]))) for goal in cells(level.goals))
-    assert push_distances(level) == wanted
+    expected = tuple(lone_box_pushes(rows, divmod(goal, len(rows[0]))) for goal in cells(level.goals))
+    assert push_distances(level) == expected
 
 
 @given(boards(max_side=5))

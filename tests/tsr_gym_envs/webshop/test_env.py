@@ -39,18 +39,18 @@ def way_to_buy(env):
 def test_every_golden_transcript_comes_out(golden, real_catalogue):
     num_steps = num_purchases = 0
     for played in play_transcripts(golden, real_catalogue):
-        wanted, env = played.wanted, played.env
-        seen = wanted["obs_text"] if wanted["returned_obs"] == "=obs_text" else wanted["returned_obs"]
+        expected, env = played.wanted, played.env
+        seen = expected["obs_text"] if expected["returned_obs"] == "=obs_text" else expected["returned_obs"]
         assert played.observation == seen, played.where
-        assert page_text(env.shop, env.state, "text") == wanted["obs_text"], played.where
-        assert page_text(env.shop, env.state, "rich") == wanted["obs_rich"], played.where
-        assert url(env.shop, env.state) == wanted["url"], played.where
-        assert list(clickables(env.shop, env.state)) == wanted["clickables"], played.where
+        assert page_text(env.shop, env.state, "text") == expected["obs_text"], played.where
+        assert page_text(env.shop, env.state, "rich") == expected["obs_rich"], played.where
+        assert url(env.shop, env.state) == expected["url"], played.where
+        assert list(clickables(env.shop, env.state)) == expected["clickables"], played.where
         available = played.info["available_actions"]
-        assert available["clickables"] == wanted["clickables"], played.where
-        assert available["has_search_bar"] == wanted["has_search_bar"], played.where
-        assert (played.reward, played.terminated) == (wanted.get("reward"), wanted.get("done")), played.where
-        if parts := wanted.get("verbose_info"):
+        assert available["clickables"] == expected["clickables"], played.where
+        assert available["has_search_bar"] == expected["has_search_bar"], played.where
+        assert (played.reward, played.terminated) == (expected.get("reward"), expected.get("done")), played.where
+        if parts := expected.get("verbose_info"):
             assert canonical({name: played.info[name] for name in parts}) == canonical(parts), played.where
             num_purchases += 1
         num_steps += 1

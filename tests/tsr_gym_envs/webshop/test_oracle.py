@@ -248,9 +248,9 @@ def test_a_state_is_worth_one_where_some_way_of_shopping_meets_every_wish(per_tu
             for turns in range(6 // per_turn):
                 for actions in (None, 4):
                     left = turns * per_turn if actions is None else min(actions, turns * per_turn)
-                    wanted = float(truth(state, left) == 1)
-                    assert env.best_value(state, turns, actions) == wanted, (number, trip, turns, actions)
-                    seen.add(wanted)
+                    expected = float(truth(state, left) == 1)
+                    assert env.best_value(state, turns, actions) == expected, (number, trip, turns, actions)
+                    seen.add(expected)
     assert seen == {0.0, 1.0}
 
 

@@ -174,8 +174,8 @@ def test_random_products_are_drawn_anew_on_every_page_of_results():
 def test_every_golden_text_is_read_as_by_the_original(golden):
     rows = golden("webshop/parse_action.jsonl")
     assert len(rows) == 32
-    for text, wanted in rows:
-        assert list(parse(text)) == wanted, text
+    for text, expected in rows:
+        assert list(parse(text)) == expected, text
 
 
 @given(st.text("[]ab \n\r\u2028", max_size=14))

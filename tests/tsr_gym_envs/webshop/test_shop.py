@@ -111,10 +111,10 @@ class Original:
 
 
 def test_episodes_come_in_the_originals_sequence(shared, goals):
-    wanted = json.loads((shared / "golden/webshop/rng_reset_sequence.json").read_text())["sessions"]
+    expected = json.loads((shared / "golden/webshop/rng_reset_sequence.json").read_text())["sessions"]
     original = Original(goals)
     # The first was begun by the constructor.
-    assert [list(original.begin()) for _ in wanted[1:]] == wanted[1:]
+    assert [list(original.begin()) for _ in expected[1:]] == expected[1:]
 
 
 def test_a_number_names_a_goal_and_a_key_belongs_to_one(goals):

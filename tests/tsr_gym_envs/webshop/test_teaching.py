@@ -15,8 +15,8 @@ RNG = np.random.default_rng(0)
 
 def test_the_teacher_searches_for_all_opens_the_first_that_will_do_chooses_and_buys():
     env = shop_env()
-    wanted = "search [ leak proof steel mugs kitchen navy blue 5 ]"
-    assert trip(env, teacher_turn) == [wanted, "click [ r1 ]", "click [ navy blue ]", "click [ 5 ]", "click [ buy ]"]
+    expected = "search [ leak proof steel mugs kitchen navy blue 5 ]"
+    assert trip(env, teacher_turn) == [expected, "click [ r1 ]", "click [ navy blue ]", "click [ 5 ]", "click [ buy ]"]
     assert env.teaching().accepts(env)
 
 

@@ -276,7 +276,7 @@ def test_one_can_shop_by_the_keyboard_alone(browser, shop):
 def embedded_shop(tmp_path_factory):
     """The embedded catalogue, in which all are to buy one product with options: its address, a query, a way to buy."""
     env = gym.make("tsr/WebShop-v0", max_turns=None)
-    goal = next(number for number, wanted in enumerate(env.unwrapped.goals) if len(wanted["goal_options"]) == 3)
+    goal = next(number for number, expected in enumerate(env.unwrapped.goals) if len(expected["goal_options"]) == 3)
     env.reset(options={"goal": goal})
     plan = best_plan(env.unwrapped.shop, env.unwrapped.state, None).actions
     with serving(shop_site(Trips(env, goal=goal, seed=1, out=tmp_path_factory.mktemp("trips")))) as url:

@@ -296,14 +296,14 @@ def test_impossible_limits_are_refused(real_catalogue, limit):
 @pytest.mark.parametrize("human", [False, True])
 def test_goals_of_few_options_are_left_out(real_catalogue, human):
     everything = make_goals(real_catalogue, FIXED, human=human)
-    wanted = [goal for goal in everything if len(goal["goal_options"]) >= 2]
+    expected = [goal for goal in everything if len(goal["goal_options"]) >= 2]
     some = make_goals(real_catalogue, FIXED, human=human, min_options=2)
-    assert 0 < len(wanted) < len(everything)
-    assert list(some) == wanted
+    assert 0 < len(expected) < len(everything)
+    assert list(some) == expected
     assert pickle.loads(pickle.dumps(some)) is some
     assert sum(len(some.split(name)) for name in ("train", "valid", "test")) == len(some)
     # Those that are drawn afterwards are drawn from what is left.
-    assert all(goal in wanted for goal in make_goals(real_catalogue, FIXED, human=human, min_options=2, limit=2))
+    assert all(goal in expected for goal in make_goals(real_catalogue, FIXED, human=human, min_options=2, limit=2))
 
 
 def test_more_options_than_any_goal_wants_are_refused(real_catalogue):

@@ -147,12 +147,12 @@ def test_an_instruction_asks_for_the_query_and_some_attributes_of_its_product(re
     for record in records:
         if "instruction" not in record.entry:
             continue
-        text, wanted = record.entry["instruction"], record.entry["instruction_attributes"]
+        text, expected = record.entry["instruction"], record.entry["instruction_attributes"]
         assert text.startswith(tuple(opener + " " for opener in vocabulary().openers))
         assert record.item["query"] in text
-        assert 2 <= len(wanted) == len(set(wanted))
-        assert set(wanted) <= set(record.entry["attributes"])
-        assert all(attribute in text for attribute in wanted)
+        assert 2 <= len(expected) == len(set(expected))
+        assert set(expected) <= set(record.entry["attributes"])
+        assert all(attribute in text for attribute in expected)
         assert not re.search(r"  |,,| ,|\band and\b|\.$", text)
 
 

@@ -276,7 +276,7 @@ def test_links_of_odd_catalogues_lead_where_an_agents_clicks_lead(tmp_path, rule
                 else:
                     page, action = search(client, page, "shirt"), "search[shirt]"
                 before = agent.state
-                wanted, *_ = agent.step(action)
+                expected, *_ = agent.step(action)
                 if page.status_code == 404:
                     # A name that an agent's text cannot hold.
                     assert agent.state == before
@@ -285,7 +285,7 @@ def test_links_of_odd_catalogues_lead_where_an_agents_clicks_lead(tmp_path, rule
                     # In the original's shop this option buys; here nothing but the button does.
                     assert (rules, action) == ("original", "click[buy now]")
                     break
-                assert text_of(page.text, agent.settings.observation_mode) == wanted
+                assert text_of(page.text, agent.settings.observation_mode) == expected
                 kinds.add(agent.state.page)
     assert kinds == {"index", "search_results", "item_page", "item_sub_page"}
 

@@ -48,9 +48,9 @@ def test_a_trip_is_the_tree_of_an_agent_that_does_the_same(catalogue, goal, tmp_
     assert pages == list(range(1, 10))
     agent = agents_tree(hostile_env(catalogue, **settings), trip.seed, {"goal": goal}, MOVES)
     assert len(trip.nodes) == len(agent.nodes) == 10
-    for mine, wanted in zip(trip.nodes, agent.nodes, strict=True):
-        assert mine.snapshot.digest == wanted.snapshot.digest
-        assert mine == wanted
+    for mine, expected in zip(trip.nodes, agent.nodes, strict=True):
+        assert mine.snapshot.digest == expected.snapshot.digest
+        assert mine == expected
     assert 0 < trip.nodes[9].reward <= 1
     agent.save(tmp_path / "agent")
     (file,) = tmp_path.glob("*.jsonl")
@@ -76,8 +76,8 @@ def test_the_pages_on_the_way_to_the_purchase_are_the_episode_that_was_played(ca
         {"goal": goal},
         [(number, tree.nodes[page].candidate.text) for number, page in enumerate(PLAYED[1:])],
     )
-    for page, wanted in zip(PLAYED, agent.nodes, strict=True):
-        assert (tree.nodes[page].observation, tree.nodes[page].reward) == (wanted.observation, wanted.reward)
+    for page, expected in zip(PLAYED, agent.nodes, strict=True):
+        assert (tree.nodes[page].observation, tree.nodes[page].reward) == (expected.observation, expected.reward)
 
 
 def test_the_same_action_on_a_page_leads_to_the_same_page(catalogue):
