@@ -104,6 +104,7 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         self._describe = OBSERVATIONS[settings.obs_type]
         self._ice = settings.ice
         self._lakes = Lakes(settings)
+        # The optimum enumerates the sequences of actions of a turn, which is infeasible for long turns.
         self._has_optimum = values.is_feasible(limits.max_actions, limits.max_turns, limits.max_actions_per_turn)
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> FrozenLakeState:

@@ -109,6 +109,7 @@ class Lakes:
         below = float("inf") if self.size is None else self.size
         if not isinstance(number, int | np.integer) or not 0 <= number < below:
             raise ConfigError(f"wanted the number of a map below {self.size or 'infinity'}, got {number!r}")
+        # Maps of a fixed number are drawn once; an unlimited number of maps is not cached.
         if number in self._known:
             return self._known[number]
         desc = self._draw_from(seeding.np_random(number)[0], number)

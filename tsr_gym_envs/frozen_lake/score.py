@@ -36,6 +36,7 @@ def distances(desc: tuple[str, ...]) -> tuple[int | None, ...]:
     (2, 1, 0, None, None, 1)
     """
     columns, letters = len(desc[0]), "".join(desc)
+    # A breadth-first search from all goals: steps between cells are symmetric, so it needs no reversed rules.
     steps_from: dict[int, int] = {}
     frontier = [cell for cell, letter in enumerate(letters) if letter == "G"]
     steps = 0

@@ -111,6 +111,8 @@ def random_values(desc: tuple[str, ...], turns_left: int, actions_left: int, *, 
     """
     step: Array = step_chances(desc, ice).mean(axis=0)
 
+    # The number of actions is drawn per turn, so the value of a turn is the mean over the lengths; `matrix_power` plays
+    # that many random actions at once.
     @cache
     def value(turns: int, actions: int) -> Array:
         if turns == 0 or actions == 0:
@@ -314,6 +316,7 @@ class _Values:
         cells = self.goal.shape[1]
         if actions <= 0 or turns == 0:
             return np.zeros((4, cells))
+        # All sequences of a turn are evaluated together: `values` has a row per sequence, and 4**length rows in all.
         options = []
         for length in range(1, min(self.longest, actions) + 1):
             # Backwards through the turn: each pass puts every action before every sequence so far.

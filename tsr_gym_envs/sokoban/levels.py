@@ -371,6 +371,7 @@ def walk_to(state: SokobanState, cell: int) -> list[int]:
     """Return a shortest walk to a cell that the player can reach, as indices into `rules.ACTIONS`."""
     level = state.level
     width, free = level.width, ~(level.walls | state.boxes)
+    # Breadth-first search on bitboards, one integer per distance, until the cell is reached.
     layers = [1 << state.player]
     seen = layers[0]
     while not layers[-1] >> cell & 1:

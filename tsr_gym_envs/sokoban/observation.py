@@ -47,6 +47,7 @@ def compact(state: SokobanState) -> str:
     token.
     """
     level, boxes, player = state
+    # The outer ring is always wall, so it is left out: a 6x6 room has squares a1 to d4.
     pieces = (("P", 1 << player), ("X", boxes), ("O", level.goals), ("#", level.walls & inside(level)))
     return " ".join(
         " ".join([sign, *[square(cell // level.width - 1, cell % level.width - 1) for cell in cells(board)]])

@@ -45,6 +45,7 @@ def dead_end(state: SokobanState) -> str | None:
     table = oracle.distance_table(state.level)
     if table is not None and oracle.distance(state) is not None:
         return None
+    # With a table the verdict does not need numba: only the name of the rule does.
     try:
         require("numba", "envs")
     except MissingExtra:

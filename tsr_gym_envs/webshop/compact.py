@@ -120,6 +120,7 @@ class _Row(NamedTuple):
 
 
 def _results(shop: Shop, want: Want, page: Page, buttons: dict[str, str]) -> CompactPage:
+    # Products have position names such as r3, because an id is many tokens that a small model would have to copy.
     names = {f"r{number}": shop.product(row).asin.lower() for number, row in enumerate(page.rows, 1)}
     rows = {name: _row(shop, want, row) for name, row in zip(names, page.rows, strict=True) if row not in page.opened}
     listed = (f"{name} | {rows[name].text if name in rows else 'seen'}" for name in names)
@@ -195,6 +196,7 @@ def _plain(text: str) -> str:
 
 def _free(name: str, taken: Iterable[str]) -> str:
     """Return a free name: the name itself, or the name with a number from 2."""
+    # Numbering keeps names unique; it depends only on the order of the page, so a name is stable.
     number, free = 1, name
     while free in taken:
         number += 1

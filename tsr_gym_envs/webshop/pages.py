@@ -235,6 +235,7 @@ def options_json(options: tuple[tuple[str, str], ...]) -> str:
     >>> options_json((("size", "5 < 6"), ("color", "red")))
     '{"color": "red", "size": "5 \\u003c 6"}'
     """
+    # Flask's JSON filter sorts the keys and escapes the characters that HTML treats specially.
     text = json.dumps(dict(options), sort_keys=True)
     for sign in "<>&'":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -263,6 +264,7 @@ def with_options(nodes: Iterable[PageNode]) -> Text:
 
 def rich(nodes: Iterable[PageNode]) -> Text:
     """Return the original's ``text_rich``: a line for each text, buttons marked."""
+    # Each chosen option adds a line above the whole page, the last option first, as in the original's ``text_rich``.
     front, lines = "", []
     for role, text, clicked in nodes:
         if role == "text":

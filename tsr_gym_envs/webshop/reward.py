@@ -190,9 +190,11 @@ def score_purchase(
     attributes, wanted = goal["attributes"], wanted_options(goal)
     rating = rate_kind(goal, product, noun_fn, symmetric=repairs.symmetric_titles)
     num_attributes = count_attributes(attributes, product)
+    # A product without listed options, such as a crawled record, offers the values that were chosen.
     offered = [value for values in (product.get("options") or {}).values() for value in values]
     num_options = count_options(wanted, options, offered or list(options.values()), repairs)
     affordable = price <= goal["price_upper"]
+    # Every attribute, every wanted option and the price count equally.
     whole = len(attributes) + len(wanted) + 1
     reward = total(num_attributes + num_options + affordable, whole, rating.r_type)
     parts: dict[str, Any] = {
@@ -241,6 +243,7 @@ def rate_kind(goal: Mapping[str, Any], product: Mapping[str, Any], noun_fn: Noun
     nouns = noun_fn(goal["name"])
     bought = set(noun_fn(product.get("name", product.get("Title", ""))))
     num_nouns = len(set(nouns)) if symmetric else len(nouns)
+    # The original's constants: 0.2 stands for a title without nouns, which neither proves nor excludes the kind.
     title_score = len(bought & set(nouns)) / num_nouns if nouns else 0.2
     # A title with nothing in common outweighs query and category.
     if title_score < 0.1:
@@ -257,6 +260,8 @@ def _categories(fields: Mapping[str, Any]) -> set[str]:
 def count_attributes(wanted: Sequence[str], product: Mapping[str, Any]) -> int:
     """Return the number of wanted attributes that a product has: closely, or literally in a text."""
     bullets = product.get("BulletPoints", product.get("small_description")) or ""
+    # The fuzzy match applies to short attributes only; a long text would match almost any of them, so it must contain
+    # the wish literally.
     texts = (
         product.get("Title", product.get("name", "")).lower(),
         (bullets if isinstance(bullets, str) else " ".join(bullets)).lower(),

@@ -213,6 +213,7 @@ def begin_as_original(goals: Goals, settings: WebShopSettings, options: dict[str
     asked = _asked(options)
     number = _number(goals, asked) if isinstance(asked, int) else None
     key = f"{settings.session_prefix}{asked}"
+    # The original draws a goal only for a new session; a random number is consumed in exactly these cases.
     if asked is None or (number is None and key not in goal_of):
         generator = generator_of(dice)
         if asked is None:
@@ -221,6 +222,7 @@ def begin_as_original(goals: Goals, settings: WebShopSettings, options: dict[str
         dice = generator.getstate()
     else:
         goal = number if number is not None and ("goal" in options or key not in goal_of) else goal_of[key]
+    # The session moves to the end, so that the oldest unused one is dropped.
     goal_of.pop(key, None)
     latest = (*goal_of.items(), (key, goal))[-MAX_KNOWN:]
     return ShopState(goal, key, dice=dice, known=latest)
@@ -239,6 +241,7 @@ def begin(goals: Goals, settings: WebShopSettings, options: dict[str, Any], rng:
     if isinstance(asked, int):
         goal = _number(goals, asked)
     else:
+        # A key is hashed to a number, so that it has the same goal in every process and after any other episodes.
         uniform = rng.random() if asked is None else derive_seed("webshop session", asked) / 2**63
         goal = goals.draw(uniform, settings.split)
     key = settings.session_prefix + str(goal if asked is None else asked)

@@ -74,6 +74,8 @@ def _words(shop: Shop) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return all words of compact pages and actions, and the words of goods among them."""
     numbers = [str(number) for number in range(1, 6)]
     fixed = {*_FIXED_WORDS, *BUTTONS.values(), *(f"r{number}" for number in range(1, PAGE_SIZE + 1)), *numbers}
+    # Words of goods can be permuted between tasks, because their meaning does not matter for copying them; words of the
+    # page and numbers keep their meaning.
     content = vocabulary_of(shop)
     return tuple(sorted(fixed | content)), frozenset(word for word in content - fixed if not word.isdecimal())
 
@@ -96,6 +98,7 @@ def teacher_turn(env: Any, rng: np.random.Generator) -> str:
     wished = _wished(want, page)
     unmet = [name for name in wished if name not in page.chosen.values()]
     comes_in_all = len(wished) >= len(want.wishes) and page.text.split()[1] == "ok"
+    # With all results opened, going back cannot lead to a new product.
     is_last = len(state.opened) == len(shop.results(state))
     # Another product takes going back, opening, choosing each option and buying.
     if not comes_in_all and not page.chosen and not is_last and time > 3 + len(want.wishes):

@@ -69,10 +69,13 @@ def test_a_malformed_map_is_refused_with_its_place(desc, message):
         check_map(desc)
 
 
-@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
-def test_a_success_rate_is_a_probability(rate):
-    with pytest.raises(ConfigError, match="between 0 and 1"):
-        transition_table(("SG",), success_rate=rate)
+@pytest.mark.parametrize(
+    ("rate", "rewards", "message"),
+    [(rate, (1.0, 0.0, 0.0), "between 0 and 1") for rate in (-0.1, 1.1, float("nan"))] + [(0.5, (1.0, 0.0), "three")],
+)
+def test_impossible_ice_is_refused(rate, rewards, message):
+    with pytest.raises(ConfigError, match=message):
+        Ice(rate, rewards)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -99,11 +102,6 @@ def test_a_transition_and_a_symmetry_commute(turns, mirrored):
         for action in range(4):
             expected = sorted((chance, place_of[there], *rest) for chance, there, *rest in plain[cell][action])
             assert sorted(other[place_of[cell]][sent[action]]) == expected
-
-
-def test_there_are_three_rewards():
-    with pytest.raises(ConfigError, match="three rewards"):
-        Ice(0.5, (1.0, 0.0))
 
 
 @given(st.one_of(st.lists(st.text(alphabet="SFHG", max_size=5), max_size=5), st.lists(st.text(max_size=9), max_size=9)))

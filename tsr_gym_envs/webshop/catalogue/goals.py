@@ -121,6 +121,7 @@ def _build(catalogue: Catalogue, source: GoalKind) -> dict[str, Array]:
 
 def _sums(rows: Array, weights: Array, tasks: Array, product_splits: Array) -> dict[str, Any]:
     """Return the fields of a table that are computed from its goals."""
+    # A split belongs to the product, so that goals of one product never fall on both sides of a split.
     split_of_goal = product_splits[rows][tasks]
     splits = {}
     for number, name in enumerate(SPLIT_NAMES):
@@ -215,6 +216,7 @@ def make_goals(
 def _made(
     catalogue: Catalogue, repairs: Repairs, human: bool, seed: int, limit: int | None, min_options: int
 ) -> "Goals":
+    # The original fails on such a catalogue. Human goals and stored prices do not need the missing entry.
     missing = catalogue.meta.without_entry
     if missing is not None and not human and not repairs.stored_prices:
         raise InvalidCatalogue(

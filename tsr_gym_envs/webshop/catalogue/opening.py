@@ -119,6 +119,7 @@ def remove_leftovers(folder: Path) -> None:
     for draft in folder.glob(f"{META}.*"):
         draft.unlink()
     for path in folder.glob("data-*"):
+        # The description names the valid data; every other folder is of an interrupted or replaced import.
         if path.name != kept:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -136,6 +137,7 @@ def _write_data(
         BM25Index.build(_documents(store, counts["num_products"], progress), data / INDEX)
     (data / _STAGED).unlink()
     files = sorted(path for path in data.rglob("*") if path.is_file() and path.suffix != SUFFIX)
+    # All files reach the disk before the description names them, so a crash leaves the old or the new store.
     for path in files:
         sync(path)
     sizes = {path.relative_to(data).as_posix(): path.stat().st_size for path in files}
@@ -177,6 +179,7 @@ def _write_products(
         store.execute(
             "INSERT INTO product VALUES(?, ?, ?, ?, ?)", (whole.row, whole.asin, whole.category, whole.query, text)
         )
+        # Prices and limits are derived from the id, so that they do not depend on the order of the file or on a seed.
         price = stored_price(whole.asin, whole.prices)
         _write_tasks(store, whole, price, entry[1], annotations)
         ends.extend((whole.prices[0], whole.prices[1] if len(whole.prices) > 1 else math.nan))

@@ -304,6 +304,8 @@ def _pricing(record: "_Record") -> tuple[str, tuple[float, ...]]:
     if not listed:
         return NO_PRICE
     try:
+        # As in the original, "$10.71$18.34" is split at the dollar signs, and everything but digits and points is
+        # dropped.
         prices = tuple(float(re.sub(r"[^\d.]", "", part)) for part in record.text("pricing").split("$")[1:3])
     except ValueError:
         prices = ()
@@ -326,6 +328,7 @@ def _options(record: "_Record") -> tuple[OptionGroup, ...]:
         if not isinstance(contents, list) or not all(isinstance(content, dict) for content in contents):
             record.fail(field, f"a list of objects as {name!r}", contents)
         values = [record.clean(field, content.get("value")) for content in contents]
+        # The original's normal form of names and values, which goals and clicks are compared with.
         options[record.clean(field, name).lower()] = tuple(
             value.strip().replace("/", " | ").lower() for value in values
         )

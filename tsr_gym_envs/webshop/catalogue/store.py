@@ -66,6 +66,8 @@ def open_store(path: str | Path) -> "Catalogue":
     Raises:
         InvalidCatalogue: The folder holds no catalogue, a damaged one, or one of another version.
     """
+    # The data of a replaced catalogue is deleted. If opening fails and the description has changed in the meantime, the
+    # new data is opened; otherwise the damage is real.
     folder = Path(path).resolve()
     while True:
         meta = _read_meta(folder)
@@ -216,6 +218,7 @@ class Catalogue:
 
     def _select(self, query: str, *values: object) -> list[Any]:
         own = self._own
+        # A fork copies the connection object, and SQLite forbids its use in the child.
         if own.process != os.getpid():
             own.process, own.connection = os.getpid(), self._connect()
         try:

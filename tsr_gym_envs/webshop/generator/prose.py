@@ -72,6 +72,8 @@ def write_bullets(draws: Draws, sketch: Sketch) -> list[str]:
     if draws.chance(EMPTY_BULLET):
         return [""]
     mentioned = [attribute for attribute in sketch.attributes if draws.chance(IN_BULLETS)]
+    # Attributes come first and always fit, so that the bullets mention what an instruction may ask for; the other
+    # sentences only fill up.
     points = [(capitals(attribute.phrase), draws.pick(attribute.says)) for attribute in mentioned]
     points += [_split(text) for text in draws.sample(sketch.family.says, len(sketch.family.says))]
     points += [("Please note", text) for text in draws.sample(vocabulary().closing, 6)]

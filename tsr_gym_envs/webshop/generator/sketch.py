@@ -100,6 +100,7 @@ def draw_options(
     groups: Groups = {}
     left, combinations = MAX_VALUES, MAX_COMBINATIONS
     for number, (name, values) in enumerate(picked):
+        # Every later group needs at least two values, so this one takes at most what leaves room for them.
         most = min(left - 2 * (count - number - 1), combinations // 2 ** (count - number - 1))
         groups[name] = drawn = draw_values(draws, values, most, slots)
         left, combinations = left - len(drawn), combinations // len(drawn)
@@ -185,6 +186,8 @@ def draw_sketch(draws: Draws, seed: int) -> Sketch:
     category = categories[draws.weighted(_category_shares())]
     kinds, shares = _kinds(seed, category)
     family, kind = kinds[draws.weighted(shares)]
+    # Products of a line share a stream for brand, noun, style and material, so that a search finds several
+    # similar products.
     look = Draws("line", seed, kind.query, draws.below(NUM_LINES)) if draws.chance(IN_LINE) else draws
     brand = draw_brand(look, seed, family.path)
     noun = look.pick(kind.nouns)

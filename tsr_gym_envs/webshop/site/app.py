@@ -115,6 +115,7 @@ class _Desk:
             return _to(visit, len(visit.trip.nodes) - 1 if end is None else end)
         visit = Visit(1, self._trips.begin())
         answer = _to(visit, 0)
+        # The cookie is strict, so that links and forms of other sites never act for a visitor.
         answer.set_cookie(_cookie(request), self._visitors.enter(visit), httponly=True, samesite="strict")
         return answer
 
@@ -168,6 +169,7 @@ class _Desk:
         trip, page = (_number(request.path_params[name]) for name in ("trip", "page"))
         if visit is None:
             raise HTTPException(404, "Your visit is over, or your browser keeps no cookies. You can begin a new one.")
+        # Pages of an earlier trip are in the browser's history, but their tree has been replaced.
         if trip < visit.number:
             raise HTTPException(410, "You have begun another task since.")
         if trip > visit.number or page >= len(visit.trip.nodes):
