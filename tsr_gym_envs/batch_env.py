@@ -74,7 +74,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         settings: Settings of the game.
         layout: The game's own columns.
         single_observation_space: The space of one observation.
-        autoreset_mode: What happens after the end of an episode: ``"NextStep"``, ``"SameStep"`` or ``"Disabled"``.
+        autoreset_mode: The reset after the end of an episode: ``"NextStep"``, ``"SameStep"`` or ``"Disabled"``.
         render_mode: ``"ansi"``, ``"rgb_array"`` or None; `render` returns a frame per environment.
 
     Raises:
@@ -146,7 +146,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         raise NotImplementedError
 
     def _bind(self, columns: Mapping[str, Column]) -> None:
-        """Keep the game's own columns, which are new ones."""
+        """Store the game's columns after they were made anew."""
         raise NotImplementedError
 
     def observe(self, envs: Column | slice = ALL) -> Any:
@@ -166,7 +166,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         raise NotImplementedError
 
     def _success(self) -> Column:
-        """Return which tasks are solved, `[N]`."""
+        """Return `[N]`, True for solved tasks."""
         raise NotImplementedError
 
     def _frame(self, env: int) -> Any:
@@ -199,7 +199,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         return self.observe(), self._infos(selected, {}, selected)
 
     def step(self, actions: Any) -> tuple[Any, Column, Column, Column, dict[str, Any]]:
-        """Take an action in every environment; what happens where an episode has ended is up to `autoreset_mode`.
+        """Take an action in every environment; `autoreset_mode` decides about ended episodes.
 
         Raises:
             ResetNeeded: An environment was never reset.
@@ -237,8 +237,9 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         """Continue some environments from a snapshot, all by default.
 
         Args:
-            snapshot: What `snapshot` returned, here or in a batch of another size with the same settings.
-            indices: Into which environments, one for each in the snapshot; one in the snapshot fits any number.
+            snapshot: A result of `snapshot`, from this batch or one of any size with the same settings.
+            indices: The environments to restore, one per environment in the snapshot; a snapshot of one fits any
+                number.
             seed: None continues on the snapshot's own random numbers; otherwise seeds of fresh ones, as in `reset`.
 
         Raises:
@@ -268,7 +269,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
 
         Args:
             index: The environment to copy.
-            targets: Into which; a number n stands for the next n, continuing at 0 after the last.
+            targets: The environments to overwrite; a number n stands for the next n, continuing at 0 after the last.
         """
         envs = as_targets(index, targets, self.num_envs)
         self.select(np.full(envs.size, index), into=envs)
@@ -299,9 +300,9 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         """Make environments copies of others, all at once: environment `into[j]` of environment `rows[j]`.
 
         Args:
-            rows: What to copy, any environment any number of times.
+            rows: The environments to copy, with repetitions.
             source: The batch to copy from, with the same settings; None for this one.
-            into: Which become copies; None for all of them, in order.
+            into: The environments to overwrite; None for all of them, in order.
             seeds: `[len(rows)]` seeds of fresh random numbers, as in `restore`; None copies the random streams.
 
         Raises:
@@ -322,7 +323,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
 
     @property
     def over(self) -> Column:
-        """Which episodes have ended, `[N]`."""
+        """`[N]`, True for ended episodes."""
         return self._over.copy()
 
     def advance(self, actions: Any) -> tuple[Column, Column, Column]:

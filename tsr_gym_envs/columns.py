@@ -32,8 +32,8 @@ class Columns:
     """A buffer and its columns, by name, in the order of the layout.
 
     Args:
-        layout: What the columns are.
-        num: How many environments.
+        layout: The columns.
+        num: Number of environments.
         buffer: Bytes of earlier columns of this layout and number, None for zeros.
 
     Raises:
@@ -58,9 +58,9 @@ class Columns:
         """Make environment `into[j]` a copy of the source's `rows[j]`, all at once; numbers are not checked.
 
         Args:
-            rows: `[R]` which of the source's environments.
+            rows: `[R]` the source's environments to copy.
             source: Columns of the same layout, or these.
-            into: `[R]` which become copies.
+            into: `[R]` the environments to overwrite.
         """
         if source is self:
             # `take` copies all rows first. Copied row by row, a row could be overwritten before it is read.
@@ -78,12 +78,12 @@ def copy_bytes(
 
     Args:
         taken: Bytes to copy from.
-        taken_starts: `[C + 1]` where its columns begin.
+        taken_starts: `[C + 1]` the offsets of its columns.
         given: Bytes to copy to; changed in place.
-        given_starts: `[C + 1]` where its columns begin.
+        given_starts: `[C + 1]` the offsets of its columns.
         widths: `[C]` bytes of a row of each column.
-        rows: `[R]` which rows are copied.
-        into: `[R]` where to.
+        rows: `[R]` the rows to copy.
+        into: `[R]` the rows to overwrite.
     """
     for column in range(widths.size):
         width = widths[column]
@@ -113,12 +113,12 @@ def count_all(resting: Flags, terminated: Flags, limit: int, taken: Longs, over:
     """Count an action in environments that do not rest, and mark the episodes that it ended.
 
     Args:
-        resting: `[N]` which environments rested.
-        terminated: `[N]` whose tasks ended.
+        resting: `[N]` True for environments that rested.
+        terminated: `[N]` True for ended tasks.
         limit: Most actions of an episode.
         taken: `[N]` actions taken; changed in place.
-        over: `[N]` which episodes have ended; changed in place.
-        truncated: `[N]` becomes which episodes the limit ended.
+        over: `[N]` True for ended episodes; changed in place.
+        truncated: `[N]` becomes True for episodes that the limit ended.
     """
     for env in range(resting.size):
         if not resting[env]:

@@ -111,8 +111,8 @@ def seed_all(streams: Streams, rows: NDArray[np.int64], seeds: NDArray[np.uint64
 
     Args:
         streams: `[N, 6]`; the given rows are overwritten.
-        rows: `[R]` which streams.
-        seeds: `[R]` a seed below 2**64 for each of them.
+        rows: `[R]` the streams to seed.
+        seeds: `[R]` their seeds, below 2**64.
     """
     # numpy's SeedSequence step by step: the entropy is hashed into a pool of four words, every word is mixed into every
     # other, and eight words are hashed out of the pool.

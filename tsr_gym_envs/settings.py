@@ -32,7 +32,7 @@ class FormSettings(Protocol):
 
     @property
     def obs_type(self) -> str:
-        """What an observation is."""
+        """The form of an observation."""
 
     @property
     def action_type(self) -> str:

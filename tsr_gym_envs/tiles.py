@@ -56,7 +56,7 @@ def as_array(codes: Codes, obs_type: str, tiles: Codes) -> Codes:
 
 
 def space_of(obs_type: str, shape: Sequence[int], num_codes: int) -> gym.Space[str] | gym.spaces.Box:
-    """Return the space of one observation: of a board of this shape where it is an array, of text otherwise."""
+    """Return the space of one observation: an array of the board's shape, or text."""
     height, width = shape
     if obs_type == "array":
         return gym.spaces.Box(0, num_codes - 1, (height, width), np.uint8)

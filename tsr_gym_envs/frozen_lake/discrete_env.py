@@ -91,7 +91,7 @@ class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
         return as_array(tile_codes(state), self.settings.obs_type, TILES)
 
     def state_key(self, state: FrozenLakeState) -> bytes:
-        """Return the bytes of map and position; a start cell counts as ice, which it is once the episode runs."""
+        """Return the bytes of map and position; a start cell counts as ice, because it is ice after the first draw."""
         return state_key(state)
 
     def is_success(self, state: FrozenLakeState) -> bool:

@@ -125,7 +125,7 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
         return self._describe(state)
 
     def state_key(self, state: FrozenLakeState) -> bytes:
-        """Return the bytes of map and position; a start cell counts as ice, which it is once the episode runs."""
+        """Return the bytes of map and position; a start cell counts as ice, because it is ice after the first draw."""
         return state_key(state)
 
     def is_success(self, state: FrozenLakeState) -> bool:

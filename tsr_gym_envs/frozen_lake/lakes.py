@@ -101,7 +101,7 @@ class Lakes:
         return FrozenLakeState(desc, starts[int(rng.random() * len(starts))])
 
     def map(self, number: int) -> tuple[str, ...]:
-        """Return the map of a number: the only one, or what the generator draws for this seed.
+        """Return the map of a number: the only map, or the generator's map for this seed.
 
         Raises:
             ConfigError: There is no such number.

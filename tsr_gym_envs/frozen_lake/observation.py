@@ -41,7 +41,7 @@ def grid_coord(state: FrozenLakeState) -> str:
 def compact(state: FrozenLakeState) -> str:
     """Return a short form for very small models: player, goals and holes by the names of their squares, as in chess.
 
-    An example is ``P b3 G d4 O a1 c2``; every sign and every square is meant to be one token.
+    An example is ``P b3 G d4 O a1 c2``; every sign and every square is intended to be one token.
     """
     columns = len(state.desc[0])
     letters = "".join(state.desc)

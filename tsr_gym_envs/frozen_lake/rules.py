@@ -58,7 +58,7 @@ class FrozenLakeState(NamedTuple):
 
 
 def state_key(state: FrozenLakeState) -> bytes:
-    """Return the bytes of map and position; a start cell counts as ice, which it is once the episode runs."""
+    """Return the bytes of map and position; a start cell counts as ice, because it is ice after the first draw."""
     return b"%d %s" % (state.position, _map_bytes(state.desc))
 
 

@@ -70,7 +70,7 @@ class FrozenLakeSettings:
 
     @property
     def ice(self) -> Ice:
-        """How slippery the lake is and what it pays."""
+        """How slippery the lake is, and its rewards."""
         return Ice(self.success_rate if self.is_slippery else 1.0, self.reward_schedule)
 
 

@@ -44,7 +44,7 @@ def step_chances(desc: tuple[str, ...], ice: Ice) -> Array:
 
 
 def read_turn(text: str, max_actions: int | None, limits: Limits) -> tuple[int, ...]:
-    """Return the numbers of the actions that a turn carries out where it does not end the episode.
+    """Return the numbers of the actions that a turn carries out if the episode does not end within it.
 
     Args:
         text: The turn, without tags.
@@ -95,7 +95,7 @@ def turn_value(state: FrozenLakeState, actions: Sequence[int], after: Array, *, 
     """Return the value of a turn in a state: the expected value of the cell it leads to.
 
     Args:
-        state: Where it is played.
+        state: The state before the turn.
         actions: Indices into `ACTIONS`.
         after: `[C]`, the value of every cell after the turn.
         ice: How slippery the lake is.
@@ -137,7 +137,7 @@ def policy_value(
     """Return the exact chance of success of a stochastic policy, by enumerating its answers.
 
     Args:
-        state: Where it begins.
+        state: The first state.
         policy: Its answers by state, with probabilities that add up to 1.
         ice: How slippery the lake is.
         limits: Of the environment; a limit of turns is needed.

@@ -54,16 +54,16 @@ def slide_all(
         players: `[N]` the player's cell; changed in place.
         streams: `[N, 6]` random streams; advanced where the ice is slippery.
         actions: `[N]` indices into `ACTIONS`.
-        resting: `[N]` which lakes are left alone.
+        resting: `[N]` True for lakes that do not change.
         neighbour: `[C, 4]` the cell that a direction leads to, the same cell at the rim.
         cumulative: `[3]` cumulative chances of a turn to one side, straight on, and a turn to the other side; empty
             where the ice is not slippery.
         chances: `[3]` the same chances each for itself, or `[1]` where the ice is not slippery.
-        pay: `[3]` rewards by what lies on the cell: ice, hole, goal.
-        rewards: `[N]` becomes what the actions paid.
+        pay: `[3]` rewards by the code of the cell: ice, hole, goal.
+        rewards: `[N]` becomes the rewards of the actions.
         ended: `[N]` becomes whether the player stands in a hole or on the goal.
         effective: `[N]` becomes whether the player moved.
-        probabilities: `[N]` becomes the chance of what happened.
+        probabilities: `[N]` becomes the probability of the outcome.
     """
     for env in range(boards.shape[0]):
         if resting[env]:

@@ -141,7 +141,7 @@ def freeze(boxes: Ints, blocked: Flags, step: Longs, dead: Flags) -> int:
     Args:
         boxes: Cells of the boxes; reordered so that the frozen ones come first.
         blocked: `[C]`, walls and boxes; boxes that are not frozen are taken off.
-        step: What a direction adds to a cell's number.
+        step: `[4]`, the number that a direction adds to a cell.
         dead: `LevelTables.dead`.
     """
     # Assume that all boxes are held, and take off any box that can still move: it may free others, so the scan starts

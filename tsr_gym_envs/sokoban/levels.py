@@ -125,7 +125,7 @@ class LevelFiles:
 
     Args:
         path: A file or a folder.
-        split: Name of a folder below `path` to which the choice is limited, such as ``"train"``.
+        split: Name of the folder below `path` whose files count, such as ``"train"``.
     """
 
     def __init__(self, path: str | Path, *, split: str | None = None) -> None:
@@ -152,7 +152,7 @@ class LevelFiles:
         return self._cache[path]
 
     def first(self, number: int | None) -> list[SokobanState]:
-        """Return the levels of all files in order, at most so many; None for all."""
+        """Return the first `number` levels of all files in order, all levels for None."""
         levels: list[SokobanState] = []
         for file in range(len(self.files)):
             if number is not None and len(levels) >= number:

@@ -43,7 +43,7 @@ def compact(state: SokobanState) -> str:
     """Return a short form for very small models: every piece and inner wall by the name of its square, as in chess.
 
     An example is ``P b3 X c2 O d4 # a1 a2``: player, boxes, goals, and the walls inside the outer ring; a square's
-    letter is its column and its number its row, both within the ring. Every sign and every square is meant to be one
+    letter is its column and its number its row, both within the ring. Every sign and every square is intended to be one
     token.
     """
     level, boxes, player = state

@@ -98,7 +98,7 @@ def _to_state(board: Bytes, dim: tuple[int, int]) -> SokobanState:
 def draw_board(
     height: int, width: int, num_boxes: int, python: Longs, numpy: Longs, ragen: bool, search_depth: int
 ) -> Bytes:
-    """Return a room, `[height * width]` sums of `FLOOR`, `GOAL`, `BOX` and `PLAYER`; empty where none was found.
+    """Return a room, `[height * width]` sums of `FLOOR`, `GOAL`, `BOX` and `PLAYER`; empty if no room was found.
 
     `python` and `numpy` are the twisters of the two random streams. `ragen` selects RAGEN's
     rules, else gym-sokoban's; they differ in the search, of depth `search_depth`, and in RAGEN's walk at the end.
@@ -211,7 +211,7 @@ def play_backwards(pieces: Longs, floor: Flags, step: Longs, width: int, ragen: 
     Args:
         pieces: `[K + 1]`, cells of K boxes on their goals, then the player's cell; becomes the best position.
         floor: `[C]`.
-        step: What a direction adds to a cell's number.
+        step: `[4]`, the number that a direction adds to a cell.
         width: Columns of the room.
         ragen: Whether only a pull of another box than before counts, and the player never walks away from a box. The
             originals try up, down, left, right, pulling a box that stands behind; gym-sokoban then tries the

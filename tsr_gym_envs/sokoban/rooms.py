@@ -224,7 +224,7 @@ class Rooms:
     """The rooms that some settings allow.
 
     Attributes:
-        size: Number of rooms, None where it is unknown or unbounded.
+        size: Number of rooms, None if it is unknown or unbounded.
 
     Raises:
         ConfigError: There are fewer levels than `num_levels`.

@@ -164,7 +164,7 @@ def _walks(level: Level, boxes: int, player: int) -> dict[int, int]:
 
 
 def exact_potential(state: SokobanState) -> float:
-    """Return minus the exact number of moves to solved, `-DEADLOCKED` where nothing solves it.
+    """Return minus the exact number of moves to solved, `-DEADLOCKED` for an unsolvable position.
 
     Raises:
         ValueError: The board is too large for an exact table.

@@ -35,8 +35,8 @@ class Solution:
 
     Attributes:
         status: ``"solved"``; ``"unsolvable"``, which is proved; or ``"unknown"``, because a limit was reached.
-        pushes: Pushes of `lurd`, None where it is None.
-        moves: Moves of `lurd`, pushes included, None where it is None.
+        pushes: Number of pushes in `lurd`, None unless solved.
+        moves: Number of moves in `lurd`, pushes included, None unless solved.
         lurd: An optimal solution, None unless solved.
         num_nodes: Positions that were stored.
         num_expanded: Positions whose pushes were tried.

@@ -26,7 +26,7 @@ class LevelTables(NamedTuple):
     Attributes:
         walls: `[C]`, True on walls.
         goals: `[C]`, True on goals.
-        step: `[4]`, what a direction adds to a cell's number.
+        step: `[4]`, the number that a direction adds to a cell.
         side: `[C, C]`, by box and player, with no other box on the board: the first direction from the box whose cell
             the player can walk to, `APART` if no such cell exists. Equal sides are the same position of a lone box.
         distance: `[C, 5, G]`, by box and side: the fewest pushes of a lone box to a goal, or `UNREACHABLE`.
@@ -79,7 +79,7 @@ def flood(blocked: Flags, step: Longs, start: int, seen: Longs, stamp: int, queu
 
     Args:
         blocked: `[C]`, cells that cannot be entered.
-        step: `[4]`, what a direction adds to a cell's number.
+        step: `[4]`, the number that a direction adds to a cell.
         start: Where the walk begins.
         seen: `[C]`, becomes `stamp` plus the steps walked on every cell that is reached; smaller on all others.
         stamp: Greater than anything in `seen`.

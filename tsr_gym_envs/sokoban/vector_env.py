@@ -79,10 +79,10 @@ def push_all(
         boards: `[N, C]` codes of the cells; changed in place.
         places: `[N, 4]` the player's cell, boxes off goals, and two numbers more; changed in place.
         actions: `[N]` indices into `ACTIONS`.
-        resting: `[N]` which boards are left alone.
-        step: `[4]` what a direction adds to a cell's number.
+        resting: `[N]` True for boards that do not change.
+        step: `[4]` the number that a direction adds to a cell.
         pay: `[3]` rewards of an action, a box that comes onto a goal, and all boxes on goals.
-        rewards: `[N]` becomes what the actions paid.
+        rewards: `[N]` becomes the rewards of the actions.
         solved: `[N]` becomes whether all boxes are on goals.
         effective: `[N]` becomes whether the action changed the board.
     """

@@ -45,11 +45,11 @@ class WebShopEnv(TextEnv[ShopState]):
     means nothing changes nothing. ``rules="original"`` reads texts exactly as the original.
 
     ## Observation Space
-    Text, by `observation_mode`: ``text_options`` (the page's texts joined by `` [SEP] ``, and which options are
-    chosen), ``text`` (the same without the options, as the original's default), ``rich`` (a line for each text,
-    buttons marked, the original's ``text_rich``), ``html`` (the page), ``url`` (the original's address of it),
-    ``compact`` (a few lower-case words, for very small models, with short names for what can be clicked, such as
-    ``click [ r2 ]`` and ``click [ buy ]``; see `tsr_gym_envs.webshop.compact`).
+    Text, by `observation_mode`: ``text_options`` (the page's texts joined by `` [SEP] ``, and the chosen options),
+    ``text`` (the same without the options, as the original's default), ``rich`` (a line for each text, buttons marked,
+    the original's ``text_rich``), ``html`` (the page), ``url`` (the original's address of it), ``compact`` (a few
+    lower-case words, for very small models, with short names of clickable items, such as ``click [ r2 ]`` and
+    ``click [ buy ]``; see `tsr_gym_envs.webshop.compact`).
 
     ## Starting State
     The search page with an instruction, drawn by weight among the goals of `split`.
@@ -84,14 +84,14 @@ class WebShopEnv(TextEnv[ShopState]):
     | `max_turns`, `max_actions_per_turn`, `max_actions` | 15, 1, None; several actions are joined by ``||`` |
     | `human_goals` | False: generated instructions; True: those that people wrote |
     | `noun_fn` | None: see `tsr_gym_envs.webshop.catalogue.nouns`; else a function from a title to its nouns |
-    | `catalogue_seed` | 0: the seed of the original's random prices; means nothing where prices are stored |
+    | `catalogue_seed` | 0: the seed of the original's random prices; unused with stored prices |
     | `num_products` | None: all; else how many of the catalogue's first |
     | `limit_goals` | None: all; else how many, drawn by weight |
-    | `min_options` | 0: all; else how many options a goal wants at least, such as a size and a color |
+    | `min_options` | 0: all; else the fewest options that a goal wants, such as a size and a color |
     | `split` | ``all``; ``train``, ``valid`` or ``test`` |
     | `num_prev_obs`, `num_prev_actions` | 0: how many earlier observations and actions are shown again |
     | `show_attrs` | False: whether products have a page of attributes |
-    | `session_prefix` | "": what every session's key begins with |
+    | `session_prefix` | "": the prefix of every session's key |
     | `engine` | ``lucene``; ``pyserini`` searches with the real Lucene |
     | `preset` | ``default``; ``paper``: 5 turns of 2 actions, ``tsr-code``: 9 turns of 1; both observe ``text`` |
     | `render_mode` | None or ``ansi`` |

@@ -321,8 +321,7 @@ class _Classes:
     """Classes of states with equal futures, each with a representative state.
 
     Enumerating states is impossible: options multiply them. States are equal if their futures cannot differ: values of
-        an
-    option that meet the same wishes, and products that no options make right, if they offer equally many clicks.
+    an option that meet the same wishes, and products that no options make right, if they offer equally many clicks.
     """
 
     def __init__(self, player: Player) -> None:

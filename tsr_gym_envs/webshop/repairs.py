@@ -8,7 +8,7 @@ from tsr_gym import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repairs:
-    """Which defects of the original WebShop are repaired; all of them by default.
+    """The repaired defects of the original WebShop; all of them by default.
 
     Attributes:
         symmetric_options: Wanted and chosen options are normalised equally, and a wanted (name, value) pair is met only

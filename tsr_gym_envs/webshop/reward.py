@@ -171,9 +171,9 @@ def score_purchase(
         product: A product with the original's field names (`Product.as_original`). Fields of the crawled files serve
             where the original's are missing: name, full_description, small_description.
         options: The chosen values by the names of their groups.
-        price: What the product costs, in dollars.
+        price: The product's price in dollars.
         rules: ``"fixed"``, ``"original"``, or single repairs.
-        noun_fn: The nouns of a title, such as `tsr_gym_envs.webshop.catalogue.nouns.open_nouns` returns.
+        noun_fn: A function from a title to its nouns, see `tsr_gym_envs.webshop.catalogue.nouns.open_nouns`.
 
     Returns:
         The original's keys ``reward``, ``r_type``, ``r_att``, ``w_att``, ``query_match``, ``category_match``,

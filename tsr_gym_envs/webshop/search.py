@@ -60,7 +60,7 @@ def open_index(catalogue: Catalogue | str | Path | None, engine: str = "lucene")
     """Return the search over a catalogue; a process opens it once.
 
     Args:
-        catalogue: The catalogue, or what `open_catalogue` takes.
+        catalogue: The catalogue, or an argument of `open_catalogue`.
         engine: ``"lucene"`` is this project's BM25, which ranks as Lucene does. ``"pyserini"`` is Lucene itself: it
             needs the extra of that name and Java, and builds its index on first use.
 

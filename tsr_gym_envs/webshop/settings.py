@@ -68,7 +68,7 @@ class WebShopSettings:
 
     @property
     def chosen_repairs(self) -> Repairs:
-        """Which defects of the original are repaired."""
+        """The repaired defects of the original."""
         return repairs_of(self.rules, self.repairs)
 
     @property

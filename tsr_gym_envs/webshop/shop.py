@@ -45,7 +45,7 @@ class Shop:
         catalogue: The products.
         goals: The goals of shoppers.
         engine: The search.
-        repairs: Which defects of the original are repaired.
+        repairs: The repaired defects of the original.
         noun_fn: A function from a title to its nouns.
         noun_source: The name of its source.
         show_attrs: Whether products have a sub page of attributes.

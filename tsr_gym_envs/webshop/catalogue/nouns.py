@@ -79,9 +79,8 @@ def tag_nouns(titles: Iterable[str], model: str) -> Iterator[tuple[str, ...]]:
 def open_nouns(noun_fn: NounFn | None = None, catalogue: Catalogue | None = None) -> tuple[NounFn, str]:
     """Return a function from a title to its nouns, and the name of its source.
 
-    The first available one of: `noun_fn` (``"injected"``), what the catalogue stores (``"catalogue"``), an installed
-        spaCy
-    model (``"spacy:<model>"``), `guess_nouns` (``"heuristic"``).
+    The first available one of: `noun_fn` (``"injected"``), the nouns in the catalogue (``"catalogue"``), an installed
+    spaCy model (``"spacy:<model>"``), `guess_nouns` (``"heuristic"``).
 
     Args:
         noun_fn: The caller's function, from title to nouns in lower case.

@@ -163,14 +163,14 @@ class OriginalFiles(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """A generated instruction, and the attributes that it asks for."""
+    """A generated instruction and its wanted attributes."""
 
     text: str
     attributes: tuple[str, ...]
 
 
 class Annotation(NamedTuple):
-    """An instruction that a person wrote, with the attributes and the option values that it asks for."""
+    """An instruction by a person, with its wanted attributes and option values."""
 
     text: str
     attributes: tuple[str, ...]

@@ -84,7 +84,7 @@ Groups = dict[str, list[str] | None]
 def draw_options(
     draws: Draws, shares: Sequence[float], sources: Sequence[tuple[str, OptionSet]], slots: dict[str, str]
 ) -> Groups:
-    """Return the values of each option group by name; None stands for a group without values.
+    """Return the values of each option group by name, None for a group without values.
 
     Args:
         draws: The source of choices.
@@ -162,7 +162,7 @@ class Sketch:
         brand: Its brand.
         noun: Its noun among those of its kind.
         style: A word that titles put before the noun.
-        material: What it is made of.
+        material: Its material.
         attributes: Its attributes; the texts mention some of them.
         options: Its option groups.
         slots: The values of the names in braces in its sentences.

@@ -120,7 +120,7 @@ class Category:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """All words: the categories, and what they share (words/common.toml)."""
+    """All words: the categories, and the words of all categories (words/common.toml)."""
 
     categories: tuple[Category, ...]
     openers: tuple[str, ...]
