@@ -22,7 +22,7 @@ INSTRUCTIONS = (
     "You play a text adventure. Every turn is one short command, such as 'north', 'open mailbox', 'take lamp', "
     "'inventory' or 'look'."
 )
-# What every story understands in some way; which of these mean something is up to the story.
+# Commands that every story understands in some way; the story decides which of them have an effect.
 COMMON = (
     *("look", "inventory", "north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest"),
     *("up", "down", "in", "out", "take all", "open door", "wait"),
@@ -38,8 +38,8 @@ class JerichoEnv(StoryEnv[StoryState]):
     """Play any text adventure that is a Z-machine file, such as Zork.
 
     ## Description
-    A story file of yours, played by Jericho's interpreter (arXiv 1909.05398) in a process of its own. No story comes
-    with this package. A state holds the interpreter's whole memory, as what differs from the story's beginning. Needs
+    A story file from you, played by Jericho's interpreter (arXiv 1909.05398) in a child process. This package contains
+    no story. A state holds the interpreter's whole memory, as what differs from the story's beginning. Needs
     the extra ``jericho``.
 
     ## Action Space
@@ -55,16 +55,16 @@ class JerichoEnv(StoryEnv[StoryState]):
 
     ## Rewards
     Where Jericho supports the file, the points that a turn brought, as a share of all points. Elsewhere 1 for the turn
-    that wins the story, as far as its last words tell (``*** You have won ***``, ``*** The End ***``), and 0.
+    that wins the story, judged by its last words (``*** You have won ***``, ``*** The End ***``), and 0.
 
     ## Episode End
-    Terminates when the story ends: by Jericho's word where it supports the file, elsewhere by words between three stars
-    or because the interpreter stops. Truncates after `max_turns`.
+    Terminates when the story ends: as Jericho reports where it supports the file, elsewhere by words between three
+    stars or because the interpreter stops. Truncates after `max_turns`.
 
     ## Information
     As every `TextEnv`; also ``supported``: whether Jericho supports the file, by its checksum; ``points`` and
     ``max_points``, None where it does not; ``won``, ``lost``; and ``valid_actions``, None unless asked for and
-    supported: what Jericho finds to change the story, which takes much longer than a turn.
+    supported: the commands that change the story, which Jericho takes much longer than a turn to find.
 
     ## Arguments
     | keyword | default |
@@ -100,7 +100,7 @@ class JerichoEnv(StoryEnv[StoryState]):
 
     @property
     def about(self) -> About:
-        """What does not change in the story."""
+        """The constant facts of the story."""
         return _about(self.story, self.settings.story_seed)
 
     def memory(self, state: StoryState) -> Memory:
@@ -121,8 +121,8 @@ class JerichoEnv(StoryEnv[StoryState]):
             raise ConfigError(f"unknown options of reset {sorted(options)}; known: none")
         return _beginning(self.story, self.settings.story_seed)
 
-    def told(self, state: StoryState, command: str, rng: np.random.Generator) -> Step:
-        """Return what a command makes of the story."""
+    def run_command(self, state: StoryState, command: str, rng: np.random.Generator) -> Step:
+        """Return the effect of a command on the story."""
         dice = int(rng.integers(*_DICE)) if self.draws_noise else None
         asked = (self.story, self.settings.story_seed, state, command, dice)
         after: StoryState = _child().ask("step", *asked, seconds=self.max_seconds)
@@ -133,7 +133,7 @@ class JerichoEnv(StoryEnv[StoryState]):
         return Step(after, reward, bool(after.ended), {})
 
     def observe(self, state: StoryState) -> str:
-        """Return what the story printed."""
+        """Return the text that the story printed."""
         return _STATUS.sub("", state.text).strip()
 
     def state_key(self, state: StoryState) -> bytes:
@@ -145,7 +145,7 @@ class JerichoEnv(StoryEnv[StoryState]):
         return encode((memory.places, memory.values, memory.registers[:-3], state.ended))
 
     def is_success(self, state: StoryState) -> bool:
-        """Return whether the story is won, as far as it tells."""
+        """Return whether the story is won, judged by its output."""
         return state.ended == "won"
 
     def legal_actions(self, state: StoryState) -> tuple[str, ...]:
@@ -176,8 +176,8 @@ def _child() -> Child:
 
 @lru_cache(maxsize=64)
 def _about(story: Path, seed: int) -> About:
-    found: About = _child().ask("about", story, seed)
-    return found
+    facts: About = _child().ask("about", story, seed)
+    return facts
 
 
 @lru_cache(maxsize=64)
@@ -190,10 +190,10 @@ def _beginning(story: Path, seed: int) -> StoryState:
 def _valid(story: Path, seed: int, state: StoryState, max_seconds: float) -> tuple[str, ...] | None:
     """Return Jericho's valid actions; None where it does not know the story, or hangs over the question."""
     try:
-        found: tuple[str, ...] | None = _child().ask("valid", story, seed, state, seconds=max_seconds)
+        actions: tuple[str, ...] | None = _child().ask("valid", story, seed, state, seconds=max_seconds)
     except NoAnswer:
         return None
-    return found
+    return actions
 
 
 def make(
@@ -211,10 +211,10 @@ def make(
         MissingExtra: Jericho is not installed.
     """
     require("jericho", "jericho")
-    chosen = make_settings(preset, settings)
+    checked = make_settings(preset, settings)
     path = Path(story).expanduser().resolve()
     check_story(path)
-    return JerichoEnv(path, chosen, max_seconds=max_seconds, render_mode=render_mode)
+    return JerichoEnv(path, checked, max_seconds=max_seconds, render_mode=render_mode)
 
 
 def check_story(path: Path) -> None:

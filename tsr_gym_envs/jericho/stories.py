@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym import ConfigError
 from tsr_gym_envs.settings import settings_from
-from tsr_gym_envs.zmachine.machine import Machine, Memory, Told
+from tsr_gym_envs.zmachine.machine import Machine, Memory, Output
 
 PRESETS: dict[str, dict[str, Any]] = {"default": {}}
 DICE = ("fresh", "story")
@@ -20,7 +20,7 @@ DICE = ("fresh", "story")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JerichoSettings:
-    """What decides the dice, the limits and what is told; `JerichoEnv` documents it."""
+    """The settings of dice, limits and reported actions; `JerichoEnv` documents them."""
 
     preset: str = "default"
     dice: str = "fresh"
@@ -45,7 +45,7 @@ def make_settings(preset: str, given: dict[str, Any]) -> JerichoSettings:
 
 
 class About(NamedTuple):
-    """What does not change in a story.
+    """The constant facts of a story.
 
     Attributes:
         supported: Whether Jericho knows where this very file keeps its points and its end.
@@ -65,7 +65,7 @@ class StoryState(NamedTuple):
         memory: The interpreter's.
         text: What the story printed last.
         points: Points so far; None where Jericho does not support the file.
-        ended: ``"won"``, ``"lost"``, ``"over"`` (it ended, nobody knows how) or "".
+        ended: ``"won"``, ``"lost"``, ``"over"`` (it ended in an unknown way) or "".
     """
 
     memory: Memory
@@ -74,13 +74,13 @@ class StoryState(NamedTuple):
     ended: str
 
 
-# How stories that were written with Inform end: three stars, no more (Zork prints four, and goes on).
+# How stories that were written with Inform end: three stars, no more (Zork prints four, and continues).
 _END = re.compile(r"(?<!\*)\*{3}\s+([^*]+?)\s+\*{3}(?!\*)")
 _WON = re.compile(r"\bwon\b|\bthe end\b", re.IGNORECASE)
 
 
 def operations() -> dict[str, Callable[..., Any]]:
-    """Return what can be asked of the process, by name."""
+    """Return the operations of the child process, by name."""
     return {"about": about, "begin": begin, "step": step, "valid": valid}
 
 
@@ -90,7 +90,7 @@ def _opened(story: Path, seed: int) -> Machine:
 
 
 def about(story: Path, seed: int) -> About:
-    """Return what does not change in a story."""
+    """Return the constant facts of a story."""
     machine = _opened(story, seed)
     return About(machine.supported, machine.max_points(), machine.words)
 
@@ -101,19 +101,19 @@ def begin(story: Path, seed: int) -> StoryState:
 
 
 def step(story: Path, seed: int, state: StoryState, command: str, dice: int | None) -> StoryState:
-    """Return what a command makes of a story; `dice` are those of `Machine.run`."""
+    """Return the state after a command; `dice` are those of `Machine.run`."""
     return _state(_opened(story, seed).run(state.memory, command, dice))
 
 
 def valid(story: Path, seed: int, state: StoryState) -> tuple[str, ...] | None:
-    """Return what Jericho finds to change the story; None where it does not know it."""
+    """Return the commands that change the story, by Jericho; None where it does not support the file."""
     machine = _opened(story, seed)
     machine.put(state.memory)
     return machine.valid_actions()
 
 
-def _state(told: Told) -> StoryState:
-    ended = told.ended
-    if told.points is None and (found := _END.search(told.text)):
-        ended = "won" if _WON.search(found[1]) else "lost"
-    return StoryState(told.memory, told.text, told.points, ended or ("over" if told.halted else ""))
+def _state(output: Output) -> StoryState:
+    ended = output.ended
+    if output.points is None and (match := _END.search(output.text)):
+        ended = "won" if _WON.search(match[1]) else "lost"
+    return StoryState(output.memory, output.text, output.points, ended or ("over" if output.halted else ""))

@@ -2,7 +2,7 @@
 
 from tsr_gym.optional import require
 
-# Before the imports below, so that whoever lacks the extra is told so.
+# Before the imports below, so that a missing extra raises MissingExtra with the pip command.
 require("numba", "envs")
 
 from tsr_gym_envs.lucene_bm25.analysis import analyse  # noqa: E402

@@ -15,11 +15,11 @@ import Stemmer
 # Lucene's scanner sees no further than this, in UTF-16 code units: longer words are cut.
 MAX_UNITS = 255
 
-# What the rules come down to in plain ASCII; `_` joins everything, but is no word by itself.
+# The rules restricted to plain ASCII; `_` joins everything, but is no word alone.
 _ASCII_WORD = re.compile(
     r"(?:(?<!_)_+)?[A-Za-z0-9]\w*(?:(?:(?<=[A-Za-z])[.:'](?=[A-Za-z])|(?<=[0-9])[.,;'](?=[0-9]))\w+)*", re.ASCII
 )
-# Longer pieces of text without a blank hardly come again.
+# Longer pieces of text without a blank rarely repeat.
 _MAX_CACHED = 64
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 
@@ -47,7 +47,7 @@ def _grammar() -> str:
     digit = rf"[[\p{{WB=Numeric}}\uFF10-\uFF19]--[\u19DA{_FORMAT_THEN}]]{extended}"
     mid_digit = rf"[\p{{WB=MidNum}}\p{{WB=MidNumLet}}\p{{WB=Single_Quote}}{_MID_DIGIT_THEN}]{extended}"
     joiner = rf"\p{{WB=ExtendNumLet}}{extended}"
-    # A Hebrew letter before a quotation mark may begin one of the two rules of its own.
+    # A Hebrew letter before a quotation mark may begin one of the two Hebrew rules.
     free_letter = rf"(?!{hebrew}(?:{quote}|{quotes}{hebrew})){letter}"
     letters = rf"{free_letter}(?:{mid_letter}{letter}|{free_letter})*+"
     digits = rf"{digit}(?:{mid_digit}{digit}|{digit})*+"
@@ -101,7 +101,7 @@ def _foreign_words(text: str) -> tuple[str, ...]:
 
 
 def _cut(word: str) -> Iterator[str]:
-    """Yield what a scanner that sees `MAX_UNITS` at a time makes of a word."""
+    """Yield the words of a scanner that sees `MAX_UNITS` of a word at a time."""
     start = 0
     while start < len(word):
         end = _end_of_view(word, start)
@@ -169,7 +169,7 @@ def stem(word: str) -> str:
 
 
 def _first_step(word: str) -> str:
-    """Return what becomes of a word that `_DETAILS` matches by plural, past, -ing and -y, and by the two new rules."""
+    """Return a word that `_DETAILS` matches after the steps for plural, past, -ing and -y, and the two new rules."""
     if word.endswith("s"):
         word = word[:-2] if word.endswith("ies") else word[:-1]
     base = word.removesuffix("ed").removesuffix("ing")

@@ -13,7 +13,7 @@ from tsr_gym_envs.compiled import njit
 
 Bytes = NDArray[np.uint8]
 Singles = NDArray[np.float32]
-# Lengths below this have a byte of their own each, the others share what is left.
+# Each length below this has its own byte; longer ones share the other bytes.
 _EXACT = 24
 
 
@@ -35,11 +35,11 @@ def length_bytes(lengths: NDArray[np.int64]) -> Bytes:
 
 
 def inverse_norms(k1: float, b: float, mean_length: float) -> Singles:
-    """Return for every length byte what a term's frequency is multiplied by, `[256]`, in Lucene's single precision."""
-    one, k1_, b_ = np.float32(1), np.float32(k1), np.float32(b)
+    """Return the factor of a term's frequency for every length byte, `[256]`, in Lucene's single precision."""
+    unit, k1_, b_ = np.float32(1), np.float32(k1), np.float32(b)
     lengths = LENGTHS.astype(np.float32)
     with np.errstate(divide="ignore"):
-        return one / (k1_ * ((one - b_) + b_ * lengths / np.float32(mean_length)))
+        return unit / (k1_ * ((unit - b_) + b_ * lengths / np.float32(mean_length)))
 
 
 SIZE = 128

@@ -57,14 +57,14 @@ def first_repeated(ends: Longs, data: Bytes, at_a_time: int = IDS_AT_A_TIME) -> 
 def _hashes(ends: Longs, data: Bytes, part: int, num_parts: int) -> tuple[Hashes, Longs]:
     """Return the hashes (FNV-1a) that fall into a part, and the numbers of the ids they belong to."""
     hashes, numbers = np.empty(ends.size, np.uint64), np.empty(ends.size, np.int64)
-    found = 0
+    num = 0
     for number in range(ends.size - 1):
         mixed = np.uint64(0xCBF29CE484222325)
         for place in range(ends[number], ends[number + 1]):
             mixed = (mixed ^ np.uint64(data[place])) * np.uint64(0x100000001B3)
-        hashes[found], numbers[found] = mixed, number
-        found += (mixed >> np.uint64(40)) % np.uint64(num_parts) == np.uint64(part)
-    return hashes[:found].copy(), numbers[:found].copy()
+        hashes[num], numbers[num] = mixed, number
+        num += (mixed >> np.uint64(40)) % np.uint64(num_parts) == np.uint64(part)
+    return hashes[:num].copy(), numbers[:num].copy()
 
 
 # Postings that are merged at a time, unless a single term has more.
@@ -167,7 +167,7 @@ def _gather(
 
 
 class _Read(NamedTuple):
-    """What was read: runs, passages, those of them that have a term, terms with repetitions."""
+    """The result of reading: runs, and the numbers of passages, of passages with a term, and of all terms."""
 
     runs: list[Run]
     passages: int

@@ -36,7 +36,7 @@ def find_term(index: Arrays, term: str) -> int:
 
 @njit
 def _term_number(ends: NDArray[np.uint32], data: Bytes, term: Bytes) -> int:
-    """Return a term's number; -1 where there is none, -2 where the table is damaged."""
+    """Return a term's number; -1 if the index lacks it, -2 if the table is damaged."""
     low, high = 0, ends.size - 1
     while low < high:
         middle = (low + high) >> 1
@@ -174,8 +174,8 @@ class BM25Index:
         if k == 0 or not firsts:
             return [[] for _ in ends]
         terms, weight_array = np.array((firsts, counts), np.int64), np.array(weights, np.float32)
-        found = top_passages(*self._postings, self._inverse, terms, weight_array, np.array(ends, np.int64), k)
-        return [self._hits(*of_query) for of_query in zip(*(part.tolist() for part in found), strict=True)]
+        results = top_passages(*self._postings, self._inverse, terms, weight_array, np.array(ends, np.int64), k)
+        return [self._hits(*of_query) for of_query in zip(*(part.tolist() for part in results), strict=True)]
 
     def _hits(self, passages: list[int], scores: list[float], size: int) -> list[Hit]:
         if size < 0:

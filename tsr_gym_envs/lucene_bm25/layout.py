@@ -1,4 +1,4 @@
-"""What an index consists of on disk: plain arrays, one file each, and a description with their sizes and checksums.
+"""The files of an index: plain arrays, one file each, and a description with their sizes and checksums.
 
 Invariant: a folder that has a description is complete.
 """
@@ -111,7 +111,7 @@ class ArrayFile:
         self._file.write(data)
 
     def close(self) -> Stored:
-        """Return what the file holds now that it is complete."""
+        """Close the complete file and return its size and checksum."""
         size = self._file.tell()
         self._file.close()
         return {"bytes": size, "checksum": self._sum.hexdigest()}
@@ -136,14 +136,14 @@ def read_meta(folder: Path) -> IndexMeta:
     """Return the description of an index.
 
     Raises:
-        InvalidCorpus: There is none, or it is damaged or of another format.
+        InvalidCorpus: It is missing, damaged or of another format.
     """
     try:
         meta: IndexMeta = json.loads((folder / META).read_text(encoding="utf-8"))
-        kind = (meta["format"], meta["version"])
-        if kind != (FORMAT, VERSION):
-            raise InvalidCorpus(f"{folder}: wanted a {FORMAT} of version {VERSION}, got {kind}; build it anew")
-        # Indexes that were built before descriptions had a checksum have none.
+        version = (meta["format"], meta["version"])
+        if version != (FORMAT, VERSION):
+            raise InvalidCorpus(f"{folder}: wanted a {FORMAT} of version {VERSION}, got {version}; build it anew")
+        # Older indexes have a description without a checksum.
         checksum = meta.pop("checksum", None)
         if checksum not in (None, _checksum_of(meta)):
             raise ValueError("it does not agree with its checksum")
@@ -197,9 +197,9 @@ def map_arrays(folder: Path, meta: IndexMeta) -> Arrays:
 def _map(path: Path, size: int, dtype: type[np.generic]) -> NDArray[Any]:
     try:
         with open(path, "rb") as file:
-            found = file.seek(0, 2)
-            if found != size:
-                raise InvalidCorpus(f"{path}: wanted {size} bytes, got {found}; build the index anew")
+            actual = file.seek(0, 2)
+            if actual != size:
+                raise InvalidCorpus(f"{path}: wanted {size} bytes, got {actual}; build the index anew")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else bytes(8)
     except OSError as error:
         raise InvalidCorpus(f"{path}: a file of the index cannot be read ({error}); build it anew") from error

@@ -33,11 +33,11 @@ Longs = NDArray[np.int64]
 
 
 @njit
-def id_before(ends: Longs, data: Bytes, one: int, other: int) -> bool:
+def id_before(ends: Longs, data: Bytes, first: int, second: int) -> bool:
     """Return whether a passage's id comes before another's."""
-    # Damaged ends lead nowhere outside.
-    start, other_start = min(max(ends[one], 0), data.size), min(max(ends[other], 0), data.size)
-    size, other_size = min(ends[one + 1], data.size) - start, min(ends[other + 1], data.size) - other_start
+    # Clamped, so that damaged ends never read outside the array.
+    start, other_start = min(max(ends[first], 0), data.size), min(max(ends[second], 0), data.size)
+    size, other_size = min(ends[first + 1], data.size) - start, min(ends[second + 1], data.size) - other_start
     for place in range(min(size, other_size)):
         byte, other_byte = data[start + place], data[other_start + place]
         if byte != other_byte:
@@ -105,7 +105,7 @@ Doubles = NDArray[np.float64]
 Marks = NDArray[np.uint64]
 # Passages in a window: few enough for their sums to stay in the processor's caches. Multiples of 64.
 SMALLEST_WINDOW, GREATEST_WINDOW = 1 << 12, 1 << 14
-# A de Bruijn sequence: times a power of two, its highest six bits tell which power.
+# A de Bruijn sequence: times a power of two, its highest six bits identify the power.
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _PLACES = np.array([0] * 64, np.uint64)
 _PLACES[[(0x03F79D71B4CB0A89 << place) % 2**64 >> 58 for place in range(64)]] = range(64)
@@ -205,7 +205,7 @@ def _add(
     bounds, which come later, cannot lift into the result.
     """
     words, blocks, lengths = index.words, index.blocks, index.lengths
-    one, first, num = np.float32(1), np.uint32(low), 0
+    unit, first, num = np.float32(1), np.uint32(low), 0
     while cursors[term, _BLOCK] < cursors[term, _END]:
         if cursors[term, _UNPACKED] != cursors[term, _BLOCK] and not _unpack(
             words, blocks, lengths.size, cursors, term, unpacked
@@ -227,7 +227,7 @@ def _add(
             total = sums[slot]
             if total >= needed_before:
                 frequency = np.float32(1 + take(words, bit, width))
-                total += weight - weight / (one + frequency * inverse[lengths[passage]])
+                total += weight - weight / (unit + frequency * inverse[lengths[passage]])
                 if total >= needed:
                     sums[slot] = total
                     marks[slot >> np.uint64(6)] |= np.uint64(1) << (slot & np.uint64(63))
@@ -287,7 +287,7 @@ def _look_up(
     least: float,
 ) -> bool:
     """Add a term's scores to the sums of ascending candidates if they reach `least` with it; False means damaged."""
-    words, blocks, lengths, one = index.words, index.blocks, index.lengths, np.float32(1)
+    words, blocks, lengths, unit = index.words, index.blocks, index.lengths, np.float32(1)
     end, block, base = cursors[term, _END], cursors[term, _BLOCK], SIZE * term
     place = np.uint64(base + cursors[term, _PLACE])
     for slot in candidates:
@@ -308,7 +308,7 @@ def _look_up(
         if unpacked[place] == passage:
             width = cursors[term, _WIDTH]
             frequency = np.float32(1 + take(words, cursors[term, _BIT] + (np.int64(place) - base) * width, width))
-            sums[slot] += weight - weight / (one + frequency * inverse[lengths[passage]])
+            sums[slot] += weight - weight / (unit + frequency * inverse[lengths[passage]])
     cursors[term, _BLOCK] = block
     cursors[term, _PLACE] = np.int64(place) - base
     return True

@@ -28,7 +28,7 @@ TEXT = "passages.jsonl"
 TABLES = ("offsets.npy", "ids.npy")
 BM25 = "bm25"
 WANTED = 'wanted a JSON object with "id" and "contents", or with "id", "title" and "text", all of them text'
-# Told every so many rows, so that a watcher costs nothing.
+# Rows between two progress reports, so that reporting costs nothing.
 NEWS_EVERY = 4096
 Progress = Callable[[str, int, int], None]
 
@@ -75,7 +75,7 @@ class Corpus:
             raise IndexError(f"wanted a passage from 0 to {len(self) - 1}, got {number}")
         start, end = self._offsets[number : number + 2].tolist()
         try:
-            # What is read here was found whole when the tables were made.
+            # The row was checked when the tables were made, so only damage since then can fail here.
             return row_of(json.loads(str(self._bytes[start:end], "utf-8-sig" if number == 0 else "utf-8")))
         except (ValueError, RecursionError) as error:
             raise InvalidCorpus(
@@ -88,7 +88,7 @@ class Corpus:
         return new_tuple(Passage, (name, *split_contents(contents), score))
 
     def number_of(self, name: str) -> int | None:
-        """Return the number of the passage with an id, None where there is none."""
+        """Return the number of the passage with an id, or None without a match."""
         key, (keys, numbers) = _key(name), self._ids
         place = int(np.searchsorted(keys, key))
         while place < len(self) and keys[place] == key:
@@ -118,7 +118,7 @@ class Corpus:
             InvalidCorpus: A file is damaged.
         """
         digests = {self.text: self.digest}
-        # Corpora that were made before tables had digests have none.
+        # Older corpora were written without digests of their tables.
         digests |= {self.folder / name: digest for name, digest in about.get("tables", {}).items()}
 
         def compare() -> None:
@@ -155,10 +155,10 @@ def open_corpus(path: str | Path, *, verify: bool = False) -> Corpus:
     if path.is_file():
         path = cached(path, "retrieval/corpora", MANIFEST, partial(write_corpus, path, link=True))
     if not (path / MANIFEST).is_file():
-        found = (
+        actual = (
             f"a folder without {MANIFEST}: make one with `tsr retrieval index`" if path.is_dir() else "nothing there"
         )
-        raise InvalidCorpus(f"{path}: wanted a jsonl file of passages or the folder of an index, found {found}")
+        raise InvalidCorpus(f"{path}: wanted a jsonl file of passages or the folder of an index, got {actual}")
     about = _manifest(path / MANIFEST)
     corpus = Corpus(path, about)
     corpus.check(about, again=verify)
@@ -172,7 +172,7 @@ def build_index(
 
     The folder appears when it is complete; until then an index that stood there stays. An interrupted run leaves no
     trace in `out` and is simply run again, from the beginning. Memory does not grow with the text: about 50 bytes a
-    passage beside what the search index needs.
+    passage in addition to the search index.
 
     Args:
         corpus_jsonl: The passages, ``{"id", "contents"}`` or ``{"id", "title", "text"}`` a line.
@@ -195,8 +195,8 @@ def write_index(source: Path, folder: Path, *, link: bool, progress: Progress | 
 
     write_corpus(source, folder, link=link, progress=progress)
     corpus = Corpus(folder, _manifest(folder / MANIFEST))
-    told = None if progress is None else lambda number: progress("indexing", number, len(corpus))
-    BM25Index.build(corpus.rows(), folder / BM25, progress=told)
+    report = None if progress is None else lambda number: progress("indexing", number, len(corpus))
+    BM25Index.build(corpus.rows(), folder / BM25, progress=report)
 
 
 def write_corpus(source: Path, folder: Path, *, link: bool, progress: Progress | None = None) -> None:

@@ -1,6 +1,6 @@
 """DenseRetriever: passages by the inner product of embeddings, from any sentence-transformers encoder and faiss.
 
-How tokens become one vector is the encoder's business; vectors are brought to length 1 here.
+The encoder turns tokens into one vector; vectors are scaled to length 1 here.
 """
 
 import json
@@ -35,8 +35,8 @@ class DenseRetriever:
         folder: What `build_dense_index` wrote.
         encoder: Name or folder of the encoder, None for the one that the index was made with.
         device: Of the encoder, such as ``"cuda"``; None for sentence-transformers' choice.
-        batch_size: Queries that are encoded and looked up together. With 1 what comes back depends on nothing but the
-            query; more are faster, and scores may then differ in their last bits with the queries beside them.
+        batch_size: Queries that are encoded and looked up together. With 1 the results depend on the query alone.
+            Larger batches are faster, but the last bits of a score can depend on the other queries of the batch.
 
     Raises:
         InvalidCorpus: The folder is missing or damaged, or the encoder's weights are not those of the index.
@@ -52,31 +52,31 @@ class DenseRetriever:
         self._again = partial(DenseRetriever, encoder=encoder, device=device, batch_size=batch_size)
         self._corpus = open_corpus(self._folder)
         self._encoder = _load_encoder(str(encoder or about["encoder"]), device)
-        found = _digest_of_weights(self._encoder)
-        if found != about["encoder_digest"]:
+        weights = _digest_of_weights(self._encoder)
+        if weights != about["encoder_digest"]:
             raise InvalidCorpus(
                 f"{folder}: made with the encoder {about['encoder']} of digest {about['encoder_digest']}, got one of "
-                f"{found}; name that encoder, or index the corpus again"
+                f"{weights}; name that encoder, or index the corpus again"
             )
         self._prefix = str(about["query_prefix"])
         self._vectors = _read_vectors(self._folder / VECTORS, about, len(self._corpus))
-        known = [self._corpus.digest, found, self._prefix, about["vectors_digest"], about["ef_search"]]
-        self.digest = blake2b(json.dumps(known).encode(), digest_size=16).hexdigest()
+        parts = [self._corpus.digest, weights, self._prefix, about["vectors_digest"], about["ef_search"]]
+        self.digest = blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._again, (self._folder,)
 
     def retrieve(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return the best `k` passages of each query, best first, scored by the cosine of their embeddings."""
-        found: list[list[Passage]] = []
+        results: list[list[Passage]] = []
         for start in range(0, len(queries), self._batch_size):
             vectors = _encode(self._encoder, queries[start : start + self._batch_size], self._prefix)
             scores, numbers = self._vectors.search(vectors, min(k, len(self._corpus)))
             for row in range(len(vectors)):
                 hits = zip(numbers[row].tolist(), scores[row].tolist(), strict=True)
                 # A graph may hold fewer than k passages within reach; faiss fills up with -1.
-                found.append([self._corpus.passage(number, score) for number, score in hits if number >= 0])
-        return found
+                results.append([self._corpus.passage(number, score) for number, score in hits if number >= 0])
+        return results
 
 
 def build_dense_index(
@@ -208,7 +208,7 @@ def _load_encoder(name: str, device: str | None) -> Any:
 
 
 def _encode(model: Any, texts: Sequence[str], prefix: str, batch_size: int = 32) -> Floats:
-    # Half a character, which a query may hold, is no text to a tokenizer.
+    # A query can hold half a surrogate pair, which tokenizers refuse.
     whole = [(prefix + text).encode(errors="replace").decode() for text in texts]
     vectors = model.encode(whole, batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False)
     return np.ascontiguousarray(vectors, np.float32)

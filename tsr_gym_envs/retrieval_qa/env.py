@@ -65,7 +65,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
 
     ## Starting State
     A question of the split, drawn with the seed. ``reset(options={"question_id": ID})`` asks that question, from
-    whatever split; where data sources share an id, ``"data_source"`` chooses.
+    any split; where data sources share an id, ``"data_source"`` chooses.
 
     ## Rewards
     At the end of the episode, and 0 before. `reward`: ``exact_match`` or ``f1`` of the answer; ``format`` and
@@ -177,27 +177,27 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     def _search(self, state: RetrievalState, text: str, queries: tuple[str, ...]) -> RetrievalState:
         question = self.question(state)
         ids = self.searches.find(queries).ids
-        answer_turn, found = state.answer_turn, state.found
-        if any(name in ids and name not in found for name in question.supporting):
-            found = tuple(name for name in question.supporting if name in ids or name in found)
+        answer_turn, supporting = state.answer_turn, state.found
+        if any(name in ids and name not in supporting for name in question.supporting):
+            supporting = tuple(name for name in question.supporting if name in ids or name in supporting)
         if answer_turn is None and self._answers(question, queries, ids):
             answer_turn = len(state.turns) + 1
         turns = (*state.turns, new_tuple(RetrievalTurn, (text, "search", queries, ids)))
-        return new_tuple(RetrievalState, (state.question, turns, None, answer_turn, found))
+        return new_tuple(RetrievalState, (state.question, turns, None, answer_turn, supporting))
 
     def _answers(self, question: Question, queries: tuple[str, ...], ids: tuple[str, ...]) -> bool:
-        """Return whether what a search found counts as holding a golden answer."""
+        """Return whether the passages of a search count as evidence for a golden answer."""
         match = self.settings.answer_match
         if match == "supporting":
             return any(name in ids for name in question.supporting)
         return self.searches.holds_answer(queries, question.golden_answers, match)
 
     def grade(self, state: RetrievalState) -> float:
-        """Return what an episode that ends in a state earns."""
+        """Return the reward of an episode that ends in a state."""
         question, rule, protocol = self.question(state), self.settings.reward, self.settings.protocol
         if not rule.reads_transcript:
             return grade(rule, Transcript(answer=state.answer), question.golden_answers)
-        # What follows the last turn is read by nobody.
+        # The agent never reads the observation after the last turn, so it is not part of the response.
         response = "".join(turn.text + self._shown(turn) for turn in state.turns[:-1]) + state.turns[-1].text
         transcript = Transcript(
             f"{protocol.instructions}\n{_asked(question)}\n",
@@ -209,7 +209,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         return grade(rule, transcript, question.golden_answers)
 
     def observe(self, state: RetrievalState) -> str:
-        """Return what the last turn brought, or everything so far, by `history`.
+        """Return the last turn's observation, or the whole transcript, by `history`.
 
         Raises:
             RetrievalFailed: The passages are no longer remembered, and the retriever did not answer.
@@ -242,14 +242,14 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         return asked + "".join(reversed(parts))
 
     def state_key(self, state: RetrievalState) -> bytes:
-        """Return the bytes of the question, what was read so far, and the answer.
+        """Return the bytes of the question, the passages shown so far, and the answer.
 
-        The order of reading does not count, nor does the number of turns. Where the reward depends on the transcript,
+        The order of the passages and the number of turns do not count. Where the reward depends on the transcript,
         what was written and shown counts, too.
         """
         read = tuple(sorted({name for turn in state.turns for name in turn.passages}))
-        said = tuple((turn.text, turn.kind) for turn in state.turns) if self.settings.reward.reads_transcript else ()
-        return encode((self.question(state).group, read, state.answer, said))
+        texts = tuple((turn.text, turn.kind) for turn in state.turns) if self.settings.reward.reads_transcript else ()
+        return encode((self.question(state).group, read, state.answer, texts))
 
     def is_success(self, state: RetrievalState) -> bool:
         """Return whether the final answer is a golden one."""
@@ -263,9 +263,9 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
 
     def _turns(self, question: str, titles: tuple[str, ...]) -> tuple[str, ...]:
         turns = sensible_turns(question, titles, self.settings.protocol)
-        return tuple(dict.fromkeys(map(self._said, turns))) if self._is_compact else turns
+        return tuple(dict.fromkeys(map(self._in_form, turns))) if self._is_compact else turns
 
-    def _said(self, turn: str) -> str:
+    def _in_form(self, turn: str) -> str:
         return compact_turn(turn, self.settings.protocol) if self._is_compact else turn
 
     def optimal_turn(self, state: RetrievalState, turns_left: int | None, actions_left: int | None) -> str | None:
@@ -279,16 +279,16 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
             structured=self.settings.reward.reads_transcript,
             same=plain if self._is_compact else str,
         )
-        return None if turn is None else self._said(turn)
+        return None if turn is None else self._in_form(turn)
 
     def teaching(self) -> Teaching | None:
         """Return the teaching of a reader who follows decompositions; None without any, or without compact texts."""
         return None if self.settings.protocol.tool else qa_teaching(self._sources)
 
     def success_bars(self, state: RetrievalState) -> tuple[float, float] | None:
-        """Return the success of uniformly drawn `legal_actions`, and 1: who knows the answer may say it at once.
+        """Return the success of uniformly drawn `legal_actions`, and 1: the best policy answers in the first turn.
 
-        None where a search is more than a look into an index on this machine.
+        None unless the retriever is an index on this machine, because every search of random play is evaluated.
         """
         if not isinstance(self.searches.retriever, BM25Retriever):
             return None
@@ -317,7 +317,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
 
 
 def _asked(question: Question) -> str:
-    """Return a question as it is asked, with its question mark."""
+    """Return the text of a question, with its question mark."""
     text = question.question.strip()
     return text if text.endswith("?") else f"{text}?"
 
@@ -351,13 +351,13 @@ def make(
     """
     if preset != "paper":
         raise ConfigError(f"wanted preset='paper', got {preset!r}: choose among published settings with `protocol`")
-    chosen, rule = make_protocol(protocol), make_reward(reward)
+    wire, rule = make_protocol(protocol), make_reward(reward)
     check_kinds(RetrievalSettings, {"max_turns": max_turns, "top_k": top_k, "split": split})
     sources = open_sources(questions, corpus, retriever, entities=entities, hops=hops, world_seed=world_seed)
     settings = RetrievalSettings(
         questions=sources.questions.digest,
         retriever=sources.retriever.digest,
-        protocol=compact_protocol(chosen) if observation_mode == "compact" else chosen,
+        protocol=compact_protocol(wire) if observation_mode == "compact" else wire,
         reward=rule,
         max_turns=max_turns,
         top_k=top_k,

@@ -40,8 +40,8 @@ def exact_match(prediction: str, golds: str | Sequence[str]) -> bool:
     >>> exact_match("the Beatles.", ["Beatles", "The Fab Four"])
     True
     """
-    found = normalise(prediction)
-    return any(found == gold for gold in _normalised(golds))
+    answer = normalise(prediction)
+    return any(answer == gold for gold in _normalised(golds))
 
 
 def token_f1(prediction: str, golds: str | Sequence[str]) -> float:
@@ -52,8 +52,8 @@ def token_f1(prediction: str, golds: str | Sequence[str]) -> float:
     >>> token_f1("the city of Paris", "Paris")
     0.5
     """
-    found = normalise(prediction)
-    return max((_f1(found, gold) for gold in _normalised(golds)), default=0.0)
+    answer = normalise(prediction)
+    return max((_f1(answer, gold) for gold in _normalised(golds)), default=0.0)
 
 
 def contains_answer(text: str, golds: str | Sequence[str], *, match: Match = "boundary") -> bool:
@@ -69,10 +69,10 @@ def contains_answer(text: str, golds: str | Sequence[str], *, match: Match = "bo
     >>> contains_answer("Nothing known.", "no"), contains_answer("Nothing known.", "no", match="substring")
     (False, True)
     """
-    found, answers = normalise(text), _normalised(golds)
+    words, answers = normalise(text), _normalised(golds)
     if match == "substring":
-        return any(gold in found for gold in answers)
-    padded = f" {found} "
+        return any(gold in words for gold in answers)
+    padded = f" {words} "
     return any(f" {gold} " in padded for gold in answers if len(gold) > 1 and gold not in _ANYWHERE)
 
 
@@ -80,16 +80,16 @@ def _normalised(golds: str | Sequence[str]) -> tuple[str, ...]:
     return _normalise_all((golds,) if isinstance(golds, str) else tuple(golds))
 
 
-# Golden answers are compared with at every turn.
+# The golden answers of a question are compared at every turn.
 @lru_cache(maxsize=4096)
 def _normalise_all(golds: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(normalise, golds))
 
 
-def _f1(found: str, gold: str) -> float:
-    if found != gold and (found in _WHOLE or gold in _WHOLE):
+def _f1(answer: str, gold: str) -> float:
+    if answer != gold and (answer in _WHOLE or gold in _WHOLE):
         return 0.0
-    ours, theirs = found.split(), gold.split()
+    ours, theirs = answer.split(), gold.split()
     shared = sum((Counter(ours) & Counter(theirs)).values())
     if not shared:
         return 0.0
@@ -154,11 +154,11 @@ REWARDS: Mapping[str, Reward] = {
 
 
 class Transcript(NamedTuple):
-    """What grading reads of an episode.
+    """The parts of an episode that grading reads.
 
     Attributes:
         prompt: What the agent read before its first turn.
-        response: Everything that it wrote and was shown since, up to the end of its last turn.
+        response: All its turns and the observations between them, up to the end of its last turn.
         answer: Its answer; None where it gave none.
         evidence: Whether a passage that it was shown holds a golden answer.
         tags: The protocol's tags of thought, search, information and answer.
@@ -172,7 +172,7 @@ class Transcript(NamedTuple):
 
 
 def grade(rule: Reward, transcript: Transcript, golds: tuple[str, ...]) -> float:
-    """Return what an episode earns."""
+    """Return the reward of an episode."""
     if rule.published:
         text = f"<|im_start|>user\n{transcript.prompt}<|im_end|>\n<|im_start|>assistant\n{transcript.response}"
         return grade_published(rule, text, golds)
@@ -189,7 +189,7 @@ def grade(rule: Reward, transcript: Transcript, golds: tuple[str, ...]) -> float
 
 
 def grade_published(rule: Reward, text: str, golds: tuple[str, ...]) -> float:
-    """Return what Search-R1's published graders give for the text of prompt and response (their `solution_str`).
+    """Return the reward of Search-R1's published graders for the text of prompt and response (their `solution_str`).
 
     Without `structure` and `final` that is its exact-match grader (v0.1, v0.2), else the one with format rewards
     (v0.3), or with ``metric="f1"`` Tree-GRPO's.
@@ -246,13 +246,13 @@ def is_structured(response: str, tags: Tags = SEARCH_R1_TAGS) -> bool:
 
 
 def is_structured_chat(text: str) -> bool:
-    """Return whether what follows the first ``<|im_start|>assistant`` is structured; False where there is none."""
+    """Return whether the text after the first ``<|im_start|>assistant`` is structured; False without that mark."""
     _, marker, response = text.partition(_ASSISTANT)
     return bool(marker) and is_structured(response)
 
 
 def make_reward(given: str | Mapping[str, Any] | Reward) -> Reward:
-    """Return the reward that a keyword stands for: a preset's name, a mapping of fields, or the reward itself.
+    """Return the `Reward` of a keyword: a preset's name, a mapping of fields, or the reward itself.
 
     Raises:
         ConfigError: The preset or a field is unknown, or a value impossible.
@@ -263,7 +263,7 @@ def make_reward(given: str | Mapping[str, Any] | Reward) -> Reward:
         if given not in REWARDS:
             raise ConfigError(f"wanted a reward of {sorted(REWARDS)}, a mapping or a Reward, got {given!r}")
         return REWARDS[given]
-    known = [field.name for field in fields(Reward)]
-    if unknown := sorted(set(given) - set(known)):
-        raise ConfigError(f"unknown fields {unknown} of a reward; known: {known}")
+    names = [field.name for field in fields(Reward)]
+    if unknown := sorted(set(given) - set(names)):
+        raise ConfigError(f"unknown fields {unknown} of a reward; known: {names}")
     return Reward(**given)

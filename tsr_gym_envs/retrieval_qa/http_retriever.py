@@ -1,6 +1,6 @@
 """HttpRetriever: passages from a server that speaks one of the two published `/retrieve` dialects.
 
-What is not a complete and well-formed answer is an error, never an empty list.
+An incomplete or malformed answer is an error, never an empty list.
 """
 
 import json
@@ -27,9 +27,10 @@ MAX_DELAY_S = 10.0
 class HttpRetriever:
     """Ask a server for passages.
 
-    The digest is that of the server's index where the server tells it, as ours does, so the server may move or restart;
-    from then on another digest in an answer is an error. Of other servers only the address is known: whoever changes
-    the index behind it has to forget what was cached. Threads may share a retriever, and it may be pickled and forked.
+    The digest is that of the server's index if the server reports it, as ours does. Then the server may move or
+    restart, and a later answer with another digest is an error. For other servers the digest is made of the address
+    alone: after a change of the index, clear all caches of its results. Threads may share a retriever; it may be
+    pickled and forked.
 
     Args:
         url: Address, with or without ``/retrieve``.
@@ -87,19 +88,19 @@ class HttpRetriever:
 
     @property
     def digest(self) -> str:
-        """The digest of the server's index, or of the address where the server tells none.
+        """The digest of the server's index, or of the address if the server reports none.
 
-        Asked for once, at ``/health`` beside the address.
+        Requested once, at ``/health`` next to the address.
 
         Raises:
             RetrievalFailed: The server does not answer.
         """
         if self._digest is None:
             parts = urlsplit(self.url)
-            beside = parts._replace(path=f"{parts.path.rpartition('/')[0]}/health", query="")
-            headers, _ = self._ask("GET", urlunsplit(beside), None)
-            known = headers.get(DIGEST_HEADER)
-            self._digest = known or blake2b(f"{self.url} {self._dialect}".encode(), digest_size=16).hexdigest()
+            health = parts._replace(path=f"{parts.path.rpartition('/')[0]}/health", query="")
+            headers, _ = self._ask("GET", urlunsplit(health), None)
+            reported = headers.get(DIGEST_HEADER)
+            self._digest = reported or blake2b(f"{self.url} {self._dialect}".encode(), digest_size=16).hexdigest()
         return self._digest
 
     def retrieve(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
@@ -109,26 +110,28 @@ class HttpRetriever:
             RetrievalFailed: No answer after all tries, a status other than 200, or an answer that is not what was asked
                 for: no JSON, too few or too many lists, too many passages, a passage without id, contents or score.
         """
-        found: list[list[Passage]] = []
+        results: list[list[Passage]] = []
         for start in range(0, len(queries), self._max_batch):
-            found += self._retrieve(list(queries[start : start + self._max_batch]), k)
-        return found
+            results += self._retrieve(list(queries[start : start + self._max_batch]), k)
+        return results
 
     def _retrieve(self, queries: list[str], k: int) -> list[list[Passage]]:
         asked = {"query": queries[0]} if self._dialect == "single" else {"queries": queries}
         body = json.dumps(asked | {"topk": k, "return_scores": True}).encode()
-        known = self.digest
+        expected = self.digest
         headers, reply = self._ask("POST", self.url, body)
-        told = headers.get(DIGEST_HEADER)
-        if told is not None and told != known:
-            raise RetrievalFailed(f"{self.url}: the index changed from {known} to {told}; start anew to go on with it")
+        reported = headers.get(DIGEST_HEADER)
+        if reported is not None and reported != expected:
+            raise RetrievalFailed(
+                f"{self.url}: the index changed from {expected} to {reported}; start a new run to use it"
+            )
         try:
             return read_reply(reply, len(queries), k)
         except (ValueError, OverflowError, RecursionError) as error:
             raise RetrievalFailed(f"{self.url}: {error}; got {reply[:200]!r}") from error
 
     def _ask(self, method: str, url: str, body: bytes | None) -> tuple[Any, bytes]:
-        """Return headers and body of an answer; a GET may also be told that there is nothing of the kind."""
+        """Return headers and body of an answer; a GET also accepts the answer that the path does not exist."""
         import httpx
 
         began = time.monotonic()
@@ -175,9 +178,9 @@ class HttpRetriever:
         client = self._clients.get(os.getpid())
         if client is not None:
             return client
-        # httpx may close an idle connection that another thread was just given, so they are let idle for long.
+        # httpx can close an idle connection that another thread has just received, so connections stay idle for long.
         limits = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=15)
-        # Of two threads that open one at once, both take the first: one in use must not be dropped, and so closed.
+        # Two threads that open a client at the same time both get the first one: dropping a client in use closes it.
         return self._clients.setdefault(os.getpid(), httpx.Client(timeout=self._timeout_s, limits=limits))
 
 
@@ -188,8 +191,8 @@ def read_reply(reply: bytes, num_queries: int, k: int) -> list[list[Passage]]:
         ValueError: The answer is not ``{"result": [[{"document": {"id", "contents"}, "score"}, ...], ...]}`` of the
             right size.
     """
-    told = json.loads(reply)
-    result = told.get("result") if isinstance(told, dict) else None
+    document = json.loads(reply)
+    result = document.get("result") if isinstance(document, dict) else None
     if not isinstance(result, list) or len(result) != num_queries:
         came = len(result) if isinstance(result, list) else "none"
         raise ValueError(f"wanted a result with a list for each of {num_queries} queries, got {came}")

@@ -20,7 +20,7 @@ def sensible_turns(question: str, titles: tuple[str, ...], protocol: Protocol) -
     Without titles the answers are yes and no.
     """
     # A first word alone is no name: it is "Who" or "Which".
-    names = [found[0].rstrip(".'’-") for found in _NAME.finditer(question) if found.start() or " " in found[0]]
+    names = [match[0].rstrip(".'’-") for match in _NAME.finditer(question) if match.start() or " " in match[0]]
     queries = dict.fromkeys(query for query in (question, *names, *titles) if query)
     answers = dict.fromkeys(title for title in titles if title) or ("yes", "no")
     return (
@@ -56,7 +56,7 @@ def next_turn(
         protocol: How turns are written.
         may_search: Whether a later turn is left in which to answer.
         structured: Whether a thought must come first.
-        same: What two queries are compared by.
+        same: Maps a query to the text by which two queries are compared.
 
     Returns:
         A search for the first query that is missing, else the golden answer; None without a decomposition.
@@ -75,7 +75,7 @@ def next_turn(
     return f"<{protocol.think_tag}>{thought}</{protocol.think_tag}>\n{action}"
 
 
-# From the titles that were read last to the turns that are drawn from.
+# Maps the titles that were read last to the turns of random play.
 Turns = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 
@@ -87,19 +87,20 @@ def random_success(question: Question, searches: Searches, turns: Turns, protoco
 
     Args:
         question: The question.
-        searches: What is searched.
-        turns: What is drawn from.
+        searches: The remembered searches.
+        turns: Maps the titles read last to the turns of random play.
         protocol: How turns are read.
         num_turns: Turns of an episode.
     """
-    known: dict[tuple[tuple[str, ...], int], float] = {}
+    # The turns on offer depend on the question and the titles read last alone, so a search leads back to few states.
+    values: dict[tuple[tuple[str, ...], int], float] = {}
 
     def value(titles: tuple[str, ...], left: int) -> float:
         key = (titles, left)
-        if key not in known:
+        if key not in values:
             offered = turns(titles)
-            known[key] = sum(worth(turn, left) for turn in offered) / len(offered)
-        return known[key]
+            values[key] = sum(worth(turn, left) for turn in offered) / len(offered)
+        return values[key]
 
     def worth(turn: str, left: int) -> float:
         action = parse(turn, protocol)

@@ -26,7 +26,7 @@ from tsr_gym_envs.retrieval_qa.questions import QuestionSet
 from tsr_gym_envs.retrieval_qa.sources import Sources
 from tsr_gym_envs.retrieval_qa.state import RetrievalState
 
-# What a player answers that has not found anything.
+# The answer of a player that has read none.
 UNKNOWN = "unknown"
 _TAG = re.compile(r"</?\w{1,40}>")
 _REFERENCE = re.compile(r"#(\d+)")
@@ -126,7 +126,7 @@ def answers_read(question: Question, texts: Sequence[str]) -> tuple[str | None, 
 
 
 def next_query(question: Question, texts: Sequence[str]) -> str:
-    """Return what the scripted searcher searches for after having read some observations, one per search."""
+    """Return the scripted searcher's next query after some observations, one per search."""
     if not question.steps:
         return question.question
     read = answers_read(question, texts)
@@ -134,7 +134,7 @@ def next_query(question: Question, texts: Sequence[str]) -> str:
     wanted = {int(number) for number in _REFERENCE.findall(query)} & set(range(1, len(texts) + 1))
     if any(read[number - 1] is None for number in wanted):
         return question.question
-    return _REFERENCE.sub(lambda found: read[int(found[1]) - 1] or "" if int(found[1]) in wanted else found[0], query)
+    return _REFERENCE.sub(lambda match: read[int(match[1]) - 1] or "" if int(match[1]) in wanted else match[0], query)
 
 
 def best_searches(
@@ -154,23 +154,23 @@ def best_searches(
     """
     supporting = [titles[name] for name in question.supporting if name in titles]
     candidates = list(dict.fromkeys((question.question, *supporting, *queries_of(question))))
-    found = retriever.retrieve(candidates, top_k)
+    results = retriever.retrieve(candidates, top_k)
     is_unsaid = _UNSAID.issuperset(question.golden_answers)
     reached = [
         (
             frozenset(passage.id for passage in passages) & frozenset(question.supporting),
             any(contains_answer(passage.contents, question.golden_answers) for passage in passages),
         )
-        for passages in found
+        for passages in results
     ]
 
-    def worth(chosen: tuple[int, ...]) -> tuple[bool, int, int]:
-        shown = frozenset().union(*(reached[place][0] for place in chosen))
-        is_there = len(shown) == len(set(question.supporting)) if is_unsaid else any(reached[p][1] for p in chosen)
-        return is_there, len(shown), -len(chosen)
+    def worth(places: tuple[int, ...]) -> tuple[bool, int, int]:
+        shown = frozenset().union(*(reached[place][0] for place in places))
+        is_there = len(shown) == len(set(question.supporting)) if is_unsaid else any(reached[p][1] for p in places)
+        return is_there, len(shown), -len(places)
 
     sizes = range(1, min(max_searches, len(candidates)) + 1)
-    best = max((chosen for size in sizes for chosen in combinations(range(len(candidates)), size)), key=worth)
+    best = max((places for size in sizes for places in combinations(range(len(candidates)), size)), key=worth)
     return tuple(candidates[place] for place in best)
 
 
@@ -190,15 +190,15 @@ def play(env: gym.Env[Any, Any], question: Question, player: Player) -> Question
 def legible(observation: str) -> str:
     """Return an observation without its tags, and with the JSON that some protocols put around the passages read.
 
-    Answers are compared without punctuation, so a tag that stays would grow together with the word beside it.
+    Answers are compared without punctuation, so a remaining tag would merge with the adjacent word.
     """
     text = _TAG.sub(" ", observation)
     start, end = text.find("{"), text.rfind("}")
     try:
-        found = json.loads(text[start : end + 1])
+        document = json.loads(text[start : end + 1])
     except (ValueError, RecursionError):
         return text
-    return str(found["result"]) if isinstance(found, dict) and "result" in found else text
+    return str(document["result"]) if isinstance(document, dict) and "result" in document else text
 
 
 def _answer(question: Question, texts: Sequence[str], info: Mapping[str, Any]) -> str:
@@ -223,20 +223,20 @@ MAX_TOKENS = 32
 PERMUTE = 0.85
 # How likely the guesser searches while it may.
 P_SEARCH = 0.5
-# At larger rates all methods end alike after a few updates.
+# At larger rates all methods reach the same result after a few updates.
 LEARN = {"algorithm": "grpo", "lr": 1.5e-4, "filter": "mixed_success", "groups": 16, "trajectories": 8, "minibatch": 16}
 FORM = {"observation_mode": "compact", "top_k": 1}
-# The world in which a small model learns to read, where nobody wants another one; and its turns with searches.
+# The default world in which a small model learns to read, and its turns with searches.
 WORLD = {"entities": 1000, "questions": 3000, "hops": [1, 2]}
 MAX_TURNS = 3
-_SIGNS = ("ask", "?", "doc", "|", "<search>", "</search>", "<answer>", "</answer>", "yes", "no", UNKNOWN, NOTHING)
+_MARKS = ("ask", "?", "doc", "|", "<search>", "</search>", "<answer>", "</answer>", "yes", "no", UNKNOWN, NOTHING)
 _NAME = re.compile(r"(?<![.?!:\"] )(?<!^)\b[A-Z]\w*")
 
 
 def qa_teaching(sources: Sources) -> Teaching | None:
-    """Return how a small model is taught to search; None where no question has a decomposition.
+    """Return the `Teaching` of search for a small model; None where no question has a decomposition.
 
-    Words are only known of generated worlds.
+    The vocabulary is known only for generated worlds.
     """
     steps = [len(question.steps) for question in sources.questions.questions]
     if not any(steps):
@@ -265,40 +265,40 @@ def _words(world: Path, questions: QuestionSet) -> tuple[tuple[str, ...], frozen
         texts = [json.loads(row)["contents"] for row in rows]
     for question in questions.questions:
         texts += [question.question, *question.golden_answers, *queries_of(question)]
-    known = {word for text in texts for word in plain(text).split()}
+    vocabulary = {word for text in texts for word in plain(text).split()}
     named = {word.lower() for text in texts for word in _NAME.findall(text)}
-    # A word that is written small somewhere means something besides.
+    # A word that also occurs in lower case is not only a name.
     small = {word for text in texts for word in re.findall(r"\b[a-z]\w*", text)}
-    names = {word for word in known if (word in named and word not in small) or any(map(str.isdecimal, word))}
-    signs = {*_SIGNS, *NO_ACTION.split()}
-    return tuple(sorted(known | signs)), frozenset(names - signs)
+    names = {word for word in vocabulary if (word in named and word not in small) or any(map(str.isdecimal, word))}
+    marks = {*_MARKS, *NO_ACTION.split()}
+    return tuple(sorted(vocabulary | marks)), frozenset(names - marks)
 
 
 def teacher_turn(env: Any, rng: np.random.Generator) -> str:
-    """Return the next turn of a reader who knows what to look for and says only what it has read.
+    """Return the next turn of a reader that knows the decomposition and writes only text that it has read.
 
-    As `searcher.ScriptedSearcher`, and if that leaves something unread, it searches for the question itself.
+    It acts as `ScriptedSearcher`, and searches for the question itself if an answer is still unread.
     """
     question, protocol, texts = env.question(env.state), env.settings.protocol, texts_read(env, env.state)
     turns_left, _ = left(env)
     if len(texts) < max(1, len(question.steps)) and turns_left != 1:
-        return _said(env, write_search(next_query(question, texts), protocol))
+        return _in_form(env, write_search(next_query(question, texts), protocol))
     if None not in answers_read(question, texts):
-        return _said(env, write_answer(golden_read(question, texts), protocol))
-    whole = _said(env, write_search(question.question, protocol))
+        return _in_form(env, write_answer(golden_read(question, texts), protocol))
+    whole = _in_form(env, write_search(question.question, protocol))
     is_new = all(turn.text != whole for turn in env.state.turns)
-    return whole if is_new and turns_left != 1 else _said(env, write_answer(UNKNOWN, protocol))
+    return whole if is_new and turns_left != 1 else _in_form(env, write_answer(UNKNOWN, protocol))
 
 
 def poor_turn(env: Any, rng: np.random.Generator) -> str:
-    """Return the next turn of somebody who searches for any words of the question and answers any words read last."""
+    """Return a turn of a guesser: it searches for random words of the question, or answers random words read last."""
     protocol, texts = env.settings.protocol, texts_read(env, env.state)
     turns_left, _ = left(env)
     asked = plain(env.question(env.state).question).split()
     if turns_left != 1 and (not texts or rng.random() < P_SEARCH):
-        return _said(env, write_search(_some(asked, rng), protocol))
+        return _in_form(env, write_search(_some(asked, rng), protocol))
     read = plain(texts[-1]).split() if texts else []
-    return _said(env, write_answer(_some(read or asked, rng), protocol))
+    return _in_form(env, write_answer(_some(read or asked, rng), protocol))
 
 
 def _some(words: list[str], rng: np.random.Generator) -> str:
@@ -308,7 +308,7 @@ def _some(words: list[str], rng: np.random.Generator) -> str:
     return " ".join(words[first : first + int(rng.integers(1, 4))])
 
 
-def _said(env: Any, turn: str) -> str:
+def _in_form(env: Any, turn: str) -> str:
     return compact_turn(turn, env.settings.protocol) if env.settings.observation_mode == "compact" else turn
 
 
@@ -318,12 +318,12 @@ def has_read_all(env: Any) -> bool:
     question, texts = env.question(state), texts_read(env, state)
     if not env.is_success(state) or None in answers_read(question, texts):
         return False
-    # Nothing that is shown says yes or no.
+    # No passage contains yes or no as an answer, so the supporting passages decide.
     found_all = not question.supporting or len(state.found) == len(question.supporting)
     return golden_read(question, texts) != UNKNOWN and (found_all or question.golden_answers[0] not in ("yes", "no"))
 
 
 def texts_read(env: Any, state: RetrievalState) -> list[str]:
-    """Return what each search showed, without tags."""
-    found = (env.searches.find(turn.queries).observation for turn in state.turns if turn.kind == "search")
-    return [legible(text) for text in found]
+    """Return the observation of each search, without tags."""
+    observations = (env.searches.find(turn.queries).observation for turn in state.turns if turn.kind == "search")
+    return [legible(text) for text in observations]

@@ -29,14 +29,14 @@ def length_of(name: str) -> Callable[[str], int]:
     Raises:
         ConfigError: There is no such function.
     """
-    known: dict[str, Callable[[str], int]] = {"words": _words, "characters": len}
-    if name in known:
-        return known[name]
+    measures: dict[str, Callable[[str], int]] = {"words": _words, "characters": len}
+    if name in measures:
+        return measures[name]
     try:
-        found: Any = load(name)
+        loaded: Any = load(name)
     except (ValueError, ImportError, KeyError) as error:
-        raise ConfigError(f"wanted length of {sorted(known)} or 'package.module:name', got {name!r}") from error
-    measure: Callable[[str], int] = found
+        raise ConfigError(f"wanted length of {sorted(measures)} or 'package.module:name', got {name!r}") from error
+    measure: Callable[[str], int] = loaded
     return measure
 
 
@@ -64,7 +64,7 @@ MAX_QUERIES = 8
 
 
 class RetrievalAction(NamedTuple):
-    """What a turn's text asks for: queries of a search, an answer, or nothing, and why nothing."""
+    """The action of a turn: the queries of a search, an answer, or nothing with the reason."""
 
     kind: Literal["search", "answer", "invalid"]
     queries: tuple[str, ...] = ()
@@ -126,13 +126,13 @@ class Protocol:
     length: str = "words"
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, choices in (
             ("cut", self.cut, ("search", "earliest", "never")),
             ("both", self.both, ("first", "search", "answer", "invalid")),
             ("escape", self.escape, ("", "json", "unicode")),
         ):
-            if value not in known:
-                raise ConfigError(f"wanted {name} of {list(known)}, got {value!r}")
+            if value not in choices:
+                raise ConfigError(f"wanted {name} of {list(choices)}, got {value!r}")
         if self.max_document_length is not None and self.max_document_length < 1:
             raise ConfigError(f"wanted max_document_length >= 1 or None, got {self.max_document_length}")
         try:
@@ -176,7 +176,7 @@ def cut_turn(text: str, protocol: Protocol) -> str:
 
 
 def parse(text: str, protocol: Protocol) -> RetrievalAction:
-    """Return what a turn's text, already cut, asks for."""
+    """Return the action in the text of a turn that was already cut."""
     searches = list(inside(text, protocol.search_tag))
     answers = list(inside(text, protocol.answer_tag))
     if not searches and not answers:
@@ -273,7 +273,7 @@ def _show(hits: list[list[Passage]], protocol: Protocol, max_text: int) -> Shown
 
 
 def make_protocol(given: str | Mapping[str, Any] | Protocol) -> Protocol:
-    """Return the protocol that a keyword stands for.
+    """Return the `Protocol` of a keyword.
 
     Args:
         given: The name of a preset; a mapping of fields with ``"preset"`` among them; or the protocol itself.
@@ -282,7 +282,7 @@ def make_protocol(given: str | Mapping[str, Any] | Protocol) -> Protocol:
         ConfigError: The preset or a field is unknown, or a value impossible.
     """
     protocol = given if isinstance(given, Protocol) else _from_fields(given)
-    # Not where it is made: a snapshot's bytes hold protocols, too, and reading them must import nothing.
+    # Not in the constructor: the bytes of a snapshot hold protocols, and reading them must import nothing.
     length_of(protocol.length)
     return protocol
 
@@ -292,9 +292,9 @@ def _from_fields(given: str | Mapping[str, Any]) -> Protocol:
     name = changes.pop("preset", "search-r1")
     if name not in PROTOCOLS:
         raise ConfigError(f"wanted a protocol of {sorted(PROTOCOLS)}, a mapping or a Protocol, got {name!r}")
-    known = [field.name for field in fields(Protocol)]
-    if unknown := sorted(set(changes) - set(known)):
-        raise ConfigError(f"unknown fields {unknown} of a protocol; known: {known}")
+    names = [field.name for field in fields(Protocol)]
+    if unknown := sorted(set(changes) - set(names)):
+        raise ConfigError(f"unknown fields {unknown} of a protocol; known: {names}")
     return replace(PROTOCOLS[name], **changes)
 
 
@@ -350,9 +350,9 @@ PROTOCOLS: Mapping[str, Protocol] = {
 }
 
 
-# What stands between the parts of an observation, and what tags are made of.
+# The separators of an observation's parts and the characters of tags.
 _SIGNS = str.maketrans(dict.fromkeys("<>|", " "))
-# What is shown where a search found nothing, and after a turn that is none.
+# The observations after a search without a hit, and after an invalid turn.
 NOTHING, NO_ACTION = "nothing", "no action"
 
 
@@ -362,7 +362,7 @@ def plain(text: str) -> str:
     >>> plain("The film 'Larkwell (1,105 metres)', by J. O-Brien")
     'the film larkwell 1,105 metres by j o-brien'
     """
-    # Grading ignores no other signs than these.
+    # Grading ignores exactly this punctuation, so the plain answer earns the same.
     stripped = (word.strip(string.punctuation) for word in text.lower().translate(_SIGNS).split())
     return " ".join(word for word in stripped if word)
 

@@ -39,10 +39,10 @@ class PyseriniRetriever:
         self._corpus = None if corpus is None else open_corpus(corpus)
         self._searcher = lucene_searcher(Path(index), k1, b)
         files = sorted((file.name, file.stat().st_size) for file in Path(index).iterdir() if file.is_file())
-        # Each commit of a Lucene index has a random name of its own in the file of its segments.
+        # Lucene writes a random id into the segments file at each commit.
         commit = max(Path(index).glob("segments_*"), key=lambda file: int(file.name.partition("_")[2], 36))
-        known = [files, commit.read_bytes().hex(), k1, b, self._corpus.digest if self._corpus else None]
-        self.digest = blake2b(json.dumps(known).encode(), digest_size=16).hexdigest()
+        parts = [files, commit.read_bytes().hex(), k1, b, self._corpus.digest if self._corpus else None]
+        self.digest = blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._again, ()
@@ -56,7 +56,7 @@ class PyseriniRetriever:
         return [self._retrieve(query, k) for query in queries]
 
     def _retrieve(self, query: str, k: int) -> list[Passage]:
-        # Half a character is nothing that Java takes.
+        # A query can hold half a surrogate pair, which Java refuses.
         whole = query.encode(errors="replace").decode()
         try:
             hits = self._searcher.search(whole, k)

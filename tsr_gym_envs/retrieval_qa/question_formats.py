@@ -67,7 +67,7 @@ _HOPS = re.compile(r"(\d)hop")
 
 
 class Defaults(NamedTuple):
-    """What is filled in where a record does not say it."""
+    """The values of fields that a record lacks."""
 
     data_source: str
     split: str
@@ -80,16 +80,16 @@ def search_r1(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     (or, as FlashRAG, HotpotQA's ``supporting_facts`` and ``context``), ``hops`` and ``decomposition`` (questions and
     answers) or ``evidences`` (triples).
     """
-    known = row.part("metadata") if row.fields.get("metadata") else PlacedRecord(row.place, 0, {})
+    metadata = row.part("metadata") if row.fields.get("metadata") else PlacedRecord(row.place, 0, {})
     steps: tuple[tuple[str, str], ...] = ()
-    if known.fields.get("decomposition"):
-        steps = _decomposition(known.rows("decomposition"))
-    elif known.fields.get("evidences"):
-        steps = _evidences(known)
-    supporting = known.texts("supporting") if known.fields.get("supporting") else ()
-    if not supporting and {"supporting_facts", "context"} <= known.fields.keys():
-        supporting = supporting_of(known)
-    hops = known.fields.get("hops")
+    if metadata.fields.get("decomposition"):
+        steps = _decomposition(metadata.rows("decomposition"))
+    elif metadata.fields.get("evidences"):
+        steps = _evidences(metadata)
+    supporting = metadata.texts("supporting") if metadata.fields.get("supporting") else ()
+    if not supporting and {"supporting_facts", "context"} <= metadata.fields.keys():
+        supporting = supporting_of(metadata)
+    hops = metadata.fields.get("hops")
     yield Question(
         row.name("id"),
         _given(row, "data_source", defaults.data_source),
@@ -303,7 +303,9 @@ def _evidences(row: PlacedRecord) -> tuple[tuple[str, str], ...]:
     """
     steps: list[tuple[str, str]] = []
     for triple in row.tuples("evidences", EVIDENCE):
-        subject, relation, found = (row.whole("evidences", str(part)) for part in triple)
-        earlier = [f"#{number}" for number, (_, answer) in enumerate(steps, start=1) if answer == subject]
-        steps.append((f"{earlier[0] if earlier else subject} {relation}", found))
+        subject, relation, answer = (row.whole("evidences", str(part)) for part in triple)
+        earlier = [
+            f"#{number}" for number, (_, earlier_answer) in enumerate(steps, start=1) if earlier_answer == subject
+        ]
+        steps.append((f"{earlier[0] if earlier else subject} {relation}", answer))
     return tuple(steps)

@@ -39,10 +39,10 @@ class PlacedRecord(NamedTuple):
 
     def text(self, key: str) -> str:
         """Return a field that is a text with something in it."""
-        found = self.value(key)
-        if not isinstance(found, str) or not found.strip():
-            raise self.fault(f"a text under {key!r}", found)
-        return self.whole(key, found)
+        value = self.value(key)
+        if not isinstance(value, str) or not value.strip():
+            raise self.fault(f"a text under {key!r}", value)
+        return self.whole(key, value)
 
     def whole(self, key: str, text: str) -> str:
         """Return the text of a key; half a character, which JSON can spell and no file holds, is refused."""
@@ -54,35 +54,35 @@ class PlacedRecord(NamedTuple):
 
     def name(self, key: str) -> str:
         """Return a field that is a text or a whole number, as text."""
-        found = self.value(key)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return str(found)
+        value = self.value(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
         return self.text(key)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a field that is a text or a list of at least one, each once, in their order."""
-        found = self.value(key)
-        listed = [found] if isinstance(found, str) else found
+        value = self.value(key)
+        listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, Sequence) or not all(isinstance(text, str) for text in listed):
-            raise self.fault(f"texts under {key!r}", found)
+            raise self.fault(f"texts under {key!r}", value)
         texts = tuple(dict.fromkeys(self.whole(key, text) for text in listed if text.strip()))
         if not texts:
-            raise self.fault(f"at least one text under {key!r}", found)
+            raise self.fault(f"at least one text under {key!r}", value)
         return texts
 
     def rows(self, key: str) -> list["PlacedRecord"]:
         """Return a field that is a list of records."""
-        found = self.value(key)
-        if not isinstance(found, Sequence) or not all(isinstance(entry, Mapping) for entry in found):
-            raise self.fault(f"a list of records under {key!r}", found)
-        return [PlacedRecord(f"{self.place}, {key}[{number}]", number, entry) for number, entry in enumerate(found)]
+        value = self.value(key)
+        if not isinstance(value, Sequence) or not all(isinstance(entry, Mapping) for entry in value):
+            raise self.fault(f"a list of records under {key!r}", value)
+        return [PlacedRecord(f"{self.place}, {key}[{number}]", number, entry) for number, entry in enumerate(value)]
 
     def part(self, key: str) -> "PlacedRecord":
         """Return a field that is a record."""
-        found = self.value(key)
-        if not isinstance(found, Mapping):
-            raise self.fault(f"a record under {key!r}", found)
-        return PlacedRecord(f"{self.place}, {key}", 0, found)
+        value = self.value(key)
+        if not isinstance(value, Mapping):
+            raise self.fault(f"a record under {key!r}", value)
+        return PlacedRecord(f"{self.place}, {key}", 0, value)
 
     def tuples(self, key: str, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
         """Return a field that is a list of lists, such as pairs or triples, or the same as columns under names.
@@ -90,14 +90,14 @@ class PlacedRecord(NamedTuple):
         HotpotQA writes ``[["Title", 0], ...]``; Hugging Face's copies, and FlashRAG's, ``{"title": ["Title", ...],
         "sent_id": [0, ...]}``.
         """
-        found = self.value(key)
-        if isinstance(found, Mapping):
-            columns: list[Any] = [found.get(name) for name in names]
+        value = self.value(key)
+        if isinstance(value, Mapping):
+            columns: list[Any] = [value.get(name) for name in names]
             lengths = {len(column) if isinstance(column, list) else -1 for column in columns}
-            found = list(zip(*columns, strict=True)) if len(lengths) == 1 and -1 not in lengths else None
-        if not isinstance(found, list) or not all(isinstance(e, list | tuple) and len(e) == len(names) for e in found):
+            value = list(zip(*columns, strict=True)) if len(lengths) == 1 and -1 not in lengths else None
+        if not isinstance(value, list) or not all(isinstance(e, list | tuple) and len(e) == len(names) for e in value):
             raise self.fault(f"lists of {len(names)} ({', '.join(names)}) under {key!r}", self.fields[key])
-        return [tuple(entry) for entry in found]
+        return [tuple(entry) for entry in value]
 
 
 def shown(value: object) -> str:
@@ -115,7 +115,7 @@ class Records(NamedTuple):
 
     Attributes:
         rows: The records, in their order; at least one.
-        about: What a JSON document says beside its records.
+        about: The other keys of a JSON document, next to its records.
     """
 
     rows: list[PlacedRecord]
@@ -134,17 +134,17 @@ def read_records(path: Path) -> Records:
     except OSError as error:
         raise InvalidCorpus(f"wanted a file of questions, got {path} ({error.strerror})") from error
     if content[:4] == MAGIC:
-        found = Records(_parquet(path), {})
+        records = Records(_parquet(path), {})
     else:
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             raise InvalidCorpus(f"{path}:{line}: wanted UTF-8, got {error.reason} at byte {error.start}") from error
-        found = _json(path, text) if text.lstrip()[:1] in ("{", "[") else Records(_table(path, text), {})
-    if not found.rows:
+        records = _json(path, text) if text.lstrip()[:1] in ("{", "[") else Records(_table(path, text), {})
+    if not records.rows:
         raise InvalidCorpus(f"{path}: wanted at least one question, got none")
-    return found
+    return records
 
 
 def _json(path: Path, text: str) -> Records:

@@ -34,8 +34,8 @@ def load_questions(
     """Return the questions of a file, in their order.
 
     Args:
-        path: A file as published (or your own in the schema of `formats.search_r1`).
-        format: A name of `FORMATS`; None to tell by the first record.
+        path: A file as published (or your own in the schema of `question_formats.search_r1`).
+        format: A name of `FORMATS`; None to detect it from the first record.
         data_source: What records that do not name their data set get; None for the format's name of it, and for
             ``search-r1`` the file's name without suffix.
         split: What records get that do not name theirs; TriviaQA's files do.
@@ -53,18 +53,18 @@ def load_questions(
         data_source or FORMATS[name].data_source or path.stem,
         split or (given_split if isinstance(given_split, str) else ""),
     )
-    found: dict[tuple[str, str], tuple[Question, str]] = {}
+    questions: dict[tuple[str, str], tuple[Question, str]] = {}
     for row in records.rows:
         for question in FORMATS[name].questions(row, defaults):
-            if question.group in found:
+            if question.group in questions:
                 raise InvalidCorpus(
                     f"{row.place}: wanted ids that are unique within a data source, got {question.id!r} of "
-                    f"{question.data_source!r} again, which is also in {found[question.group][1]}"
+                    f"{question.data_source!r} again, which is also in {questions[question.group][1]}"
                 )
-            found[question.group] = question, row.place
-    if not found:
+            questions[question.group] = question, row.place
+    if not questions:
         raise InvalidCorpus(f"{path}: wanted at least one question that can be answered, got none")
-    return tuple(question for question, _ in found.values())
+    return tuple(question for question, _ in questions.values())
 
 
 def passages_of(path: str | Path, format: str | None = None) -> Iterator[dict[str, str]]:
@@ -111,7 +111,7 @@ _CARRIED: Mapping[str, Callable[[PlacedRecord], Iterable[tuple[str, str]]]] = {
 }
 
 
-# What data sets call their splits, and what this project does.
+# Maps the published names of splits to ours.
 PUBLISHED_SPLITS = {"train": "train", "dev": "valid", "valid": "valid", "validation": "valid", "test": "test"}
 
 
@@ -146,7 +146,7 @@ class QuestionSet:
         """Return the place of the question that ``{"question_id": ID}`` names, with ``"data_source"`` if need be.
 
         Raises:
-            ConfigError: There is none, or several.
+            ConfigError: No question matches, or several do.
         """
         name, source = str(options.get("question_id")), options.get("data_source")
         places = [
@@ -202,7 +202,7 @@ def _read(path: Path, size: int, changed: int) -> QuestionSet:
 
 
 def _belongs(question: Question, split: str) -> bool:
-    """Return whether a question is of a split: as published, or by its name where the data set does not say."""
+    """Return whether a question belongs to a split: the published one, else one by a hash of its name."""
     published = PUBLISHED_SPLITS.get(question.split)
     if split == "all" or published is not None:
         return split in ("all", published)

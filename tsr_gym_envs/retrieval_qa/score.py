@@ -20,7 +20,7 @@ def supporting_coverage(state: RetrievalState, supporting: Sequence[str]) -> flo
 
 
 def search_promise(question: str, queries: Sequence[str], new: Sequence[str], read: Sequence[str]) -> float:
-    """Return how much of the question the new passages speak of, times how much of the query is not made up.
+    """Return the share of the question in the new passages, times the share of the query that is grounded.
 
     Novelty is that only passages count that were not shown before; overlap is the share of the question's words in
     them. The second factor is the share of the query's words that stand in the question or in passages read before.
@@ -33,21 +33,21 @@ def search_promise(question: str, queries: Sequence[str], new: Sequence[str], re
         read: The texts of the passages of earlier turns.
     """
     asked, query = words(question), words(" ".join(queries))
-    known = asked.union(*map(words, read))
-    return _share(asked, frozenset().union(*map(words, new))) * _share(query, known)
+    seen = asked.union(*map(words, read))
+    return _share(asked, frozenset().union(*map(words, new))) * _share(query, seen)
 
 
 def answer_promise(question: str, answer: str, read: Sequence[str]) -> float:
-    """Return how much of the answer stands in the passages read, times how much of the question does; no label."""
-    known = frozenset().union(*map(words, read))
-    return _share(words(answer), known) * _share(words(question), known)
+    """Return the share of the answer in the passages read, times that of the question; uses no label."""
+    seen = frozenset().union(*map(words, read))
+    return _share(words(answer), seen) * _share(words(question), seen)
 
 
 # Passages are read again at every later turn, and in every branch.
 @lru_cache(maxsize=8192)
 def words(text: str) -> frozenset[str]:
     """Return the words of a text, stemmed and without stop words."""
-    # Here, so that scorers can be imported without the libraries that analysing needs.
+    # Imported here, so that importing the scorers does not load the analyser's libraries.
     from tsr_gym_envs.lucene_bm25 import analyse
 
     return frozenset(analyse(text))

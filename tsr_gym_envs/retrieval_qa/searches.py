@@ -1,4 +1,4 @@
-"""Searches: what a retriever finds, as an agent is shown it; asked once per query and then remembered."""
+"""Searches: a retriever's passages as an agent reads them; each query is retrieved once and then remembered."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,7 +15,7 @@ MAX_QUERY = 2_000
 
 
 class Found(NamedTuple):
-    """What a search found, as it is shown.
+    """The result of a search, as the agent sees it.
 
     Attributes:
         ids: Ids of the passages, in the order shown.
@@ -33,8 +33,8 @@ class Found(NamedTuple):
 class Searches:
     """A retriever behind a memory that an environment shares with its clones.
 
-    Retrieval is a pure function of query, k and the retriever's digest, so what is remembered is never out of date,
-    and no state needs to hold it. A failure is not remembered.
+    Retrieval is a pure function of query, k and the retriever's digest. So a remembered result is never out of date,
+    and states hold ids only. A failure is not remembered.
 
     Args:
         retriever: Where passages come from.
@@ -55,16 +55,16 @@ class Searches:
         self.holds_answer = lru_cache(maxsize=max_remembered)(self._holds_answer)
 
     def _find(self, queries: tuple[str, ...]) -> Found:
-        # All at once; a blank query matches nothing.
+        # One call for all queries; blank ones are left out, because they match nothing.
         asked = [_clean(query) for query in queries]
         hits = iter(self._retrieve([query for query in asked if query]))
         per_query = [next(hits) if query else [] for query in asked]
         if self._compact:
-            per_query = [[plain_passage(passage) for passage in found] for found in per_query]
+            per_query = [[plain_passage(passage) for passage in passages] for passages in per_query]
         shown = show(per_query, self._protocol, MAX_TEXT)
         if self._compact and not shown.observation:
             shown = shown._replace(observation=NOTHING)
-        passages = [passage for found in per_query for passage in found]
+        passages = [passage for hits in per_query for passage in hits]
         return Found(tuple(passage.id for passage in passages), tuple(passage.title for passage in passages), *shown)
 
     def _retrieve(self, queries: Sequence[str]) -> list[list[Passage]]:
@@ -73,7 +73,7 @@ class Searches:
         hits = self.retriever.retrieve(queries, self._top_k)
         if len(hits) != len(queries):
             raise RetrievalFailed(f"wanted passages for {len(queries)} queries, got {len(hits)} lists of them")
-        return [list(found[: self._top_k]) for found in hits]
+        return [list(passages[: self._top_k]) for passages in hits]
 
     def _holds_answer(self, queries: tuple[str, ...], golds: tuple[str, ...], match: Match) -> bool:
         return any(contains_answer(document, golds, match=match) for document in self.find(queries).documents)

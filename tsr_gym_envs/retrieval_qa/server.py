@@ -132,7 +132,7 @@ def retrieval_app(retriever: Retriever, *, limits: ServerLimits = ServerLimits()
 
 
 def read_wish(body: bytes, limits: ServerLimits) -> Wish:
-    """Return what a request of either dialect asks for.
+    """Return the search that a request of either dialect asks for.
 
     Raises:
         HTTPException: 400 where the body is no JSON object, 422 where a value is missing, wrong or beyond the limits.
@@ -172,8 +172,8 @@ def read_wish(body: bytes, limits: ServerLimits) -> Wish:
 
 
 def _answer(retriever: Retriever, wish: Wish) -> bytes:
-    found = retriever.retrieve(wish.queries, wish.k) if wish.queries else []
-    result = [[_shown(passage, wish.scores) for passage in passages] for passages in found]
+    results = retriever.retrieve(wish.queries, wish.k) if wish.queries else []
+    result = [[_shown(passage, wish.scores) for passage in passages] for passages in results]
     return json.dumps({"result": result}).encode()
 
 
@@ -210,7 +210,7 @@ class Metrics:
     def text(self) -> str:
         """Return all counts."""
         name = "tsr_retrieval"
-        # A client that left is nobody's error.
+        # A client that left is no error of the server.
         errors = sum(count for status, count in self._requests.items() if status >= 400 and status != CLIENT_LEFT)
         bounds = [*(str(bound) for bound in BUCKETS_S), "+Inf"]
         lines = [

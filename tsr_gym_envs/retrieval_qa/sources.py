@@ -21,7 +21,7 @@ class Sources(NamedTuple):
         questions: The questions.
         retriever: The search.
         world: Folder of the generated world; None where something else was given.
-        is_default: Whether nothing was said about the world.
+        is_default: Whether the world has the default settings.
     """
 
     questions: QuestionSet

@@ -32,13 +32,13 @@ class RetrievalSettings:
     observation_mode: ObservationMode = "protocol"
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, choices in (
             ("history", self.history, get_args(History)),
             ("answer_match", self.answer_match, get_args(AnswerMatch)),
             ("observation_mode", self.observation_mode, get_args(ObservationMode)),
         ):
-            if value not in known:
-                raise ConfigError(f"wanted {name} of {list(known)}, got {value!r}")
+            if value not in choices:
+                raise ConfigError(f"wanted {name} of {list(choices)}, got {value!r}")
         if self.max_turns < 1:
             raise ConfigError(f"wanted max_turns >= 1, got {self.max_turns}")
         if not 1 <= self.top_k <= MAX_TOP_K:
@@ -50,7 +50,7 @@ class RetrievalTurn(NamedTuple):
 
     Attributes:
         text: What the agent wrote, up to where the protocol stops reading.
-        kind: What it asked for; ``"late"`` is a search in the last turn, which is not carried out.
+        kind: Its action; ``"late"`` is a search in the last turn, which is not carried out.
         queries: The queries of a search.
         passages: Ids of the passages that it was shown, in their order.
     """
@@ -66,10 +66,10 @@ class RetrievalState(NamedTuple):
 
     Attributes:
         question: The question's number in its file.
-        turns: What was done so far.
+        turns: The turns so far; their number is the number of the turn.
         answer: The final answer; None until it is given.
         answer_turn: The first turn, counted from 1, whose passages hold a golden answer (t* of TSPO's FOLR, arXiv
-            2601.22776); None as long as there is none.
+            2601.22776); None before that turn.
         found: Ids of the supporting passages that were shown so far, in the order of the question's.
     """
 

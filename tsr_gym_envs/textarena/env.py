@@ -24,16 +24,16 @@ class TextArenaEnv(TextEnv[TextArenaState]):
     """Play a game of TextArena that has one player, such as TowerOfHanoi, 2048 or Minesweeper.
 
     ## Description
-    TextArena's games draw from the global generators of their process, so they are played in a process of their own,
-    whose generators are seeded before every turn. A state is what was said; a snapshot is a replay: going back costs as
-    many turns as were taken. A replay that differs from what was is an error, and such a game has no snapshots. Needs
-    the extra ``textarena``; some games load data from a network at their beginning.
+    TextArena's games draw from the global generators of their process, so they are played in a child process,
+    whose generators are seeded before every turn. A state is the list of texts so far; a snapshot is a replay: going
+    back costs as many turns as were taken. A replay that differs from the original is an error, and such a game has no
+    snapshots. Needs the extra ``textarena``; some games load data from a network at their beginning.
 
     ## Action Space
     Text, as the game reads it. Text without any sign that can be read means nothing.
 
     ## Observation Space
-    Text: what the game said since the last turn.
+    Text: the game's output since the last turn.
 
     ## Starting State
     A beginning drawn from the seed of `reset`.
@@ -75,7 +75,7 @@ class TextArenaEnv(TextEnv[TextArenaState]):
         return _beginning(self.game, int(rng.integers(_SEEDS)))
 
     def transition(self, state: TextArenaState, action: str, rng: np.random.Generator) -> Step:
-        """Return what a turn makes of a game.
+        """Return the effect of a turn on a game.
 
         Raises:
             InterpreterFailed: The game does not repeat itself, or failed.
@@ -91,11 +91,11 @@ class TextArenaEnv(TextEnv[TextArenaState]):
         return Step(after, after.reward, after.ended, {})
 
     def observe(self, state: TextArenaState) -> str:
-        """Return what the game said last."""
+        """Return the game's last output."""
         return state.text
 
     def state_key(self, state: TextArenaState) -> bytes:
-        """Return the bytes of what was said and thrown: nobody knows when two games stand alike."""
+        """Return the bytes of all texts and dice, because equality of two games cannot be decided otherwise."""
         return encode((state.seed, state.turns))
 
     def is_success(self, state: TextArenaState) -> bool:

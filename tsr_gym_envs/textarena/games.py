@@ -18,10 +18,10 @@ class TextArenaState(NamedTuple):
 
     Attributes:
         seed: Of the game's beginning.
-        turns: What was said, each with the seed of the dice that were thrown for it.
-        text: What the game said last.
-        mark: Digest of all that the game said, by which a replay is held against what was.
-        reward: The game's verdict; 0 as long as it goes on.
+        turns: The agent's texts, each with the seed of its dice.
+        text: The game's last output.
+        mark: Digest of the game's whole output, with which a replay is compared.
+        reward: The game's verdict; 0 before its end.
         ended: Whether the game is over.
     """
 
@@ -39,7 +39,7 @@ class _Table:
     def __init__(self) -> None:
         self.at: tuple[str, TextArenaState] | None = None
         self.game: Any = None
-        self.said = ""
+        self.conversation = ""
 
     def begin(self, name: str, seed: int) -> TextArenaState:
         """Return the beginning of a game."""
@@ -47,21 +47,21 @@ class _Table:
 
         self.at = None
         _throw(seed)
-        self.game, self.said = textarena.make(env_id=name), ""
+        self.game, self.conversation = textarena.make(env_id=name), ""
         self.game.reset(num_players=1)
         return self._stands(name, TextArenaState(seed, (), "", "", 0.0, False), False)
 
     def step(self, name: str, state: TextArenaState, text: str, dice: int) -> TextArenaState:
-        """Return what a turn makes of a game.
+        """Return the state after a turn.
 
         Raises:
             RuntimeError: The game does not repeat itself, so that there is no way back to the state.
         """
         if self.at != (name, state):
-            found = self.begin(name, state.seed)
-            for said, thrown in state.turns:
-                found = self._turn(name, found, said, thrown)
-            if found != state:
+            replayed = self.begin(name, state.seed)
+            for answer, seed in state.turns:
+                replayed = self._turn(name, replayed, answer, seed)
+            if replayed != state:
                 self.at = None
                 raise RuntimeError(f"{name} does not repeat itself after {len(state.turns)} turns: it has no snapshots")
         return self._turn(name, state, text, dice)
@@ -74,21 +74,21 @@ class _Table:
 
     def _stands(self, name: str, state: TextArenaState, done: bool) -> TextArenaState:
         if done:
-            told = [f"{one['reason']}" for one in self.game.state.game_info.values() if one.get("reason")]
-            new, reward = "\n".join(told), float((self.game.state.rewards or {}).get(0, 0.0))
+            reasons = [f"{player['reason']}" for player in self.game.state.game_info.values() if player.get("reason")]
+            new, reward = "\n".join(reasons), float((self.game.state.rewards or {}).get(0, 0.0))
         else:
-            said = str(self.game.get_observation()[1])
-            # TextArena repeats everything that was said.
-            new, reward = said[len(self.said) :] if said.startswith(self.said) else said, 0.0
-            self.said = said
+            shown = str(self.game.get_observation()[1])
+            # TextArena's observation repeats the whole conversation; the state keeps the new part.
+            new, reward = shown[len(self.conversation) :] if shown.startswith(self.conversation) else shown, 0.0
+            self.conversation = shown
         mark = blake2b((state.mark + new).encode(), digest_size=12).hexdigest()
-        found = state._replace(text=new.strip(), mark=mark, reward=reward, ended=done)
-        self.at = (name, found)
-        return found
+        after = state._replace(text=new.strip(), mark=mark, reward=reward, ended=done)
+        self.at = (name, after)
+        return after
 
 
 def operations() -> dict[str, Callable[..., Any]]:
-    """Return what can be asked of the process, by name."""
+    """Return the operations of the child process, by name."""
     table = _Table()
     return {"begin": table.begin, "step": table.step}
 

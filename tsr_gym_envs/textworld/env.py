@@ -28,7 +28,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
 
     ## Description
     The games of TextWorld (arXiv 1806.11532), generated at their first use and played by Jericho's interpreter in a
-    process of its own. A state holds the interpreter's whole memory, as what differs from the game's beginning, and
+    child process. A state holds the interpreter's whole memory, as what differs from the game's beginning, and
     the facts of TextWorld's logic. Needs the extra ``textworld``.
 
     ## Action Space
@@ -38,7 +38,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
 
     ## Observation Space
     Text, by `observation_mode`: ``feedback`` (what the game printed), ``full`` (then the room and what is carried, so
-    that one observation tells all that the player knows of the place), ``commands`` (then the admissible commands).
+    that one observation holds all that the player knows of the place), ``commands`` (then the admissible commands).
 
     ## Starting State
     The beginning of a game, drawn among the `num_games` games of `split`.
@@ -88,7 +88,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
         )
         self.settings = settings
         self.instructions = INSTRUCTIONS
-        # What decides a game, whatever it is shown as.
+        # The settings that decide a game, without those of its presentation.
         self._games = replace(settings, observation_mode="full", max_turns=None)
 
     @property
@@ -97,7 +97,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
         return numbers(self._games)
 
     def story(self, game: int) -> Path:
-        """Return the file of a game; what TextWorld knows of it stands beside it."""
+        """Return the file of a game; TextWorld's data on it lie next to it."""
         return story_of(self._games, game)
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> TextWorldState:
@@ -122,8 +122,8 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
         """Return the words that the game knows."""
         return about(self.story(state.game)).words
 
-    def told(self, state: TextWorldState, command: str, rng: np.random.Generator) -> Step:
-        """Return what a command makes of a game."""
+    def run_command(self, state: TextWorldState, command: str, rng: np.random.Generator) -> Step:
+        """Return the effect of a command on a game."""
         story, before = self.story(state.game), state.scene
         scene: Scene = child().ask("step", story, before, command, seconds=self.max_seconds)
         gained = (scene.points - before.points) / max(about(story).max_points, 1)
@@ -131,7 +131,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
         return Step(after, gained, bool(scene.ended), {})
 
     def observe(self, state: TextWorldState) -> str:
-        """Return what the game printed, by `observation_mode` followed by the place and the commands."""
+        """Return the text that the game printed, followed by the place and the commands, by `observation_mode`."""
         scene, mode = state.scene, self.settings.observation_mode
         objective = about(self.story(state.game)).objective
         # Before the goal stands TextWorld's name in large letters.
@@ -166,7 +166,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
         """Return commands that win the game from a state, none where it is over; None where none are known.
 
         At the beginning it is TextWorld's walkthrough without what a player need not do; after other commands it is
-        what TextWorld makes of it, tried out in its logic. It need not be the shortest.
+        TextWorld's own replanning, tried out in its logic. It need not be the shortest.
         """
         if state.scene.ended:
             return None
@@ -196,9 +196,9 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
 
 @lru_cache(maxsize=1024)
 def about(story: Path) -> About:
-    """Return what does not change in a game."""
-    found: About = child().ask("about", story)
-    return found
+    """Return the constant facts of a game."""
+    facts: About = child().ask("about", story)
+    return facts
 
 
 @lru_cache(maxsize=1024)
@@ -211,15 +211,15 @@ def beginning(story: Path) -> Scene:
 @lru_cache(maxsize=8192)
 def admissible(story: Path, facts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the admissible commands where some facts are true."""
-    found: tuple[str, ...] = child().ask("commands", story, facts)
-    return found
+    commands: tuple[str, ...] = child().ask("commands", story, facts)
+    return commands
 
 
 @lru_cache(maxsize=4096)
 def winning(story: Path, done: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return commands that win a game after others that were done; None where none are known."""
-    found: tuple[str, ...] | None = child().ask("plan", story, done)
-    return found
+    plan: tuple[str, ...] | None = child().ask("plan", story, done)
+    return plan
 
 
 def make(

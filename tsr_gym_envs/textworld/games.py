@@ -30,7 +30,7 @@ _SUCCEEDED = " - succeeded"
 
 
 def operations() -> dict[str, Callable[..., Any]]:
-    """Return what can be asked of the process, by name."""
+    """Return the operations of the child process, by name."""
     return {"generate": generate, "about": about, "begin": begin, "step": step, "commands": commands, "plan": plan}
 
 
@@ -64,7 +64,7 @@ class _World:
         self.inform: Any = Inform7Game(self.game)
         self._state: Any = State
         self._props: dict[str, Any] = {}
-        # Others only say how a game is lost, or need not be completed.
+        # The other quests are optional, or define only how a game is lost.
         self.quests = [quest for quest in self.game.quests if quest.win_events and not quest.optional]
         self.rules = list(self.game.kb.rules.values())
         self.constants = self.game.kb.types.constants_mapping
@@ -97,7 +97,7 @@ def _opened(story: Path) -> _World:
 
 
 def about(story: Path) -> About:
-    """Return what does not change in a game."""
+    """Return the constant facts of a game."""
     world = _opened(story)
     walkthrough = world.game.metadata.get("walkthrough") or ()
     return About(world.game.objective, world.game.max_score, tuple(walkthrough), world.machine.words)
@@ -110,13 +110,13 @@ def begin(story: Path) -> Scene:
     machine.put(machine.start.memory)
     shown = {}
     for name in TRACKED:
-        told = machine.send(f"tw-extra-infos {name}")
-        shown[name] = _printed(told.text, (name,))[0][name]
-    told = machine.send("tw-trace-actions")
+        output = machine.send(f"tw-extra-infos {name}")
+        shown[name] = _printed(output.text, (name,))[0][name]
+    output = machine.send("tw-trace-actions")
     facts = world.texts(world.game.world.state.facts)
     none = (False,) * len(world.quests)
     first = Scene(
-        told.memory,
+        output.memory,
         facts,
         machine.start.text,
         shown["description"] or "",
@@ -131,10 +131,10 @@ def begin(story: Path) -> Scene:
 
 
 def step(story: Path, before: Scene, command: str) -> Scene:
-    """Return what a command makes of a game."""
+    """Return the scene after a command."""
     world = _opened(story)
-    told = world.machine.run(before.memory, command)
-    shown, feedback = _printed(told.text)
+    output = world.machine.run(before.memory, command)
+    shown, feedback = _printed(output.text)
     ended = "won" if "*** The End ***" in feedback else "lost" if "*** You lost! ***" in feedback else ""
     events, feedback = _events(feedback)
     facts, done = before.facts, before.done
@@ -144,11 +144,11 @@ def step(story: Path, before: Scene, command: str) -> Scene:
         if action is not None:
             state = world.state(facts)
             state.apply(action)
-            found = world.texts(state.facts)
-            if found != facts:
-                done, facts = (*done, names[actions.index(action)]), found
+            texts = world.texts(state.facts)
+            if texts != facts:
+                done, facts = (*done, names[actions.index(action)]), texts
     after = Scene(
-        told.memory,
+        output.memory,
         facts,
         feedback,
         before.description if shown["description"] is None else shown["description"],
@@ -156,7 +156,7 @@ def step(story: Path, before: Scene, command: str) -> Scene:
         before.points if shown["score"] is None else _number(shown["score"]),
         before.quests,
         before.progress,
-        ended or ("halted" if told.halted else ""),
+        ended or ("halted" if output.halted else ""),
         done,
     )
     return _judged(world, before, after)
@@ -218,14 +218,14 @@ def _share(state: Any, facts: Any) -> float:
 
 
 def _printed(text: str, names: tuple[str, ...] = TRACKED) -> tuple[dict[str, str | None], str]:
-    """Return what a story printed between tags, by name, and the rest."""
-    found: dict[str, str | None] = {}
+    """Return the texts that a story printed between tags, by name, and the rest."""
+    texts: dict[str, str | None] = {}
     for name in names:
         tagged = re.compile(rf"<{name}>\n(.*)</{name}>", re.DOTALL)
         match = tagged.search(text)
-        found[name] = None if match is None else _events(match.group(1))[1].strip()
+        texts[name] = None if match is None else _events(match.group(1))[1].strip()
         text = text if match is None else tagged.sub("", text)
-    return found, text
+    return texts, text
 
 
 def _events(text: str) -> tuple[list[str], str]:

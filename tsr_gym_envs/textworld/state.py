@@ -32,7 +32,7 @@ SIMPLE = ("dense", "balanced", "sparse")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextWorldSettings:
-    """What decides the games, the limits and the form of observations; `TextWorldEnv` documents it."""
+    """The settings of games, limits and observations; `TextWorldEnv` documents them."""
 
     preset: str = "default"
     game: Literal["simple", "coin_collector", "treasure_hunter", "cooking"] = "simple"
@@ -44,14 +44,14 @@ class TextWorldSettings:
     max_turns: int | None = 50
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, choices in (
             ("game", self.game, LEVELS),
             ("foods", self.foods, FOODS),
             ("split", self.split, SPLITS),
             ("observation_mode", self.observation_mode, OBSERVATION_MODES),
         ):
-            if value not in known:
-                raise ConfigError(f"wanted {name} of {sorted(known)}, got {value!r}")
+            if value not in choices:
+                raise ConfigError(f"wanted {name} of {sorted(choices)}, got {value!r}")
         if not 1 <= self.level <= LEVELS[self.game]:
             raise ConfigError(f"wanted level from 1 to {LEVELS[self.game]} of {self.game!r}, got {self.level}")
         if self.num_games < 1:
@@ -104,7 +104,7 @@ class Scene(NamedTuple):
     Attributes:
         memory: The interpreter's.
         facts: What is true, as TextWorld writes it, in ascending order.
-        feedback: What the game said last.
+        feedback: The game's last output.
         description: The room as it is described.
         inventory: What the player carries, as it is described.
         points: Points so far.

@@ -1,1 +1,1 @@
-"""Games for the Z-machine, played by an interpreter in a process of its own that may hang or end."""
+"""Games for the Z-machine, played by an interpreter in a child process, which can hang or end."""

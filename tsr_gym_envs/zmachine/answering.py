@@ -22,14 +22,14 @@ def main(descriptor: int, operations: str) -> None:
     """
     pipe = Connection(descriptor)
     make: Any = load(operations)
-    known: Mapping[str, Callable[..., Any]] = make()
+    by_name: Mapping[str, Callable[..., Any]] = make()
     pipe.send_bytes(pickle.dumps(os.getpid()))
     while True:
         try:
             name, given = pickle.loads(pipe.recv_bytes())
         except EOFError:
             return
-        pipe.send_bytes(pickle.dumps(_answer(known[name], given)))
+        pipe.send_bytes(pickle.dumps(_answer(by_name[name], given)))
 
 
 def _answer(operation: Callable[..., Any], given: tuple[Any, ...]) -> tuple[str, Any]:
@@ -40,7 +40,7 @@ def _answer(operation: Callable[..., Any], given: tuple[Any, ...]) -> tuple[str,
         if missing not in EXTRAS:
             return "failed", f"{error}"
         return "missing", (missing, EXTRAS[missing])
-    # Whatever it is, whoever asked has to know it.
+    # Every error goes back to the caller, of any type.
     except Exception as error:
         return "failed", f"{type(error).__name__}: {error}"
 

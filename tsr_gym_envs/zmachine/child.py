@@ -47,7 +47,7 @@ class Child:
         self._stop: Any = None
 
     def ask(self, name: str, *given: Any, seconds: float | None = None) -> Any:
-        """Return what an operation returns.
+        """Run an operation in the child process and return its result.
 
         Args:
             name: Of the operation.
@@ -62,18 +62,19 @@ class Child:
         with self._lock:
             question = pickle.dumps((name, given))
             try:
-                kind, answer = self._asked(question, seconds)
+                status, answer = self._asked(question, seconds)
             except (EOFError, OSError):
-                # It may have been ended from outside, since it was last asked: whatever ends it does so again.
+                # The process may have been ended from outside since the last call, so the operation is tried once
+                # more: one that ends the process itself does so again.
                 self.stop()
                 try:
-                    kind, answer = self._asked(question, seconds)
+                    status, answer = self._asked(question, seconds)
                 except (EOFError, OSError) as error:
                     self.stop()
                     raise NoAnswer(f"the process ended during {name}") from error
-        if kind == "missing":
+        if status == "missing":
             raise MissingExtra(*answer)
-        if kind == "failed":
+        if status == "failed":
             raise InterpreterFailed(answer)
         return answer
 
@@ -89,12 +90,12 @@ class Child:
             pipe.send_bytes(question)
             if not pipe.poll(seconds):
                 raise NoAnswer(f"nothing came within {seconds:g} s")
-            kind, answer = pickle.loads(pipe.recv_bytes())
+            status, answer = pickle.loads(pipe.recv_bytes())
         except BaseException:
             # Also where a user interrupts: the next question would get the answer to this one.
             self.stop()
             raise
-        return kind, answer
+        return status, answer
 
     def _started(self) -> Connection:
         # A process that was forked has its parent's pipe, which it must not speak into.

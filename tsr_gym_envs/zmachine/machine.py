@@ -34,8 +34,8 @@ def differences(cells: Cells, start: Cells) -> tuple[bytes, bytes]:
     """Return where cells differ from those of the start, and what they hold there.
 
     >>> start = np.zeros(9, np.uint8)
-    >>> found = differences(np.array([0, 7, 0, 0, 0, 0, 0, 0, 5], np.uint8), start)
-    >>> filled(*found, start).tolist()
+    >>> changes = differences(np.array([0, 7, 0, 0, 0, 0, 0, 0, 5], np.uint8), start)
+    >>> filled(*changes, start).tolist()
     [0, 7, 0, 0, 0, 0, 0, 0, 5]
     """
     places = np.flatnonzero(cells != start)
@@ -60,15 +60,15 @@ def can_be(memory: Any) -> bool:
     )
 
 
-class Told(NamedTuple):
-    """What became of a command.
+class Output(NamedTuple):
+    """The result of a command.
 
     Attributes:
         memory: The memory after it.
         text: What the story printed.
         halted: Whether the interpreter stopped for good, at the end of the story or at a fault in it.
-        points: The story's points, and whether it says that it is won or lost; None where Jericho does not know it.
-        ended: ``"won"``, ``"lost"``, or "" where it goes on or Jericho does not know.
+        points: The story's points; None where Jericho does not support it.
+        ended: ``"won"``, ``"lost"``, or "" before the end or where Jericho does not support the story.
     """
 
     memory: Memory
@@ -95,37 +95,37 @@ class Machine:
     def __init__(self, story: Path, seed: int = 1) -> None:
         import jericho
 
-        # Unsupported stories and cut commands are told by the environments.
+        # Jericho warns of unsupported stories and cut commands; the environments report both themselves.
         warnings.simplefilter("ignore")
         self.frotz: Any = jericho.FrotzEnv(str(story), seed)
         text, _ = self.frotz.reset()
         self._first: Cells = self._cells()
         self.supported = bool(self.frotz.is_fully_supported)
-        self.start = self._told(text)
+        self.start = self._output(text)
         # Read from the file; the story itself stays where it is.
         self.words = frozenset(str(word) for word in self.frotz.get_dictionary())
 
-    def run(self, memory: Memory, command: str, dice: int | None = None) -> Told:
-        """Return what a command does to a story that stands at some memory.
+    def run(self, memory: Memory, command: str, dice: int | None = None) -> Output:
+        """Return the output of a command in a story with some memory.
 
         Args:
-            memory: Where it stands.
-            command: What the player says.
-            dice: What the interpreter's generator is set to before; None goes on from where it stood.
+            memory: The story's memory before the command.
+            command: The player's command.
+            dice: State of the interpreter's generator before the command; None for the one in the memory.
         """
         self.put(memory, dice)
         return self.send(command)
 
-    def send(self, command: str) -> Told:
-        """Return what a command does to the story as it stands."""
-        told = self._told(self.frotz.step(command)[0])
-        if told.halted:
-            # A halted interpreter takes no memory any more.
+    def send(self, command: str) -> Output:
+        """Return the output of a command in the current story."""
+        output = self._output(self.frotz.step(command)[0])
+        if output.halted:
+            # A halted interpreter accepts no memory, so it is started again.
             self.frotz.reset()
-        return told
+        return output
 
     def put(self, memory: Memory, dice: int | None = None) -> None:
-        """Put the story to where it stood."""
+        """Set the story to a memory."""
         cells = filled(memory.places, memory.values, self._first)
         size = self.frotz.frotz_lib.getRAMSize()
         *registers, rng, interval, counter = memory.registers
@@ -137,17 +137,17 @@ class Machine:
         return int(self.frotz.get_max_score()) if self.supported else None
 
     def valid_actions(self) -> tuple[str, ...] | None:
-        """Return what Jericho finds to change the story as it stands; None where it does not know the story."""
+        """Return the commands that change the current story, by Jericho; None where it does not support the story."""
         if not (self.supported and self.frotz.bindings):
             return None
         return tuple(sorted(self.frotz.get_valid_actions(use_parallel=False)))
 
-    def _told(self, text: str) -> Told:
+    def _output(self, text: str) -> Output:
         frotz, points, ended = self.frotz, None, ""
         if self.supported:
             points = int(frotz.get_score())
             ended = "won" if frotz.victory() else "lost" if frotz.game_over() else ""
-        return Told(self._memory(), text, bool(frotz._emulator_halted()), points, ended)
+        return Output(self._memory(), text, bool(frotz._emulator_halted()), points, ended)
 
     def _cells(self) -> Cells:
         ram, stack, *_ = self.frotz.get_state()
@@ -156,4 +156,4 @@ class Machine:
     def _memory(self) -> Memory:
         ram, stack, *registers, rng, shown = self.frotz.get_state()
         cells = np.concatenate([ram, stack])
-        return Memory(*differences(cells, self._first), tuple(int(one) for one in (*registers, *rng)), shown)
+        return Memory(*differences(cells, self._first), tuple(int(register) for register in (*registers, *rng)), shown)

@@ -14,7 +14,7 @@ from tsr_gym_envs.reasons import invalid, shown
 from tsr_gym_envs.zmachine.child import NoAnswer
 from tsr_gym_envs.zmachine.machine import Memory, can_be
 
-# What the interpreter takes of a command, in bytes of UTF-8.
+# The longest command of the interpreter, in bytes of UTF-8.
 MAX_COMMAND = 198
 # These write files, or stop the interpreter; a search undoes and restores by itself.
 RESERVED = frozenset(
@@ -24,7 +24,7 @@ RESERVED = frozenset(
         *("recording", "recording on", "recording off"),
     )
 )
-# TextWorld's own questions to its stories, which tell and change what no player should.
+# TextWorld's internal commands, which reveal and change what a player must not.
 _INNER = re.compile(r"tw-|restrict |print_state|print state")
 _CLAUSES = re.compile(r"[.,;!?]|\bthen\b|\band\b")
 _WORDS = re.compile(r"[^\s.,;:!?\"()]+")
@@ -60,9 +60,9 @@ def refusal(command: str, dictionary: Set[str]) -> str | None:
     if not words:
         return f"{shown(command)} holds no word"
     for clause in _CLAUSES.split(command.lower()):
-        said = " ".join(clause.split())
-        if said in RESERVED or _INNER.match(said):
-            return f"{shown(said)} is left to the search: write what the player does"
+        words_of_clause = " ".join(clause.split())
+        if words_of_clause in RESERVED or _INNER.match(words_of_clause):
+            return f"{shown(words_of_clause)} is left to the search: write what the player does"
     for word in words:
         if not (word.isdecimal() or word in dictionary or any(word[:kept] in dictionary for kept in _KEPT)):
             return f"{shown(word)} is no word of this game"
@@ -93,8 +93,8 @@ class StoryEnv(TextEnv[StateT]):
         """Return the words that the story knows."""
         raise NotImplementedError
 
-    def told(self, state: StateT, command: str, rng: np.random.Generator) -> Step:
-        """Return what a command that the story may understand makes of it.
+    def run_command(self, state: StateT, command: str, rng: np.random.Generator) -> Step:
+        """Return the effect of a command that passed `refusal`.
 
         Raises:
             NoAnswer: The interpreter hangs, or ended.
@@ -102,13 +102,13 @@ class StoryEnv(TextEnv[StateT]):
         raise NotImplementedError
 
     def transition(self, state: StateT, action: str, rng: np.random.Generator) -> Step:
-        """Return what a command makes of a story; a command that stops the interpreter means nothing."""
+        """Return the effect of a command; a command that stops the interpreter is invalid."""
         command = command_of(action)
         reason = refusal(command, self.words(state))
         if reason is not None:
             return Step(state, 0.0, False, invalid(reason))
         try:
-            return self.told(state, command, rng)
+            return self.run_command(state, command, rng)
         except NoAnswer as error:
             return Step(state, 0.0, False, invalid(f"the game did not answer: {error}"))
 
@@ -122,12 +122,12 @@ class StoryEnv(TextEnv[StateT]):
         Raises:
             SnapshotError: The state belongs to something else, or is damaged; this environment is then unchanged.
         """
-        held = state.episode.state if isinstance(state, EnvState) else None
+        inner = state.episode.state if isinstance(state, EnvState) else None
         try:
-            holds = held is not None and can_be(self.memory(held))
-        # Bytes that somebody else wrote may hold any value in its place.
+            is_sound = inner is not None and can_be(self.memory(inner))
+        # Foreign bytes can hold any value in place of the state.
         except (AttributeError, TypeError):
-            holds = False
-        if not holds:
+            is_sound = False
+        if not is_sound:
             raise SnapshotError(f"wanted a state of {type(self).__name__} with an interpreter's memory: damaged")
         super().set_env_state(state, seed=seed)

@@ -1,4 +1,4 @@
-"""A story of the user's under our contract, beside Jericho's own environment."""
+"""A story of the user's under our contract, compared with Jericho's own environment."""
 
 import shutil
 import warnings

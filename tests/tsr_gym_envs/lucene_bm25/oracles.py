@@ -110,7 +110,7 @@ def damaged(data, kind, place):
 
 
 def outcome(folder, wanted, asked):
-    """Return what comes of opening a folder and searching: the same hits, others, a refusal, or another error."""
+    """Return the outcome of opening a folder and searching: the same hits, others, a refusal, or another error."""
     try:
         index = BM25Index.open(folder)
         found = index.search(asked, 10)
@@ -139,12 +139,12 @@ def try_all(folder, todo, keep_time):
 
 
 def outcomes(folder, todo, *, keep_time):
-    """Return the outcome of each damage; where a process dies of one, that is a crash, and another goes on.
+    """Return the outcome of each damage; a process that dies of one is a crash, and another process continues.
 
     Args:
         folder: A sound index; what is damaged is a copy.
         todo: Some of what `damages` returned.
-        keep_time: Whether files keep their times of change, so that nobody notices.
+        keep_time: Whether files keep their times of change, so that the change is not visible.
     """
     found, copy = [], folder.with_name("copy")
     while len(found) < len(todo):

@@ -61,7 +61,7 @@ def test_cutting_at_blanks_changes_nothing(text):
     assert split_words(text) == words._WORD.findall(text)
 
 
-# Letters, digits, marks and signs in whose reading Lucene has no rule of its own.
+# Letters, digits, marks and signs for which Lucene has no special rule.
 PLAIN = st.text(
     st.sampled_from("aZ\xe9\u0436\u03b1\uac0009\u0663_.,;:'\u2019\xb7\u0301\u0308\u200d\xad \n-!(\u30ab\u30fc"),
     max_size=40,

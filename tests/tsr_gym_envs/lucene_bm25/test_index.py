@@ -133,7 +133,7 @@ def test_searching_a_garbled_index_ends_in_hits_or_an_error(folder, name):
     queries = [f"words passage {number} filler" for number in range(0, 300, 20)]
     for _ in range(20):
         (folder / name).write_bytes(rng.bytes(stat.st_size))
-        # As it was when it was verified, as far as anybody can see.
+        # Size and time of change are those of the verified file.
         os.utime(folder / name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         index = BM25Index.open(folder)
         try:
@@ -242,7 +242,7 @@ def test_two_processes_with_other_hash_seeds_find_the_same_at_once(small):
 
 
 def product_document(product):
-    """Return what the shop's search engine indexes of a product of the original's file."""
+    """Return the text that the shop's search engine indexes of a product of the original's file."""
     bullets = product["small_description"]
     bullets = bullets if isinstance(bullets, list) else [bullets]
     options = {

@@ -128,7 +128,7 @@ class Script:
 
 @contextmanager
 def scripted(answer):
-    """Run a server that answers as told; gives its address and what it was asked."""
+    """Run a server with scripted answers; yield its address and the requests."""
     script = Script(answer)
 
     class Scripted(BaseHTTPRequestHandler):
@@ -166,7 +166,7 @@ def scripted(answer):
 
 @contextmanager
 def served(index, *options):
-    """Run `tsr retrieval serve` in a process of its own; gives the process and its address."""
+    """Run `tsr retrieval serve` in a child process; yield the process and its address."""
     command = [
         sys.executable,
         "-m",

@@ -25,7 +25,7 @@ def holds(text, phrase):
 def says(text, relation, said):
     """Return whether a sentence of a text has a pattern of a relation with this object."""
     named = f"(the )?{re.escape(said)}"
-    for pattern in grammar().relations[relation].tell:
+    for pattern in grammar().relations[relation].state:
         regex = SLOT.sub(lambda slot: named if slot[1] == "o" else r"[^.]{0,60}?", re.escape(pattern))
         if re.search(rf"(^|[.] ){regex}", text, re.IGNORECASE):
             return True

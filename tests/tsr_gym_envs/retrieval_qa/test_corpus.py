@@ -179,11 +179,11 @@ def test_a_file_without_passages_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("place", "found"), [("nothing", "nothing there"), ("folder", "a folder without corpus.json: make one with `tsr")]
+    ("place", "actual"), [("nothing", "nothing there"), ("folder", "a folder without corpus.json: make one with `tsr")]
 )
-def test_a_place_without_a_corpus_is_refused(tmp_path, place, found):
+def test_a_place_without_a_corpus_is_refused(tmp_path, place, actual):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InvalidCorpus, match=f"{place}: wanted a jsonl file .* found {found}"):
+    with pytest.raises(InvalidCorpus, match=f"{place}: wanted a jsonl file .* got {actual}"):
         open_corpus(tmp_path / place)
 
 

@@ -180,7 +180,7 @@ def test_a_truncated_episode_is_graded_as_it_was_published():
     assert earned == [1.0, 0.0]
     env = at(0, reward="search-r1", max_turns=1)
     env.step("hm")
-    # What would follow the last turn is read by nobody, so this is the hint after the first.
+    # The agent never reads the hint after the last turn, so this is the one after the first.
     assert env.step("hm")[1] == pytest.approx(0.1)
 
 
@@ -334,7 +334,7 @@ def play_random_text(env, episodes):
         ends["terminated"] += terminated
         ends["truncated"] += truncated
     assert ends["terminated"] > 0
-    # Where a turn without an action ends the episode, nobody reaches the limit by chance.
+    # Where a turn without an action ends the episode, random play never reaches the limit.
     assert ends["truncated"] > 0 or env.settings.protocol.ends_on_invalid
 
 

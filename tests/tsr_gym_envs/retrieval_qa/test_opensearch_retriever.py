@@ -32,7 +32,7 @@ class StandIn:
     """An OpenSearch of one node.
 
     Args:
-        version: As ``GET /`` tells it.
+        version: The answer to ``GET /``.
         trouble: Given method and path, returns an answer to give instead, or None.
     """
 

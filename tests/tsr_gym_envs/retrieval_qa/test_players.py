@@ -91,7 +91,7 @@ TOWN, SAYS_MAYOR = "<search>Velden</search>", "<answer>Otto Brand</answer>"
 
 
 def turns(titles):
-    """Before anything was read one can search for the town or say yes; then also answer with the mayor."""
+    """Return a search for the town and the answer yes; after a search also the answer with the mayor."""
     return (TOWN, "<answer>yes</answer>", SAYS_MAYOR) if titles else (TOWN, "<answer>yes</answer>")
 
 
@@ -201,7 +201,7 @@ def test_a_question_without_decomposition_is_searched_for_as_it_is():
 
 
 class Table:
-    """A retriever that gives what a table says."""
+    """A retriever that looks its results up in a table."""
 
     digest = "table"
 
@@ -363,7 +363,7 @@ def test_words_are_those_of_a_generated_world_and_names_and_numbers_may_be_excha
     assert teaching.permutable.isdisjoint({"the", "was", "born", "ask", "doc", "<search>", "unknown"})
     names = {word for question in env.questions.questions for word in question.golden_answers[0].lower().split()}
     assert len(names & teaching.permutable) > len(names) / 2
-    # Somebody asked for this world, so it stays.
+    # This world was requested, so it stays.
     assert set(teaching.env_settings) == {"observation_mode", "top_k", "max_turns"}
     assert set(WORLD) == {"entities", "questions", "hops"}
 

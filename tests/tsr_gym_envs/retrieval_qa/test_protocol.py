@@ -79,7 +79,7 @@ HITS = [
 
 
 def read(text, protocol=SEARCH_R1):
-    """Return what a text asks for, as (kind, queries or answer)."""
+    """Return the action of a text, as (kind, queries or answer)."""
     action = parse(cut_turn(text, protocol), protocol)
     return action.kind, action.queries if action.kind == "search" else action.answer
 

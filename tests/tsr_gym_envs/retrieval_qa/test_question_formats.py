@@ -498,7 +498,7 @@ def read_all(path, name):
         except InvalidCorpus as error:
             refusal = str(error)
         assert str(path) in refusal
-        # Whatever was read can be written into a file.
+        # Every question that was read can be written into a file.
         assert json.dumps(found, ensure_ascii=False).encode()
 
 

@@ -237,7 +237,7 @@ OSLO = {"document": {"id": "1", "contents": '"Oslo"\nA city.'}, "score": 2.5}
 
 
 def answering(reply, status=200, headers=JSON):
-    """Answer every POST alike, and know nothing of /health, as the published servers do."""
+    """Answer every POST in the same way, and know nothing of /health, as the published servers do."""
     content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
     return lambda method, path, body: (status, headers, content) if method == "POST" else (404, {}, b"")
 

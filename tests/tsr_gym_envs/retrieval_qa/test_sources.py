@@ -260,7 +260,7 @@ def test_words_are_those_of_the_index():
 @pytest.mark.parametrize(
     ("query", "new", "read", "score"),
     [
-        # The question has 7 words besides stop words: who, mayor, town, where, ada, moor, born. Two of them are found.
+        # The question has 7 words without stop words: who, mayor, town, where, ada, moor, born. Two of them match.
         ("Ada Moor", ["Ada Moor was"], [], 2 / 7),
         # Half of the query is made up.
         ("Ada Karst", ["Ada Moor was"], [], 2 / 7 / 2),

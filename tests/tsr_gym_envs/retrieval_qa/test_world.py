@@ -1,4 +1,4 @@
-"""The generated world: its text says its facts, its questions have one fair answer each, its splits are apart."""
+"""The generated world: its text states its facts, its questions have one fair answer each, its splits are apart."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def test_there_are_as_many_kinds_relations_and_patterns_as_promised():
 
 def test_every_pattern_has_the_slots_that_its_place_needs():
     for relation in grammar().relations.values():
-        assert all("{o}" in pattern for pattern in relation.tell + relation.back)
+        assert all("{o}" in pattern for pattern in relation.state + relation.back)
         assert all("{x}" in p for p in relation.noun + relation.inoun + relation.ask + relation.iask)
         assert all("{a}" in p and "{b}" in p for p in relation.same + relation.before)
         assert all(p.endswith("?") for p in relation.ask + relation.iask + relation.same + relation.before)
@@ -84,12 +84,12 @@ def test_no_slot_of_a_pattern_is_left_open(world):
 def test_the_passages_say_every_fact(world):
     for fact in list(world.knowledge.facts.values())[::2]:
         text = world.passages[int(world.pages[fact.subject])].text
-        assert says(text, fact.relation, fact.said), (fact, text)
+        assert says(text, fact.relation, fact.text), (fact, text)
         if not isinstance(fact.object, Literal):
             found = world.knowledge.entities[fact.object]
-            assert fact.said in (found.name, found.alias)
-            # Whoever reads the alias can find out whose it is.
-            assert holds(world.passages[int(world.pages[fact.object])].contents, fact.said)
+            assert fact.text in (found.name, found.alias)
+            # A reader of the alias can find its owner.
+            assert holds(world.passages[int(world.pages[fact.object])].contents, fact.text)
 
 
 def test_no_name_stands_within_another(world):
@@ -218,7 +218,7 @@ def test_aliases_lookalikes_backlinks_and_overviews_can_be_switched_off():
     entities = plain.knowledge.entities
     assert len(plain.passages) == len(entities)
     for fact in plain.knowledge.facts.values():
-        assert isinstance(fact.object, Literal) or fact.said == entities[fact.object].name
+        assert isinstance(fact.object, Literal) or fact.text == entities[fact.object].name
     assert len({entity.name for entity in entities}) == len(entities)
     aliases = [entity.alias for entity in entities if entity.alias and not entity.name.startswith(entity.alias)]
     assert len(aliases) > 50
@@ -242,7 +242,7 @@ def test_the_same_settings_give_the_same_bytes_in_every_process(small):
 
 
 def test_a_world_that_changes_gets_another_version(small):
-    # The cache tells worlds apart by settings and version: if this digest changes, VERSION has to.
+    # The cache keys worlds by settings and version: if this digest changes, raise VERSION.
     digest = blake2b(repr((small.passages, small.questions)).encode(), digest_size=8).hexdigest()
     assert (VERSION, digest) == (1, "35f26c3df63dcb7c")
 

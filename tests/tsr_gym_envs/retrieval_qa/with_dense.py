@@ -1,4 +1,4 @@
-"""The dense engine with a tiny random encoder, beside numpy; `make test-dense` runs it where its libraries are."""
+"""The dense engine with a tiny random encoder, compared with numpy; `make test-dense` runs it with its libraries."""
 
 import pickle
 

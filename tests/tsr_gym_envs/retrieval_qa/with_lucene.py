@@ -1,4 +1,4 @@
-"""Our BM25 beside Lucene itself, run through the Anserini jar; `make test-lucene` runs it where Pyserini is installed.
+"""Our BM25 compared with Lucene itself through the Anserini jar; `make test-lucene` runs it with Pyserini.
 
 Terms, order and scores are compared on the real passages and questions, and on made-up texts and corpora.
 """
@@ -139,7 +139,7 @@ def test_opensearch_is_told_the_steps_of_anserinis_analyser(passages):
     builder = builder.withTokenizer(TOKENIZER, nothing())
     for step in FILTERS.values():
         builder = builder.addTokenFilter(spi[step.get("language", step["type"])], nothing())
-    # Lucene's stop filter takes the English words where it is told none; that is what OpenSearch calls _english_.
+    # Lucene's stop filter takes the English words by default; that is what OpenSearch calls _english_.
     assert FILTERS["stop_words"]["stopwords"] == "_english_"
     chain, analyze = builder.build(), java().named("io.anserini.analysis.AnalyzerUtils").analyze
     for number in range(0, len(passages), 10):

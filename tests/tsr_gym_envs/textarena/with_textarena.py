@@ -17,7 +17,7 @@ MOVES = {
 
 
 def played(env, moves):
-    """Return what moves bring, until the game is over, as it is after a move that the rules forbid."""
+    """Return the results of moves until the game is over, as it is after a forbidden move."""
     found = []
     for move in moves:
         found.append(env.step(move)[:4])

@@ -1,4 +1,4 @@
-"""TextWorld's own wrapped environment beside ours, on the same file, command by command."""
+"""TextWorld's own wrapped environment compared with ours, on the same file, command by command."""
 
 import gymnasium as gym
 import numpy as np
@@ -49,7 +49,7 @@ def draw(rng, legal, words):
 
 
 def compare(settings, num_commands, seed):
-    """Play both at random, going back to earlier moments now and then; return how many commands were compared.
+    """Play both at random, going back to earlier states now and then; return how many commands were compared.
 
     Raises:
         AssertionError: They differ; the message holds the commands since the last place that both agreed to go back to.

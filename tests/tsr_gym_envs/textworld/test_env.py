@@ -1,4 +1,4 @@
-"""TextWorld's games under our contract, beside TextWorld's own environment."""
+"""TextWorld's games under our contract, compared with TextWorld's own environment."""
 
 import gymnasium as gym
 import numpy as np

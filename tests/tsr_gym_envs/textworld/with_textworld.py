@@ -1,4 +1,4 @@
-"""What `make test-textworld` asks besides: the contracts in full, and many commands beside TextWorld."""
+"""Further checks of `make test-textworld`: the contracts in full, and many commands compared with TextWorld."""
 
 import gymnasium as gym
 import pytest

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Entity(NamedTuple):
-    """Somebody or something with a passage of its own.
+    """A person or thing that has a passage.
 
     Attributes:
         number: Its place among the entities.
@@ -40,7 +40,7 @@ class Literal(NamedTuple):
     """A date or a number.
 
     Attributes:
-        answers: What counts as saying it; the first is how passages say it.
+        answers: Accepted texts; the first is the one in passages.
         order: What earlier and later, or less and more, go by.
     """
 
@@ -55,13 +55,13 @@ class Fact(NamedTuple):
         subject: Number of an entity.
         relation: A relation of the grammar.
         object: Number of an entity, or a literal.
-        said: How the passage says the object.
+        text: The object as the passage writes it.
     """
 
     subject: int
     relation: str
     object: int | Literal
-    said: str
+    text: str
 
 
 class Hop(NamedTuple):
@@ -88,15 +88,15 @@ class Knowledge:
             if isinstance(at, Literal):
                 return None
             if hop.is_inverse:
-                found = self.inverse.get((at, hop.relation), ())
-                if len(found) != 1:
+                facts = self.inverse.get((at, hop.relation), ())
+                if len(facts) != 1:
                     return None
-                fact, at = found[0], found[0].subject
+                fact, at = facts[0], facts[0].subject
             else:
-                known = self.facts.get((at, hop.relation))
-                if known is None:
+                forward = self.facts.get((at, hop.relation))
+                if forward is None:
                     return None
-                fact, at = known, known.object
+                fact, at = forward, forward.object
             way.append(fact)
         return way
 
@@ -159,7 +159,7 @@ class Solution(NamedTuple):
 
 
 def solve(form: Form, knowledge: Knowledge) -> Solution | None:
-    """Return the answer to a form; None where there is none, or more than one."""
+    """Return the answer to a form; None where it has no answer or more than one."""
     criteria = (Hop(form.criterion),) if form.criterion else form.hops
     ways = [knowledge.walk(start, criteria) for start in form.starts]
     if form.kind == "chain":

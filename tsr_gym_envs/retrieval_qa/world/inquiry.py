@@ -28,7 +28,7 @@ P_BACK, P_ONE_HOP_AWAY = 0.15, 0.5
 
 
 class Drawing:
-    """Draws forms; many have no answer or are no good and are to be thrown away.
+    """Draws forms; many of them have no answer or are unfair, and the caller discards those.
 
     Args:
         settings: How often which form is drawn.
@@ -41,10 +41,10 @@ class Drawing:
         self._by_relation: dict[str, list[Fact]] = {}
         for fact in knowledge.facts.values():
             self._by_relation.setdefault(fact.relation, []).append(fact)
-        told = [grammar().relations[name] for name, facts in self._by_relation.items() if len(facts) > 1]
-        self._compared = [relation for relation in told if relation.less]
-        self._ordered = [relation for relation in told if relation.before]
-        self._shared = [relation for relation in told if relation.same]
+        relations = [grammar().relations[name] for name, facts in self._by_relation.items() if len(facts) > 1]
+        self._compared = [relation for relation in relations if relation.less]
+        self._ordered = [relation for relation in relations if relation.before]
+        self._shared = [relation for relation in relations if relation.same]
         # What leads to an entity, by its number.
         self._into: dict[int, list[Fact]] = {}
         for (number, _), facts in knowledge.inverse.items():
@@ -52,12 +52,12 @@ class Drawing:
         self._p_hops = np.array(settings.hops) / sum(settings.hops)
 
     def form(self) -> Form | None:
-        """Return a form of a kind that is drawn as well; None where the draw led nowhere."""
+        """Return a form of a random kind; None where the draw led nowhere."""
         settings, rng = self._settings, self._rng
-        kind = rng.random()
-        if kind < settings.p_comparison:
+        share = rng.random()
+        if share < settings.p_comparison:
             return self._comparison(1 + int(rng.random() < 0.5))
-        if kind < settings.p_comparison + settings.p_yes_no:
+        if share < settings.p_comparison + settings.p_yes_no:
             return self._same() if rng.random() < 0.6 else self._before()
         num_hops = 1 + int(rng.choice(4, p=self._p_hops))
         start = int(rng.integers(len(self._knowledge.entities)))
@@ -152,27 +152,27 @@ FRAMES = (
 def word(
     form: Form, solution: Solution, knowledge: Knowledge, p_alias: float, rng: np.random.Generator
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return a question, and its decomposition as sub-questions with their answers as the passages say them."""
+    """Return a question, and its sub-questions with their answers as the passages write them."""
 
-    def one(patterns: Sequence[str]) -> str:
+    def pick(patterns: Sequence[str]) -> str:
         return patterns[int(rng.integers(len(patterns)))]
 
     calls = [_call(start, knowledge, p_alias, rng) for start in form.starts]
     if form.kind == "chain":
-        text = _ask(form.hops, calls[0], one)
+        text = _ask(form.hops, calls[0], pick)
         return capital(text), tuple(_steps(form.hops, solution.ways[0], calls[0], 0, knowledge))
     first, second = solution.ways[:2]
     if form.kind == "same":
         *way, last = form.hops
-        phrases = [_noun(way, name, one) for name in calls]
-        text = one(grammar().relations[last.relation].same).format(a=phrases[0], b=phrases[1])
+        phrases = [_noun(way, name, pick) for name in calls]
+        text = pick(grammar().relations[last.relation].same).format(a=phrases[0], b=phrases[1])
         steps = _steps(form.hops, first, calls[0], 0, knowledge)
         return text, tuple(steps + _steps(form.hops, second, calls[1], len(steps), knowledge))
     criterion = grammar().relations[form.criterion]
     compared = (Hop(form.criterion),)
     steps = _steps(compared, first, calls[0], 0, knowledge) + _steps(compared, second, calls[1], 1, knowledge)
     if form.kind == "before":
-        return one(criterion.before).format(a=calls[0], b=calls[1]), tuple(steps)
+        return pick(criterion.before).format(a=calls[0], b=calls[1]), tuple(steps)
     winner, lead = FRAMES[int(rng.integers(len(FRAMES)))]
     slots = {
         "a": calls[0],
@@ -180,11 +180,11 @@ def word(
         "that": "who" if criterion.subject == "person" else "that",
         "more": criterion.more if form.wants_more else criterion.less,
     }
-    text = _ask(form.hops, winner.format(**slots), one)
+    text = _ask(form.hops, winner.format(**slots), pick)
     if lead:
         text = text[0].lower() + text[1:]
-    chosen = calls[form.starts.index(solution.winner)]
-    steps += _steps(form.hops, solution.ways[2], chosen, 2, knowledge)
+    start = calls[form.starts.index(solution.winner)]
+    steps += _steps(form.hops, solution.ways[2], start, 2, knowledge)
     return capital(lead.format(**slots) + text), tuple(steps)
 
 
@@ -193,25 +193,25 @@ def _call(number: int, knowledge: Knowledge, p_alias: float, rng: np.random.Gene
     return call(entity, entity.alias if entity.alias and rng.random() < p_alias else entity.name)
 
 
-def _ask(hops: Sequence[Hop], start: str, one: Callable[[Sequence[str]], str]) -> str:
+def _ask(hops: Sequence[Hop], start: str, pick: Callable[[Sequence[str]], str]) -> str:
     *way, last = hops
     relation = grammar().relations[last.relation]
-    return _fill(relation.iask if last.is_inverse else relation.ask, _noun(way, start, one), start, one)
+    return _fill(relation.iask if last.is_inverse else relation.ask, _noun(way, start, pick), start, pick)
 
 
-def _noun(hops: Sequence[Hop], start: str, one: Callable[[Sequence[str]], str]) -> str:
+def _noun(hops: Sequence[Hop], start: str, pick: Callable[[Sequence[str]], str]) -> str:
     phrase = start
     for hop in hops:
         relation = grammar().relations[hop.relation]
-        phrase = _fill(relation.inoun if hop.is_inverse else relation.noun, phrase, start, one)
+        phrase = _fill(relation.inoun if hop.is_inverse else relation.noun, phrase, start, pick)
     return phrase
 
 
-def _fill(patterns: Sequence[str], phrase: str, start: str, one: Callable[[Sequence[str]], str]) -> str:
+def _fill(patterns: Sequence[str], phrase: str, start: str, pick: Callable[[Sequence[str]], str]) -> str:
     """Return a pattern about a phrase; one that ends with it where it is a phrase within a phrase, for readability."""
     if phrase != start:
         patterns = [pattern for pattern in patterns if pattern.rstrip("?").endswith("{x}")] or patterns
-    return one(patterns).format(x=phrase)
+    return pick(patterns).format(x=phrase)
 
 
 def _steps(
@@ -225,7 +225,7 @@ def _steps(
     steps = []
     for number, (hop, fact) in enumerate(zip(hops, way, strict=True)):
         about = f"#{before + number}" if number else start
-        answer = knowledge.entities[fact.subject].name if hop.is_inverse else fact.said
+        answer = knowledge.entities[fact.subject].name if hop.is_inverse else fact.text
         relation = grammar().relations[hop.relation]
         steps.append((f"{about} {relation.ifind if hop.is_inverse else relation.find}", answer))
     return steps
@@ -233,7 +233,7 @@ def _steps(
 
 DATA_SOURCE = "tsr-world"
 SPLITS = ("train", "valid", "test")
-# Draws in vain, one after the other, before giving up; a few are the rule.
+# Draws without success, one after the other, before generation fails; a few are normal.
 MAX_DRAWS = 2000
 
 
@@ -259,19 +259,19 @@ def inquire(
         GenerationFailed: The world is too small for so many questions.
     """
     inquirer = _Inquirer(settings, knowledge, texts, ids)
-    found: list[Inquiry] = []
-    in_vain = 0
-    while len(found) < settings.num_questions:
-        inquiry = inquirer.draw(len(found))
+    inquiries: list[Inquiry] = []
+    misses = 0
+    while len(inquiries) < settings.num_questions:
+        inquiry = inquirer.draw(len(inquiries))
         if inquiry is not None:
-            found.append(inquiry)
-        in_vain = 0 if inquiry is not None else in_vain + 1
-        if in_vain == MAX_DRAWS:
+            inquiries.append(inquiry)
+        misses = 0 if inquiry is not None else misses + 1
+        if misses == MAX_DRAWS:
             raise GenerationFailed(
-                f"found {len(found)} of {settings.num_questions} questions about {settings.num_entities} entities; "
+                f"found {len(inquiries)} of {settings.num_questions} questions about {settings.num_entities} entities; "
                 "ask for fewer questions or more entities"
             )
-    return tuple(found)
+    return tuple(inquiries)
 
 
 class _Inquirer:
@@ -287,7 +287,7 @@ class _Inquirer:
         self._turns = [split for split, tenths in zip(SPLITS, settings.splits, strict=True) for _ in range(tenths)]
 
     def draw(self, number: int) -> Inquiry | None:
-        """Return a question, or None where what was drawn is no good."""
+        """Return a question, or None where the drawn form is unanswerable or unfair."""
         form = self._drawing.form()
         solution = solve(form, self._knowledge) if form and form not in self._asked else None
         if form is None or solution is None or not _is_spread(solution):
@@ -319,13 +319,13 @@ def _sort(form: Form) -> str:
 
 
 def _is_spread(solution: Solution) -> bool:
-    """Return whether each fact stands in a passage of its own, but for the winner's of a comparison."""
+    """Return whether each fact has its own passage; the winner of a comparison shares one."""
     subjects = [fact.subject for fact in solution.facts]
     return len(set(subjects)) == len(subjects) - (solution.winner is not None)
 
 
 def _is_fair(form: Form, solution: Solution, text: str, steps: Sequence[tuple[str, str]], texts: Sequence[str]) -> bool:
-    if any(contains_answer(text, said) for _, said in steps):
+    if any(contains_answer(text, answer) for _, answer in steps):
         return False
     if form.kind in ("same", "before"):
         return True

@@ -1,4 +1,4 @@
-"""Invented names from syllables and plain words: nobody and nothing real, and never one name within another."""
+"""Invented names from syllables and plain words: no real names, and no name contains another one."""
 
 import re
 import tomllib

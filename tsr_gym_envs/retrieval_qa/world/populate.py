@@ -37,7 +37,7 @@ SHARES = {
     "ship": 35,
     "festival": 20,
 }
-# Trades that more things need somebody of.
+# Trades that many relations ask for, so that more people have them.
 COMMON_TRADES = ("film director", "novelist", "singer", "entrepreneur", "politician", "politician", "politician")
 # Relations that only some entities have; all others are always known.
 PARTIAL = {
@@ -54,10 +54,10 @@ PARTIAL = {
     "ascent_year": 0.7,
     "pages": 0.8,
 }
-# Who holds an office holds it today.
+# Relations to people who hold an office today.
 PRESENT = ("mayor", "chief_executive", "coach", "editor")
 PRESENT_BIRTH = 1962
-# What was there before: how many years at least and at most lie between its era and the subject's.
+# Relations to older things: the least and the most years between the object's era and the subject's.
 OLDER = {
     "performer": (11, 35),
     "based_on": (11, 60),
@@ -147,7 +147,7 @@ def _born(kind_or_trade: str, rng: np.random.Generator) -> int:
 
 
 def _lookalike(entity: Entity, like: Entity, book: NameBook) -> Entity:
-    """Return a person with another's surname; everything else looks alike by itself, for words are few."""
+    """Return a person with another's surname; the few words of other names make those similar anyway."""
     if entity.kind != "person":
         return entity
     name = book.person(entity.is_female, like.name.split()[-1])
@@ -203,10 +203,10 @@ class _Drawing:
             if isinstance(drawn, Literal):
                 facts.append(Fact(subject.number, relation.name, drawn, drawn.answers[0]))
             elif drawn is not None and drawn.number != subject.number:
-                facts.append(Fact(subject.number, relation.name, drawn.number, self._said(drawn)))
+                facts.append(Fact(subject.number, relation.name, drawn.number, self._text_of(drawn)))
         return facts
 
-    def _said(self, entity: Entity) -> str:
+    def _text_of(self, entity: Entity) -> str:
         return entity.alias if entity.alias and self._rng.random() < self._settings.p_alias else entity.name
 
     def _object(self, subject: Entity, relation: Relation) -> Entity | None:
@@ -252,7 +252,7 @@ class _Drawing:
         return other
 
     def _office_holder(self, relation: Relation) -> Entity | None:
-        """Return somebody of today who holds no such office yet."""
+        """Return a living person who holds no such office yet."""
         free = [
             person
             for person in self._people(PRESENT_BIRTH, WINDOW, trade=relation.trade)
@@ -264,8 +264,8 @@ class _Drawing:
         return holder
 
     def _people(self, born: int, window: int, *, trade: str = "", is_female: bool | None = None) -> list[Entity]:
-        found = self._slice(("person", trade), born - window, born + window)
-        return [person for person in found if is_female in (None, person.is_female)]
+        people = self._slice(("person", trade), born - window, born + window)
+        return [person for person in people if is_female in (None, person.is_female)]
 
     def _slice(self, key: tuple[str, str], first: int, last: int) -> list[Entity]:
         births = self._births.get(key, [])
@@ -290,7 +290,7 @@ class _Drawing:
 
 
 def date(born: int, day: int) -> Literal:
-    """Return the date of a day of a year, counted from 0; leap days are nobody's birthday."""
+    """Return the date of a day of a year, counted from 0; there are no leap days."""
     month = 1
     while day >= (length := calendar.monthrange(1999, month)[1]):
         day -= length
@@ -306,6 +306,6 @@ def year(value: int) -> Literal:
 
 def number(value: int, unit: str) -> Literal:
     """Return a number of something; the number alone counts as an answer, too."""
-    said = f"{value:,}"
-    short = (f"{said} {SHORT_UNITS[unit]}",) if unit in SHORT_UNITS else ()
-    return Literal((f"{said} {UNIT_WORDS.get(unit, unit)}", *short, said), value)
+    text = f"{value:,}"
+    short = (f"{text} {SHORT_UNITS[unit]}",) if unit in SHORT_UNITS else ()
+    return Literal((f"{text} {UNIT_WORDS.get(unit, unit)}", *short, text), value)

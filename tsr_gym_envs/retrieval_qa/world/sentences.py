@@ -10,7 +10,7 @@ has these keys:
 A relation stands below the kind of its subject and has these keys:
 
 - ``object``: a kind, ``kind/trade`` or a unit of `UNITS`;
-- ``tell`` states it in the subject's passage, ``back`` in the object's; ``noun`` is a phrase for the object and
+- ``state`` states it in the subject's passage, ``back`` in the object's; ``noun`` is a phrase for the object and
   ``inoun`` for the subject; ``ask`` and ``iask`` ask for them, ``find`` and ``ifind`` are queries for them; ``same``
   and ``before`` ask yes or no; ``less`` and ``more`` compare.
 
@@ -32,7 +32,7 @@ from tsr_gym_envs.retrieval_qa.world.facts import Entity, Fact, Knowledge
 UNITS = ("date", "year", "people", "students", "seats", "pages", "minutes", "kilometres", "metres")
 
 # The keys of a relation: those with several patterns, and those with one text.
-_PATTERN_KEYS = ("tell", "back", "noun", "inoun", "ask", "iask", "same", "before")
+_PATTERN_KEYS = ("state", "back", "noun", "inoun", "ask", "iask", "same", "before")
 _TEXT_KEYS = ("find", "ifind", "less", "more")
 
 Patterns = tuple[str, ...]
@@ -44,12 +44,12 @@ class Kind(NamedTuple):
     Attributes:
         name: Such as ``"film"``.
         call: How a question names one.
-        refer: How its passage refers to it, besides a pronoun; "" for people.
+        refer: Its name in its passage, in addition to a pronoun; "" for people.
         article: ``"the "`` where the name takes one, else "".
         words: Choices of each slot.
         open: First sentences.
         alias: Sentences that state the alias.
-        filler: Sentences that say nothing that is asked.
+        filler: Sentences that state nothing that is asked.
     """
 
     name: str
@@ -63,13 +63,13 @@ class Kind(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A relation: every subject has at most one object. The module says what the patterns are."""
+    """A relation: every subject has at most one object. The module documents the patterns."""
 
     name: str
     subject: str
     object: str
     trade: str
-    tell: Patterns
+    state: Patterns
     back: Patterns
     noun: Patterns
     inoun: Patterns
@@ -98,7 +98,7 @@ class Grammar(NamedTuple):
     def statements(self) -> frozenset[str]:
         """All sentence patterns of passages."""
         kinds = [pattern for kind in self.kinds.values() for pattern in kind.open + kind.alias + kind.filler]
-        return frozenset(kinds).union(*(relation.tell + relation.back for relation in self.relations.values()))
+        return frozenset(kinds).union(*(relation.state + relation.back for relation in self.relations.values()))
 
     @property
     def questions(self) -> frozenset[str]:
@@ -172,7 +172,7 @@ def call(entity: Entity, name: str) -> str:
 
 
 def title(entity: Entity) -> str:
-    """Return the title of an entity's passage; films and books may share a name, so theirs say what they are."""
+    """Return the title of an entity's passage; films and books can share a name, so theirs name the kind."""
     return f"{entity.name} ({entity.kind})" if entity.kind in ("film", "book") else entity.name
 
 
@@ -181,17 +181,17 @@ def passage(entity: Entity, knowledge: Knowledge, p_backlink: float, rng: np.ran
     kind = grammar().kinds[entity.kind]
     writer = _Writer(entity, kind, knowledge, rng)
     sentences = [writer.write(writer.pick(kind.open))]
-    facts = [writer.tell(fact) for fact in knowledge.about.get(entity.number, ())]
+    facts = [writer.state(fact) for fact in knowledge.about.get(entity.number, ())]
     others = writer.backlinks(p_backlink)
     if entity.alias:
         others.append(writer.write(writer.pick(kind.alias)))
     if entity.kind == "person":
-        # A life is told in its order, from birth to death.
+        # The facts of a life stay in order, from birth to death.
         last = max(0, len(facts) - 1)
         sentences += facts[:last] + others + facts[last:]
     else:
-        told = facts + others
-        sentences += [told[i] for i in rng.permutation(len(told))]
+        rest = facts + others
+        sentences += [rest[i] for i in rng.permutation(len(rest))]
     num_words = sum(len(sentence.split()) for sentence in sentences)
     for i in rng.permutation(len(kind.filler)):
         if num_words >= ENOUGH_WORDS:
@@ -224,23 +224,23 @@ class _Writer:
         """Return a pattern with its slots filled."""
         return capital(pattern.format_map(self._slots | {"s": self._subject()} | slots))
 
-    def tell(self, fact: Fact) -> str:
+    def state(self, fact: Fact) -> str:
         """Return a sentence that states a fact about the entity."""
-        said = fact.said
+        text = fact.text
         if isinstance(fact.object, int):
-            said = grammar().kinds[self._knowledge.entities[fact.object].kind].article + said
-        return self.write(self.pick(grammar().relations[fact.relation].tell), o=said)
+            text = grammar().kinds[self._knowledge.entities[fact.object].kind].article + text
+        return self.write(self.pick(grammar().relations[fact.relation].state), o=text)
 
     def backlinks(self, p_backlink: float) -> list[str]:
         """Return sentences that state facts of which the entity is the object."""
-        told: list[str] = []
+        sentences: list[str] = []
         for relation in grammar().relations.values():
             if relation.back and relation.trade == self._entity.trade:
                 for fact in self._knowledge.inverse.get((self._entity.number, relation.name), ()):
-                    if len(told) < MAX_BACKLINKS and self._rng.random() < p_backlink:
+                    if len(sentences) < MAX_BACKLINKS and self._rng.random() < p_backlink:
                         name = self._knowledge.entities[fact.subject].name
-                        told.append(self.write(self.pick(relation.back), o=name))
-        return told
+                        sentences.append(self.write(self.pick(relation.back), o=name))
+        return sentences
 
     def pick(self, choices: Patterns) -> str:
         """Return one of some texts."""
@@ -251,9 +251,9 @@ class _Writer:
             surname = self._entity.name.split()[-1]
             return self.pick((self._slots["He"], self._slots["He"], surname))
         named = f"{capital(self._kind.article)}{self._entity.name}"
-        chosen = self.pick(("It", capital(self._kind.refer), named if self._times_named < MAX_NAMED else "It"))
-        self._times_named += chosen == named
-        return chosen
+        subject = self.pick(("It", capital(self._kind.refer), named if self._times_named < MAX_NAMED else "It"))
+        self._times_named += subject == named
+        return subject
 
 
 def capital(text: str) -> str:

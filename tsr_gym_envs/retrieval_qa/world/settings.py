@@ -17,12 +17,12 @@ class WorldSettings:
         num_questions: Questions of all splits together.
         hops: How often a chain of 1, 2, 3 and 4 hops is asked for, relative to each other.
         p_comparison: Probability that a question compares two entities and asks on about one of them.
-        p_yes_no: Probability that it is answered by yes or no.
+        p_yes_no: Probability that a question is answered by yes or no.
         p_alias: Probability that an entity that has an alias is spoken of by it, in passages and in questions.
         p_lookalike: Probability that a name is made from parts of another: people with one surname, a film with the
             title of its book.
-        p_backlink: Probability that a passage also tells a fact that belongs to another's, which spares a hop.
-        overviews: Passages about several entities at once, such as everybody with one surname, per 100 entities.
+        p_backlink: Probability that a passage also states a fact of another's subject, which saves a hop.
+        overviews: Passages about several entities at once, such as all people with one surname, per 100 entities.
         splits: Tenths of the questions in train, valid and test.
     """
 
