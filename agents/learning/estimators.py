@@ -62,7 +62,7 @@ def estimator(
 
     Args:
         needs: The properties of `Needs`, each with the argument values that cause it: ``{"naive": {"baseline":
-            "naive"}}`` needs plain play where ``baseline="naive"``. `ALWAYS` for a need whatever the arguments.
+            "naive"}}`` needs plain play where ``baseline="naive"``. `ALWAYS` for a need with any arguments.
         targets: From a batch and its advantages to the critic's regression targets, both `[B, T]`; None for an
             estimator that never uses a critic.
         compares: Whether the advantages are differences between trajectories or turns. They then have a scale and a

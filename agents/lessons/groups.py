@@ -1,4 +1,4 @@
-"""Groups to learn from: chosen by a filter from what was collected, and rewritten by credit rules."""
+"""Groups to learn from: selected by a filter from the collected groups, and rewritten by credit rules."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ Filter = Callable[[Sequence[Group]], Filtered]
 def choose_groups(config: LessonConfig) -> Callable[[Collected], Filtered]:
     """Return the function from collected groups to the groups that are learned from, rewritten by the credit rules.
 
-    The filter sees rewards as they were earned. TSPO's gate, ``"learnable"``, rewrites groups that only failed by the
-    credit rules itself and passes the others as they are.
+    The filter gets the original rewards. TSPO's gate, ``"learnable"``, applies the credit rules itself, to groups that
+    only failed, and passes the others unchanged.
     """
     keep = config.filter.bound
     select = partial(_before_selection if config.filter_when == "before" else _after_selection, keep=keep)
@@ -36,18 +36,18 @@ def _after_selection(collected: Collected, keep: Filter) -> Filtered:
 
 
 def _before_selection(collected: Collected, keep: Filter) -> Filtered:
-    """Return the groups that a filter keeps by all episodes of their searches."""
-    everything = [
-        Group(group.task, tuple(one for tree in grown for one in harvest_all(tree)))
-        for group, grown in zip(collected.groups, collected.trees, strict=True)
+    """Return the groups that a filter keeps by all episodes of their searches, with their selected trajectories."""
+    episodes = [
+        Group(group.task, tuple(trajectory for tree in trees for trajectory in harvest_all(tree)))
+        for group, trees in zip(collected.groups, collected.trees, strict=True)
     ]
-    kept = _counted(keep(everything), everything)
+    kept = _counted(keep(episodes), episodes)
     tasks = {group.task for group in kept}
     return Filtered([group for group in collected.groups if group.task in tasks], kept.dropped)
 
 
 def _counted(kept: Sequence[Group], groups: Sequence[Group]) -> Filtered:
-    """Return what a filter kept with what it left out, which a filter of somebody's own need not count itself."""
+    """Return the kept groups with the counts of those left out, also for a user's filter that returns a plain list."""
     if isinstance(kept, Filtered):
         return kept
     return Filtered(kept, Counter(group_filtered=len(groups) - len(kept)))

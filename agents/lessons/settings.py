@@ -35,7 +35,7 @@ class LessonConfig:
     filter_when: Literal["after", "before"] = "after"
     """Filter by the selected trajectories (released code), or before selection by all episodes of the searches."""
     credit: tuple[Choice, ...] = setting((), metavar="CALL")
-    """Rules that write rewards or counts anew before advantages are taken, in order, such as
+    """Rules that rewrite rewards or weights before advantages are computed, in order, such as
     format_penalty(penalty=0.2); see tsr_gym.agents.lessons.credit."""
 
     def __post_init__(self) -> None:
@@ -55,18 +55,18 @@ def choose_filter(text: str, *, credit: CreditRule | None = None) -> "partial[An
         credit: Credit rule for TSPO's gate.
 
     Raises:
-        ConfigError: There is no such filter, it cannot have these numbers, or it needs a credit rule.
+        ConfigError: There is no such filter, it does not take these numbers, or it needs a credit rule.
     """
     try:
         call = _in_full(text)
         if call == "keep_learnable" and credit is None:
-            raise ConfigError("the filter learnable asks what a credit rule makes of failed groups: set credit")
+            raise ConfigError("the filter learnable applies a credit rule to failed groups: set credit")
         return choose(
             call,
             home=FILTERS,
             what="filter",
             offered={"credit": credit},
-            among=lambda one: one.__name__.startswith("keep_"),
+            among=lambda function: function.__name__.startswith("keep_"),
             trial=lambda keep: keep([]),
         )
     except ConfigError as error:
@@ -80,7 +80,7 @@ def choose_credit(text: str) -> "partial[Any]":
         text: A function of `tsr_gym.agents.lessons.credit` or ``package.module:name``, with literal keywords.
 
     Raises:
-        ConfigError: There is no such rule, or it cannot work with these keywords.
+        ConfigError: There is no such rule, or it does not take these keywords.
     """
     home = "tsr_gym.agents.lessons.credit"
     return choose(text, home=home, what="credit rule", trial=lambda rule: rule(Group(0, ())))
@@ -98,10 +98,10 @@ def _apply(rules: Sequence[CreditRule], group: Group) -> Group:
 
 
 def fold_keep(text: str, keep: float | None) -> str:
-    """Return a filter's call with the share of what it keeps written into it.
+    """Return a filter's call with the share of groups that it keeps written into it.
 
     Raises:
-        ConfigError: It keeps no share, or says already which.
+        ConfigError: The filter has no share, or the call already sets it.
     """
     if keep is None:
         return text

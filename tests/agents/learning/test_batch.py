@@ -54,7 +54,7 @@ def test_an_episode_whose_prompts_grow_is_one_row_and_another_one_row_per_turn()
     assert batch.values is None
 
 
-def test_a_row_goes_on_only_where_the_whole_sequence_before_is_its_beginning():
+def test_a_row_continues_only_where_the_whole_sequence_before_is_its_beginning():
     # The prompt of the second turn lacks the last sampled token, as after a window has moved.
     (moved,) = [episode(turn([1, 2], [3, 4], 0.0, -1.0, -1.0), turn([1, 2, 3, 5], [6], 0.0, -1.0))]
     assert collate([Group(0, (moved,))]).ids.tolist() == [[1, 2, 3, 4, 0], [1, 2, 3, 5, 6]]
@@ -78,7 +78,7 @@ def test_what_a_silent_turn_earned_stays_in_the_return():
     assert batch.turn[batch.sampled].tolist() == [1, 0, 2]
 
 
-def test_a_group_in_which_nothing_was_said_has_no_number():
+def test_a_group_without_sampled_tokens_has_no_number():
     answer = episode(turn([3], [4], 1.0, -1.0))
     batch = collate([Group(0, (answer,)), Group(1, (episode(turn([1], [], 0.0)),)), Group(2, (answer, answer))])
     assert batch.group.tolist() == [0, 1, 1]
@@ -123,7 +123,7 @@ def test_turns_without_a_tree_are_turns_of_their_own():
     assert batch.parent[1, 5] == batch.node[1, 2]
 
 
-def test_below_a_silent_turn_goes_on_what_was_said_before_it():
+def test_the_children_of_a_silent_turn_get_its_parent():
     batch = collate([Group(0, (grown(at(1, [5]), at(2, []), at(3, [6])), grown(at(2, []), at(4, [7]))))])
     assert batch.parent[0, 4] == batch.node[0, 1]
     assert batch.parent[1, 2] == batch.parent[0, 1]
@@ -158,7 +158,7 @@ def test_an_unknown_layout_is_refused():
         collate([Group(0, (GROWING,))], layout="round")
 
 
-def test_where_nothing_was_said_there_is_no_batch():
+def test_there_is_no_batch_without_sampled_tokens():
     with pytest.raises(ValueError, match="at least one trajectory with sampled tokens"):
         collate([Group(0, (episode(turn([1], [], 0.0)),))])
     with pytest.raises(ValueError, match="at least one trajectory"):

@@ -136,6 +136,6 @@ def test_a_user_estimator_needs_what_it_declares():
         ("nowhere:grpo", "there is no estimator 'nowhere:grpo'"),
     ],
 )
-def test_what_names_no_estimator_says_so(text, message):
+def test_an_unknown_estimator_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         choose_estimator(text, critic=False)

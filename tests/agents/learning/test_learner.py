@@ -491,7 +491,7 @@ def test_a_reference_holds_the_policy_back():
     assert 0 < distance(10.0) < 0.5 * distance(1e-6)
 
 
-def test_what_the_sampler_said_corrects_what_the_learner_says():
+def test_the_samplers_probabilities_correct_the_learners():
     policy = random_model("qwen2")
     batch = rows.batch_of(rows.random_groups(0), policy, spread=0.0)
     # The sampler's probability of every token is e^-0.5 times the learner's.
@@ -509,7 +509,7 @@ def test_what_the_sampler_said_corrects_what_the_learner_says():
     assert result["policy_loss"] == pytest.approx(-1.2, abs=1e-4)
 
 
-def test_a_model_that_reads_only_padded_rows_is_told_apart():
+def test_a_model_that_reads_only_padded_rows_is_recognised():
     torch.manual_seed(0)
     capped = Gemma2ForCausalLM(Gemma2Config(**rows.SIZES, head_dim=8, attn_implementation="eager")).eval()
     learner, batch = Learner(capped, None, CONFIG), rows.batch_of(rows.random_groups(0), capped)
@@ -551,7 +551,7 @@ def test_a_kl_term_needs_a_reference(model):
 
 
 @pytest.mark.parametrize("skip", [False, True])
-def test_a_step_whose_gradient_spikes_is_told_and_skipped_where_that_is_wanted(model, skip):
+def test_a_step_whose_gradient_spikes_is_reported_and_can_be_skipped(model, skip):
     batch = make_batch(model, spread=0.0)
     learner = plain(Learner(model, None, replace(CONFIG, lr=0.0, skip_spikes=skip), temperature=TEMPERATURE))
     for optimizer in learner.optimizers.values():
@@ -578,7 +578,7 @@ def test_a_turns_critic_learns_what_turns_are_worth(model, critic):
     torch.testing.assert_close(material.advantages, whiten(raw, batch.sampled))
 
 
-def test_turns_that_are_compared_beside_a_critic_keep_their_size(model, critic):
+def test_turns_that_are_compared_with_a_critic_keep_their_size(model, critic):
     torch.nn.init.normal_(critic.head.weight, std=0.3)
     learner = Learner(model, critic, replace(CONFIG, algorithm="ppo", estimator="tree_backup"), temperature=TEMPERATURE)
     batch = make_batch(model)

@@ -30,7 +30,7 @@ def test_the_limit_is_so_many_scatters_above_the_median():
     assert SpikeRule(warm_up=5, factor=4.0, floor=0.2).limit(STEADY) == pytest.approx(1.8)
 
 
-def test_a_spike_is_told_and_remembered_where_steps_are_only_watched():
+def test_a_spike_is_reported_and_remembered_where_steps_are_only_watched():
     rule = SpikeRule(warm_up=5, factor=4.0, floor=0.2)
     calm, wild = rule.judge(STEADY, 1.7), rule.judge(STEADY, 1.9)
     assert (calm.is_spike, wild.is_spike, wild.skip) == (False, True, False)

@@ -128,7 +128,7 @@ def test_golden_answers_of_the_environment_are_looked_for_where_none_are_named()
     assert not any(map(any, rewards(first_occurrence(replace(FAILED, trajectories=given), ("nobody",)))))
 
 
-def test_without_an_answer_it_says_what_it_needs():
+def test_golden_answers_are_required():
     with pytest.raises(ValueError, match="golden answers"):
         first_occurrence(FAILED)
 
@@ -158,7 +158,7 @@ def test_a_turn_is_rewarded_by_how_much_it_raised_the_score():
     assert rewards(potential_differences(group, start=1.0, gamma=0.5, rewards="replace")) == [[0.0, 0.5, -5.0]]
 
 
-def test_an_episode_that_goes_on_keeps_its_last_score():
+def test_an_unfinished_episode_keeps_its_last_score():
     group = Group(3, (trajectory(turn(score=2.0), finished=False), trajectory(finished=False)))
     assert rewards(potential_differences(group, start=lambda group: group.task - 2.0)) == [[1.0], []]
 

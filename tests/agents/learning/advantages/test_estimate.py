@@ -151,7 +151,7 @@ def test_a_star_whose_branches_part_at_the_root_gives_twice_grpo(seed):
 def gradients(batch, advantages):
     """Return the gradient of ``-sum A logp`` by (node, place in the turn), as a policy that sees prefixes would have.
 
-    Copies of a shared turn are said in the same context, so they have the same log-probabilities.
+    Copies of a shared turn are sampled in the same context, so they have the same log-probabilities.
     """
     table = table_of(batch)
     place = torch.arange(len(table.entry)) - table.starts[table.entry]
@@ -245,7 +245,7 @@ def test_more_on_every_return_of_a_group_changes_no_comparison(seed):
         nearly(flat(of_groups(raised, estimator)), flat(of_groups(groups, estimator)))
 
 
-def test_contrasts_are_added_or_averaged_over_those_that_say_something():
+def test_contrasts_are_added_or_averaged_over_those_that_count():
     # One tree of three leaves below two turns, and a tree of one leaf.
     batch = batch_of([leaf([1, 2], 0.0), leaf([1, 3], 3.0), leaf([4], 6.0), leaf([1], 11.0, tree=1)])
     within_prompt, within_tree = Contrast(), Contrast("tree")
@@ -296,7 +296,7 @@ def test_rewards_can_be_compared_first_and_added_up_later():
     assert by_turn(batch, actual) == [[-0.5 + 0.5 * -1.5, -1.5], [0.5 + 0.5 * 1.5, 1.5]]
 
 
-def test_who_is_compared_with_nobody_keeps_its_value_only_where_nothing_is_compared():
+def test_a_singleton_keeps_its_value_only_where_nothing_is_compared():
     batch = batch_of([path((1, 3.0))])
     assert by_trajectory(batch, estimate(batch, Contrast(centre="none"))) == [3.0]
     assert by_trajectory(batch, estimate(batch, Contrast(centre="none", scale="std"))) == [0.0]

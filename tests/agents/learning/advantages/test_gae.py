@@ -88,24 +88,24 @@ def test_random_batches_against_the_definition(gamma, lam):
         for _ in range(number(1, 6)):
             turns, ids = [], [1]
             for _ in range(number(1, 5)):
-                said = [2] * number(1, 5)
-                turns.append(turn(ids, said, float(number(-3, 4)), *[-1.0] * len(said)))
+                answer = [2] * number(1, 5)
+                turns.append(turn(ids, answer, float(number(-3, 4)), *[-1.0] * len(answer)))
                 # Half of the turns continue the row, half begin a new one.
-                ids = [*ids, *said, 3] if number(0, 2) else [7] * number(1, 4)
+                ids = [*ids, *answer, 3] if number(0, 2) else [7] * number(1, 4)
             trajectories.append(episode(*turns))
         batch = collate([Group(0, tuple(trajectories))])
         batch = replace(batch, values=torch.randn(batch.rewards.shape, generator=draw))
         torch.testing.assert_close(gae(batch, gamma=gamma, lam=lam), by_loop(batch, gamma, lam), atol=1e-5, rtol=1e-5)
 
 
-def test_the_critic_should_have_said_advantage_plus_value_and_is_asked_nowhere_else():
+def test_targets_are_advantage_plus_value_on_sampled_tokens_only():
     batch = ragged()
     targets = value_targets(batch, gae(batch))
     assert targets[batch.sampled].tolist() == pytest.approx([3.0, 3.0, 2.0, -1.0, 4.5, 4.5, 4.0])
     assert torch.count_nonzero(targets[~batch.sampled]) == 0
 
 
-def test_without_values_it_says_what_it_needs():
+def test_values_are_required():
     with pytest.raises(ValueError, match=r"wanted batch\.values"):
         gae(replace(ragged(), values=None))
 
@@ -147,7 +147,7 @@ def test_turns_of_one_token_are_tokens():
         torch.testing.assert_close(turn_gae(batch, **settings), gae(batch, **settings))
 
 
-def test_the_critic_should_have_said_the_same_at_every_token_of_a_turn():
+def test_targets_of_turns_are_equal_on_every_token_of_a_turn():
     batch = two()
     targets = turn_value_targets(batch, turn_gae(batch))
     assert by_turn(batch, targets) == [[3.0, 2.0, 2.0], [-1.0]]
@@ -184,6 +184,6 @@ def test_a_turn_without_reward_has_an_end_too():
     assert actual[batch.sampled].tolist() == [2.0, 2.0, 4.0, 4.0, 8.0, 8.0]
 
 
-def test_without_values_it_says_so():
+def test_gae_over_both_levels_requires_values():
     with pytest.raises(ValueError, match=r"wanted batch\.values"):
         bi_level_gae(batch_of([path((-1, 1.0))]))

@@ -87,7 +87,7 @@ def test_every_try_counts_in_the_mean_of_its_state():
     assert by_turn(batch, graph(batch, scale="none")) == [[-0.5 - 0.75], [0.5 + 0.25]]
 
 
-def test_far_from_the_goal_moves_are_told_apart_as_well_as_near_it():
+def test_moves_far_from_the_goal_differ_as_much_as_near_it():
     line = "abcdefghijklmnopqrst"
     moves = [edge(f"{here}1", there) for here, there in pairwise(line)]
     moves += [edge("t1", "z", GOAL), edge("a2", "a"), edge("s2", "s")]
@@ -97,7 +97,7 @@ def test_far_from_the_goal_moves_are_told_apart_as_well_as_near_it():
     assert far == near == pytest.approx(-(0.5**0.5), abs=1e-4)
 
 
-def test_candidates_that_nobody_went_on_from_are_no_failures():
+def test_candidates_without_continuation_are_no_failures():
     ways = (walk("sb ua tg", success=True), walk("ud sa"))
     before = collate([Group(0, ways)], edges={0: SIX})
     more = [*SIX, *[edge(f"s{one}", f"{one}") for one in "01234567"], edge("tq", "y")]
@@ -137,7 +137,7 @@ def test_uncertain_moves_are_worth_the_mean_of_what_they_led_to():
     assert (risky, safe) == (pytest.approx([1 - mean(shares)]), pytest.approx([0.75 - mean(shares)]))
 
 
-def test_nothing_is_told_apart_where_no_success_is_known():
+def test_moves_do_not_differ_without_a_success():
     failures = [Group(0, (walk("sa tb"), walk("sb uc")))]
     batch = collate(failures, edges={0: [edge("sa", "t"), edge("tb", "z", END), edge("sb", "u"), edge("uc", "z", END)]})
     assert not graph(batch).any()
@@ -322,7 +322,8 @@ def forked(first, choices):
 def gradients(estimator, p, *, one_prompt=True):
     """Return the expected coefficient of the score of the first and the second choice, over all outcomes of 2 trees.
 
-    With logits l of the choice 1, d log pi(a) / dl is a - p; a turn of a tree counts once, whoever shares it.
+    With logits l of the choice 1, d log pi(a) / dl is a - p; a turn of a tree counts once, however many trajectories
+    share it.
     """
     expected = [0.0, 0.0]
     for outcome in product("01", repeat=6):

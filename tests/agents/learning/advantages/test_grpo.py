@@ -177,7 +177,7 @@ def test_naive_returns_that_hardly_differ_do_not_blow_up_a_searched_one(naive):
     assert actual[-1] > 1
 
 
-def test_where_all_naive_ones_failed_alike_the_searched_success_is_scaled_by_the_whole_group():
+def test_a_searched_success_over_equal_naive_failures_is_scaled_by_the_whole_group():
     batch = batch_of([path((-1, 0.0)), path((-1, 0.0)), path((-1, 3.0), selected_by="beam")])
     # Of 0, 0, 3: mean 1, squares 1 + 1 + 4 over 2. Divided by the naive ones' deviation it would be 3 / 1e-6.
     assert by_trajectory(batch, grpo(batch, baseline="naive")) == pytest.approx([0, 0, 3 / sqrt(3)], abs=1e-4)
@@ -241,7 +241,7 @@ def test_the_deviation_is_that_of_a_sample_or_of_a_population():
     assert compared([1.0, 3.0], [0, 0], scale="std", ddof=0).advantage.tolist() == pytest.approx([-1.0, 1.0])
 
 
-def test_one_alone_is_told_so():
+def test_a_singleton_is_reported():
     actual = compared([4.0, 1.0, 2.0], [0, 1, 1], centre="loo")
     assert actual.alone.tolist() == [True, False, False]
 

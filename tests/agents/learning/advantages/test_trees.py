@@ -206,7 +206,7 @@ def test_turns_below_those_that_were_followed_count_for_those_that_were_left():
     assert actual == [pytest.approx([1.5 * value for value in turns]) for turns in once]
 
 
-def test_children_count_alike_however_many_leaves_they_have_unless_leaves_are_to_count():
+def test_children_count_equally_unless_leaves_are_to_count():
     # 1 has the children 2, with leaves 0 and 2, and 5 with 4: (1 + 4) / 2 or (0 + 2 + 4) / 3.
     batch = batch_of([leaf([1, 2, 3], 0.0), leaf([1, 2, 4], 2.0), leaf([1, 5], 4.0), leaf([6], 0.0)])
     assert by_turn(batch, tree_backup(batch, **ALL))[3] == [-2.5]
@@ -343,7 +343,7 @@ def expected_gradient(estimator, follows):
 
     Args:
         estimator: Of the leaves of a tree, with the exact values of first actions as the critic's.
-        follows: Sets of first candidates that the search goes on from, each as likely; the others are left.
+        follows: Sets of first candidates that the search continues, equally likely; the others are left.
     """
     first, second = FIRST.clone().requires_grad_(), SECOND.clone().requires_grad_()
     shares, then, values = policy(first, second)
@@ -396,7 +396,7 @@ FULL, BY_LOT = [(0, 1)], [(0,), (1,)]
         ("duplicate", BY_LOT, 1.5),
     ],
 )
-def test_how_much_first_turns_count_beside_second_ones_in_the_mean_gradient(prefix, follows, share):
+def test_weight_of_first_turns_over_second_ones_in_the_mean_gradient(prefix, follows, share):
     """Over all trees; 1 is the policy gradient. One of two first candidates is followed at random, or both are."""
     actual = expected_gradient(partial(tree_backup, unfinished="value", prefix=prefix), follows)
     first, second = (float((each / wanted).mean()) for each, wanted in zip(actual, policy_gradient(), strict=True))

@@ -141,7 +141,7 @@ def tool_calls():
     return batch_of([path((-1, 1.0), (-1, 1.0)), path((-1, 0.0), (-1, 0.0)), path((-1, 1.0))])
 
 
-def test_the_first_turn_has_its_own_comparison_besides_that_of_the_outcome():
+def test_the_first_turn_has_its_own_comparison_and_that_of_the_outcome():
     # Outcomes 1, 0, 1: mean 2/3, squares 1/9 + 4/9 + 1/9 over 2, deviation 1/sqrt 3. Rewards of turn 0: 1, 0, and 0
     # for the one without a call: mean 1/3, the same deviation. Returns 2, 0, 1: mean 1, deviation 1.
     outcome, call = [1 / sqrt(3), -2 / sqrt(3)], [2 / sqrt(3), -1 / sqrt(3)]

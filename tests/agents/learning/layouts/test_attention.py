@@ -164,7 +164,7 @@ def test_no_other_cuts_cost_less(seed, prices):
     assert actual <= min(cost(stretches(cuts), prices, heads=2, size=4) for cuts in every) + 1e-6
 
 
-def test_a_long_row_is_cut_where_its_square_would_be_half_in_vain():
+def test_a_long_row_is_cut_because_half_of_its_square_is_discarded():
     line = grow_forest(rows_batch([list(torch.arange(1, 301).tolist())]), share=False).line
     assert [left.stop for left in cut_line(line, heads=1, size=1, prices=Prices(0, 0, 1, 0))] == [
         *range(GRAIN, 300, GRAIN),

@@ -119,7 +119,7 @@ def test_a_sampler_that_was_not_the_learner_is_corrected_for():
     assert cut.loss.item() == pytest.approx(-(0.1 * 1.5 + 0.2 * 0.5 + 0.4), abs=1e-6)
 
 
-def test_imitation_raises_what_was_searched_beside_the_policy_gradient_of_the_rest():
+def test_imitation_raises_searched_trajectories_and_the_rest_has_the_policy_gradient():
     objective = Objective(entropy=0.0, searched_weight=0.0, imitation=0.1)
     imitated = torch.tensor([0.5, 0.25, 0.25, 0.0])
     logprobs = now(1, 1, 1, 1)
@@ -551,7 +551,7 @@ def test_as_loss_terms_they_descend_different_things():
 
 
 @pytest.mark.parametrize("kind", ["k1", "k3"])
-def test_times_the_ratio_they_descend_the_divergence_whoever_sampled(kind):
+def test_times_the_ratio_they_descend_the_divergence_for_any_sampler(kind):
     def mean(policy):
         return (SAMPLER.exp() * (policy - SAMPLER).exp() * kl_estimate(policy, REFERENCE, kind)).sum()
 
