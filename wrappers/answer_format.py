@@ -51,6 +51,7 @@ class AnswerFormat(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorA
             begin = text.find("<answer>") + len("<answer>")
             if begin < len("<answer>"):
                 return None
+        # The answer ends at the first closing tag, because models often continue with further pairs.
         end = text.find("</answer>", begin)
         answer = text[begin:end] if end >= 0 else None
         return answer if answer is None else (_TAGS.sub("", answer) if "<" in answer else answer).strip()

@@ -88,6 +88,7 @@ class DeadEnds(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs)
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a turn and mark the new state if it is lost."""
         observation, reward, terminated, truncated, info = self.env.step(action)
+        # An ended episode needs no proof, and proofs are the expensive part of this wrapper.
         if not (terminated or truncated):
             self._mark(info)
         return observation, reward, terminated, truncated, info

@@ -47,6 +47,7 @@ class _Search:
 
     def __init__(self, env: TreeEnv, strategy: Strategy) -> None:
         self.env = env
+        # A strategy sees the tree from the cursor on, so the same strategy works in the middle of an episode.
         self.view = env.tree.at(env.cursor)
         self.view.choose(())
         self.wishes: list[Expand] = []
@@ -163,6 +164,7 @@ def _best_end(view: Tree) -> int:
     leaves = [leaf for leaf in view.leaves() if leaf != view.root]
     if not leaves:
         raise TsrGymError(f"the strategy expanded nothing at node {view.root}: there is no turn to play")
+    # A path into a dead end may have the best return so far, but no success can follow.
     alive = [leaf for leaf in leaves if view.nodes[leaf].is_open or view.nodes[leaf].done]
     return view.chosen[0] if view.chosen else view.best(alive or leaves, 1)[0]
 
@@ -210,6 +212,7 @@ def _answer(policy: Policy, searches: Sequence[_Search]) -> Answered:
     asked, given = [wish.samples for _, wish in requests], [len(candidates) for candidates in answers]
     if given != asked:
         raise TsrGymError(f"the policy was asked for {asked} candidates and gave {given}: answer every wish, in order")
+    # One call answers many trees; its time is divided by the number of candidates, which needs no further measurement.
     share = seconds / max(sum(asked), 1)
     for (view, _), samples in zip(requests, asked, strict=True):
         view.spend(seconds=share * samples)

@@ -104,6 +104,7 @@ class Imagination:
         return turn
 
     def _try(self, action: Any, number: int) -> tuple[ImaginedTurn, bool]:
+        # The first draw is the node's future; the repeats only improve its score.
         result = self._step(action, self._dice(number))
         # This has to come before the snapshot, which reads the random state and so resets the flag.
         drew_noise = not isinstance(self._base, StateEnv) or self._base.drew_noise
@@ -111,6 +112,7 @@ class Imagination:
         first = score_in(result)
         if not drew_noise or self._repeats == 1:
             return ImaginedTurn(result, snap, key, first, (first,)), drew_noise
+        # With common noise all siblings are scored on the same draws, so their scores differ only by their actions.
         address = (*self._address, number) if self._noise == "fresh" else self._address
         seeds = [derive_seed(self._seed, "draw", draw, *address) for draw in range(1, self._repeats)]
         draws = (first, *[score_in(self._step(action, seed)) for seed in seeds])

@@ -97,6 +97,7 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a turn and write its score into ``info["score"]``."""
+        # States are immutable values, so the state before the step can be kept without a copy.
         base: Any = self.unwrapped
         has_states = isinstance(base, StateEnv)
         before = base.state if has_states else self._last

@@ -101,6 +101,7 @@ class WeightedScore(ScoreWrapper[Any]):
         self.parts = {name: make_scorer(scorer, env) for name, (scorer, _) in parts.items()}
         kinds = {part.score_of for part in self.parts.values()}
         self.score_of = "state" if kinds == {"state"} else "turn"
+        # In a sum over turns, a score of states counts by its gain: else a path would collect it again at every turn.
         self._gains = {name for name, part in self.parts.items() if part.score_of != self.score_of}
 
     def facts(self, turn: RatedTurn) -> dict[str, Any]:
@@ -185,6 +186,7 @@ class PotentialScore(ScoreWrapper[Any]):
 
     def rate_turn(self, turn: RatedTurn) -> float:
         """Return the reward and the gain of the potential."""
+        # By default Phi is 0 after truncation, too: limits are part of the task here, so the optimum knows them.
         over = turn.terminated or (turn.truncated and self.end == "done")
         gain = (0.0 if over else self.gamma * self.phi(turn.after)) - self.phi(turn.before)
         return gain + (turn.reward if self.reward else 0.0)

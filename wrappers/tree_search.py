@@ -116,6 +116,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         observation = options.pop("observation")
         _, info = self.env.reset(seed=seed, options=options or None)
         dice = derive_seed("moment", snap.digest) if seed is None else seed
+        # Fresh dice: with those of the snapshot, every start at this state would have the same future.
         restore(self.env, snap, noise="fresh", seed=dice)
         return observation, info
 
@@ -147,6 +148,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         score = score_in(result)
         turn = ImaginedTurn(result, self._stack.snapshot(), key_of(self.unwrapped), score, (score,))
         node = node_of(tree, cursor, candidate, turn)
+        # The turn belongs to the played episode only if it continues it: after `goto` it is another branch.
         self._cursor = tree.add(node, played=tree.played[-1:] == [cursor])
         observation, reward, terminated, truncated, info = result
         return observation, float(reward), terminated, truncated, info
@@ -200,6 +202,8 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
             for node, candidates in wanted:
                 imagined = self._imagination(node, self.noise if noise is None else noise)
                 tries.append(imagined)
+                # The number of a child is part of its address, from which its dice derive. So a node that is expanded
+                # twice with 4 candidates has the same dice as one that is expanded once with 8.
                 for number, candidate in enumerate(map(_candidate, candidates), start=len(tree.children(node))):
                     turn = imagined.turn(candidate.text, number)
                     new.append(tree.add(node_of(tree, node, candidate, turn)))

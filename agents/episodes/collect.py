@@ -65,6 +65,7 @@ class Collected:
 
     def __or__(self, other: "Collected") -> "Collected":
         """Return the result for the other's tasks, with the trajectories of this one first where a task is in both."""
+        # With search_when=failed only some tasks are searched, and the played groups hold all of them.
         own = {group.task: (group.trajectories, grown) for group, grown in zip(self.groups, self.trees, strict=True)}
         before = [own.get(group.task, ((), [])) for group in other.groups]
         pairs = zip(before, other.groups, strict=True)
@@ -123,6 +124,7 @@ class ChosenSearch(NamedTuple):
 
     def to_the_end(self) -> Strategy:
         """Return the strategy, extended to play every path to its end that is learned from as a whole episode."""
+        # Leaves and branches are learned from as they grew: estimators for trees read unfinished paths, too.
         if self.harvest in ("leaves", "branches"):
             return self.strategy
         return to_the_end(self.strategy, paths=self.paths if self.harvest == "selected" else None)
@@ -230,7 +232,7 @@ class Collector:
         Args:
             first: Number of the first instance.
             count: How many.
-            starts: StartState at which each begins, None for its own start; none for all at their starts.
+            starts: Start state of each, None for the instance's own start; empty if all begin at their own starts.
             plainly: Play as many episodes in place of the searches.
         """
         numbers = range(first, first + count)
@@ -254,6 +256,7 @@ class Collector:
             plainly: Play as many episodes in place of the searches.
         """
         config = self.config
+        # As many episodes as search and plain play would bring, so that groups keep their size for the whole run.
         if plainly:
             return self._play(places, config.trajectories + config.naive)
         if config.search_when == "always":
@@ -287,6 +290,8 @@ class Collector:
         tasks = [task_seed(self.seed, place.number) for place in places]
         envs = self.pool.set(tasks, copies, [place.start_state for place in places])
         reset_seconds = perf_counter() - started
+        # A seed depends on the instance's number and not on its place in the call, so budgets, workers and processes
+        # can cut the instances of an update into any parts. Its name keeps search and plain play on different dice.
         seeds = [
             derive_seed(self.seed, name, place.number, copy, *place.again) for place in places for copy in range(copies)
         ]
@@ -332,11 +337,13 @@ class Collector:
         """Return a trajectory with the guide of its search and the number of nodes that it expanded."""
         if trajectory.selected_by == "naive" or self.search.harvest in ("episodes", "branches"):
             return trajectory
+        # Reports compare searches by their guides, so a trajectory keeps the name of the guide that selected it.
         by_reward = harvesting_of(self.search.strategy).by == "reward"
         by = "reward" if by_reward else self.config.rater or self.pool.score
         return replace(trajectory, selected_for=by, expansions=expansions)
 
     def _harvest_naive(self, tree: Tree, number: int) -> list[Trajectory]:
+        # Numbers of trees continue after those of the searches, so that no two trees of a group share a number.
         return harvest_all(tree, number=self.search.searches)
 
 

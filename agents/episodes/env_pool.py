@@ -93,6 +93,7 @@ class EnvPool:
             self._envs.append(self._make())
         ready = self._envs[: len(tasks) * copies]
         for number, task in enumerate(tasks):
+            # Only one copy is reset, which may generate a level; the others get its snapshot.
             first, *others = ready[number * copies : (number + 1) * copies]
             start_state = starts[number] if starts else None
             start = self._starts.get(task) if start_state is None else None
@@ -116,6 +117,8 @@ class EnvPool:
             raise ConfigError(
                 f"wanted an environment of text (a tsr_gym.TextEnv), {self._env} is a {type(base).__name__}"
             )
+        # The order is fixed: a scorer sees the parsed action and the penalised reward, and dead ends are marked below
+        # it.
         env = made if base.reads_tags else AnswerFormat(made, penalty=self._penalty, think=self._think)
         if self._dead_ends != "off":
             env = DeadEnds(env, limits=self._dead_ends == "limits")

@@ -61,7 +61,7 @@ class HeldOut:
         starts = _drawn(self.pool, self.tasks)
         self.pool.keep(dict(zip(self.tasks, starts, strict=True)))
         stored = _Stored(bars(self.pool, tasks=self.tasks), starts)
-        # Without an oracle the file would hold no bars, and nothing would be saved by it.
+        # Without an oracle nothing shows whether the environment's data are still the same, so nothing is kept.
         if folder is not None and stored.bars.optimal is not None:
             _write(folder, stored)
         return stored
@@ -79,6 +79,8 @@ def _drawn(pool: EnvPool, tasks: list[int]) -> list[Snapshot]:
 def _folder(pool: EnvPool, tasks: list[int]) -> Path | None:
     """Return the folder for the instances of a pool; None where its settings cannot be written as JSON."""
     base: Any = pool.base
+    # Everything that the instances and bars depend on: the version, the environment's code with its times of change,
+    # its settings, and the seeds of the instances.
     made_of = [__version__, type(base).__qualname__, _code_of(type(base).__module__), pool.made_with, tasks]
     try:
         text = json.dumps(made_of, sort_keys=True)
@@ -102,6 +104,7 @@ def _code_of(module: str) -> list[tuple[str, int, int]]:
 def _read(folder: Path) -> _Stored | None:
     """Return the content of a folder; None where it is damaged."""
     try:
+        # The digest finds files that were cut short or edited; JSON alone would accept some of them.
         digest, text = (folder / FILE).read_text().split("\n")
         if digest != _digest(text):
             raise ValueError("the text does not match its digest")

@@ -68,6 +68,7 @@ def crossed_mean(values: ArrayLike) -> Interval:
     """
     table = np.asarray(values, dtype=float)
     seeds, instances = table.shape
+    # A fixed seed: the same table always gives the same interval.
     rng = np.random.default_rng(0)
     rows = np.eye(seeds)[rng.integers(seeds, size=(CROSSED, seeds))].mean(axis=1)
     columns = rng.integers(instances, size=(CROSSED, instances))
@@ -81,6 +82,7 @@ def pooled_mean(values: Sequence[float], owners: Sequence[int]) -> Interval | No
     """Return the mean of some measurements, each on the instance that is its owner; None where there are none."""
     if not values:
         return None
+    # Sums and counts per instance are enough to average any draw of instances, with all measurements of each.
     _, place = np.unique(owners, return_inverse=True)
     sums, counts = np.bincount(place, values), np.bincount(place)
     drawn = _draws(len(counts), RESAMPLES)

@@ -76,6 +76,8 @@ class ModelPlayer:
                 stop_ids=stops,
                 max_tokens=self.max_tokens,
                 temperature=temperature,
+                # Only with a full history does a prompt extend an earlier one; otherwise the cache would hardly ever be
+                # hit.
                 reuse=history.turns is None,
                 max_batch=self.model.max_batch,
                 autocast=pick_autocast(self.model.dtype, next(self.policy.model.parameters()).device),
@@ -145,6 +147,7 @@ class Proposer:
         Raises:
             PromptTooLong: The episode outgrew the model's context.
         """
+        # A tree of one path stands for the episode, so that the prompt is the one that the policy has in a search.
         tree = Tree(seed=seed)
         for index, node in enumerate(path):
             parent = None if index == 0 else index - 1

@@ -41,6 +41,8 @@ class PlayedEpisodes:
     @property
     def success(self) -> Interval:
         """Share of episodes solved, with Wilson's interval; over instances where each was played several times."""
+        # Wilson's interval needs independent episodes. Several episodes of one instance are not, so the bootstrap over
+        # instances takes their place.
         flat = [won for row in self.successes for won in row]
         if self.num_episodes == len(self.successes):
             return Interval(fmean(flat), *wilson(sum(flat), len(flat)))
@@ -230,9 +232,11 @@ def _episodes(
     for first in range(0, len(starts), batch):
         part = starts[first : first + batch]
         envs, seeds = pool.set([task for task, _ in part]), [seed for _, seed in part]
+        # Nothing is selected without a strategy, so the dice of the tree are as good as the episode's own.
         if strategy is None:
             yield [(tree, tree.leaves()[0]) for tree in search(envs, policy, naive, seeds=seeds)]
             continue
+        # The dice of the played episode get a seed that the search does not derive its own from.
         for env, seed in zip(envs, seeds, strict=True):
             env.begin(seed, dice=derive_seed(seed, "dice"))
         play_out(envs, policy, strategy, noise=noise, rater=rater)
@@ -258,6 +262,7 @@ def summarise(played: Sequence[Trajectory], forms: Sequence[bytes | None] = ()) 
         if form is not None:
             first.setdefault(form, number)
     twins = [(number, first[form]) for number, form in enumerate(forms) if form is not None and first[form] != number]
+    # Twins raise the number of episodes without adding information, so they must not narrow the interval.
     distinct = len(played) - len(twins)
     return Evaluation(
         success=success_rate(played),

@@ -46,6 +46,7 @@ def search(
         raise ValueError(f"wanted one seed per environment, got {len(seeds)} seeds for {len(envs)}")
     if len({id(env) for env in envs}) != len(envs):
         raise ValueError("wanted different environments, got one twice: every tree needs a separate environment")
+    # Every search begins a new tree at the environment's present state, with its own seed.
     for env, seed in zip(envs, seeds, strict=True):
         if not env.started:
             env.reset(seed=seed)

@@ -96,6 +96,7 @@ def outcomes(tree: Tree, *, solved: Callable[[Node], bool] = lambda node: node.s
         tree: A grown tree.
         solved: Whether a leaf is a success; for environments that do not report it in their info.
     """
+    # A leaf that is still open was left by the search: it counts as a visit, but its outcome is unknown.
     leaves = [tree.nodes[leaf] for leaf in tree.leaves()]
     return Outcomes(len(leaves), sum(not leaf.is_open for leaf in leaves), sum(map(solved, leaves)))
 
@@ -172,6 +173,7 @@ def _count(tree: Tree, turns: bool, solved: Callable[[Node], bool]) -> dict[Hash
     successes: Counter[Hashable] = Counter()
     for leaf in tree.leaves():
         end = tree.nodes[leaf]
+        # A set, so that a path that comes back to a state counts once for it.
         states = {_state(tree, index, turns) for index in tree.path(leaf)}
         visits.update(states)
         if not end.is_open:
@@ -186,6 +188,7 @@ def _start_state(tree: Tree, index: int, state: Hashable, counted: Outcomes) -> 
     if node.snapshot is None:
         raise TsrGymError("the tree was saved without snapshots: nothing can be started from it")
     env, rules = tree.about.get("env"), json.dumps(tree.about.get("rules"), sort_keys=True, default=plain)
+    # The state key has no random state in it, so the same state reached on other dice is one start state.
     identity = node.snapshot.digest if node.state_key is None else state
     return StartState(
         key=digest((env, rules, identity)),
@@ -372,6 +375,7 @@ class Begun(NamedTuple):
     @classmethod
     def of(cls, start_state: StartState, group: Group) -> "Begun":
         """Return how a group went."""
+        # Plain play shows the success of the policy; searched episodes were selected and would overstate it.
         ended = [trajectory for trajectory in group.trajectories if trajectory.finished]
         counted = [trajectory for trajectory in ended if trajectory.selected_by == "naive"] or ended
         return cls(start_state, len(counted), sum(trajectory.success for trajectory in counted))

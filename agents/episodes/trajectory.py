@@ -135,6 +135,7 @@ def harvest(
         selected_by: What the trajectories remember of how they were chosen.
         number: Which tree of its group this is.
     """
+    # Paths that the strategy selected come first, in its order; the others follow by merit, dead ends last.
     ends = _ends(tree)
     selected = [leaf for leaf in tree.chosen if leaf in ends] if by is None else []
     others = [leaf for leaf in ends if leaf not in selected]
@@ -168,6 +169,7 @@ def harvest_leaves(tree: Tree, *, selected_by: str = "tree", number: int = 0) ->
 
 def trajectory_to(tree: Tree, leaf: int, *, selected_by: str, number: int = 0) -> Trajectory:
     """Return the path from the root of a tree to a node as an episode."""
+    # The root has no turn: a trajectory of n turns is a path of n + 1 nodes.
     path = tree.path(leaf)
     turns = tuple(_turn(tree, before, after) for before, after in pairwise(path))
     end = tree.nodes[leaf]
@@ -240,6 +242,7 @@ def keep_learned(tree: Tree, learned: Learned) -> None:
 
 def learned_from(tree: Tree) -> Learned:
     """Return the advantages that a tree keeps; empty ones where its facts have none, or have another form."""
+    # The facts come from a file, which may be of another version or edited by hand, so every part is checked.
     facts = tree.about.get(NAME)
     of = facts.get("of") if isinstance(facts, Mapping) else None
     if not isinstance(facts, Mapping) or not isinstance(of, Mapping):
@@ -298,6 +301,7 @@ def edges_along(trajectories: Sequence[Trajectory]) -> list[Edge]:
         for place, (turn, then) in enumerate(zip_longest(trajectory.turns, trajectory.turns[1:])):
             if turn.state is None or turn.action is None:
                 continue
+            # Without a node a turn is identified by its place, because nothing shows whether two are the same.
             key = (trajectory.tree, turn.node) if turn.node >= 0 else (-1, number, place)
             after, last = (None, True) if then is None else (then.state, False)
             solved, ended = last and trajectory.success, last and trajectory.finished

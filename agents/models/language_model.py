@@ -168,6 +168,7 @@ def stop_ids(policy: LanguageModel, stop: str = "") -> list[int]:
     """
     tokenizer, generation = policy.tokenizer, policy.model.generation_config
     ends = generation.eos_token_id if isinstance(generation.eos_token_id, list) else [generation.eos_token_id]
+    # Model and tokenizer often disagree: chat models end a turn with a token that the tokenizer does not call its end.
     ids = {number for number in (*ends, tokenizer.eos_token_id) if number is not None}
     if stop:
         written = tokenizer(stop, add_special_tokens=False)["input_ids"]

@@ -217,6 +217,7 @@ def _last_hidden(model: Any, module: Any, inputs: Mapping[str, Any]) -> Tensor:
         caught.append(inputs[0])
         return (inputs[0][:, :0],)
 
+    # The output layer gets an empty slice of the hidden states, so no logits are computed for the whole batch.
     hook = module.register_forward_pre_hook(catch)
     try:
         model(**inputs)

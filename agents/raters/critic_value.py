@@ -93,6 +93,7 @@ class CriticValue:
         Raises:
             PromptTooLong: A state of a running episode does not fit into the critic's context.
         """
+        # A parent is compared with each of its children; every state is computed once.
         different = {(id(tree), node): (tree, node) for tree, node in states}
         # Prompts that share forward passes: those of one tree, or all of them.
         batches: dict[int, dict[tuple[int, ...], list[tuple[int, int]]]] = {}
