@@ -72,8 +72,8 @@ def _is_read_alike(path: Path) -> bool:
 
 
 def _is_reported(run: Path) -> bool:
-    loaded = load_run(run)
-    return TrainConfig.from_json(loaded.config.to_toml()) == loaded.config
+    text = load_run(run).config.to_toml()
+    return TrainConfig.from_toml(text).to_toml() == text
 
 
 def _resumes(run: Path, name: str, before: dict[str, bytes]) -> bool:
