@@ -33,7 +33,7 @@ def packages_of(cls: type) -> frozenset[str]:
 
 
 def find(module: object, name: object) -> Any:
-    """Return the object that an imported module has under a name, which may be dotted; None if there is none.
+    """Return the object that an imported module has under a name, which may be dotted; None if it does not exist.
 
     The dictionaries are read directly, because names come from bytes: a module or class with `__getattr__` could run
     code when it is asked for an attribute.
@@ -50,7 +50,7 @@ def find(module: object, name: object) -> Any:
 
 
 def find_class(module: str, name: str, packages: Set[str] | None) -> Any:
-    """Return a class of an imported module by its own module and name; None if there is none.
+    """Return a class of an imported module by its own module and name; None if it does not exist.
 
     Args:
         module: The module.

@@ -147,7 +147,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
     # What the base provides.
 
     # Gymnasium keeps its generator in this attribute. Code that reads it may keep it and draw from it, so `expose`
-    # tells the stream to read the position from the generator from now on.
+    # makes the stream read the position from the generator from now on.
     @property
     def _np_random(self) -> np.random.Generator | None:
         return self._stream.expose()

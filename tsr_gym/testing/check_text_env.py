@@ -279,7 +279,7 @@ def states_are_values(trial: TextTrial) -> None:
 
 
 def _mutable_part(value: Any, path: str) -> str | None:
-    """Return a description of the first mutable part of a value; None if there is none."""
+    """Return a description of the first mutable part of a value; None if all parts are immutable."""
     if isinstance(value, list | dict | set | bytearray):
         return f"{path} is a {type(value).__name__}, which can be changed in place"
     if isinstance(value, np.ndarray):
