@@ -1,17 +1,24 @@
-"""Record: the line of an update says what was done, also where that was nothing."""
+"""The records of updates, also of empty ones, and the advantages in saved trees."""
 
 import json
 from functools import partial
 
-from tests.agents.short_runs import records, trained
+import pytest
+import torch
+
+from tests.agents.reports.view.trees import node
+from tests.agents.short_runs import records, short_run, trained
 from tsr_gym import Budget
 from tsr_gym.agents.cli import train
-from tsr_gym.agents.episodes.collect import ChosenSearch, Collected
-from tsr_gym.agents.episodes.trajectory import Group
+from tsr_gym.agents.episodes.collect import ChosenSearch, Collected, choose_search
+from tsr_gym.agents.episodes.settings import SearchConfig
+from tsr_gym.agents.episodes.trajectory import Group, learned_from, trajectory_to
+from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.runs.progress import Progress
-from tsr_gym.agents.runs.record import update_record
+from tsr_gym.agents.runs.record import note_advantages, update_record
 from tsr_gym.agents.strategies.harvest import harvested
+from tsr_gym.tree import Candidate, Tree
 
 NONE = ("success", "reward_mean", "reward_std", "response_length", "turns", "valid", "grad_norm")
 
@@ -51,3 +58,57 @@ def test_an_update_without_trajectories_is_told_without_means():
     assert train._line(line) == "success -  return -  kept 0/2  tokens 1,200"
     line |= {"success": 0.25, "reward_mean": -1.5, "groups_kept": 1}
     assert train._line(line) == "success 0.25  return -1.50  kept 1/2  tokens 1,200"
+
+
+def forked_tree():
+    """Turn 1 is shared by the ends 2 and 3; 4 is an end of its own; tokens are numbered by node."""
+    tree = Tree(seed=1)
+    tree.add(node(None, 0))
+    for index, (parent, depth, size) in enumerate([(0, 1, 2), (1, 2, 1), (1, 2, 3), (0, 1, 1)], start=1):
+        said = Candidate("x", (90 + parent,), tuple(10 * index + k for k in range(size)), (-1.0,) * size)
+        tree.add(node(parent, depth, said, end="" if index == 1 else "failed"))
+    return tree
+
+
+def noted(places, *, harvest="selected", trees=1, **search):
+    """Note the number of a token, plus 100 per trajectory, as its advantage; return what each tree then holds."""
+    grown = [forked_tree() for _ in range(trees)]
+    ways = [trajectory_to(grown[0], leaf, selected_by=by, number=number) for leaf, by, number in places]
+    groups = [Group(5, tuple(ways))]
+    batch = collate(groups)
+    advantages = torch.where(batch.sampled, batch.ids + 100 * batch.trajectory[:, None], 0).float()
+    config = short_run("run", "model")
+    chosen = choose_search(SearchConfig(**search))._replace(harvest=harvest)
+    note_advantages(Collected(groups, [grown], Budget(), 1, {}), groups, batch, advantages, config, chosen)
+    return [dict(learned_from(tree).of) for tree in grown]
+
+
+def test_every_token_has_its_own_and_a_shared_turn_the_mean():
+    # Turn 1 lies on trajectories 0 and 1: its tokens 10 and 11 have 10, 11 and 110, 111.
+    (found,) = noted([(2, "beam", 0), (3, "beam", 0), (4, "beam", 0)])
+    assert found == {1: (60.0, 61.0), 2: (20.0,), 3: (130.0, 131.0, 132.0), 4: (240.0,)}
+
+
+def test_plain_play_beside_searches_is_the_last_tree():
+    assert noted([(2, "beam", 0), (4, "naive", 1)], trees=2) == [{1: (10.0, 11.0), 2: (20.0,)}, {4: (140.0,)}]
+    # Where everything is played plainly its tree is the only one.
+    assert noted([(4, "naive", 3)], trees=1) == [{4: (40.0,)}]
+
+
+def test_branches_of_one_tree_are_one_tree():
+    places = [(2, "random_branching", 0), (4, "random_branching", 1)]
+    assert noted(places, harvest="branches", trees=2) == [{1: (10.0, 11.0), 2: (20.0,), 4: (140.0,)}, {}]
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
+def test_the_saved_trees_of_a_run_tell_them(base_model, tmp_path, algorithm):
+    run = trained(tmp_path / "run", base_model, learn={"algorithm": algorithm}, run={"updates": 2, "save_trees": 2})
+    for file in sorted((run / "trees" / "000002").glob("*.jsonl")):
+        tree = Tree.load(file)
+        found = learned_from(tree)
+        assert found.estimator == {"ppo": "gae", "grpo": "grpo"}[algorithm]
+        assert {node: len(one) for node, one in found.of.items()} == {
+            index: len(one.candidate.token_ids) for index, one in enumerate(tree.nodes) if index
+        }
+        # GRPO gives every token of an episode the same number.
+        assert algorithm == "ppo" or all(len(set(one)) == 1 for one in found.of.values())

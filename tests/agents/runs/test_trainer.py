@@ -12,7 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.agents.runs.test_checkpoint import STATE, small_disk
-from tests.agents.runs.test_lock import another_process
+from tests.agents.runs.test_log import another_process
 from tests.agents.short_runs import (
     UPDATES,
     command,

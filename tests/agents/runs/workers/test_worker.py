@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.agents.runs.test_trainer_host import Adapted, Copied
+from tests.agents.runs.test_parts import Adapted, Copied
 from tests.agents.short_runs import short_run
 from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer

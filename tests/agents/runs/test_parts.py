@@ -1,16 +1,18 @@
-"""Trainer with a host: a copy of the model that samples, as vLLM holds one, and gets the weights of every update."""
+"""The parts of a run: a host that samples, the rater with PPO's own critic, adapter, value head and reference."""
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.agents.short_runs import records, short_run, trained
+from tests.agents.short_runs import UPDATES, records, result, short_run, trained
 from tsr_gym import ConfigError, EngineFailed, MissingExtra
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
+from tsr_gym.agents.learning.objective import Objective
 from tsr_gym.agents.models import language_model as hosts
 from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.models.lora import adapted_layers, base_weights
@@ -20,7 +22,9 @@ from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.policies.vllm_engine import VllmEngine
 from tsr_gym.agents.probing.calibrate import CalibrationConfig, calibrate_env
 from tsr_gym.agents.processes import Processes
+from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.check import check_start
+from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.parity import hand_over
 from tsr_gym.agents.runs.trainer import resume_run, start_run
@@ -167,3 +171,70 @@ def test_a_run_with_vllm_is_refused_at_once_where_it_is_not_installed(base_model
 def test_random_play_has_no_engine():
     with pytest.raises(ConfigError, match="--engine vllm"):
         calibrate_env(CalibrationConfig(env="frozen_lake", engine="vllm"))
+
+
+def test_a_run_with_a_critic_searches_by_that_one_also_as_a_part_of_a_sum(base_model, tmp_path):
+    rater = "WeightedRater(parts={'own': ('CriticValue', 1.0)})"
+    search = {"search": "beam(width=1, branching=2)", "rater": rater}
+    trainer = start_run(short_run(tmp_path / "run", base_model, search=search), base_model)
+    assert trainer.parts.collector.rater.raters["own"].critic is trainer.parts.learner.critic is not None
+
+
+def test_a_run_without_a_critic_is_refused(base_model, tmp_path):
+    changes = {"search": {"search": "beam", "rater": "CriticValue"}, "learn": {"algorithm": "grpo"}}
+    with pytest.raises(ConfigError, match="algorithm=ppo"):
+        start_run(short_run(tmp_path / "run", base_model, **changes), base_model)
+
+
+def test_a_critic_that_is_spread_is_refused(base_model, tmp_path):
+    changes = {"search": {"search": "beam", "rater": "CriticValue"}, "learn": {"offload": True}}
+    with pytest.raises(ConfigError, match="spread or offloaded rates no searches"):
+        start_run(short_run(tmp_path / "run", base_model, **changes), base_model)
+
+
+def test_outside_of_training_a_critic_must_be_named():
+    with pytest.raises(ConfigError, match="wanted a ChatPolicy"):
+        make_rater("CriticValue")
+    with pytest.raises(ConfigError, match=r"wanted CriticValue\(critic='FOLDER'\)"):
+        make_rater("CriticValue", chat="a policy")
+
+
+LORA = {"lora_rank": 4}
+HEAD = {"critic": "head", "critic_gradient": 0.1}
+KL = {"algorithm": "grpo", "objective": Objective(kl_weight=0.1)}
+
+
+@pytest.mark.parametrize(
+    "learn",
+    [LORA | HEAD, KL, *(pytest.param(learn, marks=pytest.mark.deep) for learn in (LORA, HEAD, LORA | KL))],
+    ids=["lora and head", "kl", "lora", "head", "lora and kl"],
+)
+def test_a_run_goes_on_bit_for_bit_whatever_part_of_a_model_learns(base_model, tmp_path, learn):
+    learn = {"lr": 0.002, **learn}
+    whole = trained(tmp_path / "whole", base_model, learn=learn)
+    half = trained(tmp_path / "half", base_model, learn=learn, run={"updates": 2})
+    assert resume_run(half, updates=UPDATES).run()
+    assert result(half) == result(whole)
+    if "lora_rank" in learn:
+        one, other = (checkpoints(run)[-1] / "model" / "lora" / "adapter_model.safetensors" for run in (whole, half))
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_an_adapter_belongs_to_the_model_that_it_names_however_often_its_run_was_resumed(base_model, tmp_path):
+    import peft
+
+    learn = {"algorithm": "grpo", "lr": 0.05, **LORA}
+    run = trained(tmp_path / "run", base_model, learn=learn, run={"updates": 1, "eval_every": 0, "keep_checkpoints": 1})
+    for updates in (2, 3):
+        assert resume_run(run, updates=updates).run()
+    (last,) = checkpoints(run)
+    adapter = last / "model" / "lora"
+    named = Path(json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"])
+    assert named == base_model
+    merged, plain = (load_policy(folder, device=torch.device("cpu")).model for folder in (last / "model", named))
+    ids = torch.arange(1, 30).reshape(1, -1)
+    with torch.no_grad():
+        wanted, began = merged(input_ids=ids).logits, plain(input_ids=ids).logits
+        found = peft.PeftModel.from_pretrained(plain, adapter)(input_ids=ids).logits
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert (wanted - began).abs().max() > 0.01
