@@ -56,11 +56,13 @@ def save_checkpoint(
     """
     path = run / "checkpoints" / f"{progress.update:06d}"
     processes = learner.processes
+    # A run that is stopped after an update that it saved already has nothing to add.
     if processes.first(path.exists):
         return
     critic, state = learner.critic or Module(), _own_state(learner)
     with whole_weights(learner.model) as policy_weights, whole_weights(critic) as critic_weights:
-
+        # All processes write into one hidden folder, each its own state. The first one then adds a manifest with the
+        # digests of all files and renames the folder, so that a checkpoint is never half there.
         def write(folder: Path) -> None:
             save_file(state, folder / f"state-{processes.rank:05d}-of-{processes.size:05d}.safetensors")
             if processes.leads:
@@ -93,6 +95,7 @@ def load_checkpoint(path: Path, learner: Learner, stateful: Sequence[Stateful] =
             raise ValueError(f"wanted counts, got {shown(progress)}, {shown(gradients)}")
         if not all(isinstance(norm, float) for norm in gradients.norms):
             raise ValueError(f"wanted norms, got {shown(gradients)}")
+        # The files are mapped, not read: each process touches only the rows that it holds.
         with ExitStack() as stack:
             if learner.critic is not None:
                 critic = stack.enter_context(safe_open(path / "critic.safetensors", "pt"))

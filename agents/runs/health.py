@@ -79,6 +79,7 @@ def answer_agreement(answers: Iterable[tuple[Hashable, Hashable]]) -> dict[str, 
     pairs = list(answers)
     identical = _pairs(Counter(pairs))
     of_prompt, of_answer = (_pairs(Counter(both[place] for both in pairs)) for place in (0, 1))
+    # Pairs of the same answer are either to the same prompt, counted in `identical`, or to different prompts.
     others = len(pairs) * (len(pairs) - 1) // 2 - of_prompt
     agreement = {}
     if of_prompt:
@@ -103,6 +104,7 @@ def tree_metrics(trees: Iterable[Tree]) -> dict[str, float]:
     for tree in trees:
         for index in range(len(tree.nodes)):
             texts = [tree.nodes[child].candidate.text for child in tree.children(index)]
+            # In environments without text the candidate's text is an action, such as an array, which no set can hold.
             candidates += len(texts)
             duplicates += len(texts) - len({repr(text) for text in texts})
         keys = [node.state_key for node in tree.nodes[1:] if node.state_key is not None]
@@ -159,6 +161,7 @@ def prompt_information(logprobs: "Tensor", own: Sequence[int]) -> PromptInformat
             f"{len(own)} of their prompts"
         )
     table = logprobs.double()
+    # With uniform prompts the marginal of an answer is the mean of its probabilities after all prompts.
     matched = table[range(answers), list(own)]
     mixed = table.logsumexp(dim=1) - log(prompts)
     nats = float((matched - mixed).mean())

@@ -100,6 +100,7 @@ class JsonLines:
         """
         with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+            # Without this a power cut could lose lines of updates whose checkpoint is on the disk.
             file.flush()
             os.fsync(file.fileno())
 
@@ -115,6 +116,8 @@ class JsonLines:
             *whole, last = self.path.read_bytes().split(b"\n")
         except OSError as error:
             raise CheckpointError(f"{self.path} could not be read ({error})") from error
+        # Every whole line ends with a line break. What follows the last one is either the beginning of a record that a
+        # kill cut short, which a resumed run writes again, or damage, which must not be dropped in silence.
         lines = [*whole, last] if last and not _is_torn(last) else whole
         return [self._record(line, number) for number, line in enumerate(lines, start=1)]
 
@@ -182,6 +185,7 @@ class RunLog:
             return
         from torch.utils.tensorboard import SummaryWriter
 
+        # TensorBoard keeps what it has shown. `purge_step` hides the updates that this process will do again.
         with training_lock(self.folder), SummaryWriter(self.folder / "tensorboard", purge_step=update + 1) as board:
             self._board, self._watch = board, watch
             yield

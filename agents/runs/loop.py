@@ -45,7 +45,7 @@ class Trainer:
     Args:
         config: All settings.
         folder: Folder of the run.
-        model_dir: Folder of the language model to begin with, or to go on with.
+        model_dir: Folder of the language model to begin with, or to continue with.
         token_targets: Counted tokens after each update, for a run that matches another; None for other runs.
         processes: Processes that train together. Each searches its share of the instances, with the whole model in its
             memory meanwhile, and learns with its part of the parameters; the first one writes and evaluates.

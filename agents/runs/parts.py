@@ -66,7 +66,7 @@ def build_parts(
     Args:
         config: All settings.
         folder: Folder of the run.
-        model_dir: Folder of the language model to begin with: that of a checkpoint of the run if it is resumed.
+        model_dir: Folder of the language model to begin with; if the run is resumed, that of its checkpoint.
         processes: Processes that train together.
         workers: Where to search.
 
@@ -77,8 +77,8 @@ def build_parts(
     policy = load_policy(model_dir, device=device, lora=config.lora)
     is_resumed = folder in model_dir.parents
     if is_resumed:
-        # The model of a checkpoint has its adapter merged. This separates them again, so that training goes on with
-        # the adapter over the weights that the run began with.
+        # The model of a checkpoint has its adapter merged. This separates them again, so that the adapter stays
+        # relative to the weights that the run began with.
         restore_adapter(policy.model, model_dir)
     host = _host(config, policy, model_dir, processes, workers)
     player = ModelPlayer(config.env, config.task, config.model, policy, host)
@@ -100,6 +100,7 @@ def build_parts(
     )
     collector: Collector | RemoteCollector
     if workers.wanted:
+        # Workers get the files of the model, because the cluster's machines need not share a disk.
         files = files_of(model_dir, adapter=is_resumed)
         collector = RemoteCollector(config, files, workers, chat.engine, learner)
     else:

@@ -108,6 +108,7 @@ def token_targets(config: TrainConfig) -> list[int] | None:
     other, run = config.search.match_tokens, config.run
     if other is None:
         return None
+    # Only counts are read, so the other run may be of another environment, model or search.
     records = JsonLines(other / "metrics.jsonl").read()
     if len(records) < run.updates:
         raise ConfigError(f"match_tokens: wanted a run of at least {run.updates} updates, {other} has {len(records)}")
@@ -121,7 +122,7 @@ def token_targets(config: TrainConfig) -> list[int] | None:
 
 
 def read_targets(run: Path) -> list[int] | None:
-    """Return what `token_targets` returned when a run began, from its folder; None for a run that matches none.
+    """Read the result of `token_targets` at the beginning of a run from its folder; None for a run that matches none.
 
     Raises:
         CheckpointError: The file is damaged.

@@ -25,6 +25,7 @@ from tsr_gym.agents.runs.progress import Progress
 from tsr_gym.agents.strategies.harvest import Harvest
 from tsr_gym.seeds import derive_seed
 
+# Metrics of the learner; None in a record where the learner has none. The order is that of the record.
 LEARNED = (
     *("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm", "critic_grad_norm", "spikes", "skipped"),
     *("kl", "imitation_loss", "mismatch_kl", "mismatch_cut", "lr", "optimizer_steps", "guide_explained"),
@@ -137,6 +138,7 @@ def note_advantages(
         if task not in trees:
             continue
         nodes = by_tree[task, _place(trajectory, len(trees[task]), search.harvest)]
+        # A trajectory has one row or, with prompts that do not grow, a row per turn.
         rows = (batch.trajectory == number).nonzero()[:, 0]
         for number_of_turn, turn in enumerate(trajectory.turns):
             if turn.token_ids and turn.node >= 0:

@@ -115,7 +115,7 @@ class Sampler:
         self.total_tokens = total_of(config.run, token_targets)
         self.processes = processes
         self.starts = StartStates(
-            config.search.start_states, seed=config.run.seed, kind=config.search.start_states_from
+            config.search.start_states, seed=config.run.seed, source=config.search.start_states_from
         )
         # The search for the next update, if it has begun: the version of its weights, and a function that waits for it.
         self._ahead: tuple[int, Callable[[], Collected]] | None = None
@@ -142,6 +142,7 @@ class Sampler:
                 (version, wait), self._ahead = self._ahead, None
                 collected = side_by_side(self.processes.each(wait))
             if run.overlap and update + 1 < run.updates and (update + 1) % run.checkpoint_every:
+                # `each` gathers what functions return, and a function that waits cannot be sent to other processes.
                 begun: list[Callable[[], Collected]] = []
                 after = replace(progress, update=update + 1, tasks=progress.tasks + len(collected.groups))
                 self.processes.each(lambda: begun.append(self._begin(after)))
@@ -170,6 +171,7 @@ class Sampler:
         if self.is_used_up(spent):
             return True
         enough = self.config.run.update_trajectories
+        # A filter may drop whole groups, so only the selected ones count.
         if enough is not None:
             return sum(len(group.trajectories) for group in self.select(collected)) >= enough
         end = update_end(self.config.run, self.token_targets, update)
@@ -188,6 +190,8 @@ class Sampler:
         search = partial(self._search, plainly=self._plays_plainly(progress))
         end = update_end(run, self.token_targets, progress.update)
         both = ((self.total_tokens, _HARD), (end, _SOFT))
+        # The end of the run is a hard limit: other runs are compared at the same total. The end of an update is a soft
+        # one: the next update has as many tokens less.
         limits = [Limit(tokens, margin) for tokens, margin in both if tokens is not None]
         if not limits:
             return search(first, starts)

@@ -27,19 +27,19 @@ class StartStates:
     Args:
         groups: Groups of each update that begin at such a state; 0 keeps nothing.
         seed: Seed of the run.
-        kind: Which states to keep, see `choose_starts`.
+        source: Which states to keep, see `choose_starts`.
     """
 
-    def __init__(self, groups: int, *, seed: int, kind: str = "states") -> None:
+    def __init__(self, groups: int, *, seed: int, source: str = "states") -> None:
         self.groups = groups
         self.seed = seed
-        self.kind: Starts = bind(kind, choose_starts).bound()
+        self.source: Starts = bind(source, choose_starts).bound()
         self._begun: dict[int, StartState] = {}
 
     @property
     def bank(self) -> StartStateBank:
         """The states to draw from."""
-        return self.kind.bank
+        return self.source.bank
 
     def choose(self, first: int, count: int) -> list[StartState | None]:
         """Return the start state of each of some groups, None for the start of an instance.
@@ -53,9 +53,11 @@ class StartStates:
         """
         starts: list[StartState | None] = [None] * count
         for place, number in enumerate(range(first, first + count)):
+            # The number of starts among the first n groups is n * groups / count, rounded down; this group has one if
+            # the number rises with it.
             if len(self.bank) and (number + 1) * self.groups // count > number * self.groups // count:
                 rng = np.random.default_rng(derive_seed(self.seed, "practice", number))
-                starts[place] = self._begun[number] = self.kind.draw(rng)
+                starts[place] = self._begun[number] = self.source.draw(rng)
         return starts
 
     def keep(self, collected: Collected, first: int = 0) -> None:
@@ -70,14 +72,14 @@ class StartStates:
         groups = enumerate(collected.groups, start=first)
         begun = [Begun.of(self._begun[number], group) for number, group in groups if number in self._begun]
         self._begun = {}
-        self.kind.keep([tree for grown in collected.trees for tree in grown], begun)
+        self.source.keep([tree for grown in collected.trees for tree in grown], begun)
         self.bank.keep_last(MOST)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the number of states as ``start_states``, and the numbers of their kind as ``start_states_*``."""
+        """Return the number of states as ``start_states``, and the numbers of their source as ``start_states_*``."""
         if not self.groups:
             return {}
-        numbers = {name: value for name, value in self.kind.numbers().items() if isinstance(value, int | float)}
+        numbers = {name: value for name, value in self.source.numbers().items() if isinstance(value, int | float)}
         return {"start_states": len(self.bank), **{f"start_states_{name}": value for name, value in numbers.items()}}
 
     def save(self, folder: Path) -> None:
@@ -88,7 +90,7 @@ class StartStates:
         """
         if self.groups:
             self.bank.save(folder / FILE)
-            write_atomically(folder / NUMBERS, json.dumps(self.kind.numbers()).encode())
+            write_atomically(folder / NUMBERS, json.dumps(self.source.numbers()).encode())
 
     def load(self, folder: Path) -> None:
         """Read what `save` wrote.
@@ -98,8 +100,8 @@ class StartStates:
         """
         if not (self.groups and (folder / FILE).exists()):
             return
-        self.kind.bank = StartStateBank.load(folder / FILE)
+        self.source.bank = StartStateBank.load(folder / FILE)
         try:
-            self.kind.recall(json.loads((folder / NUMBERS).read_bytes()) if (folder / NUMBERS).exists() else {})
+            self.source.recall(json.loads((folder / NUMBERS).read_bytes()) if (folder / NUMBERS).exists() else {})
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidTree(f"{folder / NUMBERS}: not the numbers of start states ({error}): damaged") from error

@@ -39,6 +39,7 @@ def start_run(
     first_model = processes.first(lambda: warm_started(config, model_dir))
     trainer = Trainer(config, folder, first_model, targets, processes, workers)
     policy, learner = trainer.parts.policy, trainer.parts.learner
+    # A kill at any point leaves no folder of the run, or a whole one: it is written under a hidden name and renamed.
     partial = folder.with_name(f".{folder.name}.partial")
     try:
         processes.first(lambda: _begin_folder(partial, config, first_model, targets))
@@ -112,6 +113,7 @@ def resume_run(
     if targets is not None and len(targets) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(targets)} updates: it cannot have more")
     trainer = Trainer(config, folder, latest / "model", targets, processes, workers)
+    # The logs may have lines of updates after the checkpoint, which this process will do again.
     trainer.progress = load_checkpoint(latest, trainer.parts.learner, trainer.stateful)
     processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer

@@ -182,6 +182,7 @@ class RemoteCollector:
 
     def _handed_over(self) -> tuple[int, Any]:
         """Put the current weights into the object store if they are new; return their version and reference."""
+        # Ray's store keeps one copy for all workers. Rounds of one update share it.
         version = self.engine.weight_version
         if self._weights is None or self._weights[0] != version:
             self._weights = version, self.crew.put(weights_of(self.learner.model))

@@ -102,6 +102,7 @@ class RolloutWorker:
             if (folder / LORA).exists():
                 restore_adapter(policy.model, folder)
             self.host = policy_host(config.model, policy.model, folder, adapter_rank=config.adapter_rank)
+        # The same calls as in `build_parts`, so that a worker grows the trees that the run itself would grow.
         player = ModelPlayer(config.env, config.task, config.model, policy, self.host)
         pool = player.pool(config.task.train_split, config.search)
         chat = player.chat_about(pool.base, temperature=config.model.temperature)

@@ -1,4 +1,4 @@
-"""Checkpoints: everything comes back to the last bit, and damage, gaps and full disks are told and not felt."""
+"""Checkpoints: all state is restored bit for bit, and damage, gaps and full disks are errors that change nothing."""
 
 import errno
 import json
@@ -30,17 +30,17 @@ def learner_of(folder, *, algorithm="ppo"):
 
 def everything(policy, learner):
     """Return all tensors that decide what a learner does next."""
-    found = dict(policy.model.state_dict())
+    tensors = dict(policy.model.state_dict())
     if learner.critic is not None:
-        found |= {f"critic.{name}": value for name, value in learner.critic.state_dict().items()}
+        tensors |= {f"critic.{name}": value for name, value in learner.critic.state_dict().items()}
     for name, optimizer in learner.optimizers.items():
         for number, state in optimizer.state_dict()["state"].items():
-            found |= {f"{name}.{number}.{key}": torch.as_tensor(value) for key, value in state.items()}
-    return {name: value.clone() for name, value in found.items()}
+            tensors |= {f"{name}.{number}.{key}": torch.as_tensor(value) for key, value in state.items()}
+    return {name: value.clone() for name, value in tensors.items()}
 
 
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+def same(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_checkpoint_brings_everything_back_and_the_next_update_is_the_same(tmp
     assert same(everything(policy, learner), everything(again, twin))
 
 
-def test_the_model_in_a_checkpoint_is_a_model_like_any_other(tmp_path, base_model):
+def test_the_model_in_a_checkpoint_can_be_loaded_like_any_other(tmp_path, base_model):
     policy, learner = learner_of(base_model)
     save_checkpoint(tmp_path, policy, learner, Progress())
     folder = tmp_path / "checkpoints" / "000000" / "model"
@@ -125,7 +125,7 @@ def test_a_checkpoint_of_another_algorithm_is_refused(run, chat_model):
     folder, *_ = run
     path = folder / "checkpoints" / "000003"
     _, without_critic = learner_of(path / "model", algorithm="grpo")
-    # A critic that is not asked for does no harm.
+    # A critic that the learner does not have is ignored.
     load_checkpoint(path, without_critic)
     other = folder / "other"
     policy, learner = learner_of(chat_model, algorithm="grpo")
@@ -231,7 +231,7 @@ def test_progress_is_plain_json(run):
         *(("gradients.json", text) for text in ('{"norms": "ab", "skipped": 0}', '{"norms": [], "skipped": "0"}')),
     ],
 )
-def test_a_whole_checkpoint_that_counts_in_something_else_than_numbers_is_refused_and_changes_nothing(run, name, text):
+def test_a_checkpoint_with_counts_that_are_no_numbers_is_refused_and_changes_nothing(run, name, text):
     folder, policy, learner = run
     path = folder / "checkpoints" / "000003"
     files.write_folder(
@@ -256,9 +256,9 @@ def test_a_checkpoint_without_any_state_is_refused(run):
         load_checkpoint(path, learner)
 
 
-def test_a_checkpoint_of_an_older_form_is_refused_with_a_way_on(run):
+def test_a_checkpoint_of_an_old_format_is_refused_with_advice(run):
     folder, _, learner = run
     path = folder / "checkpoints" / "000003"
     (path / "optimizers.pt").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"000003: of a form that is not read any more: .* by --model .*model"):
+    with pytest.raises(CheckpointError, match=r"000003: an old format.* by --model .*model"):
         load_checkpoint(path, learner)

@@ -1,4 +1,4 @@
-"""Signs of health against small examples: groups, trees and policies whose information is known."""
+"""Health metrics against small examples: groups, trees and policies whose information is known."""
 
 from dataclasses import replace
 from math import log
@@ -12,17 +12,17 @@ from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.runs.health import answer_agreement, first_answers, group_metrics, prompt_information, tree_metrics
 
 
-def test_groups_are_told_apart_by_spread_and_outcome():
+def test_groups_are_distinguished_by_spread_and_outcome():
     groups = [
         worth(0.0, 2.0, success=[False, True]),
         worth(3.0, 3.0, success=[True, True]),
         worth(-0.1, -0.3, success=[False, False]),
         worth(0.3, 0.1 + 0.2, success=[False, False]),
     ]
-    found = group_metrics(groups)
-    assert found["group_spread"] == pytest.approx((1.0 + 0.0 + 0.1 + 0.0) / 4)
-    assert found["equal_groups"] == 0.5
-    assert (found["solved_groups"], found["failed_groups"], found["mixed_groups"]) == (0.25, 0.5, 0.25)
+    metrics = group_metrics(groups)
+    assert metrics["group_spread"] == pytest.approx((1.0 + 0.0 + 0.1 + 0.0) / 4)
+    assert metrics["equal_groups"] == 0.5
+    assert (metrics["solved_groups"], metrics["failed_groups"], metrics["mixed_groups"]) == (0.25, 0.5, 0.25)
     assert group_metrics([]) == {}
     with pytest.raises(TrainingDiverged, match="trajectory 0 of task 3 is nan"):
         group_metrics([worth(float("nan"), 1.0)])
@@ -36,9 +36,9 @@ def saying(prompt, *answers):
 def test_agreement_is_counted_over_pairs_of_answers():
     # Prompt 1 is answered a, a, b; prompt 2 a, c. Of four pairs within, one is equal; of six across, two.
     groups = [saying(1, [7], [7], [8]), saying(2, [7], [9])]
-    found = group_metrics(groups)
-    assert found["same_prompt_agreement"] == pytest.approx(1 / 4)
-    assert found["other_prompt_agreement"] == pytest.approx(2 / 6)
+    metrics = group_metrics(groups)
+    assert metrics["same_prompt_agreement"] == pytest.approx(1 / 4)
+    assert metrics["other_prompt_agreement"] == pytest.approx(2 / 6)
     # Two groups that begin in the same state have the same prompt.
     assert group_metrics([saying(1, [7]), saying(1, [7])])["same_prompt_agreement"] == 1.0
 
@@ -51,16 +51,16 @@ def test_agreement_needs_pairs():
 
 
 def test_agreement_is_unbiased():
-    """Its mean over everything that a policy may say is the probability that two independent answers are the same."""
+    """Its mean over all answers of a policy is the probability that two independent answers are the same."""
     policy = {1: {"a": 0.7, "b": 0.3}, 2: {"a": 0.2, "b": 0.8}}
     same = other = 0.0
     for first in policy[1]:
         for second in policy[1]:
             for third in policy[2]:
                 chance = policy[1][first] * policy[1][second] * policy[2][third]
-                found = answer_agreement([(1, first), (1, second), (2, third)])
-                same += chance * found["same_prompt_agreement"]
-                other += chance * found["other_prompt_agreement"]
+                agreement = answer_agreement([(1, first), (1, second), (2, third)])
+                same += chance * agreement["same_prompt_agreement"]
+                other += chance * agreement["other_prompt_agreement"]
     assert same == pytest.approx(0.7**2 + 0.3**2)
     assert other == pytest.approx(0.7 * 0.2 + 0.3 * 0.8)
 
@@ -68,8 +68,8 @@ def test_agreement_is_unbiased():
 def test_a_search_that_repeats_itself_shows():
     nodes = [node(0, 1, "a", 0.0), node(0, 1, "b", 0.0), node(0, 1, "a", 0.0), node(1, 2, "a", 0.0)]
     keys = [b"x", b"y", b"x", None]
-    tree = tree_of(*(replace(one, state_key=key) for one, key in zip(nodes, keys, strict=True)))
-    # Of four candidates one repeats a sibling; of three known states two are different.
+    tree = tree_of(*(replace(turn, state_key=key) for turn, key in zip(nodes, keys, strict=True)))
+    # Of four candidates one repeats a sibling; of three states with a key two are different.
     assert tree_metrics([tree]) == {"duplicate_candidates": 0.25, "unique_states": pytest.approx(2 / 3)}
     # States are counted tree by tree: another tree may visit them too.
     assert tree_metrics([tree, tree])["unique_states"] == pytest.approx(2 / 3)
@@ -78,7 +78,7 @@ def test_a_search_that_repeats_itself_shows():
 
 
 def information(policy):
-    """Return the measure over all answers, each as often as it is said: `policy[prompt][answer]` are probabilities."""
+    """Return the information of all answers, as often as their probability `policy[prompt][answer]` demands."""
     table, own, repeats = [], [], 20
     for prompt, shares in enumerate(policy):
         for answer, share in enumerate(shares):
@@ -88,25 +88,25 @@ def information(policy):
     return prompt_information(torch.tensor(table), own)
 
 
-def test_answers_that_ignore_their_prompts_say_nothing_of_them_whatever_their_entropy():
-    found = information([[0.25] * 4] * 3)
-    assert found.nats == pytest.approx(0.0, abs=1e-6)
-    assert (found.retrieval, found.chance) == (pytest.approx(1 / 3), 1 / 3)
-    assert found.recall == pytest.approx(0.0)
+def test_answers_that_ignore_their_prompts_have_no_information_at_any_entropy():
+    measured = information([[0.25] * 4] * 3)
+    assert measured.nats == pytest.approx(0.0, abs=1e-6)
+    assert (measured.retrieval, measured.chance) == (pytest.approx(1 / 3), 1 / 3)
+    assert measured.recall == pytest.approx(0.0)
 
 
-def test_answers_that_differ_for_every_prompt_say_all_there_is():
-    found = information([[1.0, 0.0], [0.0, 1.0]])
-    assert (found.nats, found.bound) == (pytest.approx(log(2)), log(2))
-    assert (found.retrieval, found.recall) == (1.0, 1.0)
+def test_answers_that_differ_for_every_prompt_have_all_information():
+    measured = information([[1.0, 0.0], [0.0, 1.0]])
+    assert (measured.nats, measured.bound) == (pytest.approx(log(2)), log(2))
+    assert (measured.retrieval, measured.recall) == (1.0, 1.0)
 
 
-def test_in_between_it_is_the_mutual_information():
+def test_other_policies_have_their_mutual_information():
     policy = [[0.5, 0.5], [0.2, 0.8]]
     mixed = [0.35, 0.65]
     expected = sum(0.5 * shares[z] * log(shares[z] / mixed[z]) for shares in policy for z in range(2))
     assert information(policy).nats == pytest.approx(expected, abs=1e-6)
-    # The first answer is likelier after the first prompt, the second after the second.
+    # The first answer is more likely after the first prompt, the second after the second.
     assert information(policy).retrieval == pytest.approx((0.5 + 0.8) / 2)
 
 
@@ -117,12 +117,12 @@ def test_information_needs_prompts_and_answers(shape, own):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), -float("inf")])
-def test_likelihoods_that_are_none_are_an_error(bad):
+def test_likelihoods_that_are_not_finite_are_an_error(bad):
     with pytest.raises(TrainingDiverged, match="mutual information = "):
         prompt_information(torch.tensor([[bad, bad], [-1.0, -2.0]]), [0, 1])
 
 
-def test_first_answers_are_one_for_each_different_prompt():
+def test_each_different_prompt_has_one_first_answer():
     groups = [saying(5, [7], [8]), saying(6, [9]), saying(5, [1]), saying(4, [2]), saying(3, [])]
     assert first_answers(groups) == ([(5,), (6,), (4,)], [(7,), (9,), (2,)])
     assert first_answers(groups, most=2) == ([(5,), (6,)], [(7,), (9,)])

@@ -25,7 +25,7 @@ def log_of(path, records=RECORDS):
     return log
 
 
-def test_a_log_that_is_not_there_is_empty(tmp_path):
+def test_a_missing_log_is_empty(tmp_path):
     assert JsonLines(tmp_path / "log.jsonl").read() == []
 
 
@@ -41,7 +41,7 @@ def test_a_log_cut_at_any_byte_has_its_whole_lines(tmp_path):
         assert JsonLines(path).read() == RECORDS[:whole]
 
 
-def test_a_cut_log_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
+def test_a_cut_log_is_continued_to_equal_bytes(tmp_path, monkeypatch):
     # Nothing crashes here, and waiting for the disk two thousand times takes long.
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
     path, whole = tmp_path / "log.jsonl", tmp_path / "whole.jsonl"
@@ -99,7 +99,7 @@ DAMAGED = {
     "a step below 0": b'{"step": -1}',
     "zeros of a disk": b"\0" * 20,
     "bytes that are no text": b'{"step": 1, "text": "\xff\xfe"}',
-    "brackets without an end": b"[" * 100_000,
+    "brackets that are never closed": b"[" * 100_000,
     "a number of too many digits": b'{"step": ' + b"1" * 5000 + b"}",
 }
 
@@ -118,7 +118,7 @@ def test_a_damaged_line_is_named_and_no_line_after_it_is_lost(tmp_path, line, nu
     assert log.path.read_bytes() == before
 
 
-def test_what_looks_like_the_end_of_a_line_inside_a_text_is_none(tmp_path):
+def test_line_separators_inside_a_text_end_no_line(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_bytes('{"step": 1, "text": "a\u2028b\x85c"}\n'.encode())
     assert JsonLines(path).read() == [{"step": 1, "text": "a\u2028b\x85c"}]
@@ -130,7 +130,7 @@ def test_a_last_line_that_was_cut_inside_a_character_is_left_out(tmp_path):
     assert JsonLines(path).read() == [{"step": 1}]
 
 
-def test_a_log_that_cannot_be_written_or_read_says_so(tmp_path):
+def test_a_log_that_cannot_be_written_or_read_is_an_error(tmp_path):
     (tmp_path / "log.jsonl").mkdir()
     with pytest.raises(CheckpointError, match=r"log\.jsonl could not be written .*make room and resume"):
         JsonLines(tmp_path / "log.jsonl").append({"step": 1})
@@ -173,15 +173,15 @@ def another_process(run):
 
 @pytest.fixture
 def run(tmp_path):
-    """A run of which three updates are written down."""
+    """A run with records of three updates."""
     log = RunLog(tmp_path)
-    with log.opened(0, lambda kind, record: None):
+    with log.opened(0, lambda event, record: None):
         for step in (1, 2, 3):
             log.update({"step": step})
     return tmp_path
 
 
-def test_a_second_process_is_told_who_trains_the_run_and_changes_nothing(run):
+def test_a_second_process_gets_the_name_of_the_first_and_changes_nothing(run):
     before = (run / "metrics.jsonl").read_bytes()
     with another_process(run) as holder:
         who = f"process {holder.pid} on {platform.node()}, for 0 minutes"
@@ -189,17 +189,17 @@ def test_a_second_process_is_told_who_trains_the_run_and_changes_nothing(run):
         log = RunLog(run)
         with pytest.raises(ConfigError, match=words):
             log.cut_after(1)
-        with pytest.raises(ConfigError, match=words), log.opened(3, lambda kind, record: None):
+        with pytest.raises(ConfigError, match=words), log.opened(3, lambda event, record: None):
             pytest.fail("two processes train one run")
     assert (run / "metrics.jsonl").read_bytes() == before
 
 
-def test_who_only_reads_or_never_writes_needs_no_lock(run):
+def test_readers_and_processes_that_never_write_need_no_lock(run):
     with another_process(run):
         assert [record["step"] for record in RunLog(run).metrics.read()] == [1, 2, 3]
         silent = RunLog(run, writes=False)
         silent.cut_after(1)
-        with silent.opened(3, lambda kind, record: None):
+        with silent.opened(3, lambda event, record: None):
             silent.update({"step": 4})
     assert len(RunLog(run).metrics.read()) == 3
 
@@ -213,11 +213,11 @@ def test_the_lock_of_a_process_that_was_killed_is_taken_over(run):
     assert len(RunLog(run).metrics.read()) == 2
 
 
-def test_a_run_that_ended_is_free_and_says_nothing_of_its_owner(run):
+def test_a_run_that_ended_is_free_and_has_no_owner(run):
     assert [path.name for path in (run / "checkpoints").iterdir()] == [LOCK]
     with training_lock(run):
-        known = json.loads((run / "checkpoints" / OWNER).read_text())
-        assert (known["host"], known["pid"]) == (platform.node(), os.getpid())
+        owner = json.loads((run / "checkpoints" / OWNER).read_text())
+        assert (owner["host"], owner["pid"]) == (platform.node(), os.getpid())
     with pytest.raises(ZeroDivisionError), training_lock(run):
         raise ZeroDivisionError
     with training_lock(run):
@@ -225,7 +225,7 @@ def test_a_run_that_ended_is_free_and_says_nothing_of_its_owner(run):
 
 
 @pytest.mark.parametrize("owner", [None, b"", b"null", b"{}", b'{"since": "noon"}', b"\xff", b"[1]"])
-def test_an_owner_of_whom_nothing_can_be_read_is_another_process(run, owner):
+def test_an_unreadable_owner_is_another_process(run, owner):
     path = run / "checkpoints" / OWNER
     with another_process(run):
         path.unlink() if owner is None else path.write_bytes(owner)

@@ -35,7 +35,7 @@ SERVER = {"engine": "vllm-server", "engine_url": "http://127.0.0.1:9"}
 
 
 class Copied:
-    """A host that samples by transformers from a model of its own."""
+    """A host that samples by transformers from its own copy of a model."""
 
     capabilities = Capabilities()
 
@@ -56,9 +56,10 @@ class Copied:
         engine = TransformersEngine(
             self.inner.model, stop_ids=settings["stop_token_ids"], temperature=settings["temperature"]
         )
-        limit = max(one.max_tokens for one in asked)
-        said = engine.generate([one.prompt for one in asked], seeds=[[one.seed] for one in asked], max_tokens=limit)
-        return [row[0]._replace(weight_version=self.weight_version) for row in said]
+        limit = max(request.max_tokens for request in asked)
+        prompts, seeds = [request.prompt for request in asked], [[request.seed] for request in asked]
+        rows = engine.generate(prompts, seeds=seeds, max_tokens=limit)
+        return [row[0]._replace(weight_version=self.weight_version) for row in rows]
 
     def load_weights(self, weights, *, version=None):
         given = list(weights)
@@ -68,13 +69,13 @@ class Copied:
 
 @pytest.fixture
 def hosted(base_model, monkeypatch):
-    """Start short runs that sample by such a host."""
+    """Start short runs that sample from such a host."""
     model = load_policy(base_model, device=pick_device("cpu")).model
     monkeypatch.setattr(hosts, "sampling_host", lambda config, folder: Copied(model))
     return lambda out, **changes: start_run(short_run(out, base_model, model=SERVER, **(SHORT | changes)), base_model)
 
 
-def test_a_run_that_samples_by_a_host_is_the_run_that_samples_by_the_model(hosted, base_model, tmp_path):
+def test_a_run_that_samples_from_a_host_equals_one_that_samples_from_the_model(hosted, base_model, tmp_path):
     trainer = hosted(tmp_path / "hosted")
     assert trainer.run()
     trained(tmp_path / "plain", base_model, **SHORT)
@@ -92,7 +93,7 @@ def test_a_run_that_samples_by_a_host_is_the_run_that_samples_by_the_model(hoste
 
 
 class Adapted(Copied):
-    """Such a host, which keeps its weights and puts the matrices that it is given beside them."""
+    """A host that keeps its weights and adds the low-rank matrices that it is given."""
 
     def load_adapter(self, folder, *, version):
         settings = json.loads((folder / "adapter_config.json").read_text())
@@ -106,9 +107,9 @@ class Adapted(Copied):
         self.inner.load_weights(weights.items(), version=version)
 
 
-def test_a_run_hands_over_its_matrices_alone_also_where_it_goes_on(base_model, tmp_path, monkeypatch):
+def test_a_run_hands_over_only_its_matrices_also_when_it_is_resumed(base_model, tmp_path, monkeypatch):
     def host(config, model, lora_rank):
-        # What the matrices stand beside, whatever a checkpoint has merged.
+        # The matrices belong to these weights, and not to the merged weights of a checkpoint.
         made = Adapted(load_policy(base_model, device=pick_device("cpu")).model)
         made.plain = {name: value.clone() for name, value in base_weights(model)}
         return made
@@ -118,7 +119,7 @@ def test_a_run_hands_over_its_matrices_alone_also_where_it_goes_on(base_model, t
     lora = {"learn": {"lora_rank": 2, "lora_engine": "adapter", "lr": 0.01}}
     trainer = start_run(short_run(tmp_path / "run", base_model, model={"engine": "vllm"}, **SHORT, **lora), base_model)
     count = 2 * len(adapted_layers(trainer.parts.policy.model))
-    # Every time the probe compares it with the learner.
+    # Each time the probe compares the host with the learner.
     assert trainer.run()
     assert trainer.parts.host.updates == [(version, count) for version in (0, 0, 1, 1, 2)]
     more = resume_run(tmp_path / "run", updates=3)
@@ -161,7 +162,7 @@ def test_several_processes_and_workers_share_no_server(base_model, tmp_path, oth
         Trainer(config, tmp_path / "run", base_model, **others)
 
 
-def test_a_run_with_vllm_is_refused_at_once_where_it_is_not_installed(base_model, tmp_path, monkeypatch):
+def test_a_run_with_vllm_is_refused_at_once_if_it_is_not_installed(base_model, tmp_path, monkeypatch):
     monkeypatch.setattr("tsr_gym.optional.find_spec", lambda package: None)
     with pytest.raises(MissingExtra, match=r"tsr-gym\[vllm\]"):
         check_start(short_run(tmp_path / "run", base_model, model={"engine": "vllm"}))
@@ -173,7 +174,7 @@ def test_random_play_has_no_engine():
         calibrate_env(CalibrationConfig(env="frozen_lake", engine="vllm"))
 
 
-def test_a_run_with_a_critic_searches_by_that_one_also_as_a_part_of_a_sum(base_model, tmp_path):
+def test_a_rater_uses_the_runs_own_critic_also_as_a_part_of_a_sum(base_model, tmp_path):
     rater = "WeightedRater(parts={'own': ('CriticValue', 1.0)})"
     search = {"search": "beam(width=1, branching=2)", "rater": rater}
     trainer = start_run(short_run(tmp_path / "run", base_model, search=search), base_model)
@@ -209,18 +210,18 @@ KL = {"algorithm": "grpo", "objective": Objective(kl_weight=0.1)}
     [LORA | HEAD, KL, *(pytest.param(learn, marks=pytest.mark.deep) for learn in (LORA, HEAD, LORA | KL))],
     ids=["lora and head", "kl", "lora", "head", "lora and kl"],
 )
-def test_a_run_goes_on_bit_for_bit_whatever_part_of_a_model_learns(base_model, tmp_path, learn):
+def test_a_run_with_adapter_head_or_reference_resumes_bit_for_bit(base_model, tmp_path, learn):
     learn = {"lr": 0.002, **learn}
     whole = trained(tmp_path / "whole", base_model, learn=learn)
     half = trained(tmp_path / "half", base_model, learn=learn, run={"updates": 2})
     assert resume_run(half, updates=UPDATES).run()
     assert result(half) == result(whole)
     if "lora_rank" in learn:
-        one, other = (checkpoints(run)[-1] / "model" / "lora" / "adapter_model.safetensors" for run in (whole, half))
-        assert one.read_bytes() == other.read_bytes()
+        first, second = (checkpoints(run)[-1] / "model" / "lora" / "adapter_model.safetensors" for run in (whole, half))
+        assert first.read_bytes() == second.read_bytes()
 
 
-def test_an_adapter_belongs_to_the_model_that_it_names_however_often_its_run_was_resumed(base_model, tmp_path):
+def test_an_adapter_belongs_to_the_model_that_it_names_after_several_resumes(base_model, tmp_path):
     import peft
 
     learn = {"algorithm": "grpo", "lr": 0.05, **LORA}
@@ -235,6 +236,6 @@ def test_an_adapter_belongs_to_the_model_that_it_names_however_often_its_run_was
     ids = torch.arange(1, 30).reshape(1, -1)
     with torch.no_grad():
         wanted, began = merged(input_ids=ids).logits, plain(input_ids=ids).logits
-        found = peft.PeftModel.from_pretrained(plain, adapter)(input_ids=ids).logits
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        adapted = peft.PeftModel.from_pretrained(plain, adapter)(input_ids=ids).logits
+    torch.testing.assert_close(adapted, wanted, rtol=1e-4, atol=1e-4)
     assert (wanted - began).abs().max() > 0.01

@@ -52,7 +52,7 @@ CASES["recomputing, logits in parts"] = {"microbatch": 2, "recompute": True, "lo
 CASES["offload"] = {"microbatch": 2, "offload": True}, "padded"
 FEW = ("1 rows, shared", "2 rows, packed", "8 rows, padded")
 FEW_SPREAD = ("2 rows, packed", "8 rows, shared", "offload")
-KINDS = {
+TRAINED_PARTS = {
     "head": {"critic": "head"},
     "lora": {"algorithm": "grpo", "lora_rank": 4},
     "kl": {"algorithm": "grpo", "objective": Objective(kl_weight=0.1)},
@@ -78,13 +78,13 @@ def begun(processes, folder, **changes):
 
 
 def stepped(learner, steps, layout="padded"):
-    """Take some steps and return what the learner told of each."""
+    """Take some steps and return the learner's metrics of each."""
     batches = [collate(random_groups(step, trees=1, turns=2), layout=layout) for step in steps]
     return [learner.update(batch, seed=step) for step, batch in zip(steps, batches, strict=True)]
 
 
 def parameters(learner):
-    """Return all parameters, whole."""
+    """Return all parameters, unsharded."""
     models = {"policy": learner.model, "critic": learner.critic} if learner.critic else {"policy": learner.model}
     return {
         f"{owner}.{name}": whole_tensor(value).detach().clone()
@@ -94,10 +94,10 @@ def parameters(learner):
 
 
 def trained(processes, folder, changes=(), layout="padded"):
-    """Return the parameters after all steps, and what was told of them."""
+    """Return the parameters after all steps, and the metrics of each step."""
     _, learner = begun(processes, folder, **dict(changes))
-    told = stepped(learner, range(STEPS), layout)
-    return parameters(learner), told
+    metrics = stepped(learner, range(STEPS), layout)
+    return parameters(learner), metrics
 
 
 def trained_in_turn(processes, folder, cases):
@@ -120,21 +120,21 @@ def gone_on(processes, run, changes=(), layout="padded"):
     return parameters(learner)
 
 
-def distance(one, other):
-    return sum(((one[name] - other[name]).double() ** 2).sum() for name in one).sqrt().item()
+def distance(first, other):
+    return sum(((first[name] - other[name]).double() ** 2).sum() for name in first).sqrt().item()
 
 
-def check_same(found, expected, start):
-    assert found.keys() == expected.keys()
+def check_same(learned, expected, start):
+    assert learned.keys() == expected.keys()
     moved = distance(expected, start)
     assert moved > 0.01
-    assert distance(found, expected) <= TOLERANCE * moved
+    assert distance(learned, expected) <= TOLERANCE * moved
 
 
-def check_told(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert one == pytest.approx(other, rel=1e-3, abs=1e-5)
-        assert one["grad_norm"] > 3 * CONFIG.grad_clip
+def check_metrics(metrics, expected):
+    for line, other in zip(metrics, expected, strict=True):
+        assert line == pytest.approx(other, rel=1e-3, abs=1e-5)
+        assert line["grad_norm"] > 3 * CONFIG.grad_clip
 
 
 @pytest.fixture(scope="module")
@@ -153,77 +153,79 @@ def some(names, few):
 
 
 @pytest.mark.parametrize("name", some([name for name in CASES if name != "offload"], FEW))
-def test_one_process_learns_the_same_however_it_reads_rows(chat_model, start, expected, name):
-    found, told = trained(ALONE, chat_model, *CASES[name])
-    check_same(found, expected[0], start)
-    check_told(told, expected[1])
+def test_one_process_learns_the_same_with_any_microbatch_and_layout(chat_model, start, expected, name):
+    learned, metrics = trained(ALONE, chat_model, *CASES[name])
+    check_same(learned, expected[0], start)
+    check_metrics(metrics, expected[1])
 
 
 @pytest.mark.deep
 def test_one_process_learns_the_same_with_its_state_in_the_memory_of_the_cpu(chat_model, start, expected):
-    # In a process of its own, because it meets itself.
-    found, told = together(1, trained, chat_model, *CASES["offload"])[0]
-    check_same(found, expected[0], start)
-    check_told(told, expected[1])
+    # In a new process, because offload joins a process group.
+    learned, metrics = together(1, trained, chat_model, *CASES["offload"])[0]
+    check_same(learned, expected[0], start)
+    check_metrics(metrics, expected[1])
 
 
 @pytest.mark.parametrize("names", some([FEW_SPREAD, tuple(CASES)], [FEW_SPREAD]), ids=["few", "all"])
 def test_two_processes_learn_what_one_does(chat_model, start, expected, names):
     first, second = together(2, trained_in_turn, chat_model, [CASES[name] for name in names])
-    for (found, told), (other, also_told) in zip(first, second, strict=True):
-        check_same(found, expected[0], start)
-        check_told(told, expected[1])
-        assert told == also_told
-        assert all(torch.equal(found[name], other[name]) for name in found)
+    for (learned, metrics), (other, other_metrics) in zip(first, second, strict=True):
+        check_same(learned, expected[0], start)
+        check_metrics(metrics, expected[1])
+        assert metrics == other_metrics
+        assert all(torch.equal(learned[name], other[name]) for name in learned)
 
 
-@pytest.mark.parametrize("kind", some(KINDS, ["head"]))
-def test_two_processes_learn_what_one_does_whatever_part_of_a_model_learns(chat_model, kind):
-    found, _ = together(2, trained, chat_model, KINDS[kind])[0]
+@pytest.mark.parametrize("part", some(TRAINED_PARTS, ["head"]))
+def test_two_processes_learn_what_one_does_with_adapters_heads_and_references(chat_model, part):
+    learned, _ = together(2, trained, chat_model, TRAINED_PARTS[part])[0]
     check_same(
-        found, trained(ALONE, chat_model, KINDS[kind])[0], parameters(begun(ALONE, chat_model, **KINDS[kind])[1])
+        learned,
+        trained(ALONE, chat_model, TRAINED_PARTS[part])[0],
+        parameters(begun(ALONE, chat_model, **TRAINED_PARTS[part])[1]),
     )
 
 
 @pytest.mark.deep
 def test_three_processes_whose_rows_do_not_divide_learn_what_one_does(chat_model, start, expected):
-    found, told = together(3, trained, chat_model, *CASES["2 rows, packed"])[0]
-    check_same(found, expected[0], start)
-    check_told(told, expected[1])
+    learned, metrics = together(3, trained, chat_model, *CASES["2 rows, packed"])[0]
+    check_same(learned, expected[0], start)
+    check_metrics(metrics, expected[1])
 
 
 @pytest.mark.parametrize("case", [("2 rows, packed"), ("8 rows, shared")])
-def test_one_process_goes_on_after_an_interruption_to_the_last_bit(chat_model, tmp_path, case):
+def test_one_process_resumes_bit_for_bit(chat_model, tmp_path, case):
     stopped(ALONE, chat_model, tmp_path, *CASES[case])
-    found, whole = gone_on(ALONE, tmp_path, *CASES[case]), trained(ALONE, chat_model, *CASES[case])[0]
-    assert all(torch.equal(found[name], whole[name]) for name in whole)
+    learned, whole = gone_on(ALONE, tmp_path, *CASES[case]), trained(ALONE, chat_model, *CASES[case])[0]
+    assert all(torch.equal(learned[name], whole[name]) for name in whole)
 
 
 @pytest.mark.parametrize("sizes", some([(2, 1), (1, 2), (2, 2), (3, 2)], [(2, 1), (1, 2)]), ids=str)
-def test_any_number_of_processes_goes_on_where_any_number_stopped(chat_model, tmp_path, start, expected, sizes):
+def test_a_run_resumes_with_another_number_of_processes(chat_model, tmp_path, start, expected, sizes):
     before, after = sizes
     case = CASES["2 rows, packed"]
     in_world(before, stopped, chat_model, tmp_path, *case)
     written = {path.name for path in (tmp_path / "checkpoints" / f"{STOP:06d}").glob("state-*")}
     assert written == {f"state-{rank:05d}-of-{before:05d}.safetensors" for rank in range(before)}
-    for found in in_world(after, gone_on, tmp_path, *case):
-        check_same(found, expected[0], start)
+    for learned in in_world(after, gone_on, tmp_path, *case):
+        check_same(learned, expected[0], start)
     if before == after:
         whole, _ = in_world(after, trained, chat_model, *case)[0]
-        assert all(torch.equal(found[name], whole[name]) for name in whole)
+        assert all(torch.equal(learned[name], whole[name]) for name in whole)
 
 
-@pytest.mark.parametrize("kind", some(KINDS, []))
-def test_two_processes_go_on_whatever_part_of_a_model_learns(chat_model, tmp_path, kind):
-    in_world(2, stopped, chat_model, tmp_path, KINDS[kind])
-    (found, other), ((whole, _), _) = (
-        in_world(2, gone_on, tmp_path, KINDS[kind]),
-        in_world(2, trained, chat_model, KINDS[kind]),
+@pytest.mark.parametrize("part", some(TRAINED_PARTS, []))
+def test_two_processes_resume_with_adapters_heads_and_references(chat_model, tmp_path, part):
+    in_world(2, stopped, chat_model, tmp_path, TRAINED_PARTS[part])
+    (learned, other), ((whole, _), _) = (
+        in_world(2, gone_on, tmp_path, TRAINED_PARTS[part]),
+        in_world(2, trained, chat_model, TRAINED_PARTS[part]),
     )
-    if kind != "kl":
-        # A new copy of the policy is not the reference of before.
-        assert all(torch.equal(found[name], whole[name]) for name in whole)
-    assert all(torch.equal(found[name], other[name]) for name in found)
+    if part != "kl":
+        # These tests resume with a new copy of the policy as the reference.
+        assert all(torch.equal(learned[name], whole[name]) for name in whole)
+    assert all(torch.equal(learned[name], other[name]) for name in learned)
 
 
 def in_world(size, work, *args):
@@ -244,19 +246,19 @@ def on_gpu(processes, folder, offload):
 
 @pytest.mark.gpu
 def test_a_gpu_learns_the_same_with_its_state_in_the_memory_of_the_cpu(chat_model):
-    (found,), (expected,) = (together(1, on_gpu, chat_model, offload) for offload in (True, False))
+    (learned,), (expected,) = (together(1, on_gpu, chat_model, offload) for offload in (True, False))
     moved = distance(expected, {name: value.cpu() for name, value in parameters(begun(ALONE, chat_model)[1]).items()})
-    assert distance(found, expected) <= 1e-2 * moved
+    assert distance(learned, expected) <= 1e-2 * moved
 
 
-def train(processes, config, model_dir, asked=None):
-    """Train, and return what this process was told; the process `asked` wishes to stop after each update."""
-    told = []
+def train(processes, config, model_dir, stops=None):
+    """Train and return the events that this process saw; the process `stops` asks to stop after each update."""
+    seen = []
     trainer = start_run(config, model_dir, processes)
     finished = trainer.run(
-        watch=lambda kind, record: told.append((kind, record["step"])), stop=lambda: processes.rank == asked
+        watch=lambda event, record: seen.append((event, record["step"])), stop=lambda: processes.rank == stops
     )
-    return finished, told
+    return finished, seen
 
 
 def go_on(processes, run):
@@ -269,13 +271,13 @@ def weights(run):
     return {**load_file(last / "model" / "model.safetensors"), **load_file(last / "critic.safetensors")}
 
 
-def check_alike(run, other):
+def check_equal_runs(run, other):
     """Check that two runs sampled the same and learned the same up to rounding."""
     for name in ("metrics", "evaluations"):
-        for one, two in zip(records(run, name), records(other, name), strict=True):
-            assert one.keys() == two.keys()
-            for key, value in two.items():
-                assert one[key] == (pytest.approx(value, rel=1e-3, abs=1e-4) if isinstance(value, float) else value), (
+        for line, expected in zip(records(run, name), records(other, name), strict=True):
+            assert line.keys() == expected.keys()
+            for key, value in expected.items():
+                assert line[key] == (pytest.approx(value, rel=1e-3, abs=1e-4) if isinstance(value, float) else value), (
                     key
                 )
     ours, theirs = weights(run), weights(other)
@@ -284,26 +286,26 @@ def check_alike(run, other):
 
 def test_two_processes_make_the_run_that_one_makes_and_only_the_first_one_writes(undisturbed, base_model, tmp_path):
     run = tmp_path / "run"
-    (finished, told), (also_finished, untold) = together(2, train, short_run(run, base_model), base_model)
+    (finished, seen), (also_finished, unseen) = together(2, train, short_run(run, base_model), base_model)
     assert finished
     assert also_finished
-    assert [step for kind, step in told if kind == "update"] == list(range(1, UPDATES + 1))
-    assert untold == []
-    check_alike(run, undisturbed)
+    assert [step for event, step in seen if event == "update"] == list(range(1, UPDATES + 1))
+    assert unseen == []
+    check_equal_runs(run, undisturbed)
     assert len(list((run / "tensorboard").iterdir())) == 1
     assert {path.name for path in run.iterdir()} == {path.name for path in undisturbed.iterdir()}
 
 
-def test_a_wish_to_stop_in_one_process_stops_all_and_one_process_goes_on_alone(undisturbed, base_model, tmp_path):
+def test_a_stop_in_one_process_stops_all_and_one_process_resumes_alone(undisturbed, base_model, tmp_path):
     run = tmp_path / "run"
     assert [finished for finished, _ in together(2, train, short_run(run, base_model), base_model, 1)] == [False, False]
     assert [path.name for path in checkpoints(run)] == ["000000", "000001"]
     assert resume_run(run).run()
-    check_alike(run, undisturbed)
+    check_equal_runs(run, undisturbed)
 
 
 def outgrow(processes, config, model_dir):
-    """Train where the searches of one process grow too long in the second update, and return what all are told."""
+    """Train with searches of one process that grow too long in the second update; return the error of this process."""
     trainer = start_run(config, model_dir, processes)
     real = trainer.parts.collector.collect
 
@@ -319,14 +321,14 @@ def outgrow(processes, config, model_dir):
         return str(error)
 
 
-def test_what_fails_in_one_process_ends_all_with_the_same_error_and_a_checkpoint(base_model, tmp_path):
+def test_an_error_in_one_process_ends_all_with_the_same_error_and_a_checkpoint(base_model, tmp_path):
     run = tmp_path / "run"
     assert together(2, outgrow, short_run(run, base_model), base_model) == ["too long here"] * 2
     assert checkpoints(run)[-1].name == "000001"
 
 
 def torchrun(log, *args):
-    """Start the `tsr` command in two processes that torchrun looks after; what they say goes into a folder."""
+    """Start the `tsr` command in two processes that torchrun looks after; their output goes into a folder."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["--log-dir", str(log), "--redirects", "3", "-m", "tsr_gym", *map(str, args)]
     return subprocess.Popen(
@@ -343,19 +345,19 @@ def workers(process):
     children = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
     )
-    found = {}
+    by_rank = {}
     for pid in map(int, children.stdout.split()):
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = dict(part.partition(b"=")[::2] for part in file.read().split(b"\0"))
         if b"RANK" in variables:
-            found[int(variables[b"RANK"])] = pid
-    return found
+            by_rank[int(variables[b"RANK"])] = pid
+    return by_rank
 
 
 @pytest.mark.deep
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="finds processes in /proc")
 @pytest.mark.parametrize("victim", [0, 1])
-def test_killing_one_of_two_ends_the_other_with_a_clear_error_and_any_number_goes_on(
+def test_killing_one_of_two_ends_the_other_with_a_clear_error_and_the_run_can_be_resumed(
     undisturbed, base_model, tmp_path, victim
 ):
     run, log = tmp_path / "run", tmp_path / "log"
@@ -370,13 +372,13 @@ def test_killing_one_of_two_ends_the_other_with_a_clear_error_and_any_number_goe
     finally:
         process.terminate()
         process.wait(timeout=60)
-    said = [path.read_text() for path in log.rglob(f"{1 - victim}/stderr.log")]
-    assert len(said) == 1
-    assert f"tsr train: process {1 - victim} of 2: another process of this run has ended" in said[0]
-    assert "go on from the last checkpoint with tsr train --resume FOLDER" in said[0]
-    assert "Traceback" not in said[0]
+    output = [path.read_text() for path in log.rglob(f"{1 - victim}/stderr.log")]
+    assert len(output) == 1
+    assert f"tsr train: process {1 - victim} of 2: another process of this run has ended" in output[0]
+    assert "go on from the last checkpoint with tsr train --resume FOLDER" in output[0]
+    assert "Traceback" not in output[0]
     assert seconds < 60
-    # What is there is whole; two go on, and then one.
+    # The checkpoint is complete: two processes resume it, and then one.
     config = json.loads((run / "config.json").read_text())
     done = int(checkpoints(run)[-1].name)
     assert done >= 2
@@ -393,7 +395,7 @@ def test_two_processes_save_memory_on_the_cpu_as_well(undisturbed, base_model, t
     config = short_run(tmp_path / "run", base_model)
     config = replace(config, learn=replace(config.learn, offload=True))
     together(2, train, config, base_model)
-    check_alike(tmp_path / "run", undisturbed)
+    check_equal_runs(tmp_path / "run", undisturbed)
 
 
 @pytest.mark.deep
@@ -402,4 +404,4 @@ def test_a_process_without_an_instance_learns_with_the_others(base_model, tmp_pa
     together(2, train, config, base_model)
     alone = start_run(short_run(tmp_path / "alone", base_model, search={"groups": 1}), base_model)
     assert alone.run()
-    check_alike(tmp_path / "run", tmp_path / "alone")
+    check_equal_runs(tmp_path / "run", tmp_path / "alone")

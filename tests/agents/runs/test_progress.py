@@ -1,4 +1,4 @@
-"""Schedule: what the share of a run that is done decides."""
+"""Progress: counted tokens, the share that is done, and the ends of runs and updates."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tsr_gym.agents.runs.progress import Progress, counted, lr_scale, share_done
     [
         (Progress(update=3), RunConfig(updates=12), 0.25),
         (Progress(update=3, sampled_tokens=900), RunConfig(updates=12, total_tokens=1000), 0.9),
-        # The last group went beyond the limit.
+        # The last group exceeded the limit.
         (Progress(update=3, sampled_tokens=1100), RunConfig(updates=12, total_tokens=1000), 1.0),
         (Progress(), RunConfig(updates=0), 0.0),
         (
@@ -23,7 +23,7 @@ from tsr_gym.agents.runs.progress import Progress, counted, lr_scale, share_done
         ),
     ],
 )
-def test_a_run_is_done_by_its_tokens_or_where_they_are_not_limited_by_its_updates(progress, run, wanted):
+def test_the_share_done_is_of_the_tokens_or_without_a_total_of_the_updates(progress, run, wanted):
     assert share_done(progress, run) == wanted
 
 
@@ -56,7 +56,7 @@ def test_tokens_count_at_their_prices(prices, wanted):
     [
         (RunConfig(), None, None),
         (RunConfig(total_tokens=900), None, 900),
-        # Of the other run's updates two are matched.
+        # Two updates of the other run are matched.
         (RunConfig(updates=2), [100, 250, 400], 250),
         (RunConfig(updates=2, total_tokens=200), [100, 250, 400], 200),
         (RunConfig(updates=3, total_tokens=900), [100, 250, 400], 400),
@@ -67,7 +67,7 @@ def test_a_run_ends_at_its_total_or_at_that_of_the_run_that_it_matches(run, targ
     assert total_of(run, targets) == wanted
 
 
-def test_an_update_ends_where_the_matched_one_did_or_after_as_many_tokens_for_each():
+def test_an_update_ends_at_the_tokens_of_the_matched_one_or_after_update_tokens():
     assert [update_end(RunConfig(), [100, 250], update) for update in (0, 1)] == [100, 250]
     assert [update_end(RunConfig(update_tokens=70), None, update) for update in (0, 1)] == [70, 140]
     assert update_end(RunConfig(total_tokens=9), None, 0) is None

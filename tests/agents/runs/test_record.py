@@ -25,7 +25,7 @@ NONE = ("success", "reward_mean", "reward_std", "response_length", "turns", "val
 
 @harvested("episodes")
 def silent(tree):
-    """Ask for nothing, so that there is nothing to learn from."""
+    """Request no samples, so that there is nothing to learn from."""
     yield from ()
 
 
@@ -38,7 +38,7 @@ def test_an_update_without_trajectories_has_a_line_without_means():
     assert json.loads(json.dumps(line)) == line
 
 
-def test_a_run_whose_searches_bring_nothing_goes_on_and_says_so(base_model, tmp_path):
+def test_a_run_whose_searches_return_nothing_continues_and_records_that(base_model, tmp_path):
     for keep in ("none", "uncertainty"):
         run = trained(
             tmp_path / keep,
@@ -53,7 +53,7 @@ def test_a_run_whose_searches_bring_nothing_goes_on_and_says_so(base_model, tmp_
         ]
 
 
-def test_an_update_without_trajectories_is_told_without_means():
+def test_an_update_without_trajectories_is_printed_without_means():
     line = {"success": None, "reward_mean": None, "groups_kept": 0, "groups": 2, "sampled_tokens_total": 1200}
     assert train._line(line) == "success -  return -  kept 0/2  tokens 1,200"
     line |= {"success": 0.25, "reward_mean": -1.5, "groups_kept": 1}
@@ -61,37 +61,37 @@ def test_an_update_without_trajectories_is_told_without_means():
 
 
 def forked_tree():
-    """Turn 1 is shared by the ends 2 and 3; 4 is an end of its own; tokens are numbered by node."""
+    """Turn 1 is shared by the ends 2 and 3; the end 4 shares none; tokens are numbered by node."""
     tree = Tree(seed=1)
     tree.add(node(None, 0))
     for index, (parent, depth, size) in enumerate([(0, 1, 2), (1, 2, 1), (1, 2, 3), (0, 1, 1)], start=1):
-        said = Candidate("x", (90 + parent,), tuple(10 * index + k for k in range(size)), (-1.0,) * size)
-        tree.add(node(parent, depth, said, end="" if index == 1 else "failed"))
+        candidate = Candidate("x", (90 + parent,), tuple(10 * index + k for k in range(size)), (-1.0,) * size)
+        tree.add(node(parent, depth, candidate, end="" if index == 1 else "failed"))
     return tree
 
 
 def noted(places, *, harvest="selected", trees=1, **search):
-    """Note the number of a token, plus 100 per trajectory, as its advantage; return what each tree then holds."""
+    """Write token id plus 100 per trajectory as the advantage of each token; return the advantages of each tree."""
     grown = [forked_tree() for _ in range(trees)]
     ways = [trajectory_to(grown[0], leaf, selected_by=by, number=number) for leaf, by, number in places]
     groups = [Group(5, tuple(ways))]
     batch = collate(groups)
     advantages = torch.where(batch.sampled, batch.ids + 100 * batch.trajectory[:, None], 0).float()
     config = short_run("run", "model")
-    chosen = choose_search(SearchConfig(**search))._replace(harvest=harvest)
-    note_advantages(Collected(groups, [grown], Budget(), 1, {}), groups, batch, advantages, config, chosen)
+    plan = choose_search(SearchConfig(**search))._replace(harvest=harvest)
+    note_advantages(Collected(groups, [grown], Budget(), 1, {}), groups, batch, advantages, config, plan)
     return [dict(learned_from(tree).of) for tree in grown]
 
 
 def test_every_token_has_its_own_and_a_shared_turn_the_mean():
     # Turn 1 lies on trajectories 0 and 1: its tokens 10 and 11 have 10, 11 and 110, 111.
-    (found,) = noted([(2, "beam", 0), (3, "beam", 0), (4, "beam", 0)])
-    assert found == {1: (60.0, 61.0), 2: (20.0,), 3: (130.0, 131.0, 132.0), 4: (240.0,)}
+    (advantages,) = noted([(2, "beam", 0), (3, "beam", 0), (4, "beam", 0)])
+    assert advantages == {1: (60.0, 61.0), 2: (20.0,), 3: (130.0, 131.0, 132.0), 4: (240.0,)}
 
 
-def test_plain_play_beside_searches_is_the_last_tree():
+def test_plain_play_next_to_searches_is_the_last_tree():
     assert noted([(2, "beam", 0), (4, "naive", 1)], trees=2) == [{1: (10.0, 11.0), 2: (20.0,)}, {4: (140.0,)}]
-    # Where everything is played plainly its tree is the only one.
+    # If all episodes are plain, their tree is the only one.
     assert noted([(4, "naive", 3)], trees=1) == [{4: (40.0,)}]
 
 
@@ -101,14 +101,14 @@ def test_branches_of_one_tree_are_one_tree():
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
-def test_the_saved_trees_of_a_run_tell_them(base_model, tmp_path, algorithm):
+def test_the_saved_trees_of_a_run_hold_advantages(base_model, tmp_path, algorithm):
     run = trained(tmp_path / "run", base_model, learn={"algorithm": algorithm}, run={"updates": 2, "save_trees": 2})
     for file in sorted((run / "trees" / "000002").glob("*.jsonl")):
         tree = Tree.load(file)
-        found = learned_from(tree)
-        assert found.estimator == {"ppo": "gae", "grpo": "grpo"}[algorithm]
-        assert {node: len(one) for node, one in found.of.items()} == {
-            index: len(one.candidate.token_ids) for index, one in enumerate(tree.nodes) if index
+        learned = learned_from(tree)
+        assert learned.estimator == {"ppo": "gae", "grpo": "grpo"}[algorithm]
+        assert {node: len(advantages) for node, advantages in learned.of.items()} == {
+            index: len(node.candidate.token_ids) for index, node in enumerate(tree.nodes) if index
         }
         # GRPO gives every token of an episode the same number.
-        assert algorithm == "ppo" or all(len(set(one)) == 1 for one in found.of.values())
+        assert algorithm == "ppo" or all(len(set(advantages)) == 1 for advantages in learned.of.values())

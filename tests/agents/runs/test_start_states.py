@@ -1,4 +1,4 @@
-"""Practice: groups of a run that begin at hard states of its own earlier searches."""
+"""Start states: groups of a run that begin at hard states of its earlier searches."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tsr_gym.agents.runs.start_states import FILE, NUMBERS, StartStates
 
 
 class Counting(States):
-    """Starts of a user's own, which also count the episodes that began at them."""
+    """A user-defined source of start states, which also counts the episodes that began at them."""
 
     def __init__(self):
         super().__init__()
@@ -34,11 +34,11 @@ COUNTING = "tests.agents.runs.test_start_states:Counting"
 
 
 def searched(count=24):
-    """Return what plain play on the lake brought: some episodes reach the goal."""
+    """Return groups and trees of plain play on the lake, where some episodes reach the goal."""
     return collector(SearchConfig(trajectories=12), "FrozenLake").collect(0, count)
 
 
-def test_states_from_which_success_is_seen_and_not_certain_are_kept_from_a_runs_trees():
+def test_states_with_some_success_are_kept_from_the_trees_of_a_run():
     states = StartStates(2, seed=0)
     states.keep(searched())
     assert len(states.bank) > 0
@@ -48,97 +48,101 @@ def test_states_from_which_success_is_seen_and_not_certain_are_kept_from_a_runs_
     assert len(nothing.bank) == 0
 
 
-def test_groups_begin_at_moments_as_soon_as_there_are_any_and_are_spread_evenly():
+def test_groups_begin_at_states_as_soon_as_there_are_any_and_are_spread_evenly():
     states = StartStates(2, seed=0)
     assert states.choose(0, 5) == [None] * 5
     states.keep(searched())
     starts = states.choose(10, 5)
     assert [start is not None for start in starts] == [False, False, True, False, True]
-    # They derive from the number of the group, whatever was drawn before.
+    # They derive from the number of the group and not from earlier draws.
     assert states.choose(10, 5) == starts
-    found = collector(SearchConfig(trajectories=4), "FrozenLake").collect(10, 5, starts)
-    for grown, start in zip(found.trees, starts, strict=True):
+    collected = collector(SearchConfig(trajectories=4), "FrozenLake").collect(10, 5, starts)
+    for grown, start in zip(collected.trees, starts, strict=True):
         seen = grown[0].nodes[0].observation
         assert start is None or seen == start.observation
 
 
 @pytest.mark.parametrize("first", range(7))
-def test_of_as_many_groups_in_a_row_as_an_update_has_a_fixed_number_begins_at_start_states(first):
+def test_a_fixed_number_of_an_updates_groups_in_a_row_begins_at_states(first):
     states = StartStates(3, seed=0)
     states.keep(searched())
     assert sum(start is not None for start in states.choose(first, 7)) == 3
 
 
-def test_a_group_begins_alike_whatever_part_of_an_update_it_is_searched_in():
+def test_the_start_of_a_group_does_not_depend_on_its_round():
     states = StartStates(2, seed=0)
     states.keep(searched())
     whole, rest = states.choose(10, 5), states.choose(12, 5)
     assert rest[:3] == whole[2:]
 
 
-def test_the_moments_of_a_run_are_in_its_checkpoints(tmp_path):
+def test_the_start_states_of_a_run_are_in_its_checkpoints(tmp_path):
     states, again = StartStates(1, seed=3), StartStates(1, seed=3)
     states.keep(searched())
     states.save(tmp_path)
     again.load(tmp_path)
-    assert [start_state.key for start_state in again.bank] == [start_state.key for start_state in states.bank]
-    assert [one and one.key for one in again.choose(7, 2)] == [one and one.key for one in states.choose(7, 2)]
+    assert [moment.key for moment in again.bank] == [moment.key for moment in states.bank]
+    assert [start and start.key for start in again.choose(7, 2)] == [
+        start and start.key for start in states.choose(7, 2)
+    ]
 
 
-@pytest.mark.parametrize("kind", ["states", COUNTING])
-def test_practice_that_is_read_from_a_checkpoint_goes_on_as_if_nothing_had_been(kind, tmp_path):
-    """Practise for some updates, and read it anew before every one in a second run."""
-    whole, again = StartStates(2, seed=3, kind=kind), StartStates(2, seed=3, kind=kind)
+@pytest.mark.parametrize("source", ["states", COUNTING])
+def test_start_states_read_from_a_checkpoint_continue_as_without_it(source, tmp_path):
+    """Keep states for some updates; a second run saves and reads them before every update."""
+    whole, again = StartStates(2, seed=3, source=source), StartStates(2, seed=3, source=source)
     own = collector(SearchConfig(trajectories=8), "FrozenLake")
     begun = 0
     for update in range(4):
         folder = tmp_path / str(update)
         folder.mkdir()
         again.save(folder)
-        again = StartStates(2, seed=3, kind=kind)
+        again = StartStates(2, seed=3, source=source)
         again.load(folder)
         starts = whole.choose(6 * update, 6)
-        assert [one and one.key for one in again.choose(6 * update, 6)] == [one and one.key for one in starts]
-        begun += sum(one is not None for one in starts)
+        assert [start and start.key for start in again.choose(6 * update, 6)] == [
+            start and start.key for start in starts
+        ]
+        begun += sum(start is not None for start in starts)
         collected = own.collect(6 * update, 6, starts)
         whole.keep(collected, 6 * update)
         again.keep(collected, 6 * update)
         assert again.metrics() == whole.metrics()
     assert begun == 6
-    assert again.kind.numbers() == whole.kind.numbers()
+    assert again.source.numbers() == whole.source.numbers()
     assert list(again.bank) == list(whole.bank)
 
 
-def test_groups_that_began_at_moments_are_known_by_their_numbers():
-    states = StartStates(1, seed=0, kind=COUNTING)
+def test_groups_that_began_at_states_are_identified_by_their_numbers():
+    states = StartStates(1, seed=0, source=COUNTING)
     states.keep(searched())
     states.choose(24, 3)
-    brought = collector(SearchConfig(trajectories=5), "FrozenLake").collect(24, 3, states.choose(24, 3))
-    states.keep(brought, 24)
-    solved = sum(one.success for one in brought.groups[2].trajectories)
-    assert states.kind.numbers() == {"tries": 5, "successes": solved}
-    # Where nothing began at a start state, nothing is learned of one.
+    collected = collector(SearchConfig(trajectories=5), "FrozenLake").collect(24, 3, states.choose(24, 3))
+    states.keep(collected, 24)
+    solved = sum(path.success for path in collected.groups[2].trajectories)
+    assert states.source.numbers() == {"tries": 5, "successes": solved}
+    # No group began at a state, so the counts stay.
     states.keep(searched(3), 27)
-    assert states.kind.numbers() == {"tries": 5, "successes": solved}
+    assert states.source.numbers() == {"tries": 5, "successes": solved}
 
 
-def test_what_practice_says_of_itself_is_in_the_log():
-    states = StartStates(2, seed=0, kind=COUNTING)
+def test_metrics_of_start_states():
+    states = StartStates(2, seed=0, source=COUNTING)
     states.keep(searched())
     assert states.metrics() == {"start_states": len(states.bank), "start_states_tries": 0, "start_states_successes": 0}
     assert StartStates(0, seed=0).metrics() == {}
 
 
 def test_damaged_numbers_are_refused(tmp_path):
-    states = StartStates(1, seed=3, kind=COUNTING)
+    states = StartStates(1, seed=3, source=COUNTING)
     states.keep(searched())
     states.save(tmp_path)
     (tmp_path / NUMBERS).write_text('{"tries": 2}')
     with pytest.raises(InvalidTree, match="damaged"):
-        StartStates(1, seed=3, kind=COUNTING).load(tmp_path)
+        StartStates(1, seed=3, source=COUNTING).load(tmp_path)
 
 
-def test_a_checkpoint_without_numbers_is_one_of_an_older_version(tmp_path):
+def test_a_checkpoint_without_numbers_can_be_read(tmp_path):
     states, again = StartStates(1, seed=3), StartStates(1, seed=3)
     states.keep(searched())
     states.save(tmp_path)
@@ -147,8 +151,8 @@ def test_a_checkpoint_without_numbers_is_one_of_an_older_version(tmp_path):
     assert len(again.bank) == len(states.bank) > 0
 
 
-def test_old_moments_go_first():
-    bank = StartStateBank()
+def test_old_states_are_dropped_first():
+    bank = MomentBank()
     states = StartStates(1, seed=0)
     states.keep(searched())
     bank.add(states.bank)
@@ -159,9 +163,9 @@ def test_old_moments_go_first():
     assert len(bank) == 2
 
 
-@pytest.mark.parametrize("kind", ["states", COUNTING])
-def test_a_run_that_practises_goes_on_bit_for_bit(kind, base_model, tmp_path):
-    search = {"search": "naive", "trajectories": 4, "groups": 3, "start_states": 1, "start_states_from": kind}
+@pytest.mark.parametrize("source", ["states", COUNTING])
+def test_a_run_with_start_states_resumes_bit_for_bit(source, base_model, tmp_path):
+    search = {"search": "naive", "trajectories": 4, "groups": 3, "moments": 1, "moments_from": source}
     changes = {"search": search, "model": {"max_tokens": 16}, "run": {"updates": 4, "checkpoint_every": 1}}
     whole = trained(tmp_path / "whole", base_model, **changes)
     assert len(records(whole)) == 4
@@ -173,11 +177,11 @@ def test_a_run_that_practises_goes_on_bit_for_bit(kind, base_model, tmp_path):
     assert result(half) == result(whole)
 
 
-def test_more_moments_than_groups_are_refused():
+def test_more_start_states_than_groups_are_refused():
     with pytest.raises(ConfigError, match="wanted start_states <= groups=2, got 3"):
         SearchConfig(groups=2, start_states=3)
 
 
-def test_a_kind_of_moments_that_is_none_is_refused_before_the_run(tmp_path):
+def test_an_unknown_source_of_start_states_is_refused_before_the_run(tmp_path):
     with pytest.raises(ConfigError, match="did you mean states"):
         check_start(short_run(tmp_path / "run", "model", search={"start_states_from": "state"}))

@@ -1,4 +1,4 @@
-"""Trainer: a run repeats bit for bit, and however it is stopped, it goes on as if it had not been."""
+"""Trainer: a run repeats bit for bit, and a run that was stopped or killed continues as if it had not been."""
 
 import errno
 import json
@@ -67,7 +67,7 @@ def test_a_run_leaves_a_folder_with_everything_in_it(undisturbed, base_model):
     assert [path.name for path in checkpoints(undisturbed)] == ["000004", "000005"]
 
 
-def test_the_metrics_say_what_was_done(undisturbed):
+def test_the_metrics_count_what_was_done(undisturbed):
     lines = records(undisturbed)
     for before, line in zip([{"sampled_tokens_total": 0}, *lines], lines, strict=False):
         assert (line["groups"], line["groups_kept"], line["trajectories"]) == (2, 2, 6)
@@ -81,11 +81,11 @@ def test_the_metrics_say_what_was_done(undisturbed):
 
 
 def test_saved_trees_can_be_read_and_are_of_the_update_they_are_named_after(undisturbed):
-    found = sorted((undisturbed / "trees").glob("*/*.jsonl"))
-    assert [str(path.relative_to(undisturbed / "trees")) for path in found] == [
+    paths = sorted((undisturbed / "trees").glob("*/*.jsonl"))
+    assert [str(path.relative_to(undisturbed / "trees")) for path in paths] == [
         f"{number:06d}/00-00.jsonl" for number in (2, 4, 5)
     ]
-    tree = Tree.load(found[0])
+    tree = Tree.load(paths[0])
     line = records(undisturbed)[1]
     assert len(tree.children(0)) == 3
     assert 0 < tree.spent.sampled_tokens < line["sampled_tokens"]
@@ -100,7 +100,7 @@ def test_tensorboard_has_every_update_and_evaluation_once(undisturbed, base_mode
 
     assert steps(undisturbed, "train/success") == [1, 2, 3, 4, 5]
     assert steps(undisturbed, "evaluation/success") == [0, 2, 4, 5]
-    # Updates after the checkpoint that a run goes on from are not shown twice.
+    # Updates after the checkpoint that a run is resumed from are not shown twice.
     stopped = start(tmp_path / "run", base_model)
     with pytest.raises(InterruptedError):
         stopped.run(watch=raise_at("update", 3))
@@ -108,9 +108,9 @@ def test_tensorboard_has_every_update_and_evaluation_once(undisturbed, base_mode
     assert steps(tmp_path / "run", "train/success") == [1, 2, 3, 4, 5]
 
 
-def raise_at(kind, step):
-    def watch(what, record):
-        if (what, record["step"]) == (kind, step):
+def raise_at(event, step):
+    def watch(seen, record):
+        if (seen, record["step"]) == (event, step):
             raise InterruptedError
 
     return watch
@@ -127,17 +127,17 @@ def test_another_process_with_another_hash_seed_does_the_same_to_the_last_bit(ex
 def test_another_seed_does_something_else(expected, base_model, tmp_path):
     other = result(trained(tmp_path / "run", base_model, run={"seed": 1, "updates": 1}))
     assert other["metrics"] != expected["metrics"][:1]
-    # The held-out instances are the same all the same.
+    # The held-out instances do not depend on the seed.
     ours, theirs = other["evaluations"][0], expected["evaluations"][0]
     assert (ours["random"], ours["optimal"]) == (theirs["random"], theirs["optimal"])
 
 
 class Killed(BaseException):
-    """Stands for a kill at one of the moments at which the disk is touched."""
+    """Stands for a kill at one of the calls that touch the disk."""
 
 
 def kill_at(monkeypatch, number):
-    """Let the given call of fsync or replace in this process be the last thing that happens."""
+    """Raise Killed at the given call of fsync or replace in this process."""
     calls = []
 
     def counted(real):
@@ -166,7 +166,7 @@ def check_kill_at(monkeypatch, base_model, folder, expected, number):
     if folder.exists():
         assert resume_run(folder).run()
     else:
-        # Killed before the folder was there: the same command again.
+        # Killed before the folder was there: begin again.
         assert start(folder, base_model).run()
     assert result(folder) == expected
     assert [path for path in folder.rglob("*") if path.name.endswith(".partial")] == []
@@ -198,7 +198,7 @@ def test_ctrl_c_finishes_the_update_writes_a_checkpoint_and_exits_with_130(base_
     assert "finishing this update and writing a checkpoint" in err
     assert f"{run}: {done} of 50 updates" in out
     assert checkpoints(run)[-1].name == f"{done:06d}"
-    # Two updates later it stands where a run stands that was not stopped before.
+    # Two updates later it equals a run that was not stopped before.
     assert resume_run(run).run(stop=lambda: len(records(run)) == done + 2) is False
     whole = tmp_path / "whole"
     trainer = start(whole, base_model, run={"checkpoint_every": 100, "updates": 50})
@@ -206,7 +206,7 @@ def test_ctrl_c_finishes_the_update_writes_a_checkpoint_and_exits_with_130(base_
     assert result(run) == result(whole)
 
 
-def test_whoever_asks_it_to_stop_gets_a_checkpoint_of_the_last_update(expected, base_model, tmp_path):
+def test_a_requested_stop_writes_a_checkpoint_of_the_last_update(expected, base_model, tmp_path):
     run = tmp_path / "run"
     asked = iter([False, False, True])
     assert start(run, base_model).run(stop=lambda: next(asked)) is False
@@ -216,19 +216,17 @@ def test_whoever_asks_it_to_stop_gets_a_checkpoint_of_the_last_update(expected, 
     assert result(run) == expected
 
 
-def test_a_run_that_has_come_to_its_end_stays_as_it_is_unless_more_is_wanted(
-    undisturbed, expected, base_model, tmp_path
-):
+def test_a_finished_run_stays_unchanged_unless_more_updates_are_requested(undisturbed, expected, base_model, tmp_path):
     run = shutil.copytree(undisturbed, tmp_path / "run")
     assert resume_run(run).run()
     assert result(run) == expected
     assert resume_run(run, updates=7).run()
     longer = result(trained(tmp_path / "longer", base_model, run={"updates": 7}))
-    found = result(run)
-    # The shorter run was evaluated at its own end as well.
-    assert [line["step"] for line in found["evaluations"]] == [0, 2, 4, 5, 6, 7]
-    found["evaluations"] = [line for line in found["evaluations"] if line["step"] != 5]
-    assert found == longer
+    extended = result(run)
+    # The shorter run was also evaluated at its end.
+    assert [line["step"] for line in extended["evaluations"]] == [0, 2, 4, 5, 6, 7]
+    extended["evaluations"] = [line for line in extended["evaluations"] if line["step"] != 5]
+    assert extended == longer
 
 
 def test_a_folder_that_exists_is_refused_and_left_alone(base_model, tmp_path):
@@ -241,7 +239,7 @@ def test_a_folder_that_exists_is_refused_and_left_alone(base_model, tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["everything", "run.toml", "checkpoints"])
-def test_what_is_no_run_cannot_be_resumed(undisturbed, tmp_path, missing):
+def test_a_folder_without_a_run_cannot_be_resumed(undisturbed, tmp_path, missing):
     run = tmp_path / "run"
     if missing != "everything":
         shutil.copytree(undisturbed, run)
@@ -263,7 +261,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_can_be_used(undisturbe
     ):
         resume_run(run)
     assert files_of(run) == before
-    # As the message says.
+    # The message advises this.
     shutil.rmtree(run / "checkpoints" / "000005")
     assert resume_run(run).run()
     assert result(run) == expected
@@ -308,7 +306,7 @@ def test_damaged_token_targets_are_named(undisturbed, tmp_path, data):
 def test_a_full_disk_stops_the_run_with_what_it_has_and_room_lets_it_go_on(expected, base_model, tmp_path):
     run = tmp_path / "run"
     trainer = start(run, base_model)
-    # The model fits; the optimizers do not any more, now that they have moments.
+    # The model fits on the disk, but the optimizers with their moments do not.
     size = (checkpoints(run)[0] / "model" / "model.safetensors").stat().st_size + 1000
     message = r"000002 could not be written .*earlier checkpoints are untouched: make room and resume"
     with small_disk(size), pytest.raises(CheckpointError, match=message):
@@ -355,13 +353,13 @@ def test_an_update_that_diverges_keeps_what_was_learned_before_it(
     monkeypatch.setattr(trainer.parts.learner, "update", diverge)
     with pytest.raises(TrainingDiverged):
         trainer.run()
-    # Where a step of the failed update was taken already, the checkpoint before is the last good state.
+    # After a step of the failed update, the checkpoint before is the last good state.
     assert checkpoints(run)[-1].name == ("000003" if steps_taken == 0 else "000002")
     assert resume_run(run).run()
     assert result(run) == expected
 
 
-def test_a_model_that_nobody_understands_is_trained_without_an_error(chat_model, tmp_path):
+def test_a_model_without_valid_answers_is_trained_without_an_error(chat_model, tmp_path):
     run = trained(
         tmp_path / "run",
         chat_model,
@@ -370,7 +368,7 @@ def test_a_model_that_nobody_understands_is_trained_without_an_error(chat_model,
         lessons={"filter": "uncertainty"},
     )
     for line in records(run):
-        # Five turns at the price of a missing form; alike everywhere, so that there is nothing to learn.
+        # Five turns with the format penalty, equal in all episodes, so that there is nothing to learn.
         assert (line["success"], line["valid"], line["turns"], line["groups_kept"]) == (0.0, 0.0, 5.0, 0)
         assert line["reward_mean"] == pytest.approx(-0.5)
         assert line["policy_loss"] is line["grad_norm"] is None
@@ -385,14 +383,14 @@ def test_prompts_that_grow_are_trained_as_one_row_and_computed_once(chat_model, 
         learn={"algorithm": "grpo"},
     )
     (line,) = records(run)
-    # Of five prompts, each of which holds the one before, most was there already.
+    # Each of five prompts extends the one before, so most of their tokens were computed already.
     assert line["prompt_tokens_saved"] > 0.6 * line["prompt_tokens"]
     assert line["value_loss"] is None
     assert not (checkpoints(run)[-1] / "critic.safetensors").exists()
 
 
 @pytest.mark.parametrize("context", [200, 700])
-def test_an_episode_that_outgrows_the_model_is_told_and_the_checkpoint_stays(tmp_path, context):
+def test_an_episode_that_outgrows_the_model_is_an_error_and_the_checkpoint_stays(tmp_path, context):
     model = save_chat_model(tmp_path / "model", context=context)
     trainer = start(tmp_path / "run", model)
     with pytest.raises(PromptTooLong, match=rf"model's context of {context}, got \d+: shorten the history"):
@@ -400,7 +398,7 @@ def test_an_episode_that_outgrows_the_model_is_told_and_the_checkpoint_stays(tmp
     assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000"]
 
 
-def test_where_only_training_outgrows_the_model_what_came_before_is_kept(base_model, tmp_path, monkeypatch):
+def test_a_prompt_that_outgrows_the_model_in_training_keeps_a_checkpoint(base_model, tmp_path, monkeypatch):
     run = tmp_path / "run"
     trainer = start(run, base_model)
     real, calls = trainer.parts.collector.collect, []
@@ -423,12 +421,12 @@ def test_a_run_can_match_the_tokens_of_another(base_model, tmp_path):
     theirs, ours = records(beam), records(matched)
     assert [line["groups"] for line in theirs] == [2, 2]
     for their, our in zip(theirs, ours, strict=True):
-        # As many in all, and less than one group above.
+        # The same total, exceeded by less than one group.
         surplus = our["sampled_tokens_total"] - their["sampled_tokens_total"]
         assert 0 <= surplus < MOST_OF_A_GROUP
         assert our["groups"] > 2
     assert json.loads((matched / "token_targets.json").read_text()) == [line["sampled_tokens_total"] for line in theirs]
-    # The other run may be gone when this one goes on.
+    # The other run may be gone when this one is resumed.
     again = start(
         tmp_path / "again", base_model, search={"match_tokens": beam}, run={"updates": 2, "checkpoint_every": 1}
     )
@@ -440,7 +438,7 @@ def test_a_run_can_match_the_tokens_of_another(base_model, tmp_path):
         resume_run(tmp_path / "again", updates=3)
 
 
-def test_a_run_that_is_too_short_or_none_cannot_be_matched(undisturbed, base_model, tmp_path):
+def test_a_missing_or_too_short_run_cannot_be_matched(undisturbed, base_model, tmp_path):
     for other, has in ((undisturbed, 5), (tmp_path / "nowhere", 0)):
         with pytest.raises(ConfigError, match=rf"match_tokens: wanted a run of at least 9 updates, .* has {has}"):
             start(tmp_path / "run", base_model, search={"match_tokens": other}, run={"updates": 9})
@@ -459,7 +457,7 @@ def test_a_run_that_is_too_short_or_none_cannot_be_matched(undisturbed, base_mod
         ({}, "there is no environment 'nonsense'"),
     ],
 )
-def test_settings_are_checked_before_any_model_is_looked_for(tmp_path, changes, message):
+def test_settings_are_checked_before_the_model_is_read(tmp_path, changes, message):
     config = short_run(tmp_path / "run", tmp_path / "no model here", **changes)
     config = config if changes else replace(config, env="nonsense")
     with pytest.raises(ConfigError, match=message):
@@ -473,7 +471,7 @@ def test_a_model_that_cannot_be_read_leaves_no_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_left(base_model, tmp_path):
+def test_a_folder_that_cannot_be_made_is_an_error_and_nothing_is_left(base_model, tmp_path):
     with small_disk(1000), pytest.raises(CheckpointError, match="could not be written"):
         start(tmp_path / "run", base_model)
     assert list(tmp_path.iterdir()) == []
@@ -482,7 +480,7 @@ def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_left(base_model, tm
         start(tmp_path / "file" / "run", base_model)
 
 
-def test_without_evaluations_in_between_there_are_those_of_beginning_and_end(base_model, tmp_path):
+def test_a_run_is_always_evaluated_at_its_beginning_and_end(base_model, tmp_path):
     run = trained(
         tmp_path / "run", base_model, run={"eval_every": 0, "updates": 3, "save_trees": 0, "keep_checkpoints": 9}
     )
@@ -505,22 +503,24 @@ def test_a_run_of_no_updates_only_evaluates(base_model, tmp_path):
     ids=str,
 )
 def test_every_search_trains_and_repeats(base_model, tmp_path, search):
-    runs = [result(trained(tmp_path / name, base_model, search=search, run={"updates": 1})) for name in ("one", "two")]
+    runs = [
+        result(trained(tmp_path / name, base_model, search=search, run={"updates": 1})) for name in ("first", "second")
+    ]
     assert runs[0] == runs[1]
     assert all(line["trajectories"] == 6 and line["groups"] == 2 for line in runs[0]["metrics"])
     assert all(line["sampled_tokens"] > 6 * line["response_length"] for line in runs[0]["metrics"])
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["base_model", "chat_model"])
-def test_a_run_trains_on_a_gpu(kind, tmp_path, request):
-    run = trained(tmp_path / "run", request.getfixturevalue(kind), model={"device": "cuda"})
+@pytest.mark.parametrize("model", ["base_model", "chat_model"])
+def test_a_run_trains_on_a_gpu(model, tmp_path, request):
+    run = trained(tmp_path / "run", request.getfixturevalue(model), model={"device": "cuda"})
     lines = records(run)
     assert [line["step"] for line in lines] == list(range(1, UPDATES + 1))
     assert all(isfinite(line["grad_norm"]) for line in lines)
 
 
-# Each of three trajectories says at most six tokens in each of five turns.
+# Each of three trajectories has at most six tokens in each of five turns.
 MOST_OF_A_GROUP = 3 * 5 * 6
 
 
@@ -528,14 +528,14 @@ def test_a_run_ends_when_its_tokens_are_sampled_and_goes_beyond_them_by_less_tha
     undisturbed, base_model, tmp_path
 ):
     free = records(undisturbed)
-    # A group more than two updates have: the third one is cut short.
+    # One token more than two updates take: the third update is cut short.
     budget = free[1]["sampled_tokens_total"] + 1
     run = trained(tmp_path / "run", base_model, run={"total_tokens": budget})
     lines = records(run)
     assert [line["groups"] for line in lines] == [2, 2, 1]
     assert [line["sampled_tokens_total"] for line in lines[:2]] == [line["sampled_tokens_total"] for line in free[:2]]
     assert budget <= lines[-1]["sampled_tokens_total"] < budget + lines[-1]["sampled_tokens"]
-    # The end of the run is evaluated and saved as any other.
+    # This end of the run is evaluated and saved, too.
     assert records(run, "evaluations")[-1]["step"] == 3
     assert checkpoints(run)[-1].name == "000003"
     trainer = resume_run(run)
@@ -545,12 +545,12 @@ def test_a_run_ends_when_its_tokens_are_sampled_and_goes_beyond_them_by_less_tha
 
 
 @pytest.mark.parametrize("budget", [1, 100, 333])
-def test_whatever_the_budget_it_is_reached_and_not_passed_by_a_group(base_model, tmp_path, budget):
+def test_every_budget_is_reached_and_not_exceeded_by_a_group(base_model, tmp_path, budget):
     run = trained(tmp_path / "run", base_model, run={"total_tokens": budget, "updates": 50}, search={"groups": 4})
     assert budget <= records(run)[-1]["sampled_tokens_total"] < budget + MOST_OF_A_GROUP
 
 
-def test_a_run_of_limited_tokens_that_is_stopped_goes_on_bit_for_bit(base_model, tmp_path):
+def test_a_stopped_run_of_limited_tokens_resumes_bit_for_bit(base_model, tmp_path):
     limit = {"run": {"total_tokens": 400, "checkpoint_every": 1, "updates": 50}}
     whole = trained(tmp_path / "whole", base_model, **limit)
     stopped = start(tmp_path / "run", base_model, **limit)
@@ -560,7 +560,7 @@ def test_a_run_of_limited_tokens_that_is_stopped_goes_on_bit_for_bit(base_model,
     assert records(whole)[-1]["sampled_tokens_total"] >= 400
 
 
-def test_prompt_tokens_are_counted_over_the_run_and_older_checkpoints_know_none(undisturbed, tmp_path):
+def test_prompt_tokens_are_counted_over_the_run_and_0_in_checkpoints_without_them(undisturbed, tmp_path):
     lines = records(undisturbed)
     for before, line in zip([{"prompt_tokens_total": 0}, *lines], lines, strict=False):
         assert line["prompt_tokens_total"] == before["prompt_tokens_total"] + line["prompt_tokens"]
@@ -569,14 +569,14 @@ def test_prompt_tokens_are_counted_over_the_run_and_older_checkpoints_know_none(
     assert Progress(**{"update": 3, "tasks": 6, "sampled_tokens": 99}).prompt_tokens == 0
 
 
-def test_updates_of_a_number_of_tokens_make_up_for_what_the_ones_before_took_too_much(base_model, tmp_path):
+def test_updates_of_a_number_of_tokens_compensate_for_longer_updates_before(base_model, tmp_path):
     lines = records(trained(tmp_path / "run", base_model, run={"update_tokens": 150, "updates": 5}))
     totals = [line["sampled_tokens_total"] for line in lines]
     assert all(0 <= total - 150 * update < MOST_OF_A_GROUP for update, total in enumerate(totals, 1))
 
 
 def test_an_update_searches_until_as_many_trajectories_are_kept(base_model, tmp_path):
-    # Every group of three is kept; after the first one two fit side by side.
+    # Every group of three is kept; after the first group, two are searched together.
     few = {"run": {"update_trajectories": 7, "updates": 2, "total_tokens": 9_999}, "lessons": {"filter": "none"}}
     assert [line["groups"] for line in records(trained(tmp_path / "run", base_model, **few))] == [4, 4]
 

@@ -21,7 +21,7 @@ CASES = {
             "objective": Objective(searched_weight=0.5, imitation=0.1),
         },
     },
-    "the best of six beside plain play, each by its chance": {
+    "the best of six next to plain play, without selection bias": {
         "search": {"search": "best_of_n(n=6)", "naive": 2},
         "learn": {
             "algorithm": "grpo",
@@ -44,7 +44,7 @@ CASES = {
             "objective": Objective(ratio="turn", aggregation="turn", mismatch="truncate"),
         }
     },
-    "rejected branches by a critic's word": {
+    "rejected branches by a critic": {
         "search": {"search": "beam(width=2, branching=2)", "learn_from": "leaves"},
         "lessons": {"filter": "none"},
         "learn": {"estimator": "tree_backup"},
@@ -64,12 +64,12 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_with_other_choices_learns_and_repeats(name, base_model, tmp_path):
     changes = {"run": {"updates": 2, "eval_every": 0, "eval_instances": 2}, **CASES[name]}
-    lines = records(trained(tmp_path / "one", base_model, **changes))
+    lines = records(trained(tmp_path / "first", base_model, **changes))
     assert len(lines) == 2
     learned = [line for line in lines if line["groups_kept"]]
     assert all(line["grad_norm"] > 0 for line in learned)
     assert learned or lines[0]["dropped"]
-    assert lines == records(trained(tmp_path / "two", base_model, **changes))
+    assert lines == records(trained(tmp_path / "second", base_model, **changes))
 
 
 def test_learning_from_leaves_takes_as_many_steps_as_learning_from_what_was_selected(base_model, tmp_path):
@@ -90,7 +90,7 @@ def test_learning_from_leaves_takes_as_many_steps_as_learning_from_what_was_sele
     assert learned_from["selected"] == 8 < 3 * 8 < learned_from["leaves"]
 
 
-def test_steps_can_be_held_fixed_where_tokens_are_matched(base_model, tmp_path):
+def test_optimizer_steps_can_be_fixed_while_tokens_are_matched(base_model, tmp_path):
     run = {"updates": 1, "eval_every": 0, "eval_instances": 2}
     other = trained(tmp_path / "other", base_model, search={"search": "best_of_n(n=12)"}, run=run)
     lines = [
@@ -116,13 +116,13 @@ def test_steps_can_be_held_fixed_where_tokens_are_matched(base_model, tmp_path):
         ({"lessons": {"credit": ("praise",)}}, "there is no credit rule 'praise'"),
     ],
 )
-def test_choices_that_do_not_go_together_are_refused_before_the_run(changes, message, base_model, tmp_path):
+def test_choices_that_exclude_each_other_are_refused_before_the_run(changes, message, base_model, tmp_path):
     with pytest.raises(ConfigError, match=message):
         check_start(short_run(tmp_path / "run", base_model, **changes))
 
 
-def test_an_update_that_took_too_much_is_made_up_for_and_the_total_is_passed_by_less_than_a_group(base_model, tmp_path):
-    # Updates of one group, of which each takes more than the matched update may: the third total ends the run.
+def test_later_updates_compensate_and_the_total_is_exceeded_by_less_than_a_group(base_model, tmp_path):
+    # Updates of one group, each longer than the matched update: the third total ends the run.
     other = trained(tmp_path / "other", base_model, run={"updates": 3}, search={"groups": 1, "trajectories": 2})
     totals = [line["sampled_tokens_total"] for line in records(other)]
     many = {"match_tokens": other, "trajectories": 6}
@@ -138,7 +138,7 @@ def test_a_budget_can_count_the_tokens_of_prompts(base_model, tmp_path):
     run = trained(tmp_path / "run", base_model, run=limit)
     *before, last = records(run)
     assert last["prompt_tokens_total"] - last["prompt_tokens"] < 4000 <= last["prompt_tokens_total"]
-    # A run that matches it at the same prices counts prompts, too.
+    # A run that matches it at the same prices also counts prompts.
     prices = {name: limit[name] for name in ("sampled_price", "prompt_price")}
     matched = trained(
         tmp_path / "matched", base_model, search={"match_tokens": run}, run={**prices, "updates": len(before) + 1}
@@ -147,7 +147,7 @@ def test_a_budget_can_count_the_tokens_of_prompts(base_model, tmp_path):
     assert targets == [line["prompt_tokens_total"] for line in (*before, last)]
 
 
-def test_a_run_whose_tokens_are_used_up_goes_on_with_more(base_model, tmp_path):
+def test_a_run_without_tokens_left_continues_with_more(base_model, tmp_path):
     run = trained(tmp_path / "run", base_model, run={"total_tokens": 200, "updates": 50})
     short = records(run)
     assert resume_run(run).finished
@@ -169,13 +169,13 @@ def test_optimizer_steps_are_counted_over_the_run(undisturbed):
     assert resume_run(undisturbed).progress.optimizer_steps == steps
 
 
-def test_held_out_instances_can_have_settings_of_their_own(base_model, tmp_path):
+def test_held_out_instances_can_have_their_own_settings(base_model, tmp_path):
     easy, hard = "solution_length=[1,3]", "solution_length=[6,10]"
     run = trained(tmp_path / "run", base_model, task={"env_set": (easy,), "eval_env_set": (hard,)}, run={"updates": 1})
-    alike = trained(tmp_path / "hard", base_model, task={"env_set": (hard,)}, run={"updates": 1})
-    # Before anything is learned both play the same rooms on the same dice.
-    assert records(run, "evaluations")[0] == records(alike, "evaluations")[0]
-    assert records(run)[0] != records(alike)[0]
+    equal = trained(tmp_path / "hard", base_model, task={"env_set": (hard,)}, run={"updates": 1})
+    # Before the first update both play the same rooms with the same random numbers.
+    assert records(run, "evaluations")[0] == records(equal, "evaluations")[0]
+    assert records(run)[0] != records(equal)[0]
     trainer = resume_run(run)
     assert trainer.parts.collector.pool.base.settings.solution_length == (1, 3)
     assert trainer.parts.held_out.pool.base.settings.solution_length == (6, 10)

@@ -1,8 +1,9 @@
-"""What tests over a real Ray share: one on this machine, clusters of some nodes, and workers with faults to order."""
+"""Helpers of tests with a real Ray: clusters on this machine, and workers with faults."""
 
 import json
 import os
 import time
+from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,11 @@ from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
 from tsr_gym.errors import EngineFailed
 
-# Before Ray is imported, which reads them then.
+# Set before Ray is imported, which reads them at once.
 os.environ |= {
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Otherwise actors give way to whatever else the machine does, for minutes.
+    # Otherwise actors wait for other processes of the machine, for minutes.
     "RAY_worker_niceness": "0",
     "RAY_health_check_initial_delay_ms": "0",
     "RAY_health_check_period_ms": "300",
@@ -29,7 +30,7 @@ SEARCH = {"search": "beam(width=2, branching=2)", "groups": 3, "trajectories": 2
 
 @contextmanager
 def cluster(*cpus):
-    """Give a cluster on this machine, with a node for each number of processors; the first one is its head."""
+    """Yield a cluster on this machine, with a node for each number of processors; the first node is its head."""
     from ray.cluster_utils import Cluster
 
     made = Cluster()
@@ -42,12 +43,12 @@ def cluster(*cpus):
         made.shutdown()
 
 
-def faulty(kind, folder, *, examined=False):
-    """Return a maker of workers, one of which has a fault at its first piece of work; `folder` remembers that it had.
+def faulty(fault, folder, *, examined=False):
+    """Return a maker of workers, one of which has a fault at its first job; a file in `folder` marks that it had it.
 
     Args:
-        kind: ``"dies"``, ``"hangs"``, ``"breaks"`` (its engine breaks off), ``"loses"`` (the last of its instances),
-            ``"stale"`` (keeps its first weights and says so) or ``"secretly stale"`` (and says it has the new ones).
+        fault: ``"dies"``, ``"hangs"``, ``"breaks"`` (its engine fails), ``"loses"`` (leaves out its last instance),
+            ``"stale"`` (keeps its first weights) or ``"secretly stale"`` (also reports the new version).
         folder: An empty folder.
         examined: Whether the work is of held-out instances, and not a search.
     """
@@ -58,28 +59,28 @@ def faulty(kind, folder, *, examined=False):
 
         def first():
             try:
-                (Path(folder) / kind).touch(exist_ok=False)
+                (Path(folder) / fault).touch(exist_ok=False)
             except FileExistsError:
                 return False
             return True
 
         class Faulty(RolloutWorker):
             def take(self, weights, version):
-                if not kind.endswith("stale") or version == 0 or not first():
+                if not fault.endswith("stale") or version == 0 or not first():
                     return super().take(weights, version)
-                if kind == "secretly stale":
+                if fault == "secretly stale":
                     self.engine.load_weights((), version=version)
                 self.continuations = tuple(continue_prompts(self.engine, self.model.config))
                 self.weight_version = version
 
             def work(self, job):
-                if isinstance(job, Exam) != examined or kind.endswith("stale") or not first():
+                if isinstance(job, Exam) != examined or fault.endswith("stale") or not first():
                     return super().work(job)
-                if kind == "dies":
+                if fault == "dies":
                     os.kill(os.getpid(), 9)
-                if kind == "hangs":
+                if fault == "hangs":
                     time.sleep(10_000)
-                if kind == "breaks":
+                if fault == "breaks":
                     raise EngineFailed("it broke off")
                 return super().work(job._replace(tasks=job.tasks[:-1], starts=job.starts[:-1]))
 
@@ -88,8 +89,8 @@ def faulty(kind, folder, *, examined=False):
     return make
 
 
-def train(out, base, *, watch=lambda made, kind, record: None, workers=OFF, **changes):
-    """Train a short run and return what must repeat of it."""
+def train(out, base, *, watch=lambda made, event, record: None, workers=OFF, **changes):
+    """Train a short run and return its result; see `result`."""
     changes = {"search": SEARCH, "run": {"updates": 3}} | changes
     made = start_run(short_run(out, base, **changes), base, workers=workers)
     assert made.run(watch=partial(watch, made))
@@ -100,10 +101,10 @@ def on(address, **changes):
     return WorkerConfig(ray=address, **{"ray_workers": 2, "ray_patience": 120, **changes})
 
 
-def faults_in(found):
-    """Take the signs of faults out of a result and return how many there were of each kind."""
-    signs = [line.pop("worker_faults", {}) for log in ("metrics", "evaluations") for line in found[log]]
-    return {kind: sum(one.get(kind, 0) for one in signs) for kind in {kind for one in signs for kind in one}}
+def faults_in(trained):
+    """Remove the counts of faults from a result and return their sums by fault."""
+    counts = [line.pop("worker_faults", {}) for log in ("metrics", "evaluations") for line in trained[log]]
+    return dict(sum(map(Counter, counts), Counter()))
 
 
 def nodes_of(trees):

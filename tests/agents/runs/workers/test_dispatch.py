@@ -1,4 +1,4 @@
-"""Dispatch: whatever becomes of workers, every piece of work comes back once and in its place, or the error is told."""
+"""Dispatch: with any faults of workers every job is answered once and in its place, or there is an error."""
 
 import random
 from collections import deque
@@ -38,7 +38,7 @@ class ScriptedCrew:
     def wait(self, tickets, seconds):
         there = [ticket for ticket in tickets if ticket[0] != "hangs"]
         self.now += 1.0 if there else seconds
-        # One at a time, and not in the order in which they were asked.
+        # One at a time, and not in the order of the jobs.
         return there[-1:]
 
     def answer(self, ticket):
@@ -68,7 +68,7 @@ def dispatcher(crew, *, patience=100, retries=2):
     return Dispatcher(crew, patience=patience, retries=retries, clock=lambda: crew.now)
 
 
-def test_answers_come_in_the_order_of_the_work_whoever_does_it():
+def test_answers_come_in_the_order_of_the_jobs():
     for size in (1, 2, 5):
         assert dispatcher(ScriptedCrew(size)).deliver(range(7), negative) == [0, 1, 4, 9, 16, 25, 36]
 
@@ -77,12 +77,12 @@ def test_no_work_needs_no_worker():
     assert dispatcher(ScriptedCrew(1, gone=[0])).deliver([], negative) == []
 
 
-@pytest.mark.parametrize(("event", "kind"), [("dies", "lost"), ("hangs", "hung"), ("lies", "refused")])
-def test_work_that_was_lost_is_done_again_and_its_worker_started_again(event, kind):
+@pytest.mark.parametrize(("event", "fault"), [("dies", "lost"), ("hangs", "hung"), ("lies", "refused")])
+def test_work_that_was_lost_is_done_again_and_its_worker_started_again(event, fault):
     crew = ScriptedCrew(2, ["ok", event])
     given = dispatcher(crew)
     assert given.deliver([3, 4, 5], negative) == [9, 16, 25]
-    assert given.faults == {kind: 1}
+    assert given.faults == {fault: 1}
     assert sorted(job for _, job in crew.asked) == [3, 4, 4, 5]
     failed = crew.asked[1][0]
     assert sorted(crew.started) == sorted([0, 1, failed])
@@ -97,7 +97,7 @@ def test_under_any_mixture_of_faults_everything_comes_exactly_once(seed):
     jobs = list(range(draw.randint(1, 9)))
     for _ in range(3):
         assert given.deliver(jobs, negative) == [job**2 for job in jobs]
-    # Every fault cost one more piece of work, and nothing was done again without one.
+    # Every fault cost one more job, and no job was repeated without a fault.
     assert len(crew.asked) == 3 * len(jobs) + sum(given.faults.values())
 
 
@@ -114,7 +114,7 @@ def test_workers_that_never_start_are_given_up_and_the_others_do_the_work():
     assert {worker for worker, _ in crew.asked} == {1}
 
 
-def test_where_no_worker_is_left_the_run_ends_with_the_reason():
+def test_without_workers_left_the_run_ends_with_the_reason():
     with pytest.raises(WorkerLost, match=r"no worker is left.*it does not start"):
         dispatcher(ScriptedCrew(2, gone=[0, 1])).deliver([3], negative)
 
@@ -128,7 +128,7 @@ def test_work_that_is_impossible_is_not_tried_again():
     assert given.deliver([5], negative) == [25]
 
 
-def test_what_a_worker_still_did_for_an_earlier_call_is_never_delivered():
+def test_answers_to_an_earlier_call_are_never_delivered():
     crew = ScriptedCrew(2, ["ok", "cannot"])
     given = dispatcher(crew)
     with pytest.raises(PromptTooLong):
@@ -137,7 +137,7 @@ def test_what_a_worker_still_did_for_an_earlier_call_is_never_delivered():
     assert given.faults == {}
 
 
-def test_work_is_handed_out_before_anybody_waits_and_answers_may_lie_there_for_long():
+def test_jobs_are_handed_out_at_once_and_answers_may_wait_for_long():
     crew = ScriptedCrew(1)
     given = dispatcher(crew, patience=10)
     assert given.deliver([1], negative) == [1]
@@ -149,7 +149,7 @@ def test_work_is_handed_out_before_anybody_waits_and_answers_may_lie_there_for_l
     assert given.faults == {}
 
 
-def test_work_that_was_begun_and_is_waited_for_too_late_is_forgotten():
+def test_jobs_that_are_waited_for_too_late_are_abandoned():
     crew = ScriptedCrew(2)
     given = dispatcher(crew)
     given.begin([3, 4], negative)
@@ -157,7 +157,7 @@ def test_work_that_was_begun_and_is_waited_for_too_late_is_forgotten():
     assert given.faults == {}
 
 
-def test_a_fault_while_nobody_waited_is_met_by_doing_the_work_again():
+def test_a_job_with_a_fault_before_the_wait_is_repeated():
     crew = ScriptedCrew(2, ["ok", "ok", "dies", "hangs"])
     given = dispatcher(crew)
     assert given.deliver([1, 2], negative) == [1, 4]

@@ -1,4 +1,4 @@
-"""RolloutWorker: what it brings is what this process would, by the weights that it took last, wherever it samples."""
+"""RolloutWorker: its results equal those of this process with the weights that it took last, with every engine."""
 
 import copy
 from pathlib import Path
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def hosted(monkeypatch):
-    """Let workers sample by copies of their model; returned are those that were made."""
+    """Let workers sample from copies of their model; return the list of these copies."""
     made = []
 
     def copied(config, folder):
@@ -64,7 +64,7 @@ def exam_of(config, policy):
 
 def played(examined):
     return [
-        (group.task, [(turn.token_ids, turn.reward) for one in group.trajectories for turn in one.turns])
+        (group.task, [(turn.token_ids, turn.reward) for path in group.trajectories for turn in path.turns])
         for group in examined.groups
     ]
 
@@ -79,21 +79,21 @@ def played(examined):
     ],
     ids=["the model itself", "a host", "a host of merged weights", "a host with adapters"],
 )
-def test_a_worker_plays_by_the_weights_that_it_took_last(base_model, tmp_path, hosted, engine, learn):
+def test_a_worker_samples_from_the_weights_that_it_took_last(base_model, tmp_path, hosted, engine, learn):
     config = short_run(tmp_path / "run", base_model, model={"engine": engine}, learn=learn)
     worker = RolloutWorker(config, files_of(base_model, adapter=False))
     learner = learner_of(config, base_model)
     own, (exam, expected) = copy.deepcopy(learner.model), exam_of(config, learner)
     worker.take(weights_of(learner.model), VERSION)
     for _ in range(2):
-        brought = worker.work(exam)
-        assert played(brought.result) == played(expected)
-        assert brought.result.forms == expected.forms
-        assert brought.weight_version == VERSION
-        assert {one.weight_versions for group in brought.result.groups for one in group.trajectories} == {
+        answer = worker.work(exam)
+        assert played(answer.result) == played(expected)
+        assert answer.result.forms == expected.forms
+        assert answer.weight_version == VERSION
+        assert {path.weight_versions for group in answer.result.groups for path in group.trajectories} == {
             frozenset({VERSION})
         }
-        assert compare(brought.continuations, own, temperature=1.0).difference < ROUNDING[torch.float32]
+        assert compare(answer.continuations, own, temperature=1.0).difference < ROUNDING[torch.float32]
     assert len(hosted) == (engine == "vllm")
 
 
@@ -103,15 +103,15 @@ def test_a_worker_plays_the_start_that_it_is_given(base_model, tmp_path):
     exam, _ = exam_of(config, load_policy(base_model, device=CPU))
     worker.take({}, 0)
     forms = worker.work(exam).result.forms
-    # Another start under the same seed, as where data that an environment reads are other data.
+    # Another start for the same seed, as if the environment had other data.
     turned = exam._replace(starts=exam.starts[::-1])
     assert worker.work(turned).result.forms == forms[::-1] != forms
 
 
-def test_an_exam_without_instances_says_how_the_engine_continues_the_fixed_prompts(base_model, tmp_path):
+def test_an_exam_without_instances_returns_the_continuations_of_the_fixed_prompts(base_model, tmp_path):
     config = short_run(tmp_path / "run", base_model)
     worker = RolloutWorker(config, files_of(base_model, adapter=False))
     worker.take({}, 0)
-    brought = worker.work(Exam((), (), 0))
-    assert brought.result.groups == ()
-    assert compare(brought.continuations, worker.model, temperature=1.0).difference < ROUNDING[torch.float32]
+    answer = worker.work(Exam((), (), 0))
+    assert answer.result.groups == ()
+    assert compare(answer.continuations, worker.model, temperature=1.0).difference < ROUNDING[torch.float32]

@@ -55,17 +55,17 @@ def test_one_worker_does_the_same_as_no_ray_to_the_last_bit(here, alone, base_mo
 def test_two_workers_sample_the_same_tokens_with_log_probabilities_equal_but_for_rounding(alone, undisturbed_by_two):
     ours, theirs = nodes_of(undisturbed_by_two["trees"]), nodes_of(alone["trees"])
     assert ours.keys() == theirs.keys()
-    for name, found in ours.items():
-        for one, other in zip(found, theirs[name], strict=True):
-            (*said, logprobs, version), (*other_said, other_logprobs, other_version) = (
-                node.pop("candidate") if node["parent"] is not None else ([], [], [], 0) for node in (one, other)
+    for name, nodes in ours.items():
+        for node, other in zip(nodes, theirs[name], strict=True):
+            (*tokens, logprobs, version), (*other_tokens, other_logprobs, other_version) = (
+                each.pop("candidate") if each["parent"] is not None else ([], [], [], 0) for each in (node, other)
             )
-            assert (said, version) == (other_said, other_version)
+            assert (tokens, version) == (other_tokens, other_version)
             assert logprobs == pytest.approx(other_logprobs, abs=1e-5)
-            assert one == other
+            assert node == other
     exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps", "restores")
-    for one, other in zip(undisturbed_by_two["metrics"], alone["metrics"], strict=True):
-        assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
+    for line, other in zip(undisturbed_by_two["metrics"], alone["metrics"], strict=True):
+        assert {name: line[name] for name in exact} == {name: other[name] for name in exact}
     assert undisturbed_by_two["evaluations"] == alone["evaluations"]
 
 
@@ -88,34 +88,34 @@ def driver_plays_nothing(monkeypatch):
 def test_workers_play_the_held_out_instances_and_their_number_changes_no_number(
     here, examined_alone, driver_plays_nothing, base_model, tmp_path, count
 ):
-    found = train(tmp_path / "run", base_model, workers=on(here, ray_workers=count), **EXAMS)
-    assert [line["step"] for line in found["evaluations"]] == [0, 1, 2]
-    assert found["evaluations"] == examined_alone
+    trained = train(tmp_path / "run", base_model, workers=on(here, ray_workers=count), **EXAMS)
+    assert [line["step"] for line in trained["evaluations"]] == [0, 1, 2]
+    assert trained["evaluations"] == examined_alone
 
 
 @pytest.mark.parametrize(
-    ("kind", "counted"),
+    ("fault", "counted"),
     [("dies", "lost"), ("hangs", "hung"), ("loses", "refused"), ("stale", "refused"), ("secretly stale", "refused")],
 )
 def test_a_fault_in_an_evaluation_leaves_each_instance_played_once_by_the_right_weights(
-    here, examined_alone, driver_plays_nothing, base_model, tmp_path, monkeypatch, kind, counted
+    here, examined_alone, driver_plays_nothing, base_model, tmp_path, monkeypatch, fault, counted
 ):
-    made = partial(RemoteCollector, make=faulty(kind, tmp_path, examined=True))
+    made = partial(RemoteCollector, make=faulty(fault, tmp_path, examined=True))
     monkeypatch.setattr(parts, "RemoteCollector", made)
-    patience = 60 if kind == "hangs" else 120
-    found = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience), **EXAMS)
+    patience = 60 if fault == "hangs" else 120
+    trained = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience), **EXAMS)
     # Weights of version 1 are wanted by an evaluation before they are by a search.
-    step = 1 if kind.endswith("stale") else 0
-    assert found["evaluations"][step]["worker_faults"] == {counted: 1}
-    assert faults_in(found) == {counted: 1}
-    assert found["evaluations"] == examined_alone
+    step = 1 if fault.endswith("stale") else 0
+    assert trained["evaluations"][step]["worker_faults"] == {counted: 1}
+    assert faults_in(trained) == {counted: 1}
+    assert trained["evaluations"] == examined_alone
 
 
 def test_an_evaluation_whose_workers_all_die_is_made_up_for_when_the_run_goes_on(
     here, examined_alone, base_model, tmp_path, monkeypatch
 ):
-    def kill_all(made, kind, record):
-        if (kind, record["step"]) == ("update", 1):
+    def kill_all(made, event, record):
+        if (event, record["step"]) == ("update", 1):
             os.kill(made.parts.remote.crew.where(0)[0], signal.SIGKILL)
 
     with pytest.raises(WorkerLost):
@@ -126,46 +126,46 @@ def test_an_evaluation_whose_workers_all_die_is_made_up_for_when_the_run_goes_on
 
 
 @pytest.mark.parametrize(
-    ("kind", "counted"),
+    ("fault", "counted"),
     [("dies", "lost"), ("hangs", "hung"), ("breaks", "lost"), ("stale", "refused"), ("secretly stale", "refused")],
 )
 def test_a_worker_with_a_fault_changes_nothing_but_the_count_of_faults(
-    here, undisturbed_by_two, base_model, tmp_path, monkeypatch, kind, counted
+    here, undisturbed_by_two, base_model, tmp_path, monkeypatch, fault, counted
 ):
-    made = partial(RemoteCollector, make=faulty(kind, tmp_path))
+    made = partial(RemoteCollector, make=faulty(fault, tmp_path))
     monkeypatch.setattr(parts, "RemoteCollector", made)
-    patience = 60 if kind == "hangs" else 120
-    found = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience))
-    assert faults_in(found) == {counted: 1}
-    assert found == undisturbed_by_two
+    patience = 60 if fault == "hangs" else 120
+    trained = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience))
+    assert faults_in(trained) == {counted: 1}
+    assert trained == undisturbed_by_two
 
 
 def test_killed_actors_change_nothing_but_the_count_of_faults(here, undisturbed_by_two, base_model, tmp_path):
-    def kill(made, kind, record):
-        if (kind, record["step"]) == ("update", 1):
+    def kill(made, event, record):
+        if (event, record["step"]) == ("update", 1):
             for worker in range(2):
                 os.kill(made.parts.collector.crew.where(worker)[0], signal.SIGKILL)
 
-    found = train(tmp_path / "run", base_model, workers=on(here), watch=kill)
-    assert faults_in(found) == {"lost": 2}
-    assert found == undisturbed_by_two
+    trained = train(tmp_path / "run", base_model, workers=on(here), watch=kill)
+    assert faults_in(trained) == {"lost": 2}
+    assert trained == undisturbed_by_two
 
 
 def test_a_lost_node_changes_nothing_but_the_count_of_faults(nodes, undisturbed_by_two, base_model, tmp_path):
     extra = nodes.add_node(num_cpus=3, object_store_memory=100 * 2**20)
     leaves = [extra]
 
-    def remove(made, kind, record):
-        if (kind, record["step"]) == ("update", 1):
+    def remove(made, event, record):
+        if (event, record["step"]) == ("update", 1):
             nodes.remove_node(leaves.pop(), allow_graceful=False)
 
     with connected(WorkerConfig(ray=nodes.address)):
-        # Three workers over three nodes, so that one of them is there; the work is cut as for two all the same.
-        found = train(tmp_path / "run", base_model, workers=on(nodes.address, ray_workers=3), watch=remove)
-    assert sum(faults_in(found).values()) >= 1
+        # Three workers over three nodes, so that one of them is there; the work is divided as for two workers.
+        trained = train(tmp_path / "run", base_model, workers=on(nodes.address, ray_workers=3), watch=remove)
+    assert sum(faults_in(trained).values()) >= 1
     exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps")
-    for one, other in zip(found["metrics"], undisturbed_by_two["metrics"], strict=True):
-        assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
+    for line, other in zip(trained["metrics"], undisturbed_by_two["metrics"], strict=True):
+        assert {name: line[name] for name in exact} == {name: other[name] for name in exact}
 
 
 AHEAD = {"run": {"updates": 5, "overlap": True, "checkpoint_every": 10}}
@@ -173,7 +173,7 @@ AHEAD = {"run": {"updates": 5, "overlap": True, "checkpoint_every": 10}}
 
 @pytest.fixture(scope="module")
 def searched_ahead(tmp_path_factory, base_model):
-    """What a run comes to that searches one step ahead, without Ray."""
+    """The result of a run that searches one step ahead, without Ray."""
     return train(tmp_path_factory.mktemp("ahead") / "run", base_model, **AHEAD)
 
 
@@ -183,23 +183,23 @@ def test_searching_while_it_is_learned_is_what_searching_before_it_is(here, sear
 
 
 def test_workers_that_die_while_it_is_learned_change_nothing(here, searched_ahead, base_model, tmp_path):
-    def kill(made, kind, record):
-        if (kind, record["step"]) == ("update", 2):
+    def kill(made, event, record):
+        if (event, record["step"]) == ("update", 2):
             os.kill(made.parts.collector.crew.where(0)[0], signal.SIGKILL)
 
-    found = train(tmp_path / "run", base_model, workers=on(here, ray_workers=1), watch=kill, **AHEAD)
-    assert faults_in(found) == {"lost": 1}
-    assert found == searched_ahead
+    trained = train(tmp_path / "run", base_model, workers=on(here, ray_workers=1), watch=kill, **AHEAD)
+    assert faults_in(trained) == {"lost": 1}
+    assert trained == searched_ahead
 
 
-@pytest.mark.parametrize("kind", ["stale", "secretly stale"])
+@pytest.mark.parametrize("fault", ["stale", "secretly stale"])
 def test_stale_weights_are_refused_while_the_learner_has_moved_on(
-    here, searched_ahead, base_model, tmp_path, monkeypatch, kind
+    here, searched_ahead, base_model, tmp_path, monkeypatch, fault
 ):
-    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty(kind, tmp_path)))
-    found = train(tmp_path / "run", base_model, workers=on(here, ray_workers=1), **AHEAD)
-    assert faults_in(found) == {"refused": 1}
-    assert found == searched_ahead
+    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty(fault, tmp_path)))
+    trained = train(tmp_path / "run", base_model, workers=on(here, ray_workers=1), **AHEAD)
+    assert faults_in(trained) == {"refused": 1}
+    assert trained == searched_ahead
 
 
 def broken(error):
@@ -282,10 +282,10 @@ def test_two_learning_processes_have_a_worker_each(nodes, base_model, tmp_path):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    found = result(tmp_path / "run")
+    trained = result(tmp_path / "run")
     exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps")
-    for one, other in zip(found["metrics"], plain["metrics"], strict=True):
-        assert {name: one[name] for name in exact} == {name: other[name] for name in exact}
+    for line, other in zip(trained["metrics"], plain["metrics"], strict=True):
+        assert {name: line[name] for name in exact} == {name: other[name] for name in exact}
 
 
 def test_the_command_line_trains_with_a_ray_of_its_own(base_model, tmp_path):

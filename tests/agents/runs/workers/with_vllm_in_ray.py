@@ -1,4 +1,4 @@
-"""The real vLLM in workers of a real Ray: each with an engine and weights of its own. `make test-vllm` runs it."""
+"""The real vLLM in workers of a real Ray: each with its own engine and weights. `make test-vllm` runs it."""
 
 import os
 import signal
@@ -41,13 +41,13 @@ def here():
 
 
 def by_vllm(out, base, **settings):
-    """Train a short run whose engine is vLLM and return what must repeat of it."""
+    """Train a short run whose engine is vLLM and return its result."""
     return train(out, base, **{**VLLM, **settings})
 
 
 @pytest.fixture(scope="module")
 def by_one(here, base, tmp_path_factory):
-    """What a short run comes to with one worker to which nothing happens."""
+    """The result of a short run with one worker without faults."""
     return by_vllm(tmp_path_factory.mktemp("one") / "run", base, workers=on(here, ray_workers=1, ray_patience=400))
 
 
@@ -56,64 +56,64 @@ def patient(address, **changes):
 
 
 def test_one_worker_does_what_vllm_in_this_process_does(by_one, base, tmp_path):
-    found = by_vllm(tmp_path / "run", base)
-    assert found["evaluations"] == by_one["evaluations"]
-    assert found == by_one
+    trained = by_vllm(tmp_path / "run", base)
+    assert trained["evaluations"] == by_one["evaluations"]
+    assert trained == by_one
 
 
 def test_two_workers_sample_the_same_tokens_with_engines_of_their_own(here, by_one, base, tmp_path):
-    found = by_vllm(tmp_path / "run", base, workers=patient(here, ray_workers=2))
-    assert found["evaluations"] == by_one["evaluations"]
-    for one, other in zip(found["metrics"], by_one["metrics"], strict=True):
-        assert {name: one[name] for name in EXACT} == {name: other[name] for name in EXACT}
-    assert said_in(found) == said_in(by_one)
+    trained = by_vllm(tmp_path / "run", base, workers=patient(here, ray_workers=2))
+    assert trained["evaluations"] == by_one["evaluations"]
+    for line, other in zip(trained["metrics"], by_one["metrics"], strict=True):
+        assert {name: line[name] for name in EXACT} == {name: other[name] for name in EXACT}
+    assert tokens_in(trained) == tokens_in(by_one)
 
 
-def said_in(found):
+def tokens_in(trained):
     """Return the tokens and the version of the weights of every node."""
-    nodes = [node for grown in nodes_of(found["trees"]).values() for node in grown if node["parent"] is not None]
+    nodes = [node for grown in nodes_of(trained["trees"]).values() for node in grown if node["parent"] is not None]
     return [(node["candidate"][-3], node["candidate"][-1]) for node in nodes]
 
 
 def test_an_engine_that_was_killed_gets_the_weights_again_before_it_samples(here, by_one, base, tmp_path):
-    def kill(made, kind, record):
-        if (kind, record["step"]) == ("update", 1):
+    def kill(made, event, record):
+        if (event, record["step"]) == ("update", 1):
             os.kill(made.parts.remote.crew.where(0)[0], signal.SIGKILL)
 
-    found = by_vllm(tmp_path / "run", base, workers=patient(here), watch=kill)
-    assert faults_in(found) == {"lost": 1}
-    assert found == by_one
+    trained = by_vllm(tmp_path / "run", base, workers=patient(here), watch=kill)
+    assert faults_in(trained) == {"lost": 1}
+    assert trained == by_one
 
 
-@pytest.mark.parametrize("kind", ["stale", "secretly stale"])
-def test_an_engine_that_keeps_its_first_weights_is_refused(here, by_one, base, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty(kind, tmp_path)))
-    found = by_vllm(tmp_path / "run", base, workers=patient(here))
-    assert faults_in(found) == {"refused": 1}
-    assert found == by_one
+@pytest.mark.parametrize("fault", ["stale", "secretly stale"])
+def test_an_engine_that_keeps_its_first_weights_is_refused(here, by_one, base, tmp_path, monkeypatch, fault):
+    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty(fault, tmp_path)))
+    trained = by_vllm(tmp_path / "run", base, workers=patient(here))
+    assert faults_in(trained) == {"refused": 1}
+    assert trained == by_one
 
 
 def test_searching_ahead_stale_engines_are_refused_by_one_that_was_compared(here, base, tmp_path, monkeypatch):
     ahead = {"run": {"updates": 3, "eval_every": 0, "overlap": True, "checkpoint_every": 10}}
     expected = by_vllm(tmp_path / "plain", base, **ahead)
     monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty("secretly stale", tmp_path)))
-    found = by_vllm(tmp_path / "run", base, workers=patient(here), **ahead)
-    assert [line["weights_behind"] for line in found["metrics"]] == [0, 1, 1]
-    assert faults_in(found) == {"refused": 1}
-    assert found == expected
+    trained = by_vllm(tmp_path / "run", base, workers=patient(here), **ahead)
+    assert [line["weights_behind"] for line in trained["metrics"]] == [0, 1, 1]
+    assert faults_in(trained) == {"refused": 1}
+    assert trained == expected
 
 
 def test_low_rank_matrices_go_to_workers_as_adapters_and_again_where_one_was_killed(here, base, tmp_path):
     adapters = {"learn": {"lora_rank": 2, "lora_engine": "adapter", "lr": 0.01, "minibatch": 3}}
     expected = by_vllm(tmp_path / "plain", base, **adapters)
 
-    def kill(made, kind, record):
-        if (kind, record["step"]) == ("update", 1):
+    def kill(made, event, record):
+        if (event, record["step"]) == ("update", 1):
             os.kill(made.parts.remote.crew.where(0)[0], signal.SIGKILL)
 
-    found = by_vllm(tmp_path / "run", base, workers=patient(here), watch=kill, **adapters)
-    assert faults_in(found) == {"lost": 1}
-    assert found == expected
+    trained = by_vllm(tmp_path / "run", base, workers=patient(here), watch=kill, **adapters)
+    assert faults_in(trained) == {"lost": 1}
+    assert trained == expected
     assert resume_run(tmp_path / "run", updates=3, workers=patient(here)).run()
     assert [line["step"] for line in records(tmp_path / "run")] == [1, 2, 3]
 
@@ -137,7 +137,7 @@ def test_two_learning_processes_have_a_worker_with_vllm_each(here, by_one, base,
         timeout=500,
     )
     assert done.returncode == 0, done.stderr
-    found = result(tmp_path / "run")
-    for one, other in zip(found["metrics"], by_one["metrics"], strict=True):
-        assert {name: one[name] for name in EXACT} == {name: other[name] for name in EXACT}
-    assert found["evaluations"] == by_one["evaluations"]
+    trained = result(tmp_path / "run")
+    for line, other in zip(trained["metrics"], by_one["metrics"], strict=True):
+        assert {name: line[name] for name in EXACT} == {name: other[name] for name in EXACT}
+    assert trained["evaluations"] == by_one["evaluations"]
