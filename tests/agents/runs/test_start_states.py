@@ -81,7 +81,7 @@ def test_the_start_states_of_a_run_are_in_its_checkpoints(tmp_path):
     states.keep(searched())
     states.save(tmp_path)
     again.load(tmp_path)
-    assert [moment.key for moment in again.bank] == [moment.key for moment in states.bank]
+    assert [state.key for state in again.bank] == [state.key for state in states.bank]
     assert [start and start.key for start in again.choose(7, 2)] == [
         start and start.key for start in states.choose(7, 2)
     ]
@@ -152,7 +152,7 @@ def test_a_checkpoint_without_numbers_can_be_read(tmp_path):
 
 
 def test_old_states_are_dropped_first():
-    bank = MomentBank()
+    bank = StartStateBank()
     states = StartStates(1, seed=0)
     states.keep(searched())
     bank.add(states.bank)
@@ -165,7 +165,7 @@ def test_old_states_are_dropped_first():
 
 @pytest.mark.parametrize("source", ["states", COUNTING])
 def test_a_run_with_start_states_resumes_bit_for_bit(source, base_model, tmp_path):
-    search = {"search": "naive", "trajectories": 4, "groups": 3, "moments": 1, "moments_from": source}
+    search = {"search": "naive", "trajectories": 4, "groups": 3, "start_states": 1, "start_states_from": source}
     changes = {"search": search, "model": {"max_tokens": 16}, "run": {"updates": 4, "checkpoint_every": 1}}
     whole = trained(tmp_path / "whole", base_model, **changes)
     assert len(records(whole)) == 4
