@@ -3,18 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.check import check_start
+from tsr_gym.agents.runs.log import Record, Watch
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
 from tsr_gym.optional import require
 
 if TYPE_CHECKING:
     from tsr_gym.agents.runs.loop import Trainer
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class FinishedRun:
 def train(
     config: TrainConfig,
     *,
-    watch: Callable[[str, Record], None] = lambda event, record: None,
+    watch: Watch = lambda event, record: None,
     stop: Callable[[], bool] = lambda: False,
     note: Callable[[str], None] = lambda text: None,
     workers: WorkerConfig = OFF,

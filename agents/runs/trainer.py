@@ -13,8 +13,8 @@ from tsr_gym.agents.runs.checkpoint import checkpoints, load_checkpoint, save_ch
 from tsr_gym.agents.runs.log import writing
 from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.progress import TARGETS, read_targets, token_targets
-from tsr_gym.agents.runs.warm_start import warm_started
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
+from tsr_gym.agents.teaching.warm_start import WarmStart, warm_started
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.files import check_folder
 
@@ -36,19 +36,43 @@ def start_run(
     """
     folder = config.folder
     targets = token_targets(config)
-    first_model = processes.first(lambda: warm_started(config, model_dir))
-    trainer = Trainer(config, folder, first_model, targets, processes, workers)
+    begun_with = processes.first(lambda: first_model(config, model_dir))
+    trainer = Trainer(config, folder, begun_with, targets, processes, workers)
     policy, learner = trainer.parts.policy, trainer.parts.learner
     # A kill at any point leaves no folder of the run, or a whole one: it is written under a hidden name and renamed.
     partial = folder.with_name(f".{folder.name}.partial")
     try:
-        processes.first(lambda: _begin_folder(partial, config, first_model, targets))
+        processes.first(lambda: _begin_folder(partial, config, begun_with, targets))
         save_checkpoint(partial, policy, learner, trainer.progress, trainer.stateful)
         processes.first(lambda: _rename(partial, folder))
     finally:
         if processes.leads:
             shutil.rmtree(partial, ignore_errors=True)
     return trainer
+
+
+def first_model(config: TrainConfig, model_dir: Path) -> Path:
+    """Return the folder of the model that a run begins with: `model_dir`, or the model after the warm start.
+
+    The latter lies next to the folder of the run.
+
+    Raises:
+        ConfigError: The file of episodes is missing or damaged, or an episode does not fit the model.
+    """
+    run = config.run
+    if run.warm_start is None:
+        return model_dir
+    settings = WarmStart(
+        episodes=run.warm_start,
+        steps=run.warm_start_steps,
+        lr=run.warm_start_lr,
+        batch=run.warm_start_batch,
+        seed=run.seed,
+        env=config.env,
+        task=config.task,
+        model=config.model,
+    )
+    return warm_started(settings, model_dir, config.folder.with_name(f"{config.folder.name}-warm-start"))
 
 
 def _begin_folder(partial: Path, config: TrainConfig, model_dir: Path, targets: Sequence[int] | None) -> None:

@@ -6,15 +6,17 @@ run that was interrupted before its first checkpoint uses it again.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, load_policy, pick_device, save_policy, stop_ids
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.teaching.base_recipe import WordRecipe
 from tsr_gym.agents.teaching.imitation import Exchange, Row, imitate_rows
@@ -27,33 +29,57 @@ MARKER = "warm_start.json"
 _FINAL = 0.1
 
 
-def warm_started(config: TrainConfig, model_dir: Path) -> Path:
-    """Return the folder of the model that a run begins with: `model_dir`, or the model after the warm start.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmStart:
+    """Settings of a warm start.
+
+    Attributes:
+        episodes: File of the episodes to imitate.
+        steps: Optimizer steps.
+        lr: Learning rate at the beginning.
+        batch: Rows per step.
+        seed: Seed of the batches.
+        env: Gymnasium id or short name of the run's environment, whose prompts encode messages.
+        task: Settings of the environment.
+        model: Settings of the model.
+    """
+
+    episodes: Path
+    steps: int
+    lr: float
+    batch: int
+    seed: int
+    env: str
+    task: TaskConfig
+    model: ModelConfig
+
+
+def warm_started(settings: WarmStart, model_dir: Path, folder: Path) -> Path:
+    """Train a model on the episodes, unless an earlier call did, and return the folder of the result.
 
     Args:
-        config: Settings of the run; `RunConfig.warm_start` is the file of episodes.
+        settings: Episodes, steps and rates.
         model_dir: Folder of the language model before the warm start.
+        folder: Folder of the model after it.
 
     Raises:
         ConfigError: The file is missing or damaged, or an episode does not fit the model.
     """
-    source, run = config.run.warm_start, config.run
-    if source is None:
-        return model_dir
+    source = settings.episodes
     if not source.is_file():
         raise ConfigError(f"warm_start: wanted a file of episodes, {source} is not a file")
+    # An earlier result is used again only if it is of the same episodes, model and numbers.
     about = {
         "file": str(source),
         "digest": blake2b(source.read_bytes(), digest_size=16).hexdigest(),
         "model": str(model_dir.absolute()),
-        "steps": run.warm_start_steps,
-        "lr": run.warm_start_lr,
-        "batch": run.warm_start_batch,
-        "seed": run.seed,
+        "steps": settings.steps,
+        "lr": settings.lr,
+        "batch": settings.batch,
+        "seed": settings.seed,
     }
-    folder = config.folder.with_name(f"{config.folder.name}-warm-start")
     if not _is_of(folder, about):
-        write_whole(folder, MARKER, lambda empty: _write(config, model_dir, about, empty))
+        write_whole(folder, MARKER, lambda empty: _write(settings, model_dir, about, empty))
     return folder
 
 
@@ -64,30 +90,21 @@ def _is_of(folder: Path, about: Mapping[str, Any]) -> bool:
         return False
 
 
-def _write(config: TrainConfig, model_dir: Path, about: Mapping[str, Any], folder: Path) -> None:
+def _write(settings: WarmStart, model_dir: Path, about: Mapping[str, Any], folder: Path) -> None:
     """Train on the episodes and write the model, then the marker, which shows that the folder is complete."""
-    run = config.run
-    assert run.warm_start is not None
-    policy = load_policy(model_dir, device=pick_device(config.model.device))
-    player = ModelPlayer(config.env, config.task, config.model, policy)
-    chat = player.chat_about(player.pool(config.task.train_split).base, temperature=config.model.temperature)
-    rows = warm_rows(read_records(run.warm_start, error=ConfigError), chat, stop_ids(policy, chat.prompt.stop))
+    policy = load_policy(model_dir, device=pick_device(settings.model.device))
+    player = ModelPlayer(settings.env, settings.task, settings.model, policy)
+    chat = player.chat_about(player.pool(settings.task.train_split).base, temperature=settings.model.temperature)
+    records = read_records(settings.episodes, error=ConfigError)
+    rows = warm_rows(records, chat, stop_ids(policy, chat.prompt.stop))
     longest, context = max(len(row.ids) for row in rows), int(policy.model.config.max_position_embeddings)
     if longest > context:
         raise ConfigError(
-            f"{run.warm_start}: an episode has {longest} tokens, the model's context {context}: leave it out"
+            f"{settings.episodes}: an episode has {longest} tokens, the model's context {context}: leave it out"
         )
-    recipe = WordRecipe(batch=run.warm_start_batch, seed=run.seed)
+    recipe = WordRecipe(batch=settings.batch, seed=settings.seed)
     no_exchange = Exchange(len(policy.tokenizer), (), 0.0)
-    imitate_rows(
-        policy.model,
-        rows,
-        recipe,
-        exchange=no_exchange,
-        steps=run.warm_start_steps,
-        lr=run.warm_start_lr,
-        final=_FINAL,
-    )
+    imitate_rows(policy.model, rows, recipe, exchange=no_exchange, steps=settings.steps, lr=settings.lr, final=_FINAL)
     policy.card.about["warm_start"] = {**about, "rows": len(rows)}
     save_policy(LanguageModel(*policy), folder)
     (folder / MARKER).write_text(json.dumps(about))

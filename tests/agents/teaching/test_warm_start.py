@@ -19,9 +19,9 @@ from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.prompts import PROMPTS, History
 from tsr_gym.agents.runs.checkpoint import checkpoints
-from tsr_gym.agents.runs.trainer import resume_run, start_run
-from tsr_gym.agents.runs.warm_start import warm_rows, warm_started
+from tsr_gym.agents.runs.trainer import first_model, resume_run, start_run
 from tsr_gym.agents.strategies import naive
+from tsr_gym.agents.teaching.warm_start import warm_rows
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
 
 
@@ -142,19 +142,19 @@ def test_a_warm_start_that_is_there_is_used_again_and_one_of_another_file_is_not
     _, config, folder = warm
     marker = folder / "run-warm-start" / "model.safetensors"
     stamp = marker.stat().st_mtime_ns
-    assert warm_started(config, Path(base_model)) == folder / "run-warm-start"
+    assert first_model(config, Path(base_model)) == folder / "run-warm-start"
     assert marker.stat().st_mtime_ns == stamp
     text = (folder / "episodes.jsonl").read_text()
     (folder / "episodes.jsonl").write_text(text + text)
-    warm_started(config, Path(base_model))
+    first_model(config, Path(base_model))
     assert marker.stat().st_mtime_ns != stamp
 
 
 def test_without_a_file_a_run_begins_with_its_model_and_a_missing_one_is_refused(base_model, tmp_path):
-    assert warm_started(short_run(tmp_path / "run", base_model), Path(base_model)) == Path(base_model)
+    assert first_model(short_run(tmp_path / "run", base_model), Path(base_model)) == Path(base_model)
     config = short_run(tmp_path / "run", base_model, run={"warm_start": tmp_path / "none.jsonl"})
     with pytest.raises(ConfigError, match=r"wanted a file of episodes, .*none\.jsonl"):
-        warm_started(config, Path(base_model))
+        first_model(config, Path(base_model))
 
 
 def test_exported_rows_of_another_context_are_refused(base_model, tmp_path):
@@ -163,5 +163,5 @@ def test_exported_rows_of_another_context_are_refused(base_model, tmp_path):
     export([tmp_path / "tree.jsonl"], tmp_path / "rows.jsonl", kind="trajectories")
     config = short_run(tmp_path / "run", base_model, run={"warm_start": tmp_path / "rows.jsonl"})
     with pytest.raises(ConfigError, match=r"ids and a mask of|the model's context"):
-        warm_started(config, Path(base_model))
+        first_model(config, Path(base_model))
     assert not (tmp_path / "run-warm-start").exists()
