@@ -1,4 +1,4 @@
-"""What a run would take, estimated from its configuration and the model's `config.json`; no weights are loaded."""
+"""Estimate parameters, memory and tokens of a run from its settings and the model's `config.json`, without weights."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from tsr_gym.agents.episodes.collect import choose_search
 from tsr_gym.agents.episodes.env_pool import task_pool
 from tsr_gym.agents.models.card import ModelCard
 
-# Bytes of a parameter or an activation in float32. Parameters stay in float32 whatever the model computes in.
+# Bytes of a parameter or an activation in float32. Parameters stay in float32, also under autocast.
 FLOAT = 4
 # AdamW keeps two moments per trained parameter, and the backward pass one gradient.
 MOMENTS, GRADIENTS = 2, 1
@@ -20,7 +20,7 @@ KEPT = 34
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run would take.
+    """Estimated size of a run.
 
     Attributes:
         parameters: Of the model.
@@ -42,7 +42,7 @@ class Estimate:
 
 
 def estimate(config: TrainConfig, model_dir: Path) -> Estimate:
-    """Return what a run would take.
+    """Return the estimated size of a run.
 
     Args:
         config: All settings.

@@ -10,12 +10,12 @@ from tsr_gym.errors import PromptTooLong, WorkerLost
 
 
 class ScriptedCrew:
-    """Workers that square numbers, and to which something else happens where the script says so.
+    """Workers that square numbers, with faults by a script.
 
     Args:
-        size: How many.
-        script: What happens at each call of `ask`, in order: ``"dies"``, ``"hangs"``, ``"lies"``, ``"cannot"`` or
-            ``"ok"``, which it is after the script's end.
+        size: Number of workers.
+        script: Outcome of each call of `ask`, in order: ``"dies"``, ``"hangs"``, ``"lies"``, ``"cannot"`` or
+            ``"ok"``, which is also the outcome after the end of the script.
         gone: Workers that do not start.
     """
 

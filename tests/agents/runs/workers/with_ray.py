@@ -1,4 +1,4 @@
-"""A real Ray: the same run as without it, whatever becomes of workers and nodes. Needs ray; see `make test-ray`."""
+"""A real Ray: the same run as without it, also after faults of workers and nodes. Needs ray; see `make test-ray`."""
 
 import os
 import signal
