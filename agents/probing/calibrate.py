@@ -31,7 +31,7 @@ from tsr_gym.agents.probing.rankings import (
 )
 from tsr_gym.agents.strategies import STRATEGIES, choose_strategy
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import Call, fold, parse_call
+from tsr_gym.keywords import Call, choose, fold, parse_call
 from tsr_gym.sections import check_choices, check_numbers
 from tsr_gym.tree import Policy, Strategy
 
@@ -261,7 +261,8 @@ def search_settings(
     """
     call = parse_call(fold(search, {"depth": depth}, home=STRATEGIES, what="strategy"))
     # A strategy may have numbers without a default. Those that are varied get any value here.
-    parameters = inspect.signature(choose_strategy(str(call), **dict.fromkeys(BUDGETS, 1))).parameters
+    offered = dict.fromkeys(BUDGETS, 1)
+    parameters = inspect.signature(choose(str(call), home=STRATEGIES, what="strategy", offered=offered)).parameters
     free = [name for name in parameters if name not in call.keywords]
     budget_name = next((name for name in BUDGETS if name in free), None)
     if budget_name is None:

@@ -66,7 +66,7 @@ def change(**fields):
         (lambda rows: rows[2].pop("token_ids"), "not the nodes of a tree"),
         (lambda rows: rows.pop(1), "node 2 stands where node 1 belongs"),
         (change(parent=7), "wanted a parent among the 1 nodes"),
-        (change(logprobs=["a"]), "log-probabilities are no numbers"),
+        (change(logprobs=["a"]), "log-probabilities are not all numbers"),
         (change(info="{"), "not the nodes of a tree"),
         (change(chosen="first"), "not the nodes of a tree"),
     ],

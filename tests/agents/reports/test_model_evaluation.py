@@ -141,12 +141,8 @@ def flip_last_bit(file):
             CheckpointError,
             r"model\.safetensors: missing or damaged: delete 000005",
         ),
-        (lambda run: shutil.rmtree(run / "checkpoints"), CheckpointError, "run: the model .* cannot be read"),
-        (
-            lambda run: (run / "run.toml").write_text("{"),
-            ConfigError,
-            r"config\.json: not the configuration of a run",
-        ),
+        (lambda run: shutil.rmtree(run / "checkpoints"), CheckpointError, "run: wanted the folder of a Hugging Face"),
+        (lambda run: (run / "run.toml").write_text("{"), ConfigError, r"run\.toml: wanted TOML"),
     ],
     ids=["damaged checkpoint", "no checkpoint", "damaged configuration"],
 )

@@ -229,7 +229,7 @@ def test_unknown_bars_are_not_invented(tmp_path):
         ({"search": "beam"}, "FrozenLakeScore", "beam, FrozenLakeScore"),
         ({"search": "lookahead"}, "reward", "lookahead"),
         ({"match_tokens": Path("runs/beam")}, "reward", "naive, matched tokens"),
-        ({"search": "my.search:clever"}, "reward", "my.search:clever"),
+        ({"search": "tsr_gym.agents.strategies:greedy"}, "reward", "tsr_gym.agents.strategies:greedy"),
     ],
 )
 def test_a_method_without_a_label_is_called_by_its_settings(search, score, label):
@@ -277,8 +277,8 @@ def test_a_log_that_was_cut_by_a_kill_is_read_up_to_its_last_whole_line(runs):
     assert [record["step"] for record in load_run(runs[0]).evaluations] == [0, 8]
 
 
-NO_RUN = r"run: wanted the folder of a run with config\.json, found none"
-NO_CONFIG = r"config\.json: not the configuration of a run"
+NO_RUN = r"run: wanted the folder of a run with run\.toml, found none"
+NO_CONFIG = r"run\.toml: wanted TOML"
 NOT_EVALUATED = "run: the run has not been evaluated yet"
 
 

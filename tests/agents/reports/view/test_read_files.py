@@ -7,6 +7,7 @@ from tokenizers import Tokenizer, decoders, models
 
 from tests.agents.reports.view.trees import small_tree, sokoban_tree
 from tsr_gym.agents.config import TrainConfig
+from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.reports.view.read_files import find_spelling, read_run, read_tree, spelling_of, whole_lines
 from tsr_gym.errors import InvalidTree
 
@@ -138,7 +139,7 @@ def test_a_damaged_configuration_is_told_and_the_rest_is_shown(run):
     (run / "run.toml").write_text("{")
     page = read_run(run)
     assert (page["label"], page["updates"]["step"]) == ("run", [1, 2])
-    assert page["notes"][0].startswith("config.json: cannot be read")
+    assert page["notes"][0].startswith("run.toml: cannot be read")
 
 
 # The pieces of two signs of three and of two bytes, which no token holds whole.
@@ -173,7 +174,7 @@ def test_the_newest_checkpoint_spells_or_else_the_model_that_the_run_began_with(
     run.mkdir()
     model.mkdir()
     assert find_spelling(run) is None
-    (run / "run.toml").write_text(json.dumps({"model": {"model": str(model)}}))
+    (run / "run.toml").write_text(TrainConfig(env="sokoban", model=ModelConfig(model=str(model))).to_toml())
     words.save(str(model / "tokenizer.json"))
     assert find_spelling(run)([1]) == ["left"]
     newest = run / "checkpoints" / "000002" / "model"
