@@ -2,7 +2,7 @@
 
 Every search is one tree from a level's start, without limits but its expansions, and ends at its first solution. An
 expansion is a position whose moves were tried. All searches ask the same network, which lists all four moves with their
-probabilities and says how many moves are to go; it was trained by imitation of the solver (`train`). Work that is
+probabilities and the number of moves to go; it was trained by imitation of the solver (`train`). Work that is
 done is kept in a folder and never done again.
 Run: python -m benchmarks.boxoban_search [--levels N] [--expansions N] [--work FOLDER]
 """
@@ -45,7 +45,7 @@ PLANES = torch.tensor(
 ).float()
 # What becomes of up, down, left and right in a board that is turned to the left, and in one that is mirrored.
 TURNED, MIRRORED = np.array([2, 3, 1, 0]), np.array([0, 1, 3, 2])
-# The network says moves to go in these units.
+# The network gives moves to go in these units.
 UNIT = 10.0
 
 
@@ -64,7 +64,7 @@ class Positions(NamedTuple):
 
 
 class Residual(nn.Module):
-    """Two convolutions beside the identity."""
+    """Two convolutions with a skip connection."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -151,9 +151,9 @@ def loss_of(net: BoxobanNet, found: Positions) -> tuple[Tensor, Tensor]:
 def train(
     positions: Positions, path: Path, *, cycle: int, cut: int, steps: int, batch: int = 256, lr: float = 2e-3
 ) -> dict[str, Any]:
-    """Train a network, write it to a file, and return what training came to.
+    """Train a network, write it to a file, and return the losses and the accuracy.
 
-    It goes on where an interrupted training stopped; a hundredth of the positions, the last, are held out.
+    It continues where an interrupted training stopped; a hundredth of the positions, the last, are held out.
 
     Args:
         positions: What is learned.
@@ -331,7 +331,7 @@ def until_solved(tree: Tree, *, strategy: Strategy, expansions: int) -> Wishes:
 
 
 def search_chunk(player: Player, name: str, first: int, count: int, expansions: int) -> list[dict[str, Any]]:
-    """Return what one search came to on some levels."""
+    """Return the expansions and the solution length of one search by level."""
     settings = make_settings("paper", {"obs_type": "array", "levels": str(FOLDER / "test"), "max_actions": None})
     envs = [TreeSearchWrapper(SokobanDiscreteEnv(settings)) for _ in range(count)]
     for number, env in enumerate(envs, start=first):
@@ -351,7 +351,7 @@ def search_chunk(player: Player, name: str, first: int, count: int, expansions: 
 
 
 def done_once(path: Path, work: Callable[[], Any]) -> Any:
-    """Return what a file holds, once the work was done and written there."""
+    """Return the content of a file; do the work and write it first where it is missing."""
     if not path.exists():
         started = process_time()
         found = work()
@@ -377,7 +377,7 @@ def trained(work: Path, generated: int, numbers: dict[str, int]) -> tuple[Boxoba
 
 
 def told(rows: Sequence[dict[str, Any]], expansions: int) -> dict[str, Any]:
-    """Return what a search came to on all levels."""
+    """Return how many levels a search solved within each budget."""
     came = [row["expansions"] for row in rows if row["moves"] is not None]
     curve = []
     for budget in sorted({budget for budget in BUDGETS if budget < expansions} | {expansions}):

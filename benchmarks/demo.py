@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def headline(found: Row | None) -> str:
-    """Return what was found, in a sentence or two."""
+    """Return the result in a sentence or two."""
     if found is None:
         return "One pair of runs says nothing about the methods: make demo SEEDS=8 has eight."
     if found["low"] is None:
@@ -117,7 +117,7 @@ def _show(out: Path, tasks: Mapping[Cell, TaskID], bars: Progress) -> None:
         last = f"held out {100 * json.loads(held_out[-1])['success']:.0f} %" if held_out else "waiting"
         before = bars.tasks[task].fields["last"]
         bars.update(task, completed=len(done), last=last)
-        # Where no bar can be drawn, a line for each evaluation that says something new.
+        # Where no bar can be drawn, a line for each evaluation with a new result.
         if bars.disable and last != before:
             print(f"{cell.title}: {len(done)} of {UPDATES} updates, {last}", flush=True)
 

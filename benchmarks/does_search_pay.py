@@ -1,8 +1,8 @@
 """Does search in training pay? The study: base models, probes before any learning, paired runs, and what they show.
 
 ``python -m benchmarks.does_search_pay`` does the runs that the result file does not hold yet, and adds them to it;
-``--analyse`` only computes the differences again from the rows of that file, in a second. docs/does_search_pay.md says
-what was found.
+``--analyse`` only computes the differences again from the rows of that file, in a second. docs/does_search_pay.md
+reports the results.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The same short training run by each engine: the same numbers where sampling repeats, else curves within seed noise.
 
 Sokoban, plain play, an embedded model whose heads are wide enough for vLLM. In workers of Ray the same engine samples
-the same tokens, whatever their number; vLLM draws in its own way, so its runs are held against those of other seeds.
+the same tokens with any number of them; vLLM draws in its own way, so its runs are compared with those of other seeds.
 Run: python -m benchmarks.engine_curves, in the environment of `make test-vllm`.
 """
 
@@ -43,7 +43,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def run(out: Path, base: Path, way: str, seed: int) -> dict[str, Any]:
-    """Return what a run left, which is done if it is not there."""
+    """Return the results of a run; do the run first where they are missing."""
     flags = f"train sokoban {SETTING} {WAYS[way][0]} --seed {seed}"
     folder = out / f"{''.join(letter if letter.isalnum() else '-' for letter in way)}-{seed}"
     if not folder.exists():

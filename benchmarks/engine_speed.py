@@ -1,13 +1,14 @@
 """What the engine's memory of earlier prompts is worth.
 
 First the lookup: the longest remembered beginning of a prompt among 10,000 remembered rows, by hashes of the prompt's
-beginnings, beside looking through all remembered lengths, which is how it was done before. Then a whole beam rollout
-without an environment (8 groups, width 2, branching 4, 5 turns of 16 sampled and 32 observed tokens after prompts of
-256): with keys and values kept along the tree, without (every turn is computed from its first token, once per prompt),
-and with transformers' own ``generate``, which computes it once per sample. What each way returns is compared before
-anything is timed: lookups all, and the tokens that both ways of our engine sampled. Times are medians of processor time
-of one process on one thread; other work may run beside it, and only ratios within this run mean anything. Where vLLM is
-installed, as in the environment of ``make test-vllm``, it rolls out and updates its weights beside ours.
+beginnings, compared with looking through all remembered lengths, which is how it was done before. Then a whole beam
+rollout without an environment (8 groups, width 2, branching 4, 5 turns of 16 sampled and 32 observed tokens after
+prompts of 256): with keys and values kept along the tree, without (every turn is computed from its first token, once
+per prompt), and with transformers' own ``generate``, which computes it once per sample. What each way returns is
+compared before anything is timed: lookups all, and the tokens that both ways of our engine sampled. Times are medians
+of processor time of one process on one thread; other work may run at the same time, and only ratios within this run
+mean anything. Where vLLM is installed, as in the environment of ``make test-vllm``, it rolls out and updates its
+weights next to ours.
 Run: python -m benchmarks.engine_speed
 """
 
@@ -130,7 +131,7 @@ def medians(*ways: Callable[[], object]) -> list[float]:
 
 
 def roll_out(sample: Callable[[list[Tokens], int], list[list[Tokens]]]) -> Beams:
-    """Return the beams after all turns: of a group's samples, those with the largest sums of tokens go on."""
+    """Return the beams after all turns: of a group's samples, those with the largest sums of tokens continue."""
     rng = np.random.default_rng(1)
     beams: Beams = [[words(rng, PROMPT)] * WIDTH for _ in range(GROUPS)]
     for turn in range(TURNS):

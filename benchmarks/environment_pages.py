@@ -23,7 +23,7 @@ FRAMES, FONT_SIZE = 4, 13
 
 
 class Page(NamedTuple):
-    """What a page says beside the docstring.
+    """What a page has in addition to the docstring.
 
     Attributes:
         env: Id of the environment.

@@ -127,11 +127,11 @@ def seed_globals(seed: int) -> None:
 
 
 def gym_sokoban(seed: int, dim: tuple[int, int], num_boxes: int) -> Any:
-    """Return gym-sokoban's environment in the room of a seed, after playing it beside ours."""
+    """Return gym-sokoban's environment in the room of a seed, after the same moves in both."""
     require_peer("gym_sokoban")
     from gym_sokoban.envs.sokoban_env import SokobanEnv
 
-    # The constructor draws a room of its own.
+    # The constructor draws another room.
     env = SokobanEnv(dim_room=dim, num_boxes=num_boxes, max_steps=10**9)
     seed_globals(seed)
     env.reset(render_mode="tiny_rgb_array")

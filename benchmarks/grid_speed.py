@@ -1,4 +1,4 @@
-"""Speed of the grid worlds beside their peers: one process, one thread, the same inputs, outputs compared first.
+"""Speed of the grid worlds and their peers: one process, one thread, the same inputs, outputs compared first.
 
 Everything runs on one processor core. Peers that are not installed are named and skipped; `pip install
 'tsr-gym[envs,bench]'` brings them. Rows on deadlocks and the solver need the levels in ../shared.
@@ -321,7 +321,7 @@ def show(rows: list[Row]) -> None:
 def main() -> None:
     """Measure, and write results/grid_speed.json."""
     quick = "--quick" in sys.argv[1:]
-    # Whatever starts threads of its own then shares one core with them, ours and the peers' alike.
+    # Libraries that start threads then share one core with them, ours and the peers'.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
     with TemporaryDirectory() as folder:

@@ -9,10 +9,10 @@ that fits, and only where none does are activations computed again; what was tri
 Model FLOP utilisation is work over time over the card's dense bfloat16 peak, with
 ``work = 6 (N - V h) tokens + 6 V h sampled + 12 L H pairs``: N parameters, embedding and output layer being the same
 V h of them, which count only where logits are computed; H = heads times their width; pairs of a token and one that it
-sees, itself included; nothing that is computed again counts. Beside it stands the usual 6 N per token. The speed-up of
-shared rows is over packed ones, with the ratio of their tokens beside it.
+sees, itself included; nothing that is computed again counts. It is reported with the usual 6 N per token. The speed-up
+of shared rows is over packed ones, with the ratio of their tokens.
 
-A machine with torch 2.11 and transformers 5.17 needs two wheels besides, both of Python alone: gymnasium and
+A machine with torch 2.11 and transformers 5.17 also needs two wheels, both of Python alone: gymnasium and
 farama-notifications.
 Run: python -m benchmarks.learner_gpu, or to try it: python -m benchmarks.learner_gpu --device cpu --tiny --out FILE
 """
@@ -99,7 +99,7 @@ class Options(NamedTuple):
 
 
 def read_options(arguments: list[str]) -> Options:
-    """Return what the command line asks for."""
+    """Return the options of the command line."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
@@ -165,7 +165,7 @@ def timed(update: Callable[[], object], rounds: int, device: str) -> list[float]
 
 
 def attempted(case: Case, attempt: Attempt, layout: LayoutName, options: Options, compiled: bool) -> dict[str, Any]:
-    """Return what updates of a new model cost.
+    """Return seconds and memory of the updates of a new model.
 
     Raises:
         torch.OutOfMemoryError: They do not fit.
@@ -269,7 +269,7 @@ def _speed_up(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def card(device: str) -> dict[str, Any]:
-    """Return what the numbers were measured on."""
+    """Return the device and the versions of a measurement."""
     if not device.startswith("cuda"):
         return {"device": device}
     about = torch.cuda.get_device_properties(torch.device(device))

@@ -1,4 +1,4 @@
-"""What an update costs in each layout, and beside TRL's trainer where it is installed: trees and lone rows, one thread.
+"""What an update costs in each layout, and in TRL's trainer where it is installed: trees and lone rows, one thread.
 
 Every layout reads the same rows. A pass is forward and backward with the clipped loss; an update is what the learner
 does with them, planning and optimizer step included. Losses are compared before anything is timed; sides take turns,
@@ -150,7 +150,7 @@ def trl_inputs(batch: Batch, advantages: Tensor) -> dict[str, Tensor]:
         "prompt_mask": prompt(batch.present.long()),
         "completion_ids": completion(batch.ids),
         "completion_mask": completion(batch.present.long()),
-        # What the environment said within a completion.
+        # True where the model sampled, False on the environment's tokens within a completion.
         "tool_mask": completion(batch.sampled.long()),
         "old_per_token_logps": completion(batch.old_logprobs),
         "advantages": completion(advantages),
@@ -288,7 +288,7 @@ def one_pass(model: Any, batch: Batch, advantages: Tensor, layout: LayoutChoice)
 
 
 def bytes_kept(model: Any, work: Callable[[], object]) -> int:
-    """Return the most bytes that a work keeps when a backward pass asks for some, beside the parameters."""
+    """Return the most bytes that a work holds when a backward pass reads them, without the parameters."""
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept: dict[int, list[int]] = {}
     most = 0
@@ -326,7 +326,7 @@ class _Kept:
 
 
 def measure(batch: Batch, shape: Shape, rounds: int) -> dict[str, Any]:
-    """Return what a pass over a batch, and an update by it, cost in each layout."""
+    """Return seconds of a pass and of an update, and kept bytes, by layout."""
     model, advantages = model_of(shape), grpo(batch)
     laid = {layout: replace(batch, layout=layout) for layout in LAYOUTS}
     learners = {layout: Learner(model_of(shape), None, LEARN) for layout in LAYOUTS}
@@ -352,7 +352,7 @@ def measure(batch: Batch, shape: Shape, rounds: int) -> dict[str, Any]:
 def _compared(
     batch: Batch, layout: LayoutChoice, seconds: Mapping[tuple[str, LayoutChoice], list[float]]
 ) -> dict[str, Any]:
-    """Return a layout beside the padded one."""
+    """Return the speed-up of a layout over the padded one."""
     padded, plan = (plan_rows(batch, layout=one, microbatch=LEARN.microbatch) for one in ("padded", layout))
     ratio = padded.tokens / plan.tokens
     found: dict[str, Any] = {"read as": plan.layout, "tokens": plan.tokens, "token ratio": round(ratio, 3)}
@@ -368,7 +368,7 @@ def _compared(
 
 
 def beside_trl(quick: bool) -> Any:
-    """Return updates beside TRL's, or why there are none."""
+    """Return our updates and TRL's, or the reason why TRL was not measured."""
     if find_spec("trl") is None:
         return "not measured: TRL is not installed here; make learner-speed measures it in an environment of its own"
     return trl_rows(quick)
@@ -397,7 +397,7 @@ def main(options: Options) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--peak"]:
-        # A process of its own, which a comparison of peak memory starts: --peak SIDE ROWS LENGTH.
+        # A separate process, which a comparison of peak memory starts: --peak SIDE ROWS LENGTH.
         torch.set_num_threads(1)
         print(json.dumps(_grown(sys.argv[2], sys.argv[3], int(sys.argv[4]))))
     else:

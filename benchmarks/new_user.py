@@ -2,7 +2,7 @@
 
 A fresh clone and a fresh virtual environment; then every block of the five-minute start, up to trained curves in the
 viewer, and every block of the pages on an environment of one's own, up to one that was searched and trained. Nothing is
-typed that does not stand in a page. Wall-clock seconds, with whatever else the machine was doing.
+typed that does not stand in a page. Wall-clock seconds, with all other load of the machine.
 Run: python -m benchmarks.new_user [--libraries SITE_PACKAGES]
 """
 
@@ -34,7 +34,7 @@ JOURNEYS = {
 
 
 class Step(NamedTuple):
-    """One thing that a page says to do; `text` is a command line, or Python."""
+    """One step of a page; `text` is a command line, or Python."""
 
     page: str
     kind: str

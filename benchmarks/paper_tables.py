@@ -104,7 +104,7 @@ def ask_models(args: TableArgs, table: Table) -> None:
     """Ask models behind an endpoint, or print the commands, and publish what they answered.
 
     Raises:
-        ConfigError: It is not said where and which, or an evaluation failed.
+        ConfigError: The address or the models are missing, or an evaluation failed.
     """
     if not args.ask or not (args.base_url or args.dry_run or args.collect):
         raise ConfigError(
@@ -145,7 +145,7 @@ def chosen(args: TableArgs) -> Table:
     """Return the table that was asked for.
 
     Raises:
-        ConfigError: There is none, or it cannot be run.
+        ConfigError: No table has this name, or it cannot be run.
     """
     if args.name not in TABLES:
         raise no_such("table", args.name, tuple(TABLES))
@@ -156,13 +156,13 @@ def chosen(args: TableArgs) -> Table:
 
 
 def head_of(args: TableArgs, table: Table) -> dict[str, Any]:
-    """Return what a result file says first."""
+    """Return the first fields of a result file."""
     named = {"name": table.name, "title": table.title, "source": table.source}
     return named | {"scale": args.scale, "quick": args.quick}
 
 
 def result_of(args: TableArgs, table: Table, planned: list[Cell]) -> dict[str, Any]:
-    """Return the content of a result file: what the finished runs say, and the rows that follow."""
+    """Return the content of a result file: the finished runs, and the rows that follow."""
     runs = [row for cell in planned if (row := row_of(args.out, cell, args.scale)) is not None]
     return head_of(args, table) | {
         "seeds": len({run["seed"] for run in runs}),

@@ -72,7 +72,7 @@ def mean(values: Sequence[float]) -> list[float]:
 
 
 def summary(played: Sequence[QuestionResult]) -> dict[str, Any]:
-    """Return what a player reached."""
+    """Return means and intervals of a player's results."""
     recalls = [one.supporting_recall for one in played if one.supporting_recall is not None]
     return {
         "exact match": mean([one.exact_match for one in played]),
@@ -109,7 +109,7 @@ def by_group(questions: Iterable[Question], group: Callable[[Question], str]) ->
 def measure_set(
     env: RetrievalQAEnv, corpus: Path, group: Callable[[Question], str], most: int | None
 ) -> dict[str, Any]:
-    """Return what every player reaches on each group of an environment's questions."""
+    """Return the results of every player on each group of an environment's questions."""
     titles = {}
     for line in corpus.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -137,12 +137,12 @@ def measure_set(
 
 
 def sort_of(question: Question) -> str:
-    """Return what a question of the generated world is reported under."""
+    """Return the group of a question of the generated world."""
     return question.id.partition("-")[0]
 
 
 def source_of(question: Question) -> str:
-    """Return what a real question is reported under."""
+    """Return the group of a real question."""
     return f"{question.data_source} {question.split}"
 
 
@@ -263,7 +263,7 @@ def interval(per_question: list[list[float]], rng: np.random.Generator) -> dict[
 
 
 def calibrate(env: RetrievalQAEnv, questions: list[Question]) -> dict[str, Any]:
-    """Return what each score is worth on some questions."""
+    """Return rank correlation and choice quality of each score on some questions."""
     rng = np.random.default_rng(0)
     vocabulary = [word for question in env.questions.questions for word in question.question.split()]
     by_question = [list(places(env, question, vocabulary, rng)) for question in questions]

@@ -137,7 +137,7 @@ def measure_server(seconds: float) -> None:
 
 
 def measured(index: Path, load: Load, questions: list[str], wanted: list[list[str]], seconds: float) -> dict[str, Any]:
-    """Start a server, put one load on it, and return what came."""
+    """Start a server, put one load on it, and return its row."""
     command = [sys.executable, "-m", "tsr_gym", "retrieval", "serve", "--index", str(index), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

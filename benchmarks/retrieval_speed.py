@@ -1,9 +1,9 @@
-"""Retrieval: this project's BM25 beside bm25s, tantivy and Lucene itself, on the same passages and queries.
+"""Retrieval: this project's BM25, bm25s, tantivy and Lucene itself, on the same passages and queries.
 
 Run: python -m benchmarks.retrieval_speed [SIZE ...] [--engines ours,bm25s,tantivy,lucene] [--work FOLDER]
 
 The 19,863 real passages come first, then made-up ones in each SIZE (such as 178000 1000000 4000000). Every step is a
-process of its own, so that memory is that step's. Times are processor time, children included. What an engine finds is
+separate process, so that memory is that step's. Times are processor time, children included. What an engine finds is
 compared with what ours finds before any query is timed. An engine that cannot be imported is named in the result.
 """
 
@@ -154,7 +154,7 @@ def open_ours(out: Path) -> Search:
 
 
 def build_bm25s(corpus: Path, out: Path) -> None:
-    """Index with bm25s; its ids are kept beside it."""
+    """Index with bm25s; its ids are kept in the same folder."""
     import bm25s
     import Stemmer
 
@@ -328,7 +328,7 @@ def speed(engine: str, out: Path, asked: list[str], long: list[str]) -> dict[str
 
 
 def memory(engine: str, out: Path, asked: list[str]) -> dict[str, float]:
-    """Return the private memory of a process beside another one that uses the same index, and what the index adds."""
+    """Return the private memory of a process while another one uses the same index, and what the index adds."""
     with tempfile.TemporaryDirectory() as small:
         few = Path(small) / "few.jsonl"
         few.write_text('{"id": "0", "contents": "a small corpus"}\n{"id": "1", "contents": "to warm up"}\n')
@@ -362,7 +362,7 @@ def step_main(step: str, engine: str, arguments: Path) -> None:
 
 
 def start(step: str, engine: str, work: Path, **given: Any) -> subprocess.Popen[str]:
-    """Start a step in a process of its own."""
+    """Start a step in a separate process."""
     arguments = work / f"{engine}-{step}.json"
     arguments.write_text(json.dumps(given, default=str), encoding="utf-8")
     command = [sys.executable, "-m", "benchmarks.retrieval_speed", "--step", step, engine, str(arguments)]
@@ -370,7 +370,7 @@ def start(step: str, engine: str, work: Path, **given: Any) -> subprocess.Popen[
 
 
 def run(step: str, engine: str, work: Path, **given: Any) -> Any:
-    """Do a step in a process of its own and return what came out."""
+    """Do a step in a separate process and return its result."""
     child = start(step, engine, work, **given)
     said = child.communicate()[0]
     if child.returncode:
@@ -413,7 +413,7 @@ def with_golden(hits: list[Any]) -> dict[str, float]:
 
 
 def plan(sizes: dict[int, dict[str, Any]]) -> dict[str, float]:
-    """Return what 21 M passages take by the straight line through the two largest sizes."""
+    """Extrapolate the cost of 21 M passages by the straight line through the two largest sizes."""
     (small, first), (large, second) = sorted(sizes.items())[-2:]
 
     def at_plan(name: str) -> float:

@@ -52,7 +52,7 @@ PLAYER = RandomPolicy(("Up", "Down", "Left", "Right"), max_actions=5)
 class TimedPolicy:
     """A policy that asks a language model, lets random play decide, and keeps the time.
 
-    A model with random weights says nothing that has an effect, and an environment in which nothing happens would be
+    Answers of a model with random weights have no effect, and an environment in which nothing happens would be
     too cheap.
     """
 
@@ -63,7 +63,7 @@ class TimedPolicy:
         self.prompt_tokens: list[int] = []
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
-        """Return random turns, with the tokens that the model said."""
+        """Return random turns, with the tokens that the model sampled."""
         started = perf_counter()
         played = self.player(requests)
         said = self.asked(requests) if self.asked is not None else played
@@ -247,7 +247,7 @@ class Noted:
         self.rounds: list[list[Sequence[int]]] = []
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
-        """Return what is answered."""
+        """Return the answers of the policy."""
         said: list[list[Candidate]] = self.asked(requests)
         self.rounds.append([one.prompt_ids for row in said for one in row])
         return said

@@ -1,7 +1,8 @@
 """Stable-Baselines3's PPO on the grid worlds, from `gym.make` alone: an example, and a check that it learns.
 
 FrozenLake is Gymnasium's 4x4 map without slip; Sokoban is generated rooms of 6x6 with one box, trained and tested on
-rooms that differ up to symmetry. Success on test instances stands beside uniformly random actions on the same ones.
+rooms that differ up to symmetry. Success on test instances is reported with that of uniformly random actions on the
+same ones.
 Run: pip install -e '.[bench]' && python -m benchmarks.sb3_grid_worlds [--smoke]
 """
 

@@ -1,4 +1,4 @@
-"""What searching in workers of Ray costs beside searching, and how long it takes to recover when parts die.
+"""What workers of Ray cost in addition to the searches, and how long it takes to recover when parts die.
 
 A cluster on this machine, the embedded model of Sokoban, and the beam of the demonstration. Every round of searches is
 compared with the same round without Ray: its instances, each once, and their tokens.
@@ -9,7 +9,8 @@ the driver do is left. A hand-over of weights is the time that the first round b
 learner's tensors to a worker that holds them, whose engine has continued the fixed prompts, compared with the learner.
 Recovery is the time from ``kill -9`` of the only worker, or from the loss of the node that it ran on while another node
 is there, to the last group of the round that it interrupts: the loss is noticed, a process started, its libraries
-imported, the model read, weights handed over, and the searches done again. Times are wall-clock beside other work.
+imported, the model read, weights handed over, and the searches done again. Times are wall-clock, with other work on the
+machine.
 Run: python -m benchmarks.scale, in an environment with ray (`make test-ray` makes one: .venv-ray)
 """
 
@@ -117,7 +118,7 @@ def tokens_of(collected: Collected) -> list[Any]:
 
 
 def share_of_rounds(bench: Bench, address: str, rounds: int) -> dict[str, Any]:
-    """Return milliseconds of a round beside the workers' own work, by the number of workers."""
+    """Return milliseconds of a round without the workers' own work, by the number of workers."""
     wanted = tokens_of(bench.plain.collect(0, GROUPS))
     found: dict[str, Any] = {}
     for name, make, counts in (("searching", RolloutWorker, (1, 2)), ("replaying", Replaying, (1, 2, 4))):
@@ -146,7 +147,7 @@ def share_of_rounds(bench: Bench, address: str, rounds: int) -> dict[str, Any]:
 
 
 def per_tree(bench: Bench) -> dict[str, float]:
-    """Return what a searched instance weighs on its way to the driver."""
+    """Return the bytes of a searched instance on its way to the driver."""
     collected = bench.plain.collect(0, GROUPS)
     trees = sum(map(len, collected.trees))
     data = pickle.dumps(collected, protocol=5)
@@ -235,7 +236,7 @@ def _strike(lose: Callable[[], None], struck: list[float]) -> None:
 
 
 def _losing(made: Any, remote: RemoteCollector, spare: list[Any] | None) -> Callable[[], None]:
-    """Return what takes the first worker away, or its node."""
+    """Return a function that kills the first worker, or its node."""
     pid, node = remote.crew.where(0)
     if spare is None:
         return lambda: os.kill(pid, signal.SIGKILL)

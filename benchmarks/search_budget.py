@@ -2,10 +2,11 @@
 
 Before every turn a strategy searches from where the episode stands, on imagined dice (`fresh`) and guided by the
 environment's proxy score; the first turn of the path that it chose is then played on the episode's own dice. Players
-are uniformly random among legal turns and, for the grid worlds, the embedded base model. Beside them stand the player
-alone, random play and the best that is possible: exact where the environment knows it (Sokoban, FrozenLake), otherwise
-its oracle's own play. Held-out instances, each played once per setting, the model a quarter as many; 95 % Wilson
-intervals. RetrievalQAScore's guide sees the labels, so its curves are a ceiling of guidance, not a method for a test.
+are uniformly random among legal turns and, for the grid worlds, the embedded base model. They are compared with the
+player alone, random play and the best that is possible: exact where the environment knows it (Sokoban, FrozenLake),
+otherwise its oracle's own play. Held-out instances, each played once per setting, the model a quarter as many; 95 %
+Wilson intervals. RetrievalQAScore's guide sees the labels, so its curves are a ceiling of guidance, not a method for a
+test.
 Run: python -m benchmarks.search_budget [--quick]
 """
 
@@ -106,7 +107,7 @@ def players(world: World) -> list[tuple[str, EnvPool, Policy]]:
 
 
 def told(played: PlayedEpisodes) -> dict[str, Any]:
-    """Return what one setting came to."""
+    """Return success and cost of one setting."""
     success, spent = played.success, played.spent
     return {
         "success": success.mean,
@@ -119,7 +120,7 @@ def told(played: PlayedEpisodes) -> dict[str, Any]:
 
 
 def measure(world: World, instances: int, budgets: Sequence[int]) -> dict[str, Any]:
-    """Return all players' curves in one world, and what they stand beside."""
+    """Return all players' curves in one world, and the bars of the world."""
     curves: dict[str, Any] = {}
     for name, pool, policy in players(world):
         torch.set_num_threads(1)

@@ -160,14 +160,14 @@ def exact_visits(batch: Any, step: Any, simulations: int) -> tuple[Any, Any]:
 
 
 def compile_seconds(search: Callable[[], Any]) -> float:
-    """Return what the first call of a search takes, nearly all of it for compiling."""
+    """Return the seconds of a search's first call, nearly all of them for compiling."""
     started = perf_counter()
     search()
     return perf_counter() - started
 
 
 def golden_case(level: str, simulations: int, max_actions: int) -> dict[str, Any]:
-    """Return what mctx finds in a room, for the tests of our own search."""
+    """Return mctx's visit counts in a room, for the tests of our own search."""
     batch: Any = gym.make_vec("tsr/Sokoban-v0", num_envs=1, level=level, max_actions=max_actions)
     batch.reset(seed=0)
     visits, values = exact_visits(batch, make_step(batch.observe().shape[2], max_actions), simulations)
@@ -209,7 +209,7 @@ def next_action(requests: Any) -> list[list[Candidate]]:
 
 
 def value_of(tree: Tree, index: int) -> float:
-    """Return what `evaluate` says of a node, and what was paid on the way to it."""
+    """Return the value of a node by `evaluate`, and the rewards on the way to it."""
     node = tree.nodes[index]
     return tree.total(index, "reward") - (0.0 if node.done else float((node.observation == BOX).sum()))
 

@@ -1,9 +1,9 @@
 """Speed of search: one process, one thread, both sides in turns, outputs compared before anything is timed.
 
 Text environments in the full stack and CartPole against resetting and replaying; batches of grid worlds in arrays
-against the same in arrays; what the driver costs per node as trees become many and deep; PUCT beside mctx, which
-`pip install 'tsr-gym[envs]' mctx` brings. What is not installed is said and left out.
-Sections that are measured by themselves take the place of theirs in the result and say when.
+against the same in arrays; what the driver costs per node as trees become many and deep; PUCT next to mctx, which
+`pip install 'tsr-gym[envs]' mctx` installs. Peers that are not installed are reported and left out.
+A section that is measured alone replaces that section of the result, with its date.
 Run: python -m benchmarks.search_speed [--quick] [text] [arrays] [growth] [puct]
 """
 
@@ -28,12 +28,12 @@ from tsr_gym.tree import Candidate, Expand, Policy, Tree
 from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, SokobanScore, TreeSearchWrapper
 
 FORM = "<think></think><answer>{}</answer>"
-# Prime, so that siblings seldom say the same.
+# Prime, so that siblings seldom have the same answer.
 NUM_SAYINGS = 997
 
 
 def scripted(actions: Sequence[str], most: int) -> Policy:
-    """Return a policy that says up to so many actions, from a table that it looks up by node and candidate."""
+    """Return a policy that answers with up to `most` actions, from a table that it looks up by node and candidate."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, most + 1, size=NUM_SAYINGS)
     said = [" || ".join(actions[pick] for pick in rng.integers(len(actions), size=size)) for size in sizes]
@@ -56,7 +56,7 @@ def numbered(requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
 def replay(env: gym.Env[Any, Any], tree: Tree, seed: int, options: dict[str, Any] | None) -> list[Any]:
     """Return the outcome of every node of a tree, by a reset and the way to the node.
 
-    Candidates of a node that say the same are played once, as in the search.
+    Equal candidates of a node are played once, as in the search.
     """
     outcomes: list[Any] = [None]
     known: dict[tuple[int | None, Any], Any] = {}
@@ -175,7 +175,7 @@ def randomly(batch: Any, request: ArrayRequest) -> Any:
 class Replay:
     """A searcher without snapshots, in arrays: for every turn, all rows go back to the roots and play their way again.
 
-    It is told what to try by a tree that was grown before, so that it has nothing to choose.
+    It repeats the actions of a tree that was grown before, so that it has nothing to choose.
 
     Args:
         envs: The tasks.
@@ -196,7 +196,7 @@ class Replay:
         for turn in range(self.depth):
             here = slice(1 + turn * self.places, 1 + (turn + 1) * self.places)
             parents, actions = self.tree.parents[:, here], self.tree.actions[:, here]
-            # Whoever grows has grown in the turn before, but for the root.
+            # Except at the root, the parents of a turn are nodes of the turn before.
             before = np.maximum(parents - (1 + (turn - 1) * self.places), 0) if turn else np.zeros_like(parents)
             ways = np.concatenate([ways[tasks, before], np.maximum(actions, 0)[:, :, None]], axis=2)
             self.batch.restore(self.start)
@@ -358,7 +358,7 @@ def main() -> None:
     wanted = [name for name in sys.argv[1:] if name != "--quick"]
     if unknown := sorted(set(wanted) - set(SECTIONS)):
         raise SystemExit(f"wanted sections among {sorted(SECTIONS)}, got {unknown}")
-    # Whatever starts threads of its own then shares one core with them, ours and the peers' alike.
+    # Libraries that start threads then share one core with them, ours and the peers'.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     numbers = {name: measure(quick) for name, measure in SECTIONS.items() if not wanted or name in wanted}
     about = {"what": "medians of rounds, per second of processor time on one core", "aims": AIMS}

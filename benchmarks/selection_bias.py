@@ -2,7 +2,7 @@
 
 Default FrozenLake (4x4, slip 1/3, 5 turns of at most 5 actions, 10 in all), candidates by uniformly random play, the
 score of TSR's Eq. 14. Each search runs once from the start of every instance, on imagined dice; what it selected is
-held against exact values, and against episodes played on dice of their own with the same search before every turn.
+compared with exact values, and with episodes played on fresh dice with the same search before every turn.
 
 - selected: success of the selected path, as it was imagined. This is what a search reports of itself.
 - worth: exact chances of success of what it chose: its turns played as they stand; its first turn, then the policy; its
@@ -11,8 +11,8 @@ held against exact values, and against episodes played on dice of their own with
 - overstates: selected minus each of these, minus the value of the policy and minus the optimum.
 - score overstated: the score of the selected first turn minus the exact expectation of that turn's score.
 
-Beside them the exact value of the policy and the exact optimum of the same instances, and best-of-8 by return, whose
-selected success is known in closed form: 1 - (1 - value of the policy) ** 8. Intervals are 95 % bootstraps over
+Reported with them: the exact value of the policy and the exact optimum of the same instances, and best-of-8 by return,
+whose selected success is known in closed form: 1 - (1 - value of the policy) ** 8. Intervals are 95 % bootstraps over
 instances. Run: python -m benchmarks.selection_bias [--quick]
 """
 
@@ -77,7 +77,7 @@ MODES = (
 
 
 def lakes(mode: Mode) -> EnvPool:
-    """Return environments in which candidates are tried as a mode says."""
+    """Return environments in which candidates are tried in a mode."""
     return EnvPool("frozen_lake", {}, score="FrozenLakeScore", noise=mode.noise, repeats=mode.repeats, risk=mode.risk)
 
 
@@ -101,7 +101,7 @@ class Exact:
         return random_values(self.state.desc, turns, actions, max_actions=self.per_turn, ice=self.ice)
 
     def selected(self, tree: Tree) -> dict[str, float]:
-        """Return what a search selected, and what that is worth."""
+        """Return the return of the selected path, and its exact value."""
         path = [tree.nodes[index] for index in tree.path(tree.chosen[0])[1:]]
         texts = [str(node.info["action"]) for node in path]
         first = read_turn(texts[0], self.actions, self.limits)
@@ -138,7 +138,7 @@ def grow(pool: EnvPool, strategy: Strategy, tasks: Sequence[int], seed: int, noi
 
 
 def measure(strategy: Strategy, mode: Mode, tasks: Sequence[int], seeds: range, exact: list[Exact]) -> dict[str, Any]:
-    """Return what a search selects, what that is worth, and how its play goes."""
+    """Return the selected returns, their exact values, and the success of played episodes."""
     pool = lakes(mode)
     rows: list[dict[str, float]] = []
     owners: list[int] = []

@@ -54,7 +54,7 @@ def theirs_at(story: Path, commands: list[str]) -> Any:
 
 
 def measure_game(game: str, level: int, rounds: int) -> dict[str, Any]:
-    """Return what a snapshot with its restore and a copy cost in one game, in microseconds."""
+    """Return microseconds of a snapshot with its restore, and of a copy, in one game."""
     env = gym.make("tsr/TextWorld-v0", game=game, level=level, num_games=1, max_turns=None)
     env.reset(seed=0)
     base = env.unwrapped
@@ -128,7 +128,7 @@ P_TEACHER = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """A random player that says what its environment's oracle says now and then."""
+    """A random player that takes the oracle's turn with a fixed probability."""
 
     pool: EnvPool
     random: RandomPolicy
@@ -147,7 +147,7 @@ class Teacher:
 
 
 def told(played: PlayedEpisodes) -> dict[str, Any]:
-    """Return what one setting came to."""
+    """Return success and cost of one setting."""
     success, steps = played.success, played.spent.env_steps / played.num_episodes
     return {"success": success.mean, "low": success.low, "high": success.high, "env_steps": steps}
 

@@ -41,7 +41,7 @@ def command(flags: str) -> str:
 
 
 def build_bases(out: Path, recipes: Mapping[str, str], workers: int) -> None:
-    """Build the base models that are not there yet, each on a core of its own; recipes are flags, by name."""
+    """Build the base models that are not there yet, each on a separate core; recipes are flags, by name."""
     jobs = [
         command_job(f"base-model {flags} --out {out / 'bases' / name}", out / "logs" / f"base-{name}.log")
         for name, flags in recipes.items()
@@ -51,7 +51,7 @@ def build_bases(out: Path, recipes: Mapping[str, str], workers: int) -> None:
 
 
 def base_row(out: Path, name: str, recipe: str) -> Row | None:
-    """Return what a base model's card says of its success, None where it was not built."""
+    """Return the success of a base model from its card, None where it was not built."""
     card = out / "bases" / name / "tsr_gym.json"
     if not card.exists():
         return None
@@ -109,7 +109,7 @@ def finished(folder: Path) -> bool:
 
 
 def measured(folder: Path) -> Row | None:
-    """Return what a run's files say: what it cost, and a point per evaluation; None where it is not finished."""
+    """Return costs of a run and a point per evaluation from its files; None where it is not finished."""
     if not finished(folder):
         return None
     updates = JsonLines(folder / "metrics.jsonl").read()

@@ -1,6 +1,6 @@
 """A whole training update, before and now: the beam setting of the first demonstration, both versions in one run.
 
-The version before, 8d5a8cb, is taken from this repository's history into a folder of its own. Its base model and its
+The version before, 8d5a8cb, is taken from this repository's history into a separate folder. Its base model and its
 command line are given to both, in processes that take turns, on one core and on both. An update is searching with the
 model, stepping environments, keeping trees, and learning; what is there in the other versions and not part of it
 (start, evaluation, checkpoints) is not counted. Both sample the same tokens, but for rounding in the seventh digit.
@@ -47,7 +47,7 @@ class Way:
 
     Attributes:
         root: Where its package lies.
-        flags: Beside the setting's.
+        flags: Added to the setting's.
         launcher: Arguments of Python before the module's.
         same: Whether it samples what the version before samples.
     """
@@ -59,7 +59,7 @@ class Way:
 
 
 def ways(before: Path) -> dict[str, Way]:
-    """Return what is compared, by name."""
+    """Return the compared versions by name."""
     found = {
         "before": Way(before, BEAM_BEFORE),
         "now": Way(HERE, BEAM),
@@ -85,7 +85,7 @@ def take(way: Way, folder: Path, name: str, updates: int) -> list[dict[str, Any]
 
 
 def row_of(updates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what updates took, medians over all of them."""
+    """Return the seconds of updates, medians over all of them."""
     parts = updates[0]["seconds"]
     return {
         "updates": len(updates),

@@ -57,7 +57,7 @@ def is_awkward(value: str, mark: str | None) -> bool:
 
 
 def product_shape(products: list[Product]) -> dict[str, Any]:
-    """Return what the products look like."""
+    """Return statistics of the products."""
     groups = [(name, values) for product in products for name, values in product.options]
     values = [value for _, group in groups for value in group]
     queries = Counter(product.query for product in products)
@@ -96,7 +96,7 @@ def product_shape(products: list[Product]) -> dict[str, Any]:
 
 
 def goal_shape(env: WebShopEnv, catalogue: Catalogue) -> dict[str, Any]:
-    """Return what shoppers are asked for."""
+    """Return statistics of the goals."""
     goals = [env.shop.goals.goal(number) for number in range(len(env.goals))]
     targets = {goal.row: goal for goal in goals}
     sold = [catalogue.product(row) for row in targets]

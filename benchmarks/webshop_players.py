@@ -142,7 +142,7 @@ class Measured(NamedTuple):
 
 
 def measure(env: WebShopEnv, state: ShopState, left: int) -> Measured:
-    """Return what the scores and the oracle say of a state."""
+    """Return the scores of a state and the best reward that can be reached from it."""
     shop = env.shop
     best = best_reachable(shop, state, left)
     return Measured(progress(shop, state), overlap(shop, state), fit(shop, state), best)
@@ -180,7 +180,7 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def spearman(first: list[float], second: list[float]) -> float:
-    """Return the rank correlation; 0 where one side says nothing."""
+    """Return the rank correlation; 0 where one side is constant."""
     one, two = ranks(np.array(first)), ranks(np.array(second))
     return float(np.corrcoef(one, two)[0, 1]) if np.ptp(one) and np.ptp(two) else 0.0
 

@@ -29,7 +29,7 @@ from benchmarks.measure import SHARED, best_seconds, write_result
 from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
 from tsr_gym_envs.webshop.search import open_index
 
-# Run by a process of its own, whose peak memory is its own.
+# Run in a separate process, so that its peak memory is that of the command.
 TSR_CHILD = """
 import resource, sys, time
 from tsr_gym.agents.cli import main
@@ -46,7 +46,7 @@ print(len(gym.make("tsr/WebShop-v0", catalogue=sys.argv[1]).unwrapped.goals))
 
 
 def run_tsr(*args: str) -> dict[str, float]:
-    """Run a command line of tsr and return what it took."""
+    """Run a command line of tsr and return its seconds and peak memory."""
     start = perf_counter()
     done = subprocess.run([sys.executable, "-c", TSR_CHILD, *args], check=True, stdout=subprocess.PIPE, text=True)
     cpu, peak = done.stdout.split()[-2:]
@@ -54,7 +54,7 @@ def run_tsr(*args: str) -> dict[str, float]:
 
 
 def megabytes(folder: Path) -> float:
-    """Return what a folder takes on disk."""
+    """Return the size of a folder on disk."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
@@ -82,7 +82,7 @@ ORIGINAL = {
     "memory_gb_full": "12-15",
     "snapshot": "deepcopy fails",
 }
-# Run by a process of its own: what it costs to have a shop, beyond Python and its libraries.
+# Run in a separate process: what it costs to have a shop, beyond Python and its libraries.
 CHILD = """
 import sys, time, json
 import gymnasium as gym, numpy, numba, rapidfuzz, tsr_gym

@@ -1,7 +1,7 @@
 """Which embedded store holds WebShop's products: SQLite, LMDB or Arrow, on the same products and the same work.
 
 Each writes all products, and reads the same random ones as `Product` values and by id. What they read is compared
-before anything is timed. Memory is that of a process of its own: private pages after the reads, less those after the
+before anything is timed. Memory is that of a separate process: private pages after the reads, less those after the
 imports.
 
 Run: python -m benchmarks.webshop_store [--products 100000] [--reads 20000]
@@ -160,7 +160,7 @@ STORES: dict[str, tuple[Callable[[Path, Iterator[Product]], None], Callable[[Pat
 
 
 def private_mb() -> float:
-    """Return the memory that this process shares with nobody."""
+    """Return the memory that only this process uses."""
     rows = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8").splitlines()
     parts = {row.partition(":")[0]: int(row.split()[1]) for row in rows if row.endswith("kB")}
     return (parts["Private_Clean"] + parts["Private_Dirty"]) / 1024
@@ -189,7 +189,7 @@ def read(name: str, path: Path, count: int, reads: int) -> None:
 
 
 def measured(name: str, path: Path, source: Path, count: int, reads: int) -> dict[str, Any]:
-    """Write a store, and read it in a process of its own while another one has it open."""
+    """Write a store, and read it in a separate process while another one has it open."""
     start = perf_counter()
     STORES[name][0](path, read_products(source))
     seconds = perf_counter() - start

@@ -89,7 +89,7 @@ WORLDS = {"webshop": "the shop", "retrieval_qa": "questions of one and two hops"
 
 @dataclass(frozen=True, slots=True)
 class WordArgs:
-    """Train both worlds of words as their cards say, and draw how they learn."""
+    """Train both worlds of words with the settings of their cards, and draw how they learn."""
 
     updates: int = 80
     """Of each run."""
@@ -120,7 +120,7 @@ def main() -> int:
 
 
 def draw(runs: list[Row], out: Path) -> None:
-    """Draw held-out success over the minutes of training, a panel per world, beside random and optimal play."""
+    """Draw held-out success over the minutes of training, a panel per world, with random and optimal play as lines."""
     figure, panels = pyplot.subplots(1, len(runs), figsize=(4 * len(runs), 3.4), layout="constrained", squeeze=False)
     for panel, run in zip(panels[0], runs, strict=True):
         minutes = [point["seconds"] / 60 for point in run["points"]]

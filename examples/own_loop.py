@@ -29,7 +29,7 @@ def play(env: gym.Env, policy: nn.Module, seed: int) -> tuple[torch.Tensor, list
 
 
 def returns_of(rewards: list[float]) -> torch.Tensor:
-    """Return what followed each action, discounted: G_k = r_k + gamma G_{k+1}."""
+    """Return the discounted return after each action: G_k = r_k + gamma G_{k+1}."""
     returns, after = [], 0.0
     for reward in reversed(rewards):
         after = reward + GAMMA * after

@@ -14,13 +14,13 @@ from tsr_gym.testing import check_snapshot, check_text_env
 
 
 class Stairs(NamedTuple):
-    """Everything that decides the future; a value that nobody can change."""
+    """Everything that decides the future; an immutable value."""
 
     left: int
 
 
 class StairsEnv(TextEnv[Stairs]):
-    """Go down 4 to 9 stairs in three turns, one to three at a time; whoever goes too far has lost."""
+    """Go down 4 to 9 stairs in three turns, one to three at a time; a player who goes too far has lost."""
 
     actions = ("One", "Two", "Three")
     instructions = "Go down the stairs, One, Two or Three at a time, and stop exactly at the last one."

@@ -44,7 +44,7 @@ class Question:
 
     @property
     def file(self) -> str:
-        """A file's name, which says the configuration too."""
+        """File name, which includes a digest of the configuration."""
         digest = blake2b(f"{self.command} {self.model} {self.seed}".encode(), digest_size=4).hexdigest()
         return f"{self.world}-{self.model.replace('/', '-')}-{self.seed}-{digest}.json"
 
@@ -79,7 +79,7 @@ def ask(asked: Sequence[Question], base_url: str, out: Path) -> None:
 
 
 def runs_of(asked: Sequence[Question], out: Path) -> list[Row]:
-    """Return what the evaluations that are there say."""
+    """Return a row for each finished evaluation."""
     return [_run_of(question, path) for question in asked if (path := out / "asked" / question.file).exists()]
 
 

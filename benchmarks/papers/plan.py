@@ -30,13 +30,13 @@ class Setting:
         flags: Of ``tsr train``: the world's settings and those of learning.
         updates: Updates of a run.
         eval_instances: Held-out instances.
-        models: Models of the paper whose numbers are shown beside.
+        models: Models of the paper whose numbers are shown next to ours.
         model: Pretrained model that all runs begin with; empty for an embedded one.
         recipe: Flags of ``tsr base-model`` that build the embedded one.
         guide: Flags of methods that search by a score.
         tokens: Sampled tokens of a run, which its updates share equally; None for as many as its updates take.
         published: What the paper's numbers are filed under; empty for the world.
-        evaluations: How often a run is evaluated, beside once before it.
+        evaluations: Number of evaluations during a run, after one before it.
     """
 
     world: str
@@ -54,7 +54,7 @@ class Setting:
 
     @property
     def base(self) -> str:
-        """The model's name; an embedded one's says its recipe too."""
+        """The model's name; that of an embedded one includes a digest of its recipe."""
         return self.model or f"{self.world}-{_digest(self.recipe)}"
 
 
@@ -64,7 +64,7 @@ class Method:
 
     Attributes:
         name: What the results call it, in the paper's words where it is the paper's.
-        flags: Beside those of the setting.
+        flags: Added to those of the setting.
         guided: Whether it searches by the setting's guide.
         matches: Method whose sampled tokens it takes as well, update by update; empty for none.
         trains: False for the model as it is, whose numbers are those of the first evaluation of the others.
@@ -89,7 +89,7 @@ class Table:
         source: Where the paper's numbers stand.
         settings: By scale.
         methods: Its rows, in the paper's order.
-        control: Method that every other is held against at equal sampled tokens.
+        control: Method that every other is compared with at equal sampled tokens.
         paper: Numbers by what they are filed under, model and method.
         columns: Which of them there are, in order.
         remarks: What differs from the paper, or is not known of it.
@@ -134,7 +134,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """A folder's name, which says the configuration too."""
+        """Folder name, which includes a digest of the configuration."""
         known = self.flags(Path("OUT"), Path("MODELS"))
         words = f"{self.setting.name} {self.method.name} {self.seed}"
         slug = "".join(letter if letter.isalnum() else "-" for letter in words)
@@ -201,7 +201,7 @@ def recipes(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def commands(cells: Sequence[Cell], scale: Scale, out: Path, models: Path) -> list[str]:
-    """Return what a shell would be told to do the cells, base models first."""
+    """Return the shell commands of the cells, base models first."""
     program = TORCHRUN if scale == "qwen" else ("tsr",)
     wanted = [f"base-model {recipe} --out {out / 'bases' / name}" for name, recipe in recipes(cells).items()]
     lines = [["tsr", *words(flags)] for flags in wanted]
@@ -240,7 +240,7 @@ def _run_on_gpus(cells: Sequence[Cell], out: Path, models: Path) -> None:
 
 
 def row_of(out: Path, cell: Cell, scale: Scale) -> Row | None:
-    """Return what a cell's files say, None where it is not finished."""
+    """Return the row of a cell from its files, None where it is not finished."""
     found = measured(out / "cells" / cell.name)
     if found is None:
         return None
@@ -256,6 +256,6 @@ def row_of(out: Path, cell: Cell, scale: Scale) -> Row | None:
 
 
 def base_rows(out: Path, cells: Sequence[Cell]) -> list[Row]:
-    """Return what is known of the embedded base models of some cells."""
+    """Return a row for each embedded base model of some cells that was built."""
     found = [base_row(out, name, recipe) for name, recipe in recipes(cells).items()]
     return [row for row in found if row is not None]

@@ -1,4 +1,4 @@
-"""Published: the numbers of the papers, each as it was printed; where it stands is said beside.
+"""Published: the numbers of the papers, each as printed, with its source in a comment.
 
 Success is in per cent, a response's length in tokens, time in hours.
 """

@@ -173,7 +173,7 @@ def write_tables(page: str, tables: Mapping[str, Table], results: Mapping[str, S
 
 
 def section(table: Table, results: Sequence[Row]) -> str:
-    """Return what the page says of a table: where the numbers come from, and a table for each result."""
+    """Return the section of a table: the sources of its numbers, and a table for each result."""
     notes = [f"The paper's numbers: {table.source}.", *table.remarks]
     parts = [" ".join(notes)]
     if table.asks:

@@ -1,4 +1,4 @@
-"""Plan: which settings, base models, methods and seeds are held against each other, and why; nothing here runs."""
+"""Plan: which settings, base models, methods and seeds are compared, and why; nothing here runs."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ class Setting:
         world: Short name of the environment.
         name: What the results call it.
         env_set: Settings of the environment.
-        probe: Search and score whose tokens per success stand for a searched method's that has none of its own.
+        probe: Search and score whose tokens per success stand for methods without their own probe.
         tokens: Sampled tokens of a run.
         eval_instances: Held-out instances.
         learn: Flags of learning that all methods have in common.
@@ -58,7 +58,7 @@ class Method:
 
     Attributes:
         name: What the results call it.
-        flags: Beside those of the setting and the budget.
+        flags: Added to those of the setting and the budget.
         guide: What its search goes by.
         env_set: Settings of the environment that it trains in, where they are not those that it is evaluated in.
         probe: Search and score that were probed for it, where they are not those of the setting.
@@ -73,7 +73,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A method held against a control on the same instances and seeds.
+    """A method and the control that it is compared with on the same instances and seeds.
 
     Attributes:
         part: Of the study.
@@ -264,7 +264,7 @@ LEVIN_GRPO = replace(LEVIN, name="tsr+ by levin", flags=LEVIN.flags.partition(" 
 
 
 def contrasts(part: Part) -> Iterator[Contrast]:
-    """Yield what a part of the study holds against each other."""
+    """Yield the contrasts of a part of the study."""
     rare = sokoban(10, 16)
     if part == "headline":
         for base in ("S1", "S2", "S3", "S4", "S5"):
@@ -358,7 +358,7 @@ def train_flags(out: Path, cell: Cell) -> str:
 
 
 def row_of(out: Path, cell: Cell) -> Row | None:
-    """Return what a run's files say, None where it is not finished."""
+    """Return the row of a run from its files, None where it is not finished."""
     found = measured(out / "cells" / cell.name)
     if found is None:
         return None

@@ -22,7 +22,7 @@ matplotlib.use("Agg")
 
 Row = dict[str, Any]
 ENDS = ("points", "low", "high")
-# Settings below which a rank correlation says nothing.
+# Least number of settings for which a rank correlation is reported.
 FEWEST = 8
 SHARES = {"at_half": 0.5, "at_three_quarters": 0.75, "at_end": 1.0}
 # What else than sampled tokens both sides of a pair can be given equally.
@@ -298,13 +298,13 @@ def probes(found: Sequence[Row]) -> str:
         for probe in sorted(found, key=lambda probe: (probe["world"], probe["setting"], probe["base"]))
         for row in probe["rows"]
     ]
-    # Plain play is the same whatever was searched beside it.
+    # Plain play of a setting has one row, also where several searches were probed.
     head = ("where", "search", "guide", "success %", "episodes", "sampled tokens per success")
     return table_of(head, list(dict.fromkeys(rows)))
 
 
 def law_sentence(correlation: Row | None) -> str:
-    """Return the law as a sentence, or a sentence that says that too few settings were run."""
+    """Return the law as a sentence, or a note that too few settings were run."""
     if correlation is None:
         return "Too few settings have been run."
 

@@ -1,4 +1,4 @@
-"""The demonstration: what it tells where no bars can be drawn."""
+"""The demonstration: its output where no bars can be drawn."""
 
 import json
 import sys

@@ -34,7 +34,7 @@ def test_without_a_gpu_it_says_so_and_writes_nothing(tmp_path, capsys, monkeypat
 
 
 def test_work_by_hand():
-    # 5 6 8 9 and 5 6 7, of which the last tokens are said.
+    # 5 6 8 9 and 5 6 7, of which the last tokens are sampled.
     batch = rows_batch([[5, 6, 8, 9], [5, 6, 7]])
     assert work_of(batch, "packed", 8) == (7, 2, 1 + 2 + 3 + 4 + 1 + 2 + 3)
     assert work_of(batch, "shared", 8) == (5, 2, 1 + 2 + 3 + 4 + 3)

@@ -1,4 +1,4 @@
-"""The layouts' measurement: what it counts as kept, its trees, and what it says where TRL is not there."""
+"""The layouts' measurement: what it counts as kept, its trees, and its note where TRL is not installed."""
 
 import torch
 
@@ -31,7 +31,7 @@ def test_a_beam_has_its_last_candidates_and_all_share_its_prompt():
     paths = beam_tree(torch.Generator().manual_seed(0), 128, every=False)
     assert len(paths) == 8
     assert {len(path.ids) for path in paths} == {128}
-    # Five turns of 16 tokens behind the prompt; the last eight of each are said.
+    # Five turns of 16 tokens behind the prompt; the last eight of each are sampled.
     assert len({path.ids[:48] for path in paths}) == 1
     assert paths[0].said == tuple((start + 8, start + 16) for start in range(48, 128, 16))
     # 48, up to two members after each turn, eight candidates after the last.

@@ -1,4 +1,4 @@
-"""Runs of the studies: when one is finished, and what its files say."""
+"""Runs of the studies: when one is finished, and the row that its files make."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the page on the viewer says of its speed is what was measured."""
+"""The speeds on the viewer's page are those of the result file."""
 
 import json
 
