@@ -115,7 +115,7 @@ class DeadEnds(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs)
 
 
 def _actions_left(base: Any, info: dict[str, Any]) -> int | None:
-    """Return how many actions the limits of turns and of actions still allow together, None for any number."""
+    """Return the number of actions that the limits of turns and actions still allow, None for no limit."""
     turns, actions = info["turns_left"], info["actions_left"]
     # Only text with a separator can hold several actions per turn.
     per_turn = base.limits.max_actions_per_turn if isinstance(base, TextEnv) and base.separator else 1

@@ -72,7 +72,7 @@ class _Search:
         return [(self.view, wish) for wish in self.wishes]
 
     def take(self, answers: Sequence[Sequence[Candidate]], noise: Noise | None) -> list[tuple[Tree, int]]:
-        """Expand as the policy answered, and return what grew."""
+        """Expand with the policy's answers, and return the new nodes."""
         nodes = [wish.node for wish in self.wishes]
         grown = self.env.expand_each(list(zip(nodes, answers, strict=True)), noise=noise)
         candidates = [candidate for row in answers for candidate in row]

@@ -26,7 +26,7 @@ MADE_WITH = ("kwargs", "max_episode_steps", "order_enforce", "disable_env_checke
 
 
 def stack_facts(env: gym.Env[Any, Any]) -> dict[str, Any] | None:
-    """Return how a stack can be made again, as JSON's own types; None where it has no id or holds objects."""
+    """Return the settings that make a stack again, as JSON's own types; None without an id or with object settings."""
     spec = env.spec
     if spec is None:
         return None
@@ -91,7 +91,7 @@ FIELDS = ("observation", "reward", "terminated", "truncated", "info", "score", "
 
 
 class Difference(NamedTuple):
-    """Where a replay first came out differently.
+    """The first difference between a tree and its replay.
 
     Attributes:
         node: Number of the node.
@@ -107,7 +107,7 @@ class Difference(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """What a replay found.
+    """Result of a replay.
 
     Attributes:
         nodes: Nodes that came out equal, before the first difference.

@@ -38,8 +38,8 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         settings: What the subclass was constructed with, for the environment's spec.
 
     Raises:
-        ConfigError: The subclass rates the states of one game, as `FrozenLakeScore(ScoreWrapper[FrozenLakeState])`
-            says, and the environment has those of another.
+        ConfigError: The subclass rates the states of one game, such as `ScoreWrapper[FrozenLakeState]`, and the
+            environment has those of another.
 
     Attributes:
         score_of: Whether scores rate a ``"turn"``, so that a path's scores add up, or the ``"state"`` that it reached,
@@ -60,7 +60,7 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         self._last: Any = None
 
     def score(self, before: StateT, action: Any, after: StateT, reward: float) -> float:
-        """Return how good a turn looks; a pure function. The arguments are those of `RatedTurn`."""
+        """Return the score of a turn; a pure function. The arguments are those of `RatedTurn`."""
         raise NotImplementedError
 
     def rate_turn(self, turn: RatedTurn) -> float:

@@ -33,7 +33,7 @@ class TextWorldScore(ScoreWrapper[TextWorldState]):
         self.kind = kind
 
     def score(self, before: TextWorldState, action: str, after: TextWorldState, reward: float) -> float:
-        """Return how far the quests have come after the turn."""
+        """Return the progress of the quests after the turn."""
         scene = after.scene
         if scene.ended == "lost":
             return LOST

@@ -32,7 +32,7 @@ _DECIMALS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class ArrayBeam:
-    """What the searches found.
+    """Results of the searches.
 
     Attributes:
         actions: `[K, D]` the best path of each of K tasks, -1 after its end.
@@ -145,7 +145,7 @@ class Fan(NamedTuple):
 
 
 class Came(NamedTuple):
-    """What the candidates did and what came of it, `[K, W M]` each."""
+    """Actions of the candidates and their results, `[K, W M]` each."""
 
     actions: Longs
     rewards: Floats

@@ -34,7 +34,7 @@ Evaluate = Callable[[Any], tuple[Floats, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class ArrayPuct:
-    """What the searches of K tasks with A actions found.
+    """Results of the searches of K tasks with A actions.
 
     Attributes:
         actions: `[K]` the action that was taken most often at the root; of several, the one that promises most.
@@ -111,7 +111,7 @@ def array_puct(
 
 
 class Statistics(NamedTuple):
-    """What the simulations of K tasks know of the S places of their trees, with A actions each.
+    """Statistics of the simulations of K tasks at the S places of their trees, with A actions each.
 
     Attributes:
         children: `[K, S, A]` the place that an action leads to, -1 where it was not tried.
@@ -158,7 +158,7 @@ def bounds(statistics: Statistics, tree: ArrayTree, task: int, node: int, c_init
 
 
 class Walk(NamedTuple):
-    """Where a simulation of every tree ends, `[K]` each.
+    """End of a simulation of every tree, `[K]` each.
 
     Attributes:
         nodes: The place.

@@ -43,7 +43,7 @@ class ArrayEnv(Protocol):
 
     @property
     def over(self) -> Flags:
-        """Which episodes have ended, `[N]`."""
+        """Mask of the episodes that have ended, `[N]`."""
 
     def take(self, rows: Longs) -> Self:
         """Return a batch of copies: its environment j is `rows[j]` of this one."""
@@ -107,7 +107,7 @@ class ArrayTree(NamedTuple):
 
     @property
     def num_expanded(self) -> int:
-        """How many nodes have grown, the roots not counted."""
+        """Number of nodes without the roots."""
         return int((self.actions >= 0).sum())
 
     def actions_to(self, nodes: Longs) -> Longs:

@@ -87,7 +87,7 @@ def edges_by_task(collected: Collected) -> dict[int, list[Edge]]:
 
 
 class Place(NamedTuple):
-    """Where an episode begins.
+    """The place at which an episode begins.
 
     Attributes:
         number: Of its instance in the run's sequence.
@@ -200,7 +200,7 @@ def _offered(config: SearchConfig, **numbers: int) -> "partial[Any]":
 class Collector:
     """Search task instances by a configuration.
 
-    Every search that selects paths yields the same number of trajectories per instance, as `choose_search` says. A
+    Every search that selects paths yields the same number of trajectories per instance, see `choose_search`. A
     strategy all of whose episodes are taken decides the size of its groups. With ``learn_from="leaves"`` a searched
     group is every branch of its trees, and with ``naive`` each group also has trajectories of plain play, on dice of
     their own. With ``search_when="failed"`` a group whose plain play has succeeded has these alone.

@@ -90,7 +90,7 @@ def _folder(pool: EnvPool, tasks: list[int]) -> Path | None:
 
 
 def _code_of(module: str) -> list[tuple[str, int, int]]:
-    """Return which files the package of a module has, with their sizes and times of change."""
+    """Return the files of a module's package, with their sizes and times of change."""
     package = sys.modules.get(module.partition(".")[0])
     file = None if package is None else package.__file__
     if file is None:

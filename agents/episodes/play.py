@@ -79,7 +79,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How a policy plays.
+    """Means over the episodes of a policy.
 
     Attributes:
         success: Share of instances solved.

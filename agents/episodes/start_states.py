@@ -360,7 +360,7 @@ def _bytes(text: str) -> bytes:
 
 
 class Begun(NamedTuple):
-    """How a group went that began at a start state.
+    """Result of a group that began at a start state.
 
     Attributes:
         start_state: Where it began.
@@ -374,7 +374,7 @@ class Begun(NamedTuple):
 
     @classmethod
     def of(cls, start_state: StartState, group: Group) -> "Begun":
-        """Return how a group went."""
+        """Return the result of a group."""
         # Plain play shows the success of the policy; searched episodes were selected and would overstate it.
         ended = [trajectory for trajectory in group.trajectories if trajectory.finished]
         counted = [trajectory for trajectory in ended if trajectory.selected_by == "naive"] or ended
@@ -383,7 +383,7 @@ class Begun(NamedTuple):
 
 @runtime_checkable
 class Starts(Protocol):
-    """Where groups begin; any class with these methods can be chosen by ``package.module:Name``.
+    """Choice of the states at which groups begin; a class with these methods can be named by ``package.module:Name``.
 
     Attributes:
         bank: The start states to draw from.

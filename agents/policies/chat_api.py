@@ -116,7 +116,7 @@ class ChatApi:
 
     @property
     def ledger(self) -> Ledger:
-        """What was asked so far."""
+        """Counts of the requests so far."""
         return self._ledger
 
     def ask(self, messages: Messages, *, seed: int, temperature: float, max_tokens: int) -> Answer:

@@ -34,7 +34,7 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What an engine supports; any other request raises `tsr_gym.Unsupported`.
+    """Features that an engine supports; any other request raises `tsr_gym.Unsupported`.
 
     Attributes:
         logprobs: Completions have the exact log-probabilities of the sampling distribution.
@@ -56,7 +56,7 @@ class Engine(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
+        """Features of the engine."""
 
     @property
     def weight_version(self) -> int:
@@ -128,7 +128,7 @@ class Host(Protocol):
 
 
 class EngineEntry(NamedTuple):
-    """What a configuration can rely on for an engine.
+    """Facts of an engine that a configuration is checked against.
 
     Attributes:
         host: What makes its `Host` from a model's folder, as ``"module:name"``; None where no host is needed.

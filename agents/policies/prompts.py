@@ -10,7 +10,7 @@ from tsr_gym.tree import Candidate, Node
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """How an episode is put into messages.
+    """Arrangement of an episode in messages.
 
     Attributes:
         system: The system message, "" for none.
@@ -150,7 +150,7 @@ def messages_for(
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How much of an episode a prompt repeats.
+    """The part of an episode that a prompt repeats.
 
     Attributes:
         turns: Turns before the current one, None for all of them: each prompt then extends the one before, so that

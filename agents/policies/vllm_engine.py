@@ -46,7 +46,7 @@ class VllmHost(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
+        """Features of the model."""
 
     @property
     def weight_version(self) -> int:
@@ -105,7 +105,7 @@ class VllmEngine:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What its host can do."""
+        """Features of its host."""
         return self.host.capabilities
 
     @property

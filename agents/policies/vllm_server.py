@@ -176,7 +176,7 @@ class VllmServer:
 
     @property
     def url(self) -> str:
-        """Where it answers; ``url + "/v1"`` speaks OpenAI's API."""
+        """Address of the server; ``url + "/v1"`` answers OpenAI's API."""
         return self._http.url
 
     @property

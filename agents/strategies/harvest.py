@@ -16,7 +16,7 @@ StrategyT = TypeVar("StrategyT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Harvesting:
-    """How trajectories are taken from the trees of a strategy.
+    """Record of how trajectories are taken from the trees of a strategy.
 
     Attributes:
         kind: Paths that are taken where the configuration leaves it to the strategy.

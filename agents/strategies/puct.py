@@ -162,7 +162,7 @@ class Visits:
         return ranked(self.tree, [child for child in living if self._seen[child].visits == most], self.quality)[0]
 
     def end_of_most_visited(self, node: int) -> int:
-        """Return where the most visited path below a node ends."""
+        """Return the last node of the most visited path below a node."""
         while self._seen[node].candidates:
             node = self.most_visited(node)
         return node
