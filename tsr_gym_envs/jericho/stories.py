@@ -59,7 +59,7 @@ class About(NamedTuple):
 
 
 class StoryState(NamedTuple):
-    """Where a story stands.
+    """The state of a story.
 
     Attributes:
         memory: The interpreter's.

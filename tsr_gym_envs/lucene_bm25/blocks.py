@@ -53,7 +53,7 @@ LAST, START, WIDTH, COUNT_WIDTH, BOUND = range(5)
 
 @njit
 def _width(value: int) -> int:
-    """Return how many bits a number needs."""
+    """Return the number of bits of a number."""
     bits = 0
     while value > 0:
         value >>= 1
@@ -83,7 +83,7 @@ def take(words: Words, bit: int, width: int) -> Any:
 
 @njit
 def num_words(size: int, width: int, count_width: int) -> int:
-    """Return how many words a block takes."""
+    """Return the number of words of a block."""
     return ((size - 1) * width + size * count_width + 31) >> 5
 
 

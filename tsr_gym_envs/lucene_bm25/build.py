@@ -37,6 +37,7 @@ def first_repeated(ends: Longs, data: Bytes, at_a_time: int = IDS_AT_A_TIME) -> 
         data: The ids' bytes.
         at_a_time: Ids whose hashes are compared at a time, about.
     """
+    # Equal ids have equal hashes and so fall into the same part. Sorting one part at a time bounds the memory.
     num_parts = 1 + (ends.size - 1) // at_a_time
     for part in range(num_parts):
         hashes, numbers = _hashes(ends, data, part, num_parts)
@@ -128,6 +129,7 @@ def merge_postings(
     files["term_blocks"].append(blocks - (counts + SIZE - 1) // SIZE)
     ends, start, num_words = np.concatenate(([0], np.cumsum(counts))), 0, 0
     while start < num_terms:
+        # As many whole terms as fit into the limit, and at least one: a term is never divided.
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + AT_A_TIME, "right")) - 1)
         passages, frequencies = _gather(runs, numbers, start, stop, ends[start : stop + 1] - ends[start])
         size = int(blocks[stop - 1] - (blocks[start - 1] if start else 0))

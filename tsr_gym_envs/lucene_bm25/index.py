@@ -87,6 +87,7 @@ class BM25Index:
         self._num_filled = meta["num_filled"]
         mean = mean_length(meta["num_tokens"], meta["num_filled"])
         self._inverse = inverse_norms(meta["k1"], meta["b"], mean)
+        # Queries repeat terms; the cache also saves the search in the table on disk.
         self._term = lru_cache(maxsize=1 << 16)(self._find)
 
     @classmethod

@@ -71,6 +71,7 @@ def stretches(
     """
     source, number = iter(passages), 0
     while True:
+        # A new vocabulary for each stretch, so that memory does not grow with the corpus.
         vocabulary = _Vocabulary()
         stretch = Stretch(number, [], [], array("i"), array("q"))
         for passage_id, text in source:

@@ -248,6 +248,7 @@ def _collect(marks: Marks, sums: Doubles, least: float, candidates: Longs) -> An
         mark = marks[place]
         marks[place] = 0
         while mark != 0:
+            # Isolate the lowest set bit; the de Bruijn product maps it to its position without a loop.
             lowest = mark & (~mark + np.uint64(1))
             mark ^= lowest
             slot = np.uint64(64 * place) + _PLACES[(lowest * _DE_BRUIJN) >> np.uint64(58)]
@@ -296,6 +297,7 @@ def _look_up(
             block += 1
         if block == end:
             break
+        # The bound of the block is known without unpacking it, and spares most of the blocks.
         if sums[slot] + weight * (np.float64(blocks[block, BOUND]) + 1.0) / 256.0 < least:
             continue
         if cursors[term, _UNPACKED] != block:
@@ -350,6 +352,9 @@ def _search(
         if not _bound(index, cursors, unpacked, weights, low, high, bounds):
             return -1
         _arrange(order, bounds, below)
+        # `below[i]` is the sum of the i smallest bounds. A passage that holds only the terms with the smallest bounds
+        # cannot score more than that. As long as the sum stays under the worst score of the result, such a passage
+        # cannot enter it, so these terms bring no candidates: they wait.
         least = np.float64(scores[0]) * _SLACK if size == passages.size else 0.0
         waiting = 0
         while waiting < num_terms and (below[waiting + 1] < least or bounds[order[waiting]] == 0.0):
@@ -371,6 +376,7 @@ def _search(
                 return -1
             alive = new + (alive * KEPT if place < waiting else alive)
             num_added += 1
+        # A candidate stays only while its sum and the bounds of all terms not yet added can reach `least`.
         num = _collect(marks, sums, least - below[num_terms - num_added], candidates)
         for place in range(num_terms - num_added - 1, -1, -1):
             term, needed = order[place], least - below[place]

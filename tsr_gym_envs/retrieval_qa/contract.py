@@ -29,7 +29,7 @@ class Question(NamedTuple):
 
     @property
     def group(self) -> tuple[str, str]:
-        """What rollouts of this question are grouped by: ids repeat across data sources."""
+        """The key by which rollouts of this question are grouped; ids repeat across data sources."""
         return self.data_source, self.id
 
 

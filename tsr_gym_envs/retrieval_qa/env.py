@@ -159,7 +159,8 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         protocol = self.settings.protocol
         text = cut_turn(action, protocol)
         asked = parse(text, protocol)
-        # The state holds every turn, so their number tells whether this is the last one.
+        # The state holds every turn, so their number identifies the last one. It never searches: no turn is left in
+        # which the agent could read the passages.
         is_last = len(state.turns) + 1 >= self._num_turns
         if asked.kind == "search" and not is_last:
             return new_tuple(Step, (self._search(state, text, asked.queries), 0.0, False, _VALID))
@@ -177,6 +178,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     def _search(self, state: RetrievalState, text: str, queries: tuple[str, ...]) -> RetrievalState:
         question = self.question(state)
         ids = self.searches.find(queries).ids
+        # States hold ids alone: the texts come back from the memory of searches, or from the retriever.
         answer_turn, supporting = state.answer_turn, state.found
         if any(name in ids and name not in supporting for name in question.supporting):
             supporting = tuple(name for name in question.supporting if name in ids or name in supporting)

@@ -214,7 +214,8 @@ def _metric(rule: Reward, answer: str, golds: tuple[str, ...]) -> float:
 
 
 _ASSISTANT = "<|im_start|>assistant"
-# Where a well-formed response may go from where; tags by their place in `Tags`, negative where they close.
+# The moves of a small automaton that accepts well-formed responses; tags by their place in `Tags`, closing ones
+# negative.
 _MOVES = {
     ("start", 1): "in thought",
     ("read", 1): "in thought",

@@ -175,7 +175,7 @@ def best_searches(
 
 
 def play(env: gym.Env[Any, Any], question: Question, player: Player) -> QuestionResult:
-    """Return how a player's episode of a question ended."""
+    """Play one episode of a question and return its result."""
     options = {"question_id": question.id, "data_source": question.data_source}
     observation, info = env.reset(seed=0, options=options)
     ended = False

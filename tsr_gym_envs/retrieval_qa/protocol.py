@@ -226,7 +226,7 @@ def write_answer(answer: str, protocol: Protocol) -> str:
 
 
 class Shown(NamedTuple):
-    """What an agent is shown after a search: the whole text, and the title and text of each document in it."""
+    """The observation of a search: the whole text, and the title and text of each document in it."""
 
     observation: str
     documents: tuple[str, ...]

@@ -36,7 +36,7 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What one request may ask for; more is answered 422, a longer body 413.
+    """The limits of one request: more is answered with 422, a longer body with 413.
 
     Attributes:
         default_k: Passages a query where the request names no `topk`.
@@ -56,7 +56,7 @@ class ServerLimits:
 
 
 class Wish(NamedTuple):
-    """What a request asks for.
+    """The search of a request.
 
     Attributes:
         queries: The queries.

@@ -15,7 +15,7 @@ MAX_TOP_K = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalSettings:
-    """What decides an episode; `RetrievalQAEnv` documents it.
+    """The settings of an episode; `RetrievalQAEnv` documents them.
 
     Questions and passages stand here by their digests, so that a snapshot of other ones is foreign.
     """
@@ -62,7 +62,7 @@ class RetrievalTurn(NamedTuple):
 
 
 class RetrievalState(NamedTuple):
-    """Where an episode stands.
+    """The state of an episode.
 
     Attributes:
         question: The question's number in its file.

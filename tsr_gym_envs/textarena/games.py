@@ -14,7 +14,7 @@ import numpy as np
 
 
 class TextArenaState(NamedTuple):
-    """Where an episode stands.
+    """The state of an episode.
 
     Attributes:
         seed: Of the game's beginning.

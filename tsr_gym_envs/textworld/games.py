@@ -23,7 +23,7 @@ from tsr_gym_envs.zmachine.machine import Machine
 
 # The name has to begin so: Jericho knows TextWorld's games by it.
 STORY = "tw-game.z8"
-# What the story is asked to print every turn, and the last to name its events: as TextWorld's wrappers do.
+# The story prints these every turn, as TextWorld's wrappers request it.
 TRACKED = ("inventory", "description", "moves", "score")
 _EVENT = re.compile(r"\[[^]]+\]\n?")
 _SUCCEEDED = " - succeeded"
@@ -235,7 +235,7 @@ def _events(text: str) -> tuple[list[str], str]:
         text = text.replace(tag, "")
     names = [tag.strip()[1:-1] for tag in tags]
     ended = [name[: name.index(_SUCCEEDED)] for name in names if _SUCCEEDED in name]
-    # What stands in parentheses belongs to another event.
+    # Text in parentheses belongs to another event.
     return [name for name in ended if "(" not in name and ")" not in name], text
 
 

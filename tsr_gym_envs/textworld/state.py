@@ -83,7 +83,7 @@ def options_of(settings: TextWorldSettings) -> dict[str, Any]:
 
 
 class About(NamedTuple):
-    """What does not change in a game.
+    """The constant facts of a game.
 
     Attributes:
         objective: What it asks for.
@@ -99,7 +99,7 @@ class About(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """Where a game stands.
+    """The state of a game.
 
     Attributes:
         memory: The interpreter's.
@@ -127,11 +127,11 @@ class Scene(NamedTuple):
 
 
 class TextWorldState(NamedTuple):
-    """Where an episode stands.
+    """The state of an episode.
 
     Attributes:
         game: Number of the game, which is its seed.
-        scene: Where that game stands.
+        scene: The state of that game.
     """
 
     game: int

@@ -127,7 +127,7 @@ class Child:
         return Child, (self.operations,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Child":
-        # What is asked does not depend on what was asked before, so copies may ask the same process.
+        # No operation depends on earlier ones, so copies of an environment can share the process.
         return self
 
 

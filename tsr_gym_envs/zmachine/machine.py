@@ -31,7 +31,7 @@ class Memory(NamedTuple):
 
 
 def differences(cells: Cells, start: Cells) -> tuple[bytes, bytes]:
-    """Return where cells differ from those of the start, and what they hold there.
+    """Return the places where cells differ from those of the start, and their values.
 
     >>> start = np.zeros(9, np.uint8)
     >>> changes = differences(np.array([0, 7, 0, 0, 0, 0, 0, 0, 5], np.uint8), start)
@@ -133,7 +133,7 @@ class Machine:
         self.frotz.set_state((cells[:size], cells[size:], *registers, random, memory.shown))
 
     def max_points(self) -> int | None:
-        """Return how many points there are; None where Jericho does not know the story."""
+        """Return the number of points; None where Jericho does not support the story."""
         return int(self.frotz.get_max_score()) if self.supported else None
 
     def valid_actions(self) -> tuple[str, ...] | None:

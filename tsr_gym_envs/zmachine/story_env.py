@@ -42,7 +42,7 @@ def command_of(action: str) -> str:
 
 
 def refusal(command: str, dictionary: Set[str]) -> str | None:
-    """Return why a command is not given to the interpreter, None where it is.
+    """Return the reason why a command is not passed to the interpreter; None if it is passed.
 
     Args:
         command: What `command_of` returned.

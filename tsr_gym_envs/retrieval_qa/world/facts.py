@@ -32,7 +32,7 @@ class Entity(NamedTuple):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """What counts as naming it."""
+        """The accepted names of the entity."""
         return (self.name, self.alias) if self.alias else (self.name,)
 
 
@@ -118,7 +118,7 @@ YES, NO = ("yes",), ("no",)
 
 
 class Form(NamedTuple):
-    """What is asked.
+    """The content of a question without its words.
 
     Attributes:
         kind: ``"chain"``: where relations lead from one start. ``"comparison"``: where they lead from whichever of two

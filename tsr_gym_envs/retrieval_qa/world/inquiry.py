@@ -45,7 +45,7 @@ class Drawing:
         self._compared = [relation for relation in relations if relation.less]
         self._ordered = [relation for relation in relations if relation.before]
         self._shared = [relation for relation in relations if relation.same]
-        # What leads to an entity, by its number.
+        # The facts whose object is an entity, by its number.
         self._into: dict[int, list[Fact]] = {}
         for (number, _), facts in knowledge.inverse.items():
             self._into.setdefault(number, []).extend(facts)
@@ -111,6 +111,7 @@ class Drawing:
         relation = self._one(self._shared)
         first = self._one(self._by_relation[relation.name])
         others = self._by_relation[relation.name]
+        # Two random facts rarely share their object, so half of the draws are made among those that do.
         if self._rng.random() < 0.5:
             others = [fact for fact in others if fact.object == first.object]
         second = self._one(others)
@@ -305,6 +306,8 @@ class _Inquirer:
 
     def _claim(self, split: str, solution: Solution) -> bool:
         """Return whether a split may have a question, and if so make its facts and its answer the split's own."""
+        # The first question that uses a fact or an answer decides its split. Later questions of other splits that need
+        # it are discarded, so a test question never asks for anything that a training question revealed.
         keys = [(fact.subject, fact.relation) for fact in solution.facts]
         if solution.answer_entity is not None:
             keys.append((solution.answer_entity, "answer"))
@@ -327,6 +330,7 @@ def _is_spread(solution: Solution) -> bool:
 def _is_fair(form: Form, solution: Solution, text: str, steps: Sequence[tuple[str, str]], texts: Sequence[str]) -> bool:
     if any(contains_answer(text, answer) for _, answer in steps):
         return False
+    # Yes and no are not checked against the passages: no passage states them.
     if form.kind in ("same", "before"):
         return True
     if contains_answer(text, solution.answers):

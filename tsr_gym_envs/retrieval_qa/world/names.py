@@ -152,6 +152,8 @@ class NameBook:
     def _new(self, make: Callable[[], str]) -> str:
         for _ in range(MAX_TRIES):
             name = make()
+            # A name within another name would make an exact-match answer ambiguous, so all runs of words are compared:
+            # the new name must not be a run of an older one, nor any of its runs an older name.
             words = normalise(name).split()
             runs = {" ".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
             if " ".join(words) not in self._runs and runs.isdisjoint(self._names):

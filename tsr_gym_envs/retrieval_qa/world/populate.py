@@ -118,6 +118,7 @@ def _entities(settings: WorldSettings, rng: np.random.Generator) -> list[Entity]
         first = len(entities)
         for _ in range(max(6, share * settings.num_entities // sum(SHARES.values()))):
             entity = _entity(len(entities), kind, book, rng)
+            # A lookalike resembles an earlier entity of its kind, so that a search by name alone finds both.
             if len(entities) > first and rng.random() < settings.p_lookalike:
                 entity = _lookalike(entity, entities[int(rng.integers(first, len(entities)))], book)
             entities.append(entity)
@@ -183,6 +184,7 @@ class _Drawing:
         self._married: dict[int, int] = {}
         self._busy: set[int] = set()
         pools: dict[tuple[str, str], list[Entity]] = {}
+        # Sorted by birth, so that the entities of any span of years are one slice of a pool.
         for entity in sorted(entities, key=lambda entity: entity.born):
             for key in {(entity.kind, ""), (entity.kind, entity.trade)}:
                 pools.setdefault(key, []).append(entity)

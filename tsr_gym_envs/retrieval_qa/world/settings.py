@@ -9,7 +9,7 @@ MIN_ENTITIES = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSettings:
-    """What decides a generated world; equal settings give the same bytes everywhere.
+    """The settings of a generated world; equal settings give the same bytes on every machine.
 
     Attributes:
         seed: Any integer.

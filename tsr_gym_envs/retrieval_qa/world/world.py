@@ -64,6 +64,7 @@ def generate_world(settings: WorldSettings | None = None, /, **changes: Any) -> 
     rng = np.random.default_rng(derive_seed(settings.seed, "retrieval world", "passages"))
     written = [(title(entity), passage(entity, knowledge, settings.p_backlink, rng)) for entity in knowledge.entities]
     written += overviews(knowledge, round(settings.overviews * len(written) / 100), rng)
+    # Shuffled, so that neither ids nor equal scores reveal the kind of a passage.
     places = rng.permutation(len(written))
     order = np.argsort(places)
     passages = tuple(Passage(str(place), *written[number]) for place, number in enumerate(order))
