@@ -267,7 +267,7 @@ def test_an_interruption_after_the_last_step_keeps_the_new_catalogue(tmp_path, m
 def test_a_place_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "import.lock").mkdir()
-    with pytest.raises(TsrGymError, match=r"cannot lock .*import\.lock: .* choose a folder that can be written"):
+    with pytest.raises(TsrGymError, match=r"cannot lock .*import\.lock: .* choose a writable folder"):
         import_catalogue(write_files(tmp_path / "in", [item(1)]), tmp_path / "out")
 
 
