@@ -23,7 +23,7 @@ from benchmarks.measure import write_result
 from benchmarks.pay.plan import BASES, FILTERING, TSR_PLUS, UPDATES, Cell, Contrast, row_of, sokoban, train_cells
 from benchmarks.pay.report import difference
 from benchmarks.tsr_runs import Row, build_bases
-from tsr_gym.agents.cli.tables import show_tables
+from tsr_gym.agents.cli.output import show_tables
 from tsr_gym.agents.reports.report import draw_curves, summarise_runs
 
 BASE = "S1"

@@ -14,7 +14,7 @@ from matplotlib import font_manager, pyplot
 from PIL import Image, ImageDraw, ImageFont
 
 import tsr_gym
-from tsr_gym.agents.cli.pages import readable
+from tsr_gym.agents.cli.game import readable
 from tsr_gym.registration import SHORT_NAMES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

@@ -9,10 +9,8 @@ from typing import Annotated, Any
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.agents.cli.progress_bar import progress_bar
-from tsr_gym.agents.cli.tables import Shown, show_tables
-from tsr_gym.optional import load, require
+from tsr_gym.agents.cli.output import HERE, Shown, progress_bar, show_tables, with_json, write_json
+from tsr_gym.optional import require
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +41,16 @@ def main(args: list[str]) -> int:
     logprobs, tokenizer = None, None
     if chosen.model is not None:
         require("torch", "agents")
-        witness: Any = load("tsr_gym.agents.bridges.audit:witness")
+        from tsr_gym.agents.bridges.audit import witness
+
         logprobs, tokenizer = witness(chosen.model, temperature=chosen.temperature)
     if chosen.tokenizer is not None:
         require("transformers", "agents")
-        load_tokenizer: Any = load("tsr_gym.agents.models.tokenizer:load_tokenizer")
+        from tsr_gym.agents.models.tokenizer import load_tokenizer
+
         tokenizer = load_tokenizer(chosen.tokenizer)
-    audit: Any = load("tsr_gym.agents.bridges.audit:audit_file")
+    from tsr_gym.agents.bridges.audit import audit_file as audit
+
     with progress_bar() as watch:
         asked = partial(watch, "rows that the model reads")
         checks = audit(chosen.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=chosen.tolerance, watch=asked)

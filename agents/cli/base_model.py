@@ -8,7 +8,7 @@ import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
 from tsr_gym.errors import ConfigError
-from tsr_gym.optional import load, require
+from tsr_gym.optional import require
 
 
 def main(args: list[str]) -> int:
@@ -18,12 +18,14 @@ def main(args: list[str]) -> int:
     require("torch", "agents")
     require("transformers", "agents")
     # Before these are imported, which takes seconds.
-    check: Any = load("tsr_gym.agents.teaching.base_recipe:check_recipe")
+    from tsr_gym.agents.teaching.base_recipe import check_recipe as check
+
     if usual != (own := _usual_for(chosen.env)):
         # The environment stood behind flags; the defaults are its own.
         chosen = _read(args, own)
     check(chosen.env, chosen.out, chosen.recipe)
-    build: Any = load("tsr_gym.agents.teaching.base_model:build_base_model")
+    from tsr_gym.agents.teaching.base_model import build_base_model as build
+
     about = build(chosen.env, chosen.out, chosen.recipe, keep_skilled=chosen.keep_skilled, note=print)
     print(
         f"{chosen.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5; "
@@ -52,8 +54,9 @@ def _read(args: list[str], usual: Any) -> Any:
 
 def _usual_for(env: str) -> Any:
     """Return the default recipe of an environment; of one that cannot be made any, because the check says why."""
-    recipe_for: Any = load("tsr_gym.agents.teaching.base_recipe:recipe_for")
-    base: Any = load("tsr_gym.agents.teaching.base_recipe:BaseRecipe")
+    from tsr_gym.agents.teaching.base_recipe import BaseRecipe as base
+    from tsr_gym.agents.teaching.base_recipe import recipe_for
+
     try:
         return recipe_for(env) if env else base()
     except ConfigError:

@@ -4,18 +4,15 @@ import re
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.agents.cli.progress_bar import progress_bar
-from tsr_gym.agents.cli.tables import show_tables
-from tsr_gym.optional import load, require
+from tsr_gym.agents.cli.output import HERE, progress_bar, show_tables, with_json, write_json
+from tsr_gym.optional import require
 
 
 def main(args: list[str]) -> int:
     """Measure, print the tables, and write numbers and plot where wanted."""
-    config_kind: Any = load("tsr_gym.agents.probing.calibrate:CalibrationConfig")
+    from tsr_gym.agents.probing.calibrate import CalibrationConfig as config_kind
 
     @dataclass(frozen=True, slots=True)
     class CalibrateArgs:
@@ -35,10 +32,11 @@ def main(args: list[str]) -> int:
     if chosen.what.engine != "openai" and chosen.what.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
-    measure: Any = load("tsr_gym.agents.probing.calibrate:calibrate_env")
-    tables: Any = load("tsr_gym.agents.probing.report:calibration_tables")
-    heading: Any = load("tsr_gym.agents.probing.report:calibration_heading")
-    save: Any = load("tsr_gym.agents.probing.report:save_calibration")
+    from tsr_gym.agents.probing.calibrate import calibrate_env as measure
+    from tsr_gym.agents.probing.report import calibration_heading as heading
+    from tsr_gym.agents.probing.report import calibration_tables as tables
+    from tsr_gym.agents.probing.report import save_calibration as save
+
     with progress_bar() as watch:
         found = measure(chosen.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
     written = [] if chosen.out is None else save(found, chosen.out)

@@ -22,7 +22,8 @@ class CompletionArgs:
 def main(args: list[str]) -> int:
     """Print the script."""
     chosen = read_arguments(CompletionArgs, args, prog="tsr completion")
-    commands: Any = load("tsr_gym.agents.cli:COMMANDS")
+    from tsr_gym.agents.cli import COMMANDS as commands
+
     kinds: list[Any] = []
     for name, (path, words) in commands.items():
         # A union of subcommands would be read as more commands; as a field it stands below its own.

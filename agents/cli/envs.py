@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.agents.cli.tables import Shown, show_tables
+from tsr_gym.agents.cli.output import HERE, Shown, show_tables, with_json, write_json
 from tsr_gym.agents.config.recipes import public_guide
 from tsr_gym.errors import MissingExtra
 from tsr_gym.optional import load
@@ -80,7 +79,8 @@ def describe_env(name: str, scorers: Iterable[Mapping[str, Any]]) -> dict[str, A
 
 def list_scorers() -> list[dict[str, Any]]:
     """Return the scorers: name, the world whose states they rate (``any`` for all), and their settings."""
-    known: Any = load("tsr_gym.wrappers.scorers:known_scorers")
+    from tsr_gym.wrappers.scorers import known_scorers as known
+
     return [
         {"name": name, "world": world, "what": _first_line(kind), "settings": _parameters(kind, skip=1)}
         for name, (kind, world) in known().items()
@@ -89,7 +89,8 @@ def list_scorers() -> list[dict[str, Any]]:
 
 def list_strategies() -> list[dict[str, Any]]:
     """Return the strategies of searches: name, what each does, and its numbers."""
-    home: Any = load("tsr_gym.agents.strategies:STRATEGIES")
+    from tsr_gym.agents.strategies import STRATEGIES as home
+
     module = vars(import_module(home))
     return [
         {"name": name, "what": _first_line(module[name]), "settings": _parameters(module[name], skip=1)}

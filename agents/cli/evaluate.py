@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from tsr_gym.agents.cli.arguments import ASK, Asked, Numbers, built, flags_of, parse
-from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.agents.cli.progress_bar import progress_bar
+from tsr_gym.agents.cli.output import HERE, progress_bar, with_json, write_json
 from tsr_gym.agents.config import RunConfig
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
@@ -17,7 +16,7 @@ from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.strategies import STRATEGIES
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import fold
-from tsr_gym.optional import load, require
+from tsr_gym.optional import require
 from tsr_gym.sections import setting, settings_of
 
 # Settings of training, which the sections have too.
@@ -66,14 +65,18 @@ def main(args: list[str]) -> int:
     given = {name: value for name, value in vars(options).items() if name not in ("out", "json", "api", "numbers")}
     if options.model.engine == "openai":
         _check_numbers(options)
-        play: Any = load("tsr_gym.agents.reports.model_evaluation:evaluate_api")
+        from tsr_gym.agents.reports.model_evaluation import evaluate_api
+
+        play: Any = evaluate_api
         env = given.pop("source")
         given |= {"env": options.env or env, "api": options.api}
     else:
         require("torch", "agents")
         require("transformers", "agents")
         _check(options)
-        play = load("tsr_gym.agents.reports.model_evaluation:evaluate_model")
+        from tsr_gym.agents.reports.model_evaluation import evaluate_model
+
+        play = evaluate_model
     with progress_bar() as watch:
         result = play(**given, watch=partial(watch, "episodes"))
     if options.json != HERE:
@@ -117,8 +120,9 @@ def _check(options: Any) -> None:
     given = sorted(name for name in OWN if values[name] != defaults[name])
     if given and (Path(options.source) / "checkpoints").is_dir():
         raise ConfigError(f"{options.source} is a run and brings its own {', '.join(given)}: leave it out")
-    check_model_folder: Any = load("tsr_gym.agents.models.card:check_model_folder")
-    task_pool: Any = load("tsr_gym.agents.episodes.env_pool:task_pool")
+    from tsr_gym.agents.episodes.env_pool import task_pool
+    from tsr_gym.agents.models.card import check_model_folder
+
     if options.source != "default":
         check_model_folder(Path(options.source))
     elif options.env is None:

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.progress_bar import progress_bar
-from tsr_gym.optional import load
+from tsr_gym.agents.cli.output import progress_bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,8 @@ class ExportArgs:
 def main(args: list[str]) -> int:
     """Read the trees and write the records."""
     chosen = read_arguments(ExportArgs, args, prog="tsr export")
-    export: Any = load("tsr_gym.agents.bridges.export:export")
+    from tsr_gym.agents.bridges.export import export
+
     with progress_bar() as watch:
         written = export(chosen.sources, chosen.out, kind=chosen.kind, watch=partial(watch, "trees"))
     print(f"{chosen.out}: {written.records:,} {chosen.kind} from {written.trees:,} trees")

@@ -1,24 +1,153 @@
-"""Game: a person before an environment, with everything that can be taken back, kept, and asked for."""
+"""The game of `tsr play`: an environment in the terminal, with undo, forks, hints, scores and a model's proposals."""
 
+import re
 import sys
 import textwrap
 from cmd import Cmd
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 
-from tsr_gym.agents.cli.pages import WIDTH, readable
-from tsr_gym.agents.cli.played import Played, played_of, tree_of
 from tsr_gym.errors import ConfigError, InvalidTree, MissingExtra, PromptTooLong, TsrGymError
 from tsr_gym.node import Candidate, Node
-from tsr_gym.optional import load
 from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import restore, snapshot
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Tree
+
+Line = tuple[Node, ...]
+
+
+@dataclass(slots=True)
+class Played:
+    """A trajectory that goes on, and others that were left. Nodes are told apart by identity.
+
+    Attributes:
+        path: The trajectory to here, first node first.
+        lines: Those that were left, to where they were left.
+        moments: Ways to the moments that were kept.
+    """
+
+    path: list[Node]
+    lines: list[Line] = field(default_factory=list)
+    moments: list[Line] = field(default_factory=list)
+
+    def keep(self) -> int:
+        """Keep this moment and return its number, from 1."""
+        here = [number for number, moment in enumerate(self.moments, start=1) if moment[-1] is self.path[-1]]
+        if here:
+            return here[0]
+        self.moments.append(tuple(self.path))
+        return len(self.moments)
+
+    def go(self, number: int) -> int:
+        """Go on from a moment, and return the number under which the one that is left was kept.
+
+        Raises:
+            LookupError: There is no such moment.
+        """
+        if not 1 <= number <= len(self.moments):
+            raise LookupError(f"wanted a moment from 1 to {len(self.moments)}, got {number}")
+        left = self.keep()
+        self.lines.append(tuple(self.path))
+        self.path = list(self.moments[number - 1])
+        return left
+
+
+def tree_of(played: Played, *, seed: int, score_of: Literal["turn", "state"], about: Mapping[str, Any]) -> Tree:
+    """Return all that was played as a tree, whose played nodes are the path."""
+    tree = Tree(seed=seed, score_of=score_of, about=about)
+    own = {id(node) for node in played.path}
+    index: dict[int, int] = {}
+    for line in (*played.lines, tuple(played.path)):
+        parent = None
+        for node in line:
+            if id(node) not in index:
+                index[id(node)] = tree.add(replace(node, parent=parent), played=id(node) in own)
+            parent = index[id(node)]
+    return tree
+
+
+def played_of(tree: Tree) -> Played:
+    """Return what a person has played, from its tree; forks and ends of what was left are its moments.
+
+    Raises:
+        InvalidTree: It is no tree of texts, or nothing was played in it.
+    """
+    if not tree.played or not all(isinstance(node.observation, str) for node in tree.nodes):
+        raise InvalidTree(f"wanted a trajectory of texts, got a tree of {len(tree.nodes)} nodes")
+
+    def line(end: int) -> Line:
+        return tuple(tree.nodes[index] for index in tree.path(end))
+
+    ends = [end for end in tree.leaves() if end not in tree.played]
+    forks = [index for index in range(len(tree.nodes)) if len(tree.children(index)) > 1]
+    return Played(list(line(tree.played[-1])), [line(end) for end in ends], [line(end) for end in [*forks, *ends]])
+
+
+WIDTH = 100
+_INFORMATION = re.compile(r"<information>(.*?)</information>", re.DOTALL)
+_PASSAGE = re.compile(r'^Doc (\d+)\(Title: "?(.*?)"?\) (.*)$', re.DOTALL)
+# The id of a product, as a button; and a price, which stands behind a title.
+_PRODUCT = re.compile(r"\[B0[A-Z0-9]{8}\]")
+_PRICE = re.compile(r" \[SEP\] (\$\d)")
+
+
+def readable(text: str, *, asked: str = "", buttons: Collection[str] = ()) -> str:
+    """Return an observation as a page: passages with their titles, parts of a shop's page as lines, others as they are.
+
+    Args:
+        text: What the environment showed.
+        asked: The question, which stands above passages.
+        buttons: What can be clicked, in small letters; it stands in brackets.
+    """
+    if _INFORMATION.search(text):
+        return "\n\n".join(filter(None, [textwrap.fill(asked, WIDTH), *_passages(text)]))
+    return _shop_page(text, buttons) if " [SEP] " in text else text
+
+
+def _passages(text: str) -> list[str]:
+    parts = _INFORMATION.split(text)
+    blocks: list[str] = []
+    for number, part in enumerate(parts):
+        inside = re.split(r"\n(?=Doc \d+\()", part) if number % 2 else [part]
+        blocks += [_passage(one.strip()) for one in inside if one.strip()]
+    return blocks
+
+
+def _passage(text: str) -> str:
+    found = _PASSAGE.match(text)
+    if found is None:
+        return textwrap.fill(text, WIDTH)
+    number, title, body = found.groups()
+    return f"[{number}] {title}\n{textwrap.fill(body, WIDTH, initial_indent='    ', subsequent_indent='    ')}"
+
+
+def _shop_page(text: str, buttons: Collection[str]) -> str:
+    """Return a page with a line per part; neighbouring buttons share lines."""
+    lines: list[str] = []
+    row: list[str] = []
+    for part in _PRICE.sub(r" \1", text).split(" [SEP] "):
+        if part.strip().lower() in buttons:
+            row.append(f"[{part.strip()}]")
+        elif part.strip():
+            # A product's title stands behind its id.
+            own = row.pop() if row and _PRODUCT.fullmatch(row[-1]) else ""
+            lines += _row(row)
+            row = []
+            lines += textwrap.wrap(f"{own} {part.strip()}".strip(), WIDTH, subsequent_indent="  ")
+    return "\n".join([*lines, *_row(row)])
+
+
+def _row(names: list[str]) -> list[str]:
+    # Blanks inside a name are no place to break it.
+    lines = textwrap.wrap(" ".join(name.replace(" ", "\u00a0") for name in names), WIDTH, break_on_hyphens=False)
+    return [line.replace("\u00a0", " ") for line in lines]
+
 
 # Known by their first letters as well.
 COMMANDS = ("undo", "restart", "next", "hint", "quit", "help")
@@ -73,9 +202,11 @@ class Game(Cmd):
         self.use_rawinput = sys.stdin.isatty()
         self._env, self._base, self._shows = env, base, shows
         self._numbered, self._adviser = numbered, adviser
-        scorer: Any = load("tsr_gym.wrappers.score_wrapper:ScoreWrapper")
-        self._score_of = env.score_of if isinstance(env, scorer) else None
-        self._key_of: Any = load("tsr_gym.wrappers.imagine:key_of")
+        from tsr_gym.wrappers.imagine import key_of
+        from tsr_gym.wrappers.score_wrapper import ScoreWrapper
+
+        self._score_of = env.score_of if isinstance(env, ScoreWrapper) else None
+        self._key_of = key_of
         self._proposals: Sequence[Any] = ()
         self._begin(number)
 
@@ -190,7 +321,8 @@ class Game(Cmd):
 
     def do_save(self, file: str) -> None:
         """Save what was played as a tree, which `load`, `tsr tree`, `tsr view` and `tsr replay` read."""
-        facts: Any = load("tsr_gym.wrappers.replay:stack_facts")
+        from tsr_gym.wrappers.replay import stack_facts as facts
+
         spec = self._env.spec
         about = {
             "env": None if spec is None else spec.id,

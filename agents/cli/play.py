@@ -77,7 +77,8 @@ def _made(chosen: PlayArgs, settings: dict[str, Any]) -> tuple[gym.Env[Any, Any]
     base = env.unwrapped
     if not isinstance(base, TextEnv):
         raise ConfigError(f"wanted an environment of text, {chosen.env} is a {type(base).__name__}")
-    make: Any = load("tsr_gym.wrappers.scorers:make_scorer")
+    from tsr_gym.wrappers.scorers import make_scorer as make
+
     return env if chosen.score is None else make(chosen.score, env), base
 
 
@@ -85,8 +86,9 @@ def _player(chosen: PlayArgs) -> Any:
     """Return the model at play; of a run, that of its latest checkpoint."""
     for package in ("torch", "transformers"):
         require(package, "agents")
-    task: Any = load("tsr_gym.agents.episodes.settings:TaskConfig")
-    model: Any = load("tsr_gym.agents.models.settings:ModelConfig")
-    load_player: Any = load("tsr_gym.agents.reports.model_evaluation:load_player")
+    from tsr_gym.agents.episodes.settings import TaskConfig as task
+    from tsr_gym.agents.models.settings import ModelConfig as model
+    from tsr_gym.agents.reports.model_evaluation import load_player
+
     own = task(env_set=chosen.env_set)
-    return load_player(chosen.env, own, model(model=chosen.model), lambda text: print(text, file=sys.stderr))
+    return load_player(chosen.env, own, model(model=str(chosen.model)), lambda text: print(text, file=sys.stderr))

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.agents.cli.progress_bar import progress_bar
-from tsr_gym.agents.cli.tables import show_tables
+from tsr_gym.agents.cli.output import HERE, progress_bar, show_tables, with_json, write_json
 from tsr_gym.optional import load, require
 
 
 def main(args: list[str]) -> int:
     """Measure, print the table and the advice, and write rows and plot where wanted."""
-    config_kind: Any = load("tsr_gym.agents.probing.probe:ProbeConfig")
+    from tsr_gym.agents.probing.probe import ProbeConfig as config_kind
 
     @dataclass(frozen=True)
     class ProbeArgs:
@@ -35,7 +33,8 @@ def main(args: list[str]) -> int:
     if chosen.what.model.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
-    measure: Any = load("tsr_gym.agents.probing.probe:probe_env")
+    from tsr_gym.agents.probing.probe import probe_env as measure
+
     report: dict[str, Any] = {
         name: load(f"tsr_gym.agents.probing.report:{name}")
         for name in ("probe_heading", "probe_table", "advice", "probe_rows", "draw_probe")

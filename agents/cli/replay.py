@@ -7,10 +7,8 @@ from typing import Annotated, Any
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.agents.cli.progress_bar import progress_bar
+from tsr_gym.agents.cli.output import HERE, progress_bar, with_json, write_json
 from tsr_gym.errors import ConfigError, shown
-from tsr_gym.optional import load
 from tsr_gym.tree import Tree
 
 
@@ -33,7 +31,8 @@ def main(args: list[str]) -> int:
     chosen = read_arguments(ReplayArgs, with_json(args), prog="tsr replay")
     if not chosen.sources:
         raise ConfigError("wanted the folder of a run or a file of a tree, got none")
-    tree_files: Any = load("tsr_gym.agents.bridges.export:tree_files")
+    from tsr_gym.agents.bridges.export import tree_files
+
     files = [file for source in chosen.sources for file in tree_files(source)]
     with progress_bar() as watch:
         found = []
@@ -49,8 +48,8 @@ def main(args: list[str]) -> int:
 
 
 def _replayed(file: Path, chosen: ReplayArgs) -> dict[str, Any]:
-    replay: Any = load("tsr_gym.wrappers.replay:replay")
-    stack_of: Any = load("tsr_gym.wrappers.replay:stack_of")
+    from tsr_gym.wrappers.replay import replay, stack_of
+
     tree = Tree.load(file)
     result = replay(tree, stack_of(tree, chosen.env), scores=chosen.scores)
     difference = None if result.difference is None else result.difference._asdict()

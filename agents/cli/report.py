@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.agents.cli.tables import show_tables
-from tsr_gym.optional import load, require
+from tsr_gym.agents.cli.output import HERE, show_tables, with_json, write_json
+from tsr_gym.optional import require
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,9 @@ def main(args: list[str]) -> int:
     """Print tables and findings, and draw the curves."""
     chosen = read_arguments(ReportArgs, with_json(args), prog="tsr report")
     require("matplotlib", "agents")
-    summarise: Any = load("tsr_gym.agents.reports.report:summarise_runs")
-    draw: Any = load("tsr_gym.agents.reports.report:draw_curves")
+    from tsr_gym.agents.reports.report import draw_curves as draw
+    from tsr_gym.agents.reports.report import summarise_runs as summarise
+
     report = summarise(chosen.runs, against=chosen.against, equal=chosen.equal, with_student=chosen.student)
     if chosen.json != HERE:
         _show(report)

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.progress_bar import progress_bar
-from tsr_gym.optional import load, require
+from tsr_gym.agents.cli.output import progress_bar
+from tsr_gym.optional import require
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,9 @@ def main(args: list[str]) -> int:
 
 def _index(chosen: IndexArgs) -> int:
     require("numba", "envs")
-    build: Any = load("tsr_gym_envs.retrieval_qa.corpus:build_index")
-    open_corpus: Any = load("tsr_gym_envs.retrieval_qa.corpus:open_corpus")
+    from tsr_gym_envs.retrieval_qa.corpus import build_index as build
+    from tsr_gym_envs.retrieval_qa.corpus import open_corpus
+
     with progress_bar() as watch:
         build(chosen.corpus, chosen.out, watch, link=chosen.link)
     print(f"{chosen.out}: {len(open_corpus(chosen.out)):,} passages")
@@ -77,11 +78,12 @@ def _serve(chosen: ServeArgs) -> int:
     require("numba", "envs")
     require("starlette", "serve")
     require("uvicorn", "serve")
-    open_retriever: Any = load("tsr_gym_envs.retrieval_qa.server:open_retriever")
-    limits: Any = load("tsr_gym_envs.retrieval_qa.server:ServerLimits")
-    make_app: Any = load("tsr_gym_envs.retrieval_qa.server:retrieval_app")
-    serve: Any = load("tsr_gym_envs.serving:serve")
-    of_connections: Any = load("tsr_gym_envs.serving:ConnectionLimits")
+    from tsr_gym_envs.retrieval_qa.server import ServerLimits as limits
+    from tsr_gym_envs.retrieval_qa.server import open_retriever
+    from tsr_gym_envs.retrieval_qa.server import retrieval_app as make_app
+    from tsr_gym_envs.serving import ConnectionLimits as of_connections
+    from tsr_gym_envs.serving import serve
+
     retriever = open_retriever(chosen.index)
     # The first search loads compiled code; who hears that the server is ready should not wait for it.
     retriever.retrieve(["first"], 1)

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tsr_gym.agents.cli.arguments import ASK, Asked, Numbers, flags_of, parse, read_arguments
-from tsr_gym.agents.cli.tables import Shown, show_tables
+from tsr_gym.agents.cli.output import Shown, show_tables
 from tsr_gym.agents.config import Setting, TrainConfig, build_config, collect_settings
 from tsr_gym.agents.config.recipes import ConfigFile, read_config_file
 from tsr_gym.agents.config.resolve import sources_in_words

@@ -11,10 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.json_output import HERE, with_json, write_json
-from tsr_gym.agents.cli.tables import show_tables
+from tsr_gym.agents.cli.output import HERE, show_tables, with_json, write_json
 from tsr_gym.errors import ConfigError
-from tsr_gym.optional import load
 from tsr_gym.tree import Tree, ending, turn_text
 
 
@@ -49,7 +47,8 @@ class _Table:
 def main(args: list[str]) -> int:
     """Print a tree, or the table of those that there are."""
     chosen = read_arguments(TreeArgs, with_json(args), prog="tsr tree")
-    tree_files: Any = load("tsr_gym.agents.bridges.export:tree_files")
+    from tsr_gym.agents.bridges.export import tree_files
+
     files = list(tree_files(chosen.source))
     if len(files) > 1 and chosen.number is None:
         if chosen.kept or chosen.below or chosen.depth is not None:

@@ -5,14 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.progress_bar import progress_bar
+from tsr_gym.agents.cli.output import progress_bar
 from tsr_gym.errors import ConfigError
-from tsr_gym.optional import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +34,16 @@ def main(args: list[str]) -> int:
     """Serve the page until interrupted, or write the file."""
     chosen = read_arguments(ViewArgs, args, prog="tsr view")
     if chosen.export is not None:
-        export: Any = load("tsr_gym.agents.reports.view.pages:export_page")
+        from tsr_gym.agents.reports.view.pages import export_page as export
+
         with progress_bar() as watch:
             written = export(chosen.paths, chosen.export, most_trees=chosen.trees, watch=partial(watch, "trees"))
         left = f", {written.left_out:,} older ones left out (--trees)" if written.left_out else ""
         print(f"{chosen.export}: {_count(written.trees, 'tree')}{left}, {written.size / 1e6:.1f} MB")
         return 0
-    site: Any = load("tsr_gym.agents.reports.view.site:Site")
-    make_server: Any = load("tsr_gym.agents.reports.view.server:make_server")
-    address_of: Any = load("tsr_gym.agents.reports.view.server:address_of")
+    from tsr_gym.agents.reports.view.server import address_of, make_server
+    from tsr_gym.agents.reports.view.site import Site as site
+
     shown = site(chosen.paths)
     try:
         server = make_server(shown, chosen.port)

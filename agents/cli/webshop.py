@@ -9,10 +9,10 @@ import gymnasium as gym
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.progress_bar import progress_bar
+from tsr_gym.agents.cli.output import progress_bar
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
-from tsr_gym.optional import load, require
+from tsr_gym.optional import require
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ def main(args: list[str]) -> int:
 
 
 def _import(files: Any, chosen: ImportArgs) -> int:
-    import_catalogue: Any = load("tsr_gym_envs.webshop.catalogue.opening:import_catalogue")
+    from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
+
     with progress_bar() as watch:
         catalogue = import_catalogue(
             files, chosen.out, num_products=chosen.num_products, with_nouns=chosen.nouns, progress=watch
@@ -97,7 +98,8 @@ def _generate(chosen: GenerateArgs) -> int:
         raise ConfigError("wanted --out DIR for a catalogue or --files DIR for JSON files, got neither")
     if chosen.products < 1:
         raise ConfigError(f"wanted --products >= 1, got {chosen.products}")
-    write_catalogue: Any = load("tsr_gym_envs.webshop.generator:write_catalogue")
+    from tsr_gym_envs.webshop.generator import write_catalogue
+
     with TemporaryDirectory() as scratch:
         files = chosen.files or Path(scratch)
         with progress_bar() as watch:
@@ -112,9 +114,10 @@ def _generate(chosen: GenerateArgs) -> int:
 def _serve(chosen: ServeArgs) -> int:
     require("starlette", "serve")
     require("uvicorn", "serve")
-    shop_site: Any = load("tsr_gym_envs.webshop.site.app:shop_site")
-    begin_trips: Any = load("tsr_gym_envs.webshop.site.trips:Trips")
-    serve: Any = load("tsr_gym_envs.serving:serve")
+    from tsr_gym_envs.serving import serve
+    from tsr_gym_envs.webshop.site.app import shop_site
+    from tsr_gym_envs.webshop.site.trips import Trips as begin_trips
+
     catalogue = None if chosen.catalogue is None else str(chosen.catalogue)
     settings = {"catalogue": catalogue, "max_turns": None, **parse_settings(chosen.env_set)}
     try:

@@ -11,7 +11,7 @@ from tests.test_house import REQUIREMENTS
 from tsr_gym import MissingExtra
 from tsr_gym.agents import cli
 from tsr_gym.agents.cli import doctor, installed
-from tsr_gym.agents.cli.self_test import Trial, self_test, try_world
+from tsr_gym.agents.cli.doctor import Trial, self_test, try_world
 from tsr_gym.version import __version__
 
 
@@ -130,7 +130,7 @@ def test_for_people_it_is_a_table_with_the_line_that_completes_an_extra(capsys, 
     ids=["missing extras are no problem", "a world that fails is one"],
 )
 def test_the_status_says_whether_something_is_broken(capsys, monkeypatch, trials, wanted):
-    monkeypatch.setattr("tsr_gym.agents.cli.self_test.self_test", lambda: trials)
+    monkeypatch.setattr("tsr_gym.agents.cli.doctor.self_test", lambda: trials)
     assert run(capsys)[0] == wanted
 
 

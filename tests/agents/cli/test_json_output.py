@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tsr_gym.agents import cli
-from tsr_gym.agents.cli.json_output import with_json
+from tsr_gym.agents.cli.output import with_json
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Pages for people: passages with their titles, a shop's page in lines, boards as they are."""
 
-from tsr_gym.agents.cli.pages import readable
+from tsr_gym.agents.cli.game import readable
 
 
 def test_passages_stand_below_the_question_with_their_titles():

@@ -1,0 +1,95 @@
+"""Output of commands: JSON for programs, tables and progress bars for people."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+# Stands for the standard output, as in many programs.
+HERE = Path("-")
+
+
+def with_json(args: Sequence[str]) -> list[str]:
+    """Return a command line in which a `--json` without a file names the standard output.
+
+    >>> with_json(["runs/a", "--json"]), with_json(["--json", "a.json"])
+    (['runs/a', '--json', '-'], ['--json', 'a.json'])
+    """
+    filled = []
+    for arg, after in zip(args, [*args, "--"][1:], strict=True):
+        filled += [arg, str(HERE)] if arg == "--json" and after.startswith("--") else [arg]
+    return filled
+
+
+def write_json(value: Any, target: Path) -> None:
+    """Write a report, a dataclass or JSON's own types, into a file or to the standard output.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    text = json.dumps(plain, indent=2, default=str)
+    if target == HERE:
+        print(text)
+    else:
+        target.write_text(text + "\n", encoding="utf-8")
+
+
+# Called with the name of a stage, how much of it is done, and how much there is.
+Watch = Callable[[str, int, int], None]
+
+
+@contextmanager
+def progress_bar() -> Iterator[Watch]:
+    """Yield a function that shows the progress of each stage of the work on the standard error."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+        tenths: dict[str, int] = {}
+
+        def watch(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)
+            tenth = 10 * done // max(total, 1)
+            if not console.is_terminal and tenth > tenths.get(stage, 0):
+                tenths[stage] = tenth
+                print(f"{stage}: {10 * tenth} %", file=sys.stderr)
+
+        yield watch
+
+
+class Shown(NamedTuple):
+    """A table for the terminal."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str | None = None
+
+
+def show_tables(tables: Iterable[Any], *, words: bool = False) -> None:
+    """Print tables with `title`, `caption`, `columns` and `rows`.
+
+    Args:
+        tables: What to print.
+        words: Whether all columns hold words and stand on the left; of numbers only the first does.
+    """
+    console = Console()
+    # A table that is piped into a file should not be folded at 80 columns.
+    wide = Console(width=None if console.is_terminal else 180)
+    for part in tables:
+        table = Table(title=part.title, caption=part.caption)
+        for number, name in enumerate(part.columns):
+            table.add_column(name, justify="left" if words or number == 0 else "right")
+        for row in part.rows:
+            table.add_row(*row)
+        wide.print(table)
