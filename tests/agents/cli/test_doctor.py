@@ -10,7 +10,7 @@ import pytest
 from tests.test_house import REQUIREMENTS
 from tsr_gym import MissingExtra
 from tsr_gym.agents import cli
-from tsr_gym.agents.cli import doctor, installed
+from tsr_gym.agents.cli import doctor
 from tsr_gym.agents.cli.doctor import Trial, self_test, try_world
 from tsr_gym.version import __version__
 
@@ -66,15 +66,15 @@ def test_a_world_is_made_restored_and_searched():
 
 
 def test_every_extra_of_the_package_has_words():
-    assert set(installed.BRINGS) == set(REQUIREMENTS) - {""}
+    assert set(doctor.BRINGS) == set(REQUIREMENTS) - {""}
 
 
 def test_versions_and_what_is_missing_are_those_of_the_installed_packages(monkeypatch):
     there = {"numpy": "2.0", "gymnasium": "1.4.1", "torch": "2.1"}
     lines = ["numpy>=1.26", "gymnasium>=1.4", 'torch>=2.6; extra == "agents"', 'safetensors>=0.5; extra == "agents"']
-    monkeypatch.setattr(installed, "requires", lambda name: lines)
-    monkeypatch.setattr(installed, "version", lambda name: found_in(there, name))
-    extras = {one.name: one for one in installed.extras()}
+    monkeypatch.setattr(doctor, "requires", lambda name: lines)
+    monkeypatch.setattr(doctor, "version", lambda name: found_in(there, name))
+    extras = {one.name: one for one in doctor.extras()}
     assert (extras[""].complete, extras[""].versions) == (True, {"numpy": "2.0", "gymnasium": "1.4.1"})
     assert extras["agents"].lacking == ("torch>=2.6 (found 2.1)", "safetensors")
     assert extras["agents"].install == "pip install 'tsr-gym[agents]'"
@@ -85,9 +85,9 @@ def test_an_extra_has_what_the_extras_that_it_names_require(monkeypatch):
     there = {"httpx": "0.28", "tyro": "1.1"}
     lines = ['httpx>=0.27; extra == "openai"', 'tsr-gym[cli]; extra == "openai"', 'tyro>=1; extra == "cli"']
     lines += ['rich>=13; extra == "cli"']
-    monkeypatch.setattr(installed, "requires", lambda name: lines)
-    monkeypatch.setattr(installed, "version", lambda name: found_in(there, name))
-    (openai,) = [extra for extra in installed.extras() if extra.name == "openai"]
+    monkeypatch.setattr(doctor, "requires", lambda name: lines)
+    monkeypatch.setattr(doctor, "version", lambda name: found_in(there, name))
+    (openai,) = [extra for extra in doctor.extras() if extra.name == "openai"]
     assert (openai.versions, openai.lacking) == (there, ("rich",))
 
 
@@ -117,8 +117,8 @@ def test_json_holds_what_was_found_and_nothing_else_is_printed(capsys, monkeypat
 
 
 def test_for_people_it_is_a_table_with_the_line_that_completes_an_extra(capsys, monkeypatch):
-    lacking = installed.Extra("envs", "the shop", {"regex": "1"}, ("numba",), "pip install 'tsr-gym[envs]'")
-    monkeypatch.setattr(installed, "extras", lambda: [installed.Extra("", "all", {}, (), ""), lacking])
+    lacking = doctor.Extra("envs", "the shop", {"regex": "1"}, ("numba",), "pip install 'tsr-gym[envs]'")
+    monkeypatch.setattr(doctor, "extras", lambda: [doctor.Extra("", "all", {}, (), ""), lacking])
     status, shown = run(capsys, "--no-self-test")
     assert status == 0
     assert "lacks numba: pip install 'tsr-gym[envs]'" in " ".join(shown.out.replace("│", " ").split())
@@ -135,5 +135,5 @@ def test_the_status_says_whether_something_is_broken(capsys, monkeypatch, trials
 
 
 def test_a_package_that_is_not_installed_is_a_problem(monkeypatch):
-    monkeypatch.setattr(installed, "extras", lambda: None)
+    monkeypatch.setattr(doctor, "extras", lambda: None)
     assert "pip install -e" in doctor.examine(self_test=False)["problems"][0]
