@@ -170,7 +170,8 @@ def allowed(name):
         return None
     core, cli = REQUIREMENTS[""], REQUIREMENTS["cli"]
     if name.startswith(CLI):
-        return core | cli
+        # Inside functions also what models need; tests/agents/cli/test_core_install.py runs the commands without it.
+        return core | cli | REQUIREMENTS["agents"]
     return core | {"tsr_gym_envs": REQUIREMENTS["envs"], "agents": REQUIREMENTS["agents"] - cli}.get(room, set())
 
 
