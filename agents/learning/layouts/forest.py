@@ -1,7 +1,7 @@
 """TokenForest and RowPlan: which rows go through a model together, and their tokens in one line for its attention.
 
 The rows of a search share long beginnings: the prompt, and every turn above the point where two branches part. In a
-*shared* forest such a beginning is written once, as in a trie. In a *packed* forest every row is a tree of its own,
+*shared* forest such a beginning is written once, as in a trie. In a *packed* forest every row is a separate tree,
 which saves the padding. Both are read by the attention of `attention.py`; `plan_rows` chooses by cost.
 
 Rows (1 2 3 4) and (1 2 5) as a shared forest of U = 5 tokens; token q sees token k where ``k <= q < end[k]``:
