@@ -1,6 +1,6 @@
 """RandomPolicy: uniform over the numbers of actions and over the actions, and nothing but its seeds decides.
 
-What is legal is held against what each state allows, and against its exact value.
+What is legal is compared with what each state allows, and against its exact value.
 """
 
 from collections import Counter
