@@ -216,6 +216,7 @@ def calibrate_env(
     def played(strategy: Strategy | None, part: str) -> PlayedEpisodes:
         return play(pool, policy, strategy, tasks=tasks, seeds=seeds, noise=config.noise, watch=progress(part))
 
+    # The walk ignores scores, so every scorer is compared on the same states; the searches below follow the score.
     walked = rated(partial(siblings_walk, branching=config.candidates), "candidates", "the policy's play")
     alone = played(None, "policy alone")
     results = []

@@ -239,6 +239,8 @@ def race(
     while running := [
         way for way, tally in tallies.items() if not tally.stopped and len(tally.measured) < config.instances
     ]:
+        # All ways advance at the same pace, so that prices are compared over nearly the same instances, and a bad
+        # search is stopped before it has cost much.
         way = min(running, key=lambda way: len(tallies[way].measured))
         first = len(tallies[way].measured)
         count = min(config.batch, config.instances - first)
@@ -283,6 +285,7 @@ def stop_the_worse(tallies: list[Tally], counts: str) -> list[Tally]:
         tallies: So far; those without any instance are neither compared nor stopped.
         counts: The unit of costs.
     """
+    # A price has an upper end only after a success; until then it cannot stop any other way.
     prices = [tally.price(counts) if tally.measured else None for tally in tallies]
     highs = [price.high for price in prices if price is not None and price.high is not None]
     return [

@@ -229,6 +229,7 @@ def rank_siblings(rated: Sequence[Rated]) -> SiblingRanking:
     """Return the mean ranking of candidates of the same state."""
     places = [nodes for nodes in _grouped(rated, "tree", "parent") if len(nodes) > 1]
     pairs, owners = [], []
+    # Where all candidates have the same value, every order is right, so a correlation would measure nothing.
     for nodes in places:
         scores, values = [node.score for node in nodes], [node.value for node in nodes]
         if max(values) - min(values) > _TIE:

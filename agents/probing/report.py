@@ -198,7 +198,7 @@ def _draw_line(
     means = [scale * estimate.mean for estimate in estimates]
     below = [scale * (estimate.mean - estimate.low) for estimate in estimates]
     above = [scale * (estimate.high - estimate.mean) for estimate in estimates]
-    # An interval from resampling may lie wholly on one side of the estimate.
+    # An interval from resampling may lie wholly on one side of the estimate, and matplotlib refuses negative lengths.
     spread = [[max(0.0, end) for end in ends] for ends in (below, above)]
     panel.errorbar(places, means, yerr=spread, marker="o", capsize=3, color=color, label=label)
 
@@ -294,6 +294,7 @@ def advice(result: Probe) -> str:
     _, best = min(searches, key=lambda pair: (pair[0], label(pair[1].way)))
     theirs = priced[best.way]
     against = f"a success costs {_words(theirs, unit)}, by plain play {_words(alone, unit)}"
+    # Only separated intervals are a clear answer; otherwise the cheaper habit, plain play, is kept.
     if theirs.high is not None and theirs.high < alone.low:
         return f"Use {label(best.way)}: {against}."
     if alone.high is not None and all(alone.high < price.low for way, price in priced.items() if way != plain.way):

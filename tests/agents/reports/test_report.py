@@ -279,6 +279,7 @@ def test_a_log_that_was_cut_by_a_kill_is_read_up_to_its_last_whole_line(runs):
 
 NO_RUN = r"run: wanted the folder of a run with run\.toml, found none"
 NO_CONFIG = r"run\.toml: wanted TOML"
+FOREIGN = "there is no setting .* 'model_type'"
 NOT_EVALUATED = "run: the run has not been evaluated yet"
 
 
@@ -288,7 +289,11 @@ NOT_EVALUATED = "run: the run has not been evaluated yet"
         (lambda run: shutil.rmtree(run), CheckpointError, NO_RUN),
         (lambda run: (run / "run.toml").unlink(), CheckpointError, NO_RUN),
         (lambda run: (run / "run.toml").write_text('{"env": "sok'), ConfigError, NO_CONFIG),
-        (lambda run: (run / "run.toml").write_text('{"model_type": "qwen2"}'), ConfigError, NO_CONFIG),
+        (
+            lambda run: (run / "run.toml").write_text('model_type = "qwen2"'),
+            ConfigError,
+            "there is no setting .* 'model_type'",
+        ),
         (lambda run: (run / "evaluations.jsonl").unlink(), CheckpointError, NOT_EVALUATED),
         (lambda run: (run / "evaluations.jsonl").write_text(""), CheckpointError, NOT_EVALUATED),
     ],
