@@ -5,7 +5,7 @@ import math
 import shlex
 from dataclasses import replace
 from functools import cache
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,21 @@ TABLE = Table(
     {"here": {"big": {"search": {"success": 50.0}}}},
     ("success",),
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def models_that_are_there(tmp_path_factory):
+    """Put an empty model in each folder that the plans name, because a configuration reads its model's card."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("work"))
+        for table, scale in product(TABLES.values(), ("tiny", "qwen")):
+            for setting in table.settings[scale]:
+                folder = MODELS / setting.model if setting.model else OUT / "bases" / setting.base
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / "config.json").write_text("{}")
+        (MODELS / LARGE).mkdir(parents=True, exist_ok=True)
+        (MODELS / LARGE / "config.json").write_text("{}")
+        yield
 
 
 @cache
@@ -277,7 +292,7 @@ def test_the_larger_scale_asks_for_its_models_before_it_begins(tmp_path):
 
 
 def test_a_dry_run_prints_a_command_for_every_cell(capsys, tmp_path):
-    regenerate(TableArgs(name="tree_grpo_budget", scale="qwen", seeds=1, dry_run=True, out=tmp_path))
+    regenerate(TableArgs(name="tree_grpo_budget", scale="qwen", seeds=1, dry_run=True, out=tmp_path, models=MODELS))
     lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == len(list(cells(TABLES["tree_grpo_budget"], "qwen", 1)))
     for line in lines:
