@@ -14,7 +14,7 @@ from tsr_gym.wrappers.scorers import HOME
 
 # The value of the setting `score` that stands for the public guide of the world.
 GUIDE = "guide"
-# What a table for one environment may hold, and what stands above all tables.
+# The keys at the top of a file, above its tables.
 TOP = ("env", "recipe", "description", "without_guide", "worlds")
 
 
@@ -90,7 +90,7 @@ def parse_config(text: str, source: str) -> ConfigFile:
 
     Args:
         text: The text.
-        source: Where it stands, for messages.
+        source: Its path or name, for messages.
 
     Raises:
         ConfigError: The text is not TOML, or has an unknown table or setting.
@@ -129,16 +129,16 @@ def recipe_settings(name: str, env: str, *, scored: bool) -> dict[str, Any]:
 
 def _flat(data: Mapping[str, Any], path: tuple[str, ...], source: str) -> Iterator[tuple[str, Any]]:
     """Yield name and value of every setting in nested tables."""
-    known = {section[: len(path) + 1] for section in tables().values() if len(section) > len(path)}
+    inner = {section[: len(path) + 1] for section in tables().values() if len(section) > len(path)}
     for name, value in data.items():
-        if isinstance(value, dict) and (*path, name) in known:
+        if isinstance(value, dict) and (*path, name) in inner:
             yield from _flat(value, (*path, name), source)
         elif tables().get(name) == path and path:
             yield name, value
         else:
             here = ".".join(path) or "the top of the file"
             choices = [item for item, section in tables().items() if section == path and path]
-            choices += [section[-1] for section in known if section[:-1] == path]
+            choices += [section[-1] for section in inner if section[:-1] == path]
             place = tables().get(name)
             hint = f" (it belongs in [{'.'.join(place)}])" if place else ""
             raise ConfigError(f"{source}: {no_such(f'setting in {here}', name, choices or TOP, 'none')}{hint}")

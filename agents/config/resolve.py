@@ -104,8 +104,8 @@ def _card(env: str, settings: Mapping[str, Setting]) -> ModelCard:
 
 
 def _check_card(of_card: Mapping[str, Any]) -> None:
-    known = {name for name, path in tables().items() if path[0] in OF_CARDS}
-    if unknown := sorted(set(of_card) - known):
+    allowed = {name for name, path in tables().items() if path[0] in OF_CARDS}
+    if unknown := sorted(set(of_card) - allowed):
         raise ConfigError(f"the settings of learning in the model's tsr_gym.json: there is no setting {unknown[0]!r}")
 
 

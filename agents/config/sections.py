@@ -16,33 +16,33 @@ from tsr_gym.sections import check_numbers, setting, setting_fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """How long, how often, and where to."""
+    """Length, frequencies and folder of a run."""
 
     out: Path | None = setting(None, metavar="FOLDER")
     """Folder of the run, which must not exist; None for runs/ENV-SEARCH-SEED."""
     label: str = setting("", metavar="NAME")
-    """What reports call the method; runs with the same label and other seeds belong together."""
+    """Name of the method in reports; runs with the same label and different seeds belong together."""
     updates: int = 200
     """Updates (paper: 200 for Sokoban and FrozenLake)."""
     total_tokens: int | None = None
-    """End the run when as many tokens have been counted in training, or after its updates, whichever comes first. No
-    group, which is all searches and plain play of an instance, is begun after that; the last update has those before.
-    Groups are searched together only while four times what they take on average is left, and then one at a time, or one
-    a process: so a run goes beyond the number by less than the last of them took, unless groups became four times as
-    long."""
+    """End the run when training has counted this many tokens, or after its updates, whichever comes first. No group
+    (all searches and plain play of an instance) begins after that; the last update has the groups before. Groups are
+    searched together only while four times their average cost is left, then one at a time, or one per process. So a
+    run exceeds the number by less than the cost of its last group, unless groups become four times as long."""
     sampled_price: float = 1.0
-    """What a sampled token counts in total_tokens, update_tokens and match_tokens."""
+    """Weight of a sampled token in total_tokens, update_tokens and match_tokens."""
     prompt_price: float = 0.0
-    """What a token of a prompt counts there, for every sample that it was read for: 0.1 beside sampled tokens, or 1
-    with sampled_price=0 for prompts alone."""
+    """Weight of a prompt token there, counted for every sample that reads it: for example 0.1 in addition to sampled
+    tokens, or 1 with sampled_price=0 for prompts alone."""
     update_tokens: int | None = None
-    """Search instances for an update until the run has sampled as many tokens for each update so far; None for as many
-    instances as groups says, which is then only how many are searched side by side."""
+    """Search instances for an update until the run has sampled this many tokens per update on average; groups is then
+    only the number of instances that are searched together. None searches exactly as many instances as groups."""
     update_trajectories: int | None = None
-    """Search instances for an update until the filter keeps as many trajectories (dynamic sampling, DAPO), so that
-    steps of as many are alike, or until total_tokens, which it needs, are used up; None learns from what comes."""
+    """Search instances for an update until the filter keeps this many trajectories (dynamic sampling, DAPO), so that
+    all updates have equal size, or until total_tokens, which it requires, are used up. None searches a fixed number
+    of instances and learns from all that are kept."""
     seed: int = 0
-    """Everything random in the run derives from it."""
+    """Seed of everything random in the run."""
     eval_every: int = 10
     """Evaluate every so many updates, and at the beginning and the end; 0 for these two only."""
     eval_instances: int = 256
@@ -70,7 +70,7 @@ class RunConfig:
     old_logprobs=sampler as they are, with old_logprobs=learner by mismatch."""
     parity_tolerance: float | None = None
     """Most nats by which the engine's log-probabilities may differ from the learner's after an update of its weights;
-    above it the run stops with a checkpoint. None for 0.001, and 0.25 in bfloat16; 0 to look at nothing."""
+    above it the run stops with a checkpoint. None for 0.001, and 0.25 in bfloat16; 0 turns the check off."""
 
     def __post_init__(self) -> None:
         check_numbers(self, "eval_instances", "checkpoint_every", "keep_checkpoints", least=1)

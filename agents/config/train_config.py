@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-import tomli_w
-
 from tsr_gym.agents.config.recipes import ConfigFile, parse_config
 from tsr_gym.agents.config.resolve import NONE, Setting, collect_settings, without_none
 from tsr_gym.agents.config.sections import RunConfig, all_settings
@@ -21,6 +19,7 @@ from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.settings import LoraSettings, ModelConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import Choice
+from tsr_gym.optional import require
 from tsr_gym.sections import build_section, settings_of
 
 # The file in the folder of a run that repeats it: tsr train --config run.toml --out OTHER.
@@ -52,7 +51,7 @@ class TrainConfig:
             "update_trajectories": self.run.update_trajectories,
         }
         if len(given := [name for name, end in ends.items() if end is not None]) > 1:
-            raise ConfigError(f"{given[0]} and {given[1]} both say when an update has enough: leave one out")
+            raise ConfigError(f"{given[0]} and {given[1]} both decide how much an update samples: leave one out")
         if self.run.update_trajectories is not None and self.run.total_tokens is None:
             raise ConfigError(
                 "where the filter keeps nothing, update_trajectories searches for ever: wanted total_tokens, got None"
@@ -70,7 +69,7 @@ class TrainConfig:
     def _check_overlap(self, ends: Mapping[str, object]) -> None:
         """Raise ConfigError where the next search cannot begin before this update is learned, or not be corrected."""
         if given := [name for name, end in ends.items() if end is not None]:
-            raise ConfigError(f"overlap begins the next search before {given[0]} says how long it is: leave one out")
+            raise ConfigError(f"overlap begins the next search before {given[0]} determines its length: leave one out")
         if self.search.start_states:
             raise ConfigError("overlap begins the next search before its start states are known: wanted start_states=0")
         if self.learn.old_logprobs == "learner" and self.learn.objective.mismatch == "none":
@@ -105,7 +104,7 @@ class TrainConfig:
 
         Args:
             text: The text.
-            source: Where it stands, for messages.
+            source: Its path, for messages.
             bound: Whether the callables that it names are looked up. False for programs that only show a run: nothing
                 that the file names is imported, and the callables cannot be called.
 
@@ -114,7 +113,7 @@ class TrainConfig:
         """
         file = parse_config(text, source)
         if file.env is None:
-            raise ConfigError(f"{source}: wanted the configuration of a run with its env, found none")
+            raise ConfigError(f"{source}: wanted the configuration of a run with its env, got none")
         try:
             settings = without_none(file.settings)
             return build_section(cls, {"env": file.env} | (settings if bound else _unbound(settings)))
@@ -143,8 +142,15 @@ class TrainConfig:
     def to_toml(self) -> str:
         """Return the configuration as TOML, every setting in its table; the folder `out` is left out.
 
-        Equal configurations give equal text, so a file repeats its run and tells two runs apart.
+        Equal configurations give equal text, so the file repeats its run, and different runs have different files.
+
+        Raises:
+            MissingExtra: The extra agents, which has the TOML writer, is not installed.
         """
+        # A core install has no TOML writer; only commands that need the extra agents write a configuration.
+        require("tomli_w", "agents")
+        import tomli_w
+
         values = settings_of(self)
         data: dict[str, Any] = {"env": self.env}
         for path, item, _ in all_settings():
