@@ -1,4 +1,4 @@
-"""How every subcommand reads its arguments: the sections of a configuration become flags, and flags become sections."""
+"""Arguments of every subcommand: the sections of a configuration become flags, and parsed flags become sections."""
 
 import ast
 import inspect
@@ -16,7 +16,7 @@ import tyro
 from tsr_gym.keywords import Choice
 from tsr_gym.sections import settings_of, values_of
 
-# The command line with which a command is asked what arguments it reads, and does nothing else.
+# The command line on which a command raises `Asked` with its arguments and does nothing else; `tsr completion` uses it.
 ASK = "--which-arguments"
 # Words of the help for the types of values.
 TYPES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
@@ -39,7 +39,7 @@ class Numbers:
 
 
 class Asked(Exception):
-    """The answer of a command that was asked what arguments it reads.
+    """The arguments of a command, raised when its command line is `ASK`.
 
     Attributes:
         arguments: The dataclass, or a union of those of subcommands.
@@ -58,20 +58,20 @@ def read_arguments(
     positional: bool = False,
     without: Collection[str] = (),
 ) -> Any:
-    """Return what a command line sets, as an instance of a dataclass.
+    """Return the dataclass instance that a command line describes.
 
     Args:
         arguments: The dataclass, or a union of those of subcommands; fields of its sections are flags without a prefix.
         args: The command line after the command.
         prog: The command.
-        description: Of the command, instead of the dataclass's docstring.
+        description: Description of the command; None for the dataclass's docstring.
         positional: Whether fields without a default are given without their names.
         without: Settings of the sections that the command does not use; they have no flags.
 
     Raises:
         Asked: The command line is `ASK`.
         ConfigError: A section refuses a value.
-        SystemExit: Help was asked for and is printed, or the command line cannot be read.
+        SystemExit: The help was printed, or the command line cannot be read.
     """
     # The union of several subcommands is no class, and its parts have no sections.
     single = isinstance(arguments, type) and is_dataclass(arguments)
@@ -85,7 +85,7 @@ def read_arguments(
 def parse(
     flags: Any, args: Sequence[str], *, prog: str, description: str | None = None, positional: bool = False
 ) -> Any:
-    """Return what a command line sets, as an instance of a dataclass of flags; the rest is as in `read_arguments`."""
+    """Return the instance of a dataclass of flags that a command line describes; see `read_arguments`."""
     config = (tyro.conf.OmitArgPrefixes, *((tyro.conf.PositionalRequiredArgs,) if positional else ()))
     return tyro.cli(flags, args=list(args), prog=prog, description=description, config=config)
 
@@ -97,9 +97,9 @@ def flags_of(
     without: Collection[str] = (),
     only: Collection[str] | None = None,
 ) -> type[Any]:
-    """Return a dataclass with the fields and docstrings of a section, its values as plain as on a command line.
+    """Return a dataclass with the fields and docstrings of a section, with types that a command line can hold.
 
-    It checks nothing: the section does, when it is built.
+    The dataclass checks no values; the section checks them when it is built.
 
     Args:
         section: A dataclass, with sections in it or not.
@@ -124,7 +124,7 @@ def flags_of(
 
 
 def built(section: type[Any], parsed: Any) -> Any:
-    """Return the section whose flags were parsed; what has no flag has its default."""
+    """Return the section whose flags were parsed; settings without a flag keep their defaults."""
     values = values_of(parsed)
     for name, hint in get_type_hints(section).items():
         if name in values and isinstance(hint, type) and is_dataclass(hint):
@@ -145,7 +145,7 @@ def _default(item: "Field[Any]", values: Mapping[str, Any]) -> Any:
 
 
 def _plain(hint: Any, item: "Field[Any]", text: str | None) -> Any:
-    """Return the type of a flag: text in place of a choice, and the words that its help has."""
+    """Return the type of a flag, with text in place of a choice, annotated with its metavar and its help."""
     marks: tuple[Any, ...] = ()
     if get_origin(hint) is Annotated:
         hint, *given = get_args(hint)

@@ -1,4 +1,4 @@
-"""`tsr audit`: check tokens, masks and log-probabilities of anybody's training rows."""
+"""`tsr audit`: check tokens, masks and log-probabilities of training rows from any trainer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,50 +15,50 @@ from tsr_gym.optional import require
 
 @dataclass(frozen=True, slots=True)
 class AuditArgs:
-    """Check training rows of any trainer: what was sampled is trained, all of it, and nothing else.
+    """Check that training rows of any trainer train every sampled token and no other.
 
-    The exit status is 1 where something is wrong.
+    The exit status is 1 if a check fails.
     """
 
     rows: Annotated[Path, tyro.conf.Positional]
-    """JSON lines or Parquet with token ids (input_ids, or prompt_ids and completion_ids), what is trained of them
-    (mask, loss_mask, labels ...), and perhaps logprobs and messages."""
+    """JSON lines or Parquet with token ids (input_ids, or prompt_ids and completion_ids), the marks of trained tokens
+    (mask, loss_mask, labels ...), and optionally logprobs and messages."""
     model: Path | None = None
     """Folder of the model that sampled the rows: its log-probabilities and its tokenizer are compared."""
     tokenizer: Path | None = None
     """Folder of a tokenizer with the chat template that the rows were made by; the model's by default."""
     temperature: float = 1.0
-    """At which the rows were sampled."""
+    """Temperature at which the rows were sampled."""
     tolerance: float = 0.1
-    """Largest mean difference to the model's log-probabilities, in nats."""
+    """Largest mean difference from the model's log-probabilities, in nats."""
     json: Path | None = None
     """File for all findings as JSON; without a file they are printed."""
 
 
 def main(args: list[str]) -> int:
-    """Print a line per check, and return 1 where something is wrong."""
-    chosen = read_arguments(AuditArgs, with_json(args), prog="tsr audit")
+    """Print one line per check, and return 1 if a check fails."""
+    options = read_arguments(AuditArgs, with_json(args), prog="tsr audit")
     logprobs, tokenizer = None, None
-    if chosen.model is not None:
+    if options.model is not None:
         require("torch", "agents")
         from tsr_gym.agents.bridges.audit import witness
 
-        logprobs, tokenizer = witness(chosen.model, temperature=chosen.temperature)
-    if chosen.tokenizer is not None:
+        logprobs, tokenizer = witness(options.model, temperature=options.temperature)
+    if options.tokenizer is not None:
         require("transformers", "agents")
         from tsr_gym.agents.models.tokenizer import load_tokenizer
 
-        tokenizer = load_tokenizer(chosen.tokenizer)
+        tokenizer = load_tokenizer(options.tokenizer)
     from tsr_gym.agents.bridges.audit import audit_file as audit
 
     with progress_bar() as watch:
         asked = partial(watch, "rows that the model reads")
-        checks = audit(chosen.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=chosen.tolerance, watch=asked)
-    if chosen.json is not None:
-        found = [{**check._asdict(), "findings": [one._asdict() for one in check.findings]} for check in checks]
-        write_json({"rows": str(chosen.rows), "checks": found}, chosen.json)
-    if chosen.json != HERE:
-        show_tables([_table(chosen.rows, checks)])
+        checks = audit(options.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=options.tolerance, watch=asked)
+    if options.json is not None:
+        rows = [{**check._asdict(), "findings": [finding._asdict() for finding in check.findings]} for check in checks]
+        write_json({"rows": str(options.rows), "checks": rows}, options.json)
+    if options.json != HERE:
+        show_tables([_table(options.rows, checks)])
     return int(any(check.findings for check in checks))
 
 
@@ -71,4 +71,4 @@ def _table(rows: Path, checks: Sequence[Any]) -> Shown:
         lines.append((check.name, verdict, str(check.rows), example))
     missing = [check.name for check in checks if not check.rows]
     caption = f"not checked: {', '.join(missing)}; see --tokenizer, --model and docs/audit.md" if missing else None
-    return Shown(f"audit of {rows}", ("check", "verdict", "rows", "what holds, or is wrong"), lines, caption)
+    return Shown(f"audit of {rows}", ("check", "verdict", "rows", "what holds, or the first error"), lines, caption)

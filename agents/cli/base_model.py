@@ -12,48 +12,51 @@ from tsr_gym.optional import require
 
 
 def main(args: list[str]) -> int:
-    """Build the model and say how it plays."""
-    usual = _usual_for(args[0] if args and not args[0].startswith("-") else "")
-    chosen = _read(args, usual)
+    """Build the model and print its success."""
+    defaults = _usual_for(args[0] if args and not args[0].startswith("-") else "")
+    options = _read(args, defaults)
     require("torch", "agents")
     require("transformers", "agents")
-    # Before these are imported, which takes seconds.
+    # The check comes before torch and transformers are imported, which takes seconds.
     from tsr_gym.agents.teaching.base_recipe import check_recipe as check
 
-    if usual != (own := _usual_for(chosen.env)):
-        # The environment stood behind flags; the defaults are its own.
-        chosen = _read(args, own)
-    check(chosen.env, chosen.out, chosen.recipe)
+    if defaults != (recipe_defaults := _usual_for(options.env)):
+        # The environment came after the flags, so the first reading used the defaults of no environment.
+        options = _read(args, recipe_defaults)
+    check(options.env, options.out, options.recipe)
     from tsr_gym.agents.teaching.base_model import build_base_model as build
 
-    about = build(chosen.env, chosen.out, chosen.recipe, keep_skilled=chosen.keep_skilled, note=print)
+    about = build(options.env, options.out, options.recipe, keep_skilled=options.keep_skilled, note=print)
     print(
-        f"{chosen.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5; "
+        f"{options.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5; "
         f"{about['success_skilled']:.3f} before it was hidden"
     )
     return 0
 
 
-def _read(args: list[str], usual: Any) -> Any:
-    kind: Any = type(usual)
+def _read(args: list[str], defaults: Any) -> Any:
+    recipe_type: Any = type(defaults)
 
     @dataclass(frozen=True)
     class BaseModelArgs:
         """Build a tiny Qwen2-architecture model that plays an environment poorly, as a start for training."""
 
         env: Annotated[str, tyro.conf.Positional]
-        """Gymnasium id, package.module:Id of yours, or a short name such as sokoban."""
+        """Gymnasium id, package.module:Id of your own, or a short name such as sokoban."""
         out: Path
         """Folder of the model, in Hugging Face form; it must not exist."""
         keep_skilled: bool = False
         """Keep the model before its skill is hidden, in the subfolder skilled."""
-        recipe: kind = field(default_factory=lambda: usual)
+        recipe: recipe_type = field(default_factory=lambda: defaults)
 
     return read_arguments(BaseModelArgs, args, prog="tsr base-model")
 
 
 def _usual_for(env: str) -> Any:
-    """Return the default recipe of an environment; of one that cannot be made any, because the check says why."""
+    """Return the default recipe of an environment.
+
+    Of an environment that cannot be made it is the general recipe; the check then reports the reason.
+    """
     from tsr_gym.agents.teaching.base_recipe import BaseRecipe as base
     from tsr_gym.agents.teaching.base_recipe import recipe_for
 

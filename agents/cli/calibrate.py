@@ -1,4 +1,4 @@
-"""`tsr calibrate`: hold a score against exact values, and a search against its budget."""
+"""`tsr calibrate`: compare a score with exact values, and a search with its budget."""
 
 import re
 import sys
@@ -11,25 +11,25 @@ from tsr_gym.optional import require
 
 
 def main(args: list[str]) -> int:
-    """Measure, print the tables, and write numbers and plot where wanted."""
-    from tsr_gym.agents.probing.calibrate import CalibrationConfig as config_kind
+    """Measure, print the tables, and write the numbers and the plot to the given files."""
+    from tsr_gym.agents.probing.calibrate import CalibrationConfig as config_type
 
     @dataclass(frozen=True, slots=True)
     class CalibrateArgs:
-        """Say what a score is worth as the guide of a search, against the environment's exact values."""
+        """Measure how well a score guides a search, compared with the environment's exact values."""
 
-        what: config_kind
+        what: config_type
         out: Path | None = None
         """Folder for calibration.json and calibration.png."""
         json: Path | None = None
-        """File for what was measured as JSON; without a file it is printed."""
+        """File for the measurements as JSON; without a file they are printed."""
 
     # --scorer is an older name of the setting.
     args = [re.sub(r"^--scorer(?=$|=)", "--score", arg) for arg in with_json(args)]
-    chosen = read_arguments(CalibrateArgs, args, prog="tsr calibrate", positional=True)
-    if chosen.out is not None:
+    options = read_arguments(CalibrateArgs, args, prog="tsr calibrate", positional=True)
+    if options.out is not None:
         require("matplotlib", "agents")
-    if chosen.what.engine != "openai" and chosen.what.model != "random":
+    if options.what.engine != "openai" and options.what.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
     from tsr_gym.agents.probing.calibrate import calibrate_env as measure
@@ -38,15 +38,15 @@ def main(args: list[str]) -> int:
     from tsr_gym.agents.probing.report import save_calibration as save
 
     with progress_bar() as watch:
-        found = measure(chosen.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
-    written = [] if chosen.out is None else save(found, chosen.out)
-    if chosen.json is not None:
-        write_json({"what": heading(found), **asdict(found)}, chosen.json)
-    if chosen.json == HERE:
+        result = measure(options.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
+    written = [] if options.out is None else save(result, options.out)
+    if options.json is not None:
+        write_json({"what": heading(result), **asdict(result)}, options.json)
+    if options.json == HERE:
         return 0
-    print(heading(found))
-    show_tables(tables(found))
-    for text in found.unknown:
+    print(heading(result))
+    show_tables(tables(result))
+    for text in result.unknown:
         print(f"not known: {text}")
     if written:
         print("written: " + ", ".join(map(str, written)))

@@ -1,4 +1,4 @@
-"""`tsr completion`: a script with which a shell completes commands, settings and choices; tyro writes it."""
+"""`tsr completion`: the script that completes commands, settings and choices in a shell; tyro writes it."""
 
 from dataclasses import dataclass, make_dataclass
 from functools import reduce
@@ -13,32 +13,36 @@ from tsr_gym.optional import load
 
 @dataclass(frozen=True, slots=True)
 class CompletionArgs:
-    """Print what completes `tsr` in a shell; for bash, save it as ~/.local/share/bash-completion/completions/tsr."""
+    """Print the script that completes `tsr` in a shell.
+
+    For bash, save it as ~/.local/share/bash-completion/completions/tsr.
+    """
 
     shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional]
-    """Which shell."""
+    """The shell."""
 
 
 def main(args: list[str]) -> int:
     """Print the script."""
-    chosen = read_arguments(CompletionArgs, args, prog="tsr completion")
+    options = read_arguments(CompletionArgs, args, prog="tsr completion")
     from tsr_gym.agents.cli import COMMANDS as commands
 
-    kinds: list[Any] = []
+    choices: list[Any] = []
     for name, (path, words) in commands.items():
-        # A union of subcommands would be read as more commands; as a field it stands below its own.
-        kind: Any = make_dataclass("Command", [("what", _arguments_of(path))])
-        kinds.append(Annotated[kind, tyro.conf.subcommand(name=name, description=words)])
+        # tyro flattens a union inside a union, so subcommands such as `index` would become commands of tsr. As a field
+        # of a dataclass they stay below their command.
+        command_type: Any = make_dataclass("Command", [("what", _arguments_of(path))])
+        choices.append(Annotated[command_type, tyro.conf.subcommand(name=name, description=words)])
     config = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
     try:
-        tyro.cli(reduce(or_, kinds), prog="tsr", args=["--tyro-print-completion", chosen.shell], config=config)
+        tyro.cli(reduce(or_, choices), prog="tsr", args=["--tyro-print-completion", options.shell], config=config)
     except SystemExit as printed:
         return int(printed.code or 0)
     return 0
 
 
 def _arguments_of(path: str) -> Any:
-    """Return the dataclass, or the union of several, that a command reads its arguments as."""
+    """Return the dataclass of a command's arguments, or the union of those of its subcommands."""
     command: Any = load(path)
     try:
         command([ASK])

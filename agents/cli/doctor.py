@@ -1,4 +1,4 @@
-"""`tsr doctor`: what is installed, what works, and what each missing extra would bring."""
+"""`tsr doctor`: what is installed, what works, and what each missing extra adds."""
 
 import os
 import platform
@@ -42,9 +42,9 @@ class DoctorArgs:
     """Report what is installed, what works, and what each missing extra would add. Status 1: something is broken."""
 
     self_test: bool = True
-    """Make, restore and search every world that can be made, for ten seconds at most."""
+    """Make, restore and search every world whose extras are installed, for ten seconds at most."""
     json: Path | None = None
-    """File for the same as JSON; without a file it is printed."""
+    """File for the report as JSON; without a file it is printed."""
 
 
 def main(args: list[str]) -> int:
@@ -86,7 +86,7 @@ def examine(tests: bool) -> dict[str, Any]:
 
 
 def _processors() -> int:
-    # Where a process may be bound to some of them, only those count.
+    # A container or taskset may bind the process to some processors; only these count.
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
@@ -109,7 +109,7 @@ def _show(report: dict[str, Any]) -> None:
         wide.print(_extras_table(report["extras"]))
     if report["self_test"]:
         tests = Table(title="self-test")
-        for name in ("what", "", "found"):
+        for name in ("part", "", "result"):
             tests.add_column(name)
         for trial in report["self_test"]:
             tests.add_row(trial["what"], MARKS.get(trial["state"], trial["state"]), trial["words"].replace("[", r"\["))
@@ -276,7 +276,7 @@ def self_test(seconds: float = SECONDS, tests: dict[str, Test] | None = None) ->
         child.kill()
         child.join()
         ours.close()
-    late = f"not done within {seconds:g} s: a first use compiles and builds; ask again"
+    late = f"not done within {seconds:g} s: a first use compiles and builds; run it again"
     return trials + [Trial(what, "not done", late) for what in [*planned][len(trials) :]]
 
 

@@ -1,4 +1,4 @@
-"""`tsr envs`: environments with their settings, and the scorers and strategies that there are, read from signatures."""
+"""`tsr envs`: environments with their settings, all scorers and all strategies, read from signatures."""
 
 import inspect
 import re
@@ -25,34 +25,34 @@ class EnvsArgs:
     """List environments: ids, short names, settings with their defaults, scorers; and the strategies of searches."""
 
     env: Annotated[str | None, tyro.conf.Positional] = None
-    """Only this one: Gymnasium id, package.module:Id of yours, or a short name such as sokoban."""
+    """Only this environment: Gymnasium id, package.module:Id of your own, or a short name such as sokoban."""
     json: Path | None = None
-    """File for the same as JSON; without a file it is printed."""
+    """File for the lists as JSON; without a file they are printed."""
 
 
 def main(args: list[str]) -> int:
-    """Read the signatures and print what they say."""
-    chosen = read_arguments(EnvsArgs, with_json(args), prog="tsr envs")
+    """Read the signatures and print the lists."""
+    options = read_arguments(EnvsArgs, with_json(args), prog="tsr envs")
     scorers = list_scorers()
-    names = [*ENTRY_POINTS, *OPTIONAL_ENTRY_POINTS] if chosen.env is None else [chosen.env]
-    found = {
+    names = [*ENTRY_POINTS, *OPTIONAL_ENTRY_POINTS] if options.env is None else [options.env]
+    listing = {
         "environments": [describe_env(name, scorers) for name in names],
         "scorers": scorers,
         "strategies": list_strategies(),
     }
-    if chosen.json is not None:
-        write_json(found, chosen.json)
-    if chosen.json != HERE:
-        show_tables(_tables(found), words=True)
+    if options.json is not None:
+        write_json(listing, options.json)
+    if options.json != HERE:
+        show_tables(_tables(listing), words=True)
     return 0
 
 
 def describe_env(name: str, scorers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is known of an environment without making it.
+    """Return the facts of an environment: names, missing extra, guide, scorers and settings. It is not made.
 
     Args:
         name: Gymnasium id, short name, or ``package.module:Id``.
-        scorers: What `list_scorers` returned.
+        scorers: The scorers of `list_scorers`.
 
     Raises:
         ConfigError: There is no such environment.
@@ -72,18 +72,18 @@ def describe_env(name: str, scorers: Iterable[Mapping[str, Any]]) -> dict[str, A
         "short_names": [short for short, long in SHORT_NAMES.items() if long == spec.id],
         "needs": needs,
         "guide": guide or "reward",
-        "scorers": [one["name"] for one in scorers if one["world"] in ("any", world)],
+        "scorers": [scorer["name"] for scorer in scorers if scorer["world"] in ("any", world)],
         "settings": settings,
     }
 
 
 def list_scorers() -> list[dict[str, Any]]:
     """Return the scorers: name, the world whose states they rate (``any`` for all), and their settings."""
-    from tsr_gym.wrappers.scorers import known_scorers as known
+    from tsr_gym.wrappers.scorers import known_scorers
 
     return [
-        {"name": name, "world": world, "what": _first_line(kind), "settings": _parameters(kind, skip=1)}
-        for name, (kind, world) in known().items()
+        {"name": name, "world": world, "what": _first_line(scorer), "settings": _parameters(scorer, skip=1)}
+        for name, (scorer, world) in known_scorers().items()
     ]
 
 
@@ -99,9 +99,9 @@ def list_strategies() -> list[dict[str, Any]]:
 
 
 def _settings_of(make: Any) -> list[dict[str, Any]]:
-    """Return the settings of a constructor, with the defaults that its default preset leaves.
+    """Return the settings of a constructor, with the defaults of its default preset.
 
-    Those of ours take any keywords, which are fields of what the `make_settings` beside them returns.
+    Constructors of this package take any keywords; these are the fields that `make_settings` of their module returns.
     """
     own = _parameters(make, skip=0)
     settle = vars(import_module(make.__module__)).get("make_settings")
@@ -109,58 +109,59 @@ def _settings_of(make: Any) -> list[dict[str, Any]]:
         return own
     preset = inspect.signature(make).parameters["preset"].default
     settled, presets = settle(preset, {}), vars(import_module(settle.__module__))["PRESETS"]
-    known = {one["name"]: one for one in own}
-    known["preset"]["type"] = " | ".join(presets)
-    more = {one["name"]: one for one in _parameters(type(settled), skip=0)}
+    by_name = {item["name"]: item for item in own}
+    by_name["preset"]["type"] = " | ".join(presets)
+    more = {item["name"]: item for item in _parameters(type(settled), skip=0)}
     defaults = {item.name: {"default": value} for item, value in zip(fields(settled), astuple(settled), strict=True)}
-    return own + [one | defaults[name] for name, one in more.items() if name not in known]
+    return own + [item | defaults[name] for name, item in more.items() if name not in by_name]
 
 
 def _parameters(called: Callable[..., Any], skip: int) -> list[dict[str, Any]]:
     """Return the parameters of a callable after the first so many, without those that take anything."""
     loose = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    found = list(inspect.signature(called).parameters.values())[skip:]
+    parameters = list(inspect.signature(called).parameters.values())[skip:]
     return [
         {
-            "name": one.name,
-            "type": "any" if one.annotation is EMPTY else words_of(one.annotation),
-            "default": None if one.default is EMPTY else one.default,
-            "required": one.default is EMPTY,
+            "name": parameter.name,
+            "type": "any" if parameter.annotation is EMPTY else words_of(parameter.annotation),
+            "default": None if parameter.default is EMPTY else parameter.default,
+            "required": parameter.default is EMPTY,
         }
-        for one in found
-        if one.kind not in loose
+        for parameter in parameters
+        if parameter.kind not in loose
     ]
 
 
-def words_of(kind: Any) -> str:
+def words_of(hint: Any) -> str:
     """Return a type in words.
 
     >>> words_of(Literal["a", "b"] | None), words_of(tuple[int, int])
     ('a | b | None', 'tuple[int, int]')
     """
-    if get_origin(kind) is Literal:
-        return " | ".join(map(str, get_args(kind)))
-    if any(get_origin(part) is Literal for part in get_args(kind)):
-        return " | ".join(map(words_of, get_args(kind))).replace("NoneType", "None")
-    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", inspect.formatannotation(kind))
+    if get_origin(hint) is Literal:
+        return " | ".join(map(str, get_args(hint)))
+    if any(get_origin(part) is Literal for part in get_args(hint)):
+        return " | ".join(map(words_of, get_args(hint))).replace("NoneType", "None")
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", inspect.formatannotation(hint))
 
 
 def _first_line(value: Any) -> str:
     return (inspect.getdoc(value) or "").partition("\n")[0]
 
 
-def _tables(found: Mapping[str, Any]) -> list[Shown]:
-    envs = found["environments"]
+def _tables(listing: Mapping[str, Any]) -> list[Shown]:
+    worlds = listing["environments"]
     overview = [
-        (one["id"], ", ".join(one["short_names"]), ", ".join(one["scorers"]), one["needs"] or "") for one in envs
+        (world["id"], ", ".join(world["short_names"]), ", ".join(world["scorers"]), world["needs"] or "")
+        for world in worlds
     ]
     tables = [Shown("environments", ("id", "short names", "scorers", "needs"), _escaped(overview))]
-    for one in envs:
-        rows = [(item["name"], item["type"], _default(item)) for item in one["settings"]]
-        tables.append(Shown(f"settings of {one['id']}", ("setting", "type", "default"), _escaped(rows)))
-    for kind in ("scorers", "strategies"):
-        listed = [(item["name"], _call(item), item["what"]) for item in found[kind]]
-        tables.append(Shown(kind, ("name", "settings and defaults", "what"), _escaped(listed)))
+    for world in worlds:
+        rows = [(item["name"], item["type"], _default(item)) for item in world["settings"]]
+        tables.append(Shown(f"settings of {world['id']}", ("setting", "type", "default"), _escaped(rows)))
+    for section in ("scorers", "strategies"):
+        listed = [(item["name"], _call(item), item["what"]) for item in listing[section]]
+        tables.append(Shown(section, ("name", "settings and defaults", "what"), _escaped(listed)))
     return [table for table in tables if table.rows]
 
 
@@ -169,7 +170,7 @@ def _default(item: Mapping[str, Any]) -> str:
 
 
 def _call(item: Mapping[str, Any]) -> str:
-    return ", ".join(f"{one['name']}={_default(one)}" for one in item["settings"])
+    return ", ".join(f"{setting['name']}={_default(setting)}" for setting in item["settings"])
 
 
 def _escaped(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:

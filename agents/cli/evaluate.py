@@ -19,12 +19,12 @@ from tsr_gym.keywords import fold
 from tsr_gym.optional import require
 from tsr_gym.sections import setting, settings_of
 
-# Settings of training, which the sections have too.
+# Settings of the sections that only training uses.
 UNUSED = (
     *("train_split", "eval_split", "groups", "trajectories", "paths_per_search", "learn_from", "naive", "search_when"),
     *("search_until", "start_states", "start_states_from", "match_tokens", "temperature", "keep"),
 )
-# Settings that a run brings itself.
+# Settings that come from the run when a run is evaluated.
 OWN = (
     *("preset", "env_set", "eval_env_set", "score", "penalty", "model", "prompt", "history", "max_tokens", "device"),
     *("dtype", "threads", "max_batch"),
@@ -33,21 +33,21 @@ OWN = (
 
 @dataclass(frozen=True)
 class EvalArgs:
-    """Play held-out instances, without search or with it, and never count an imagined success."""
+    """Play held-out instances, without search or with it; only played episodes count."""
 
     source: Annotated[str, tyro.conf.Positional] = setting(metavar="SOURCE")
-    """Folder of a run (its latest checkpoint and settings), folder of a model, or default; the environment where
-    the engine is openai."""
+    """Folder of a run (its latest checkpoint and settings), folder of a model, or default; with engine openai
+    the environment."""
     env: str | None = None
-    """Environment; a run knows its own."""
+    """Environment; the default is the run's or the model's."""
     split: str = setting("test", metavar="{train,valid,test,all,none}")
     """Instances to play."""
     instances: int = 256
-    """How many."""
+    """Number of instances."""
     at_temperature: float = 0.5
-    """Of sampling."""
+    """Sampling temperature."""
     seed: int = 0
-    """Of samples and dice; the instances are always the same."""
+    """Seed of samples and noise; the instances are always the same."""
     out: Path | None = None
     """File for the result as JSON; an older name of json."""
     json: Path | None = None
@@ -60,7 +60,7 @@ class EvalArgs:
 
 
 def main(args: list[str]) -> int:
-    """Play, print success beside the bars, and write the result where wanted."""
+    """Play, print the success with the bars, and write the result to the given files."""
     options = _read(with_json(args))
     given = {name: value for name, value in vars(options).items() if name not in ("out", "json", "api", "numbers")}
     if options.model.engine == "openai":
@@ -88,7 +88,7 @@ def main(args: list[str]) -> int:
 
 
 def _read(args: list[str]) -> EvalArgs:
-    """Return what a command line sets, numbers folded into the search's call."""
+    """Return the options of a command line, with the numbers written into the search's call."""
     flags = flags_of(EvalArgs, without=UNUSED)
     if args == [ASK]:
         raise Asked(flags)
@@ -114,18 +114,21 @@ def _show(result: Any) -> None:
 
 
 def _check(options: Any) -> None:
-    """Check names and folders before the libraries of learning are imported, which takes seconds."""
+    """Check names and folders before torch and transformers are imported, which takes seconds."""
     _check_numbers(options)
     values, defaults = settings_of(options), settings_of(TaskConfig()) | settings_of(ModelConfig())
     given = sorted(name for name in OWN if values[name] != defaults[name])
-    if given and (Path(options.source) / "checkpoints").is_dir():
-        raise ConfigError(f"{options.source} is a run and brings its own {', '.join(given)}: leave it out")
+    of_run = (Path(options.source) / "checkpoints").is_dir()
+    if given and of_run:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ConfigError(f"{options.source} is a run with its own {flags}: leave it out")
     from tsr_gym.agents.episodes.env_pool import task_pool
     from tsr_gym.agents.models.card import check_model_folder
 
-    if options.source != "default":
+    # A run keeps its models in the folders of its checkpoints.
+    if options.source != "default" and not of_run:
         check_model_folder(Path(options.source))
-    elif options.env is None:
+    if options.source == "default" and options.env is None:
         raise ConfigError("wanted --env for the default model")
     if options.env is not None:
         task_pool(options.env, options.task, options.split, options.search)

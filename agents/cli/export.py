@@ -1,4 +1,4 @@
-"""`tsr export`: write what saved trees say as JSON lines or Parquet for trainers of others."""
+"""`tsr export`: write the contents of saved trees as JSON lines or Parquet for other trainers."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,26 +13,26 @@ from tsr_gym.agents.cli.output import progress_bar
 
 @dataclass(frozen=True, slots=True)
 class ExportArgs:
-    """Write what the trees of runs hold, as JSON lines or Parquet: preferences, values, trajectories, nodes, chats."""
+    """Write preferences, values, trajectories, nodes or chats from the trees of runs, as JSON lines or Parquet."""
 
     sources: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of runs, folders of trees, or files of trees."""
     out: Path
-    """File for the records: Parquet where it ends in .parquet, else JSON lines; an older one is replaced when all is
-    written."""
+    """File for the records: Parquet where it ends in .parquet, else JSON lines; an older file is replaced when the
+    new one is complete."""
     kind: str = "preferences"
-    """preferences (pairs of answers to one prompt, the better one first), step-values (what every turn led to),
+    """preferences (pairs of answers to one prompt, the better one first), step-values (the mean return after a turn),
     trajectories (training rows of tokens, mask and log-probabilities), nodes (whole trees) or chat (messages), with
     settings as in preferences(worth='mean_return', pairing='all'), step-values(backup='leaf_mean') and
-    trajectories(take='leaves'), or package.module:name of a function of yours."""
+    trajectories(take='leaves'), or package.module:name of a function of your own."""
 
 
 def main(args: list[str]) -> int:
     """Read the trees and write the records."""
-    chosen = read_arguments(ExportArgs, args, prog="tsr export")
+    options = read_arguments(ExportArgs, args, prog="tsr export")
     from tsr_gym.agents.bridges.export import export
 
     with progress_bar() as watch:
-        written = export(chosen.sources, chosen.out, kind=chosen.kind, watch=partial(watch, "trees"))
-    print(f"{chosen.out}: {written.records:,} {chosen.kind} from {written.trees:,} trees")
+        written = export(options.sources, options.out, kind=options.kind, watch=partial(watch, "trees"))
+    print(f"{options.out}: {written.records:,} {options.kind} from {written.trees:,} trees")
     return 0

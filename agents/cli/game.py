@@ -24,42 +24,42 @@ Line = tuple[Node, ...]
 
 @dataclass(slots=True)
 class Played:
-    """A trajectory that goes on, and others that were left. Nodes are told apart by identity.
+    """The current trajectory, and the trajectories that were left. Nodes are compared by identity.
 
     Attributes:
-        path: The trajectory to here, first node first.
-        lines: Those that were left, to where they were left.
-        moments: Ways to the moments that were kept.
+        path: The current trajectory, first node first.
+        lines: Trajectories that were left, each to its last node.
+        positions: Paths from the first node to the positions that were kept.
     """
 
     path: list[Node]
     lines: list[Line] = field(default_factory=list)
-    moments: list[Line] = field(default_factory=list)
+    positions: list[Line] = field(default_factory=list)
 
     def keep(self) -> int:
-        """Keep this moment and return its number, from 1."""
-        here = [number for number, moment in enumerate(self.moments, start=1) if moment[-1] is self.path[-1]]
+        """Keep the current position and return its number, from 1."""
+        here = [number for number, line in enumerate(self.positions, start=1) if line[-1] is self.path[-1]]
         if here:
             return here[0]
-        self.moments.append(tuple(self.path))
-        return len(self.moments)
+        self.positions.append(tuple(self.path))
+        return len(self.positions)
 
     def go(self, number: int) -> int:
-        """Go on from a moment, and return the number under which the one that is left was kept.
+        """Return to a kept position, and return the number under which the current one is kept.
 
         Raises:
-            LookupError: There is no such moment.
+            LookupError: There is no position with this number.
         """
-        if not 1 <= number <= len(self.moments):
-            raise LookupError(f"wanted a moment from 1 to {len(self.moments)}, got {number}")
+        if not 1 <= number <= len(self.positions):
+            raise LookupError(f"wanted a position from 1 to {len(self.positions)}, got {number}")
         left = self.keep()
         self.lines.append(tuple(self.path))
-        self.path = list(self.moments[number - 1])
+        self.path = list(self.positions[number - 1])
         return left
 
 
 def tree_of(played: Played, *, seed: int, score_of: Literal["turn", "state"], about: Mapping[str, Any]) -> Tree:
-    """Return all that was played as a tree, whose played nodes are the path."""
+    """Return the game as a tree, whose played nodes are the current path."""
     tree = Tree(seed=seed, score_of=score_of, about=about)
     own = {id(node) for node in played.path}
     index: dict[int, int] = {}
@@ -73,10 +73,10 @@ def tree_of(played: Played, *, seed: int, score_of: Literal["turn", "state"], ab
 
 
 def played_of(tree: Tree) -> Played:
-    """Return what a person has played, from its tree; forks and ends of what was left are its moments.
+    """Return the game that a tree holds; forks and the ends of left trajectories become its kept positions.
 
     Raises:
-        InvalidTree: It is no tree of texts, or nothing was played in it.
+        InvalidTree: The observations are not text, or the tree has no played nodes.
     """
     if not tree.played or not all(isinstance(node.observation, str) for node in tree.nodes):
         raise InvalidTree(f"wanted a trajectory of texts, got a tree of {len(tree.nodes)} nodes")
@@ -92,7 +92,7 @@ def played_of(tree: Tree) -> Played:
 WIDTH = 100
 _INFORMATION = re.compile(r"<information>(.*?)</information>", re.DOTALL)
 _PASSAGE = re.compile(r'^Doc (\d+)\(Title: "?(.*?)"?\) (.*)$', re.DOTALL)
-# The id of a product, as a button; and a price, which stands behind a title.
+# The id of a product, as a button; and a price, which follows a title.
 _PRODUCT = re.compile(r"\[B0[A-Z0-9]{8}\]")
 _PRICE = re.compile(r" \[SEP\] (\$\d)")
 
@@ -101,9 +101,9 @@ def readable(text: str, *, asked: str = "", buttons: Collection[str] = ()) -> st
     """Return an observation as a page: passages with their titles, parts of a shop's page as lines, others as they are.
 
     Args:
-        text: What the environment showed.
-        asked: The question, which stands above passages.
-        buttons: What can be clicked, in small letters; it stands in brackets.
+        text: The observation.
+        asked: The question, printed above passages.
+        buttons: Names of the buttons in small letters; they are printed in brackets.
     """
     if _INFORMATION.search(text):
         return "\n\n".join(filter(None, [textwrap.fill(asked, WIDTH), *_passages(text)]))
@@ -115,15 +115,15 @@ def _passages(text: str) -> list[str]:
     blocks: list[str] = []
     for number, part in enumerate(parts):
         inside = re.split(r"\n(?=Doc \d+\()", part) if number % 2 else [part]
-        blocks += [_passage(one.strip()) for one in inside if one.strip()]
+        blocks += [_passage(block.strip()) for block in inside if block.strip()]
     return blocks
 
 
 def _passage(text: str) -> str:
-    found = _PASSAGE.match(text)
-    if found is None:
+    match = _PASSAGE.match(text)
+    if match is None:
         return textwrap.fill(text, WIDTH)
-    number, title, body = found.groups()
+    number, title, body = match.groups()
     return f"[{number}] {title}\n{textwrap.fill(body, WIDTH, initial_indent='    ', subsequent_indent='    ')}"
 
 
@@ -135,7 +135,7 @@ def _shop_page(text: str, buttons: Collection[str]) -> str:
         if part.strip().lower() in buttons:
             row.append(f"[{part.strip()}]")
         elif part.strip():
-            # A product's title stands behind its id.
+            # A product's title follows its id.
             own = row.pop() if row and _PRODUCT.fullmatch(row[-1]) else ""
             lines += _row(row)
             row = []
@@ -144,30 +144,31 @@ def _shop_page(text: str, buttons: Collection[str]) -> str:
 
 
 def _row(names: list[str]) -> list[str]:
-    # Blanks inside a name are no place to break it.
+    # No-break spaces keep textwrap from breaking a line inside a name.
     lines = textwrap.wrap(" ".join(name.replace(" ", "\u00a0") for name in names), WIDTH, break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines]
 
 
-# Known by their first letters as well.
+# Their first letters work too.
 COMMANDS = ("undo", "restart", "next", "hint", "quit", "help")
 WHOLE = ("scores", "model", "fork")
-# These take the name of a file, and these may take a number.
+# Commands that take the name of a file, and commands that may take a number.
 WITH_FILE = ("save", "load")
 WITH_NUMBER = ("fork", "model")
 SHOWN = ("undo", "restart", "next", "hint", "scores", "fork [N]", "save FILE", "load FILE", "quit", "help")
 MAX_HINT = 5
-# Most actions that `scores` tries, and draws of each where the environment leaves something to chance.
+# Most actions that `scores` tries, and the draws of each in an environment with noise.
 MAX_TRIED = 30
 DRAWS = 8
 
 
 class Adviser(NamedTuple):
-    """Who proposes turns.
+    """The model that proposes turns.
 
     Attributes:
-        ask: From the way to here to proposals, see `tsr_gym.agents.episodes.model_player.Proposer`; None for nobody.
-        samples: Answers that are drawn for every position.
+        ask: Function of the path to the current node that returns proposals, see
+            `tsr_gym.agents.episodes.model_player.Proposer`; None for no proposals.
+        samples: Answers that are sampled at every position.
     """
 
     ask: Callable[..., Sequence[Any]] | None = None
@@ -175,15 +176,15 @@ class Adviser(NamedTuple):
 
 
 class Game(Cmd):
-    """A player before an environment.
+    """The loop that reads commands and turns of a person.
 
     Args:
         env: The environment.
-        base: The same without its wrappers.
-        number: The instance to begin with.
-        numbered: Whether numbers are those of the environment's levels, and not seeds.
-        adviser: Who proposes turns.
-        shows: The environment that shows positions to people; `base`, where a model is shown them in the same form.
+        base: The environment without its wrappers.
+        number: The first instance.
+        numbered: Whether numbers are level numbers of the environment instead of seeds.
+        adviser: The model that proposes turns.
+        shows: The environment that shows positions to people; `base` if a model sees positions in the same form.
     """
 
     prompt = "> "
@@ -225,7 +226,7 @@ class Game(Cmd):
         return self._base.episode.terminated or self._base.episode.truncated
 
     def _node(self, parent: int | None, turn: str, observation: str, reward: float, info: dict[str, Any]) -> Node:
-        """Return where the game stands as a node of the trajectory that is played."""
+        """Return the current position as a node of the played trajectory."""
         episode = self._base.episode
         return Node(
             parent=parent,
@@ -242,7 +243,7 @@ class Game(Cmd):
         )
 
     def precmd(self, line: str) -> str:
-        """Take commands in any case, the frequent ones by their first letter; what is not one is a turn."""
+        """Return the line with the full name of its command in small letters; any other line is a turn, unchanged."""
         word = line.strip().lower().replace("?", "help")
         first, *rest = line.split(maxsplit=1)[:2] or [""]
         if rest and (first.lower() in WITH_FILE or (first.lower() in WITH_NUMBER and rest[0].strip().isdecimal())):
@@ -252,7 +253,7 @@ class Game(Cmd):
         return next((name for name in COMMANDS if word and word in (name, name[0])), line)
 
     def onecmd(self, line: str) -> bool:
-        """Carry out a command, or play a turn; after an exclamation mark anything is a turn."""
+        """Run a command or play a turn; a line that begins with an exclamation mark is always a turn."""
         if line == "EOF" or line == "quit":
             print()
             return True
@@ -272,7 +273,7 @@ class Game(Cmd):
         observation, reward, _, _, info = self._env.step(turn)
         if info.get("action_is_valid") is False:
             restore(self._env, before)
-            print(f"not understood: {info['invalid_reason']}; nothing was done")
+            print(f"not understood: {info['invalid_reason']}; the position is unchanged")
             return
         self._played.path.append(self._node(len(self._played.path) - 1, turn, observation, float(reward), info))
         self.show()
@@ -298,29 +299,29 @@ class Game(Cmd):
         self.show()
 
     def do_fork(self, number: str) -> None:
-        """Keep this moment, or go on from one that was kept; what was played from here is kept as well."""
+        """Keep this position, or return to a kept one; the current position is then kept as well."""
         if not number:
             kept = self._played.keep()
-            print(f"moment {kept} is kept: fork {kept} comes back to it")
+            print(f"position {kept} is kept: fork {kept} returns to it")
             return
         try:
             left = self._played.go(int(number))
         except LookupError as error:
-            print(f"{error}; fork alone keeps one")
+            print(f"{error}; fork without a number keeps the current position")
             return
         self._stand()
-        print(f"moment {left} is where you were")
+        print(f"the position that you left is kept as {left}")
         self.show()
 
     def _stand(self) -> None:
-        """Put the environment where the trajectory ends."""
+        """Restore the environment to the end of the trajectory."""
         here = self._here.snapshot
         if here is None:
             raise InvalidTree("the trajectory was saved without snapshots")
         restore(self._env, here)
 
     def do_save(self, file: str) -> None:
-        """Save what was played as a tree, which `load`, `tsr tree`, `tsr view` and `tsr replay` read."""
+        """Save the game as a tree, which `load`, `tsr tree`, `tsr view` and `tsr replay` read."""
         from tsr_gym.wrappers.replay import stack_facts as facts
 
         spec = self._env.spec
@@ -339,7 +340,7 @@ class Game(Cmd):
             print(error)
 
     def do_load(self, file: str) -> None:
-        """Go on where a trajectory was saved; its turns can be undone, its forks be gone on from."""
+        """Load a saved game; its turns can be undone, and its forks continued."""
         before = self._played
         try:
             tree = Tree.load(Path(file))
@@ -351,8 +352,8 @@ class Game(Cmd):
         else:
             self._number = tree.seed
             self.show()
-            if self._played.moments:
-                print(f"moments that fork N goes on from: 1 to {len(self._played.moments)}")
+            if self._played.positions:
+                print(f"positions that fork N returns to: 1 to {len(self._played.positions)}")
 
     def do_restart(self, _: str) -> None:
         """Begin the same instance again."""
@@ -364,12 +365,12 @@ class Game(Cmd):
         try:
             self._begin(self._number + 1)
         except ConfigError as error:
-            print(f"there is no next one: {error}")
+            print(f"there is no next instance: {error}")
         else:
             self.show()
 
     def do_hint(self, _: str) -> None:
-        """Show a best next turn, or the beginning of a long one."""
+        """Show an optimal next turn, or the beginning of a long turn."""
         info = self._here.info
         try:
             turn = self._base.optimal_turn(self._base.state, info.get("turns_left"), info.get("actions_left"))
@@ -385,7 +386,7 @@ class Game(Cmd):
         print(separator.join(actions[:MAX_HINT]).strip() + more)
 
     def do_scores(self, _: str) -> None:
-        """Show what each action would bring, on dice that are not the episode's own, and whether it loses the game."""
+        """Show the score or reward of each action on fresh noise, and whether it makes the game unsolvable."""
         before = self._here.snapshot
         assert before is not None
         actions = () if self._over else self._base.legal_actions(self._base.state)
@@ -394,11 +395,11 @@ class Game(Cmd):
         if len(actions) > MAX_TRIED:
             print(f"and {len(actions) - MAX_TRIED} more actions")
         if not actions:
-            print("there is nothing to try here")
+            print("there are no actions here")
         restore(self._env, before)
 
     def _tried(self, name: str, before: Any) -> list[str]:
-        """Return in words what an action brings."""
+        """Return the outcome of an action in words: score or reward, how often it solves the game or loses it."""
         scores, rewards, lost, solved = [], [], [], 0
         for draw in range(DRAWS if self._base.draws_noise else 1):
             restore(self._env, before, noise="fresh", seed=derive_seed(self._number, "tried", name, draw))
@@ -413,16 +414,16 @@ class Game(Cmd):
         return words + ([f"can no longer be solved: {lost[0]}{of.format(len(lost))}"] if lost else [])
 
     def do_model(self, number: str) -> None:
-        """Play a turn that the model proposes, the first one by default."""
-        chosen = int(number or 1)
-        if not 1 <= chosen <= len(self._proposals):
-            asks = "tsr play --model asks one" if self._adviser.ask is None else f"it made {len(self._proposals)}"
-            print(f"the model has no proposal {chosen}: {asks}")
+        """Play a turn that the model proposes, the first by default."""
+        place = int(number or 1)
+        if not 1 <= place <= len(self._proposals):
+            asks = "tsr play --model loads a model" if self._adviser.ask is None else f"it made {len(self._proposals)}"
+            print(f"the model has no proposal {place}: {asks}")
             return
-        self._play(self._proposals[chosen - 1].action)
+        self._play(self._proposals[place - 1].action)
 
     def show(self) -> None:
-        """Print the position, how the episode stands, and what the model would do."""
+        """Print the position, the state of the episode, and the model's proposals."""
         here, total = self._here, sum(node.reward for node in self._played.path)
         info = here.info
         print(f"\n{self._page()}")
@@ -439,14 +440,14 @@ class Game(Cmd):
         if self._over:
             self._proposals = ()
             return
-        # Where actions depend on the state, they are shown with it.
+        # Actions that depend on the state are shown with each position.
         if not self._base.actions:
             choices = ", ".join(self._base.legal_actions(self._base.state))
             print(textwrap.fill(f"for example: {choices}", WIDTH, break_on_hyphens=False))
         self._show_proposals()
 
     def _page(self) -> str:
-        """Return the position for people, and where a model is shown it in another form, that one, too."""
+        """Return the position for people, followed by the model's observation if it has another form."""
         here = self._here
         asked = "" if here.parent is None else self._played.path[0].observation
         page = readable(here.observation, asked=asked, buttons=_buttons(here.info))
@@ -468,20 +469,22 @@ class Game(Cmd):
             self._proposals = ()
             print(f"the model proposes nothing: {error}")
             return
-        for number, one in enumerate(self._proposals, start=1):
-            action = " ".join(one.action.split()) or "an answer without the wanted form"
-            print(f"model {number}: {action} ({one.times} of {self._adviser.samples}, p {one.probability:.2g})")
+        for number, proposal in enumerate(self._proposals, start=1):
+            action = " ".join(proposal.action.split()) or "an answer without the wanted form"
+            share = f"{proposal.times} of {self._adviser.samples}"
+            print(f"model {number}: {action} ({share}, p {proposal.probability:.2g})")
 
     def _dead_end(self) -> list[str]:
         try:
             reason = self._base.dead_end(self._base.state)
         except MissingExtra:
-            # Whoever asks for a hint is told what is missing; without a warning one can play.
+            # The warning of a dead end needs an extra, such as the Sokoban solver. The game works without it, and the
+            # command `hint` reports the missing extra.
             return []
         return [reason] if reason else []
 
 
 def _buttons(info: Any) -> Sequence[str]:
-    """Return what can be clicked on a page, where the turn's facts say it."""
+    """Return the buttons of a page from the info of a turn; empty if the info lists none."""
     actions = info.get("available_actions")
     return tuple(actions.get("clickables", ())) if isinstance(actions, dict) else ()

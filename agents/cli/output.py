@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-# Stands for the standard output, as in many programs.
+# Means the standard output, as in many programs.
 HERE = Path("-")
 
 
@@ -81,10 +81,10 @@ def show_tables(tables: Iterable[Any], *, words: bool = False) -> None:
 
     Args:
         tables: What to print.
-        words: Whether all columns hold words and stand on the left; of numbers only the first does.
+        words: Whether all columns hold words and are aligned left; of numbers only the first is.
     """
     console = Console()
-    # A table that is piped into a file should not be folded at 80 columns.
+    # Without a terminal rich assumes 80 columns and would wrap the table; a piped table gets 180.
     wide = Console(width=None if console.is_terminal else 180)
     for part in tables:
         table = Table(title=part.title, caption=part.caption)

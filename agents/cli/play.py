@@ -1,4 +1,4 @@
-"""`tsr play`: an environment in the terminal, with undo, forks, hints, scores and a model's proposals."""
+"""`tsr play`: play an environment in the terminal, with undo, forks, hints, scores and a model's proposals."""
 
 import sys
 from dataclasses import dataclass
@@ -27,68 +27,68 @@ class PlayArgs:
     env: Annotated[str, tyro.conf.Positional]
     """Gymnasium id, or a short name such as sokoban."""
     seed: int = 0
-    """Which instance to begin with; with --levels the number of the level, from 0."""
+    """First instance; with --levels the number of the level, from 0."""
     levels: Path | None = None
-    """File of levels, played in their order and without limits."""
+    """File of levels, played in order and without limits."""
     env_set: tuple[str, ...] = ()
     """Settings of the environment as KEY=VALUE, the value in JSON, such as num_boxes=2."""
     score: str | None = setting(None, metavar="CALL")
-    """Scorer whose judgement is shown, with its numbers, such as SokobanScore(potential='estimate'); tsr envs lists
+    """Scorer whose score is shown, with its numbers, such as SokobanScore(potential='estimate'); tsr envs lists
     them."""
     model: str | None = setting(None, metavar="FOLDER")
-    """Folder of a model or of a run whose proposals are shown beside the keys; default for the small embedded model."""
+    """Folder of a model or of a run whose proposals are shown; default for the small embedded model."""
     samples: int = 4
-    """With --model, answers that are drawn for every position."""
+    """With --model, answers that are sampled at every position."""
     out: Path | None = None
-    """File of a tree in which everything that was played is saved when you leave."""
+    """File of a tree in which the game is saved at the end."""
 
 
 def main(args: list[str]) -> int:
     """Play until the player quits or the input ends."""
-    chosen = read_arguments(PlayArgs, args, prog="tsr play")
-    if chosen.samples < 1:
-        raise ConfigError(f"wanted --samples of at least 1, got {chosen.samples}")
-    settings = parse_settings(chosen.env_set)
-    if chosen.levels is not None:
-        settings = {**UNLIMITED, "levels": str(chosen.levels), **settings}
-    player = None if chosen.model is None else _player(chosen)
-    env, base = _made(chosen, settings if player is None else {**player.policy.card.env_settings, **settings})
-    # A model may be shown a position in another form than people read.
+    options = read_arguments(PlayArgs, args, prog="tsr play")
+    if options.samples < 1:
+        raise ConfigError(f"wanted --samples of at least 1, got {options.samples}")
+    settings = parse_settings(options.env_set)
+    if options.levels is not None:
+        settings = {**UNLIMITED, "levels": str(options.levels), **settings}
+    player = None if options.model is None else _player(options)
+    env, base = _made(options, settings if player is None else {**player.policy.card.env_settings, **settings})
+    # A model may see positions in another form than people, such as the compact form of the embedded model.
     own = {} if player is None else base.people_settings(player.policy.card.env_settings)
-    _, shows = (env, base) if player is None else _made(chosen, {**own, **settings})
+    _, shows = (env, base) if player is None else _made(options, {**own, **settings})
     proposer: Any = None if player is None else load("tsr_gym.agents.episodes.model_player:Proposer")
-    adviser = Adviser(None if proposer is None else proposer(player, base), chosen.samples)
-    game = Game(env, base, chosen.seed, numbered=chosen.levels is not None, adviser=adviser, shows=shows)
+    adviser = Adviser(None if proposer is None else proposer(player, base), options.samples)
+    game = Game(env, base, options.seed, numbered=options.levels is not None, adviser=adviser, shows=shows)
     game.do_help("")
     game.show()
     game.cmdloop()
-    if chosen.out is not None:
-        game.do_save(str(chosen.out))
+    if options.out is not None:
+        game.do_save(str(options.out))
     return 0
 
 
-def _made(chosen: PlayArgs, settings: dict[str, Any]) -> tuple[gym.Env[Any, Any], TextEnv[Any]]:
-    """Return the environment, under the scorer where one is wanted, and the same without wrappers."""
-    find_env(chosen.env)
+def _made(options: PlayArgs, settings: dict[str, Any]) -> tuple[gym.Env[Any, Any], TextEnv[Any]]:
+    """Return the environment, with the scorer of --score around it, and the environment without wrappers."""
+    find_env(options.env)
     try:
-        env = gym.make(env_id(chosen.env), **settings)
+        env = gym.make(env_id(options.env), **settings)
     except (gym.error.Error, ModuleNotFoundError, TypeError) as error:
-        raise ConfigError(f"{chosen.env} cannot be made: {error}") from error
+        raise ConfigError(f"{options.env} cannot be made: {error}") from error
     base = env.unwrapped
     if not isinstance(base, TextEnv):
-        raise ConfigError(f"wanted an environment of text, {chosen.env} is a {type(base).__name__}")
-    from tsr_gym.wrappers.scorers import make_scorer as make
+        raise ConfigError(f"wanted an environment of text, {options.env} is a {type(base).__name__}")
+    from tsr_gym.wrappers.scorers import make_scorer
 
-    return env if chosen.score is None else make(chosen.score, env), base
+    return env if options.score is None else make_scorer(options.score, env), base
 
 
-def _player(chosen: PlayArgs) -> Any:
-    """Return the model at play; of a run, that of its latest checkpoint."""
+def _player(options: PlayArgs) -> Any:
+    """Return the model that proposes turns; for a run, that of its latest checkpoint."""
     for package in ("torch", "transformers"):
         require(package, "agents")
     from tsr_gym.agents.episodes.settings import TaskConfig as task
     from tsr_gym.agents.models.settings import ModelConfig as model
     from tsr_gym.agents.reports.model_evaluation import load_player
 
-    own = task(env_set=chosen.env_set)
-    return load_player(chosen.env, own, model(model=str(chosen.model)), lambda text: print(text, file=sys.stderr))
+    own = task(env_set=options.env_set)
+    return load_player(options.env, own, model(model=str(options.model)), lambda text: print(text, file=sys.stderr))

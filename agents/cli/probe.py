@@ -1,4 +1,4 @@
-"""`tsr probe`: what a success costs by plain play and by searches, before anything is learned."""
+"""`tsr probe`: the cost of a success by plain play and by searches, before any training."""
 
 import sys
 from argparse import ArgumentParser
@@ -13,24 +13,24 @@ from tsr_gym.optional import load, require
 
 
 def main(args: list[str]) -> int:
-    """Measure, print the table and the advice, and write rows and plot where wanted."""
-    from tsr_gym.agents.probing.probe import ProbeConfig as config_kind
+    """Measure, print the table and the advice, and write the rows and the plot to the given files."""
+    from tsr_gym.agents.probing.probe import ProbeConfig as config_type
 
     @dataclass(frozen=True)
     class ProbeArgs:
-        """Say before any learning what a success costs by plain play and by searches, on training instances."""
+        """Measure what a success costs by plain play and by searches on training instances, before any training."""
 
-        what: config_kind
+        what: config_type
         json: Path | None = None
         """File for the rows as JSON; without a file they are printed."""
         out: Path | None = None
-        """Folder for probe.json, which keeps what was measured, and probe.png; a probe that was stopped goes on in
-        it."""
+        """Folder for probe.json, which keeps the measurements, and probe.png; a probe that was stopped continues
+        from it."""
 
-    chosen = read_arguments(ProbeArgs, _gathered(with_json(args)), prog="tsr probe", positional=True)
-    if chosen.out is not None:
+    options = read_arguments(ProbeArgs, _gathered(with_json(args)), prog="tsr probe", positional=True)
+    if options.out is not None:
         require("matplotlib", "agents")
-    if chosen.what.model.model != "random":
+    if options.what.model.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
     from tsr_gym.agents.probing.probe import probe_env as measure
@@ -40,29 +40,29 @@ def main(args: list[str]) -> int:
         for name in ("probe_heading", "probe_table", "advice", "probe_rows", "draw_probe")
     }
     with progress_bar() as watch:
-        found = measure(chosen.what, out=chosen.out, watch=watch, note=lambda text: print(text, file=sys.stderr))
-    if chosen.out is not None:
-        report["draw_probe"](found, chosen.out / "probe.png")
-    if chosen.json is not None:
-        write_json(report["probe_rows"](found), chosen.json)
-    if chosen.json == HERE:
+        result = measure(options.what, out=options.out, watch=watch, note=lambda text: print(text, file=sys.stderr))
+    if options.out is not None:
+        report["draw_probe"](result, options.out / "probe.png")
+    if options.json is not None:
+        write_json(report["probe_rows"](result), options.json)
+    if options.json == HERE:
         return 0
-    print(report["probe_heading"](found))
-    show_tables([report["probe_table"](found)])
-    print(report["advice"](found))
-    if chosen.json is not None:
-        print(f"rows: {chosen.json}")
-    if chosen.out is not None:
-        print(f"kept: {chosen.out / 'probe.json'}, plot: {chosen.out / 'probe.png'}")
+    print(report["probe_heading"](result))
+    show_tables([report["probe_table"](result)])
+    print(report["advice"](result))
+    if options.json is not None:
+        print(f"rows: {options.json}")
+    if options.out is not None:
+        print(f"kept: {options.out / 'probe.json'}, plot: {options.out / 'probe.png'}")
     return 0
 
 
 def _gathered(args: Sequence[str]) -> list[str]:
-    """Return a command line in which flags that may be given several times stand once, with all their values."""
+    """Return a command line in which each repeated flag occurs once, with all its values."""
     parser = ArgumentParser(prog="tsr probe", add_help=False, allow_abbrev=False)
     for name in ("search", "score"):
         parser.add_argument(f"--{name}", nargs="+", action="extend", default=[])
-    found, rest = parser.parse_known_args(args)
-    for name, values in (("search", found.search), ("score", found.score)):
+    parsed, rest = parser.parse_known_args(args)
+    for name, values in (("search", parsed.search), ("score", parsed.score)):
         rest += [f"--{name}", *values] if values else []
     return rest

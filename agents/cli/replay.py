@@ -1,4 +1,4 @@
-"""`tsr replay`: hold saved trees and trajectories against their environment, turn by turn and bit for bit."""
+"""`tsr replay`: replay saved trees in their environment, and compare every turn bit for bit."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,52 +14,52 @@ from tsr_gym.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class ReplayArgs:
-    """Play every turn of saved trees again and say where one first comes out differently. Status 1: one does."""
+    """Replay every turn of saved trees and report the first difference of each. Exit status 1: a tree differs."""
 
     sources: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Files of trees, folders of trees, or folders of runs."""
     env: str | None = None
-    """The environment, where a module must be imported first: package.module:Id; else the trees name it."""
+    """Environment as package.module:Id, if a module must be imported first; the default is in the trees."""
     scores: bool = True
-    """Compare scores, too; a rater that gave them is not asked again."""
+    """Compare scores, too; a rater is not run again."""
     json: Path | None = None
-    """File for what was found as JSON; without a file it is printed."""
+    """File for the results as JSON; without a file they are printed."""
 
 
 def main(args: list[str]) -> int:
-    """Replay all trees and return 1 where one differs."""
-    chosen = read_arguments(ReplayArgs, with_json(args), prog="tsr replay")
-    if not chosen.sources:
+    """Replay all trees and return 1 if a tree differs."""
+    options = read_arguments(ReplayArgs, with_json(args), prog="tsr replay")
+    if not options.sources:
         raise ConfigError("wanted the folder of a run or a file of a tree, got none")
     from tsr_gym.agents.bridges.export import tree_files
 
-    files = [file for source in chosen.sources for file in tree_files(source)]
+    files = [file for source in options.sources for file in tree_files(source)]
     with progress_bar() as watch:
-        found = []
+        replays = []
         for number, file in enumerate(files, start=1):
-            found.append(_replayed(file, chosen))
+            replays.append(_replayed(file, options))
             watch("trees", number, len(files))
-    if chosen.json is not None:
-        write_json(found, chosen.json)
-    if chosen.json != HERE:
-        for one in found:
-            print(f"{one['file']}: {_words(one)}")
-    return 1 if any(one["difference"] for one in found) else 0
+    if options.json is not None:
+        write_json(replays, options.json)
+    if options.json != HERE:
+        for replayed in replays:
+            print(f"{replayed['file']}: {_words(replayed)}")
+    return 1 if any(replayed["difference"] for replayed in replays) else 0
 
 
-def _replayed(file: Path, chosen: ReplayArgs) -> dict[str, Any]:
+def _replayed(file: Path, options: ReplayArgs) -> dict[str, Any]:
     from tsr_gym.wrappers.replay import replay, stack_of
 
     tree = Tree.load(file)
-    result = replay(tree, stack_of(tree, chosen.env), scores=chosen.scores)
+    result = replay(tree, stack_of(tree, options.env), scores=options.scores)
     difference = None if result.difference is None else result.difference._asdict()
     return {"file": str(file), "nodes": len(tree.nodes), "equal": result.nodes, "difference": difference}
 
 
-def _words(one: dict[str, Any]) -> str:
-    difference = one["difference"]
+def _words(replayed: dict[str, Any]) -> str:
+    difference = replayed["difference"]
     if difference is None:
-        return f"{one['nodes']} nodes, bit for bit"
-    said = f"node {difference['node']} of {one['nodes']} differs in its {difference['field']}: "
-    hint = "; where a rater gave the scores, add --no-scores" if difference["field"] == "score" else ""
-    return f"{said}saved {shown(difference['saved'])}, replayed {shown(difference['found'])}{hint}"
+        return f"{replayed['nodes']} nodes, bit for bit"
+    place = f"node {difference['node']} of {replayed['nodes']} differs in its {difference['field']}: "
+    hint = "; if a rater gave the scores, add --no-scores" if difference["field"] == "score" else ""
+    return f"{place}saved {shown(difference['saved'])}, replayed {shown(difference['found'])}{hint}"

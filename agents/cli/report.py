@@ -1,4 +1,4 @@
-"""`tsr report`: compare runs in tables and a picture, and say what is wrong with them."""
+"""`tsr report`: compare runs in tables and a plot, and report their problems."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from tsr_gym.optional import require
 
 @dataclass(frozen=True, slots=True)
 class ReportArgs:
-    """Compare runs: success on held-out instances in tables and as curves, and signs of collapse or waste in each."""
+    """Compare runs: success on held-out instances in tables and as curves, and the problems of each run."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of runs; those with the same settings and other seeds count as one method."""
@@ -22,30 +22,30 @@ class ReportArgs:
     json: Path | None = None
     """File for the tables, differences and findings as JSON; without a file they are printed."""
     against: str | None = None
-    """Label or name of the method that the others are paired with, seed by seed; the first one by default."""
+    """Label or name of the method that the others are paired with, seed by seed; the first by default."""
     equal: Literal["sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps"] = "sampled_tokens"
-    """What pairs are held equal in."""
+    """Quantity at which pairs are compared."""
     student: bool = False
-    """Show Student's interval over seeds beside that of the bootstrap over seeds and instances."""
+    """Show Student's interval over seeds next to the bootstrap interval over seeds and instances."""
 
 
 def main(args: list[str]) -> int:
     """Print tables and findings, and draw the curves."""
-    chosen = read_arguments(ReportArgs, with_json(args), prog="tsr report")
+    options = read_arguments(ReportArgs, with_json(args), prog="tsr report")
     require("matplotlib", "agents")
     from tsr_gym.agents.reports.report import draw_curves as draw
     from tsr_gym.agents.reports.report import summarise_runs as summarise
 
-    report = summarise(chosen.runs, against=chosen.against, equal=chosen.equal, with_student=chosen.student)
-    if chosen.json != HERE:
+    report = summarise(options.runs, against=options.against, equal=options.equal, with_student=options.student)
+    if options.json != HERE:
         _show(report)
-    draw(chosen.runs, chosen.out)
-    if chosen.json != HERE:
-        print(f"curves: {chosen.out}")
-    if chosen.json is not None:
-        write_json(report, chosen.json)
-    if chosen.json not in (None, HERE):
-        print(f"tables: {chosen.json}")
+    draw(options.runs, options.out)
+    if options.json != HERE:
+        print(f"curves: {options.out}")
+    if options.json is not None:
+        write_json(report, options.json)
+    if options.json not in (None, HERE):
+        print(f"tables: {options.json}")
     return 0
 
 

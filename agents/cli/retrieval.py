@@ -1,4 +1,4 @@
-"""`tsr retrieval`: index a corpus, and serve an index to other people's trainers."""
+"""`tsr retrieval`: index a corpus, and serve an index to other trainers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from tsr_gym.optional import require
 
 @dataclass(frozen=True, slots=True)
 class IndexArgs:
-    """Index a corpus by BM25. An interrupted run is simply run again; an old index stays until the new one is whole."""
+    """Index a corpus by BM25. Run it again after an interruption; an old index stays until the new one is complete."""
 
     corpus: Annotated[Path, tyro.conf.Positional]
     """Passages, a JSON object with "id" and "contents", or with "id", "title" and "text", a line."""
@@ -30,23 +30,23 @@ class ServeArgs:
     index: Path
     """Folder of the index."""
     host: str = "127.0.0.1"
-    """Address to listen at; whoever reaches it can search."""
+    """Address to listen on; every client that reaches it can search."""
     port: int = 8000
     """Port, 0 for any free one."""
     topk: int = 3
-    """Passages a query where a request names no number."""
+    """Passages per query if a request gives no number."""
     max_topk: int = 1000
-    """Most passages a query."""
+    """Most passages per query."""
     max_queries: int = 1024
-    """Most queries a request."""
+    """Most queries per request."""
     max_query: int = 10_000
     """Most characters of a query."""
     max_body: int = 4 * 2**20
-    """Most bytes a request."""
+    """Most bytes per request."""
     max_per_client: int = 512
-    """Most open connections of one address."""
+    """Most open connections per address."""
     read_timeout: float = 30.0
-    """Most seconds in which a client sends a request."""
+    """Most seconds that a client may take to send a request."""
     threads: int = 2
     """Searches at the same time."""
 
@@ -59,22 +59,22 @@ Args = (
 def main(args: list[str]) -> int:
     """Index or serve."""
     description = "Search a corpus by BM25 as Lucene and Pyserini do."
-    chosen = read_arguments(Args, args, prog="tsr retrieval", description=description)
-    return _index(chosen) if isinstance(chosen, IndexArgs) else _serve(chosen)
+    options = read_arguments(Args, args, prog="tsr retrieval", description=description)
+    return _index(options) if isinstance(options, IndexArgs) else _serve(options)
 
 
-def _index(chosen: IndexArgs) -> int:
+def _index(options: IndexArgs) -> int:
     require("numba", "envs")
     from tsr_gym_envs.retrieval_qa.corpus import build_index as build
     from tsr_gym_envs.retrieval_qa.corpus import open_corpus
 
     with progress_bar() as watch:
-        build(chosen.corpus, chosen.out, watch, link=chosen.link)
-    print(f"{chosen.out}: {len(open_corpus(chosen.out)):,} passages")
+        build(options.corpus, options.out, watch, link=options.link)
+    print(f"{options.out}: {len(open_corpus(options.out)):,} passages")
     return 0
 
 
-def _serve(chosen: ServeArgs) -> int:
+def _serve(options: ServeArgs) -> int:
     require("numba", "envs")
     require("starlette", "serve")
     require("uvicorn", "serve")
@@ -84,21 +84,21 @@ def _serve(chosen: ServeArgs) -> int:
     from tsr_gym_envs.serving import ConnectionLimits as of_connections
     from tsr_gym_envs.serving import serve
 
-    retriever = open_retriever(chosen.index)
-    # The first search loads compiled code; who hears that the server is ready should not wait for it.
+    retriever = open_retriever(options.index)
+    # The first search loads compiled code, so it runs before the server reports that it is ready.
     retriever.retrieve(["first"], 1)
     most = limits(
-        default_k=chosen.topk,
-        max_k=chosen.max_topk,
-        max_queries=chosen.max_queries,
-        max_query=chosen.max_query,
-        max_body=chosen.max_body,
+        default_k=options.topk,
+        max_k=options.max_topk,
+        max_queries=options.max_queries,
+        max_query=options.max_query,
+        max_body=options.max_body,
     )
-    app = make_app(retriever, limits=most, threads=chosen.threads)
-    connections = of_connections(max_per_client=chosen.max_per_client, read_timeout_s=chosen.read_timeout)
+    app = make_app(retriever, limits=most, threads=options.threads)
+    connections = of_connections(max_per_client=options.max_per_client, read_timeout_s=options.read_timeout)
 
     def ready(url: str) -> None:
-        print(f"{url}/retrieve: {chosen.index}, digest {retriever.digest}", flush=True)
+        print(f"{url}/retrieve: {options.index}, digest {retriever.digest}", flush=True)
 
-    serve(app, host=chosen.host, port=chosen.port, limits=connections, ready=ready)
+    serve(app, host=options.host, port=options.port, limits=connections, ready=ready)
     return 0

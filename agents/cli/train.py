@@ -42,7 +42,7 @@ DECIDE = ("model", "env_set")
 
 @dataclass(frozen=True, kw_only=True)
 class Door:
-    """Where settings come from besides flags."""
+    """The arguments of `tsr train` that are not settings of a run."""
 
     env: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = None
     """Gymnasium id, package.module:Id of yours, or a short name such as sokoban."""
@@ -108,10 +108,10 @@ class TrainCommand:
 
 
 def read_train(args: list[str]) -> TrainCommand:
-    """Return what a command line of `tsr train` asks for.
+    """Return the command that a command line of `tsr train` describes.
 
-    The line is read twice. The first time says which recipe, file and model decide the defaults. The second time these
-    are the defaults, and every value that differs from them was given as a flag.
+    The line is read twice. The first reading finds the recipe, the file and the model, which decide the defaults. The
+    second reading uses these defaults, so that every value that differs from them was given as a flag.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
@@ -134,7 +134,7 @@ def read_train(args: list[str]) -> TrainCommand:
 
 
 def read_config(args: list[str]) -> TrainConfig:
-    """Return the configuration that a command line of `tsr train` asks for; see `read_train`."""
+    """Return the configuration that a command line of `tsr train` describes; see `read_train`."""
     command = read_train(args)
     return build_config(command.env, command.settings)
 
@@ -204,16 +204,16 @@ def _train(begin: Any, workers: WorkerConfig) -> int:
 
     with connected(workers), joined() as processes:
         trainer = begin(processes)
-        with _Signals(tells=processes.leads) as signals:
+        with _Signals(reports=processes.leads) as signals:
             finished = _run(trainer, signals)
         if processes.leads:
             print(_end(trainer))
-    # Of several processes perhaps only another one was asked to stop.
+    # With several processes the signal may have reached only another process, so the status is the same in all.
     return 0 if finished else signals.exit_status
 
 
 def _dry_run(config: TrainConfig, command: TrainCommand) -> int:
-    """Print the settings with their sources, and what the run would take."""
+    """Print the settings with their sources, and the tokens, memory and processes that the run would need."""
     from tsr_gym.agents.runs.check import check_start
     from tsr_gym.agents.runs.dry_run import estimate
     from tsr_gym.agents.teaching.base_model import default_folder
@@ -260,7 +260,7 @@ def _run(trainer: Any, signals: "_Signals") -> bool:
 
 @contextmanager
 def _left_alone() -> Iterator[None]:
-    """Keep the collector from walking over what there is now in every update, for as long as the run lasts."""
+    """Exclude the objects that exist now, such as the modules of torch, from garbage collection during the run."""
     gc.collect()
     gc.freeze()
     try:
@@ -285,7 +285,7 @@ def _progress(console: Console) -> Iterator[Progress]:
 def _line(record: dict[str, Any]) -> str:
     kept = f"{record['groups_kept']}/{record['groups']}"
     tokens = f"{record['sampled_tokens_total']:,}"
-    # Where no search brought a trajectory, there is no mean.
+    # The means are None if no search returned a trajectory.
     means = ("-" if record[name] is None else f"{record[name]:.2f}" for name in ("success", "reward_mean"))
     return "success {}  return {}  kept {}  tokens {}".format(*means, kept, tokens)
 
@@ -330,11 +330,11 @@ class _Unlearned:
 
 
 class _Signals:
-    """Turn the first Ctrl-C, or a request to terminate, into a wish to stop; the second one stops at once."""
+    """Turn the first SIGINT or SIGTERM into a request to stop after the update; the second stops at once."""
 
-    def __init__(self, *, tells: bool = True) -> None:
+    def __init__(self, *, reports: bool = True) -> None:
         self.asked = False
-        self.tells = tells
+        self.reports = reports
         self.exit_status = 130
         self._before: dict[int, Any] = {}
 
@@ -351,5 +351,5 @@ class _Signals:
         self.asked = True
         self.exit_status = 128 + number
         signal.signal(number, signal.default_int_handler)
-        if self.tells:
+        if self.reports:
             print("\nfinishing this update and writing a checkpoint; again to stop at once", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`tsr tree`: saved trees in the terminal, with scores, rewards, and what a search kept."""
+"""`tsr tree`: saved trees in the terminal, with scores, rewards, and the nodes that a search kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from tsr_gym.tree import Tree, ending, turn_text
 
 @dataclass(frozen=True, slots=True)
 class TreeArgs:
-    """Print a tree that was saved, or a table of all trees of a run, whose numbers --number takes."""
+    """Print a saved tree, or a table of all trees of a run with the numbers that --number takes."""
 
     source: Annotated[Path, tyro.conf.Positional]
     """File of a tree, folder of trees, or folder of a run."""
     number: int | None = None
-    """Which tree of a folder, from 0."""
+    """Number of a tree in a folder, from 0."""
     below: int = 0
-    """Node to begin with."""
+    """Node at the top of the print."""
     depth: int | None = None
-    """Turns below it that are shown; all by default."""
+    """Turns below it to show; all by default."""
     limit: int = 500
-    """Most nodes that are shown, or trees of a table."""
+    """Most nodes to show, or most trees in a table."""
     kept: bool = False
-    """Show only what was played, or chosen by the search."""
+    """Show only the nodes that were played or that the search chose."""
     json: Path | None = None
-    """File for the nodes that are shown as JSON; without a file it is printed."""
+    """File for the shown nodes as JSON; without a file they are printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,52 +45,52 @@ class _Table:
 
 
 def main(args: list[str]) -> int:
-    """Print a tree, or the table of those that there are."""
-    chosen = read_arguments(TreeArgs, with_json(args), prog="tsr tree")
+    """Print a tree, or the table of all trees."""
+    options = read_arguments(TreeArgs, with_json(args), prog="tsr tree")
     from tsr_gym.agents.bridges.export import tree_files
 
-    files = list(tree_files(chosen.source))
-    if len(files) > 1 and chosen.number is None:
-        if chosen.kept or chosen.below or chosen.depth is not None:
+    files = list(tree_files(options.source))
+    if len(files) > 1 and options.number is None:
+        if options.kept or options.below or options.depth is not None:
             raise ConfigError(
-                f"{chosen.source} holds {len(files)} trees: wanted --number beside --kept, --below or --depth"
+                f"{options.source} holds {len(files)} trees: wanted --number with --kept, --below or --depth"
             )
-        _show_all(files, chosen)
+        _show_all(files, options)
         return 0
-    number = chosen.number or 0
+    number = options.number or 0
     if not 0 <= number < len(files):
-        raise ConfigError(f"{chosen.source}: wanted --number from 0 to {len(files) - 1}, got {number}")
+        raise ConfigError(f"{options.source}: wanted --number from 0 to {len(files) - 1}, got {number}")
     tree = Tree.load(files[number])
     if not tree.nodes:
         raise ConfigError(f"{files[number]}: the tree has no nodes")
-    if not 0 <= chosen.below < len(tree.nodes):
-        raise ConfigError(f"{files[number]}: wanted --below from 0 to {len(tree.nodes) - 1}, got {chosen.below}")
-    nodes, kept = _wanted(tree, chosen), kept_nodes(tree)
-    if chosen.json is not None:
+    if not 0 <= options.below < len(tree.nodes):
+        raise ConfigError(f"{files[number]}: wanted --below from 0 to {len(tree.nodes) - 1}, got {options.below}")
+    nodes, kept = _wanted(tree, options), kept_nodes(tree)
+    if options.json is not None:
         write_json(
-            {"file": str(files[number]), **_facts(tree), "tree": [_as_json(tree, one, kept) for one in nodes]},
-            chosen.json,
+            {"file": str(files[number]), **_facts(tree), "tree": [_as_json(tree, node, kept) for node in nodes]},
+            options.json,
         )
-    if chosen.json != HERE:
+    if options.json != HERE:
         _show(files[number], tree, nodes)
     return 0
 
 
 def kept_nodes(tree: Tree) -> set[int]:
-    """Return the nodes on the way to what was played, or chosen; all of a tree of which nothing was."""
+    """Return the nodes on the paths to the played and the chosen nodes; all nodes if there are none of these."""
     ends = [*tree.played[1:], *tree.chosen]
     return {node for end in ends for node in tree.path(end)} or set(range(len(tree.nodes)))
 
 
-def _wanted(tree: Tree, chosen: TreeArgs) -> list[int]:
-    """Return the nodes that are shown, parents before children."""
-    kept, top = kept_nodes(tree), tree.nodes[chosen.below].depth
-    most = None if chosen.depth is None else top + chosen.depth
+def _wanted(tree: Tree, options: TreeArgs) -> list[int]:
+    """Return the nodes to show, parents before children."""
+    kept, top = kept_nodes(tree), tree.nodes[options.below].depth
+    most = None if options.depth is None else top + options.depth
     return [
         node
-        for node in tree.below(chosen.below)
-        if (most is None or tree.nodes[node].depth <= most) and (node in kept or not chosen.kept)
-    ][: max(chosen.limit, 1)]
+        for node in tree.below(options.below)
+        if (most is None or tree.nodes[node].depth <= most) and (node in kept or not options.kept)
+    ][: max(options.limit, 1)]
 
 
 def _show(file: Path, tree: Tree, nodes: Sequence[int]) -> None:
@@ -101,7 +101,7 @@ def _show(file: Path, tree: Tree, nodes: Sequence[int]) -> None:
         label = _label(tree, node, node in kept)
         parent = tree.nodes[node].parent
         branches[node] = branches[parent].add(label) if parent in branches else rich.tree.Tree(label)
-    # Of a piped tree every node keeps its line.
+    # A piped tree keeps one line per node.
     wide = Console(highlight=False, width=None if console.is_terminal else 180)
     wide.print(branches[nodes[0]])
     hidden = len(tree.nodes) - len(nodes)
@@ -161,14 +161,14 @@ def _as_json(tree: Tree, index: int, kept: set[int]) -> dict[str, Any]:
     }
 
 
-def _show_all(files: Sequence[Path], chosen: TreeArgs) -> None:
-    shown = files[: max(chosen.limit, 1)]
-    found = [{"number": number, "file": str(file), **_facts(Tree.load(file))} for number, file in enumerate(shown)]
-    if chosen.json is not None:
-        write_json(found, chosen.json)
-    if chosen.json == HERE:
+def _show_all(files: Sequence[Path], options: TreeArgs) -> None:
+    shown = files[: max(options.limit, 1)]
+    facts = [{"number": number, "file": str(file), **_facts(Tree.load(file))} for number, file in enumerate(shown)]
+    if options.json is not None:
+        write_json(facts, options.json)
+    if options.json == HERE:
         return
     columns = ("number", "file", "seed", "nodes", "depth", "solved", "best_return")
-    rows = [[f"{one[name]:g}" if name == "best_return" else str(one[name]) for name in columns] for one in found]
+    rows = [[f"{row[name]:g}" if name == "best_return" else str(row[name]) for name in columns] for row in facts]
     left = f"; {len(files) - len(shown)} more are not shown: see --limit" if len(shown) < len(files) else ""
-    show_tables([_Table(str(chosen.source), columns, rows, f"tsr tree ... --number N prints one{left}")])
+    show_tables([_Table(str(options.source), columns, rows, f"tsr tree ... --number N prints one{left}")])

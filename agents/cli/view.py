@@ -1,4 +1,4 @@
-"""`tsr view`: look at runs and trees in a browser, or keep them as one HTML file."""
+"""`tsr view`: show runs and trees in a browser, or write them as one HTML file."""
 
 import webbrowser
 from contextlib import suppress
@@ -16,46 +16,46 @@ from tsr_gym.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ViewArgs:
-    """Show runs and their trees in a browser: a page on this machine alone, or one HTML file that loads nothing."""
+    """Show runs and their trees in a browser: served on this machine only, or as one HTML file that loads nothing."""
 
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of runs, which are drawn over each other, folders of trees, or files of trees."""
+    """Folders of runs, drawn into the same plots, folders of trees, or files of trees."""
     port: int = 8600
     """Port on this machine, 0 for any free one."""
     open: bool = True
-    """Whether the browser is opened."""
+    """Open the browser."""
     export: Path | None = None
     """Write one HTML file instead, which needs no server and no network."""
     trees: int = 100
-    """Most trees that the file holds, the newest ones."""
+    """Most trees in the file; the newest are kept."""
 
 
 def main(args: list[str]) -> int:
     """Serve the page until interrupted, or write the file."""
-    chosen = read_arguments(ViewArgs, args, prog="tsr view")
-    if chosen.export is not None:
+    options = read_arguments(ViewArgs, args, prog="tsr view")
+    if options.export is not None:
         from tsr_gym.agents.reports.view.pages import export_page as export
 
         with progress_bar() as watch:
-            written = export(chosen.paths, chosen.export, most_trees=chosen.trees, watch=partial(watch, "trees"))
+            written = export(options.paths, options.export, most_trees=options.trees, watch=partial(watch, "trees"))
         left = f", {written.left_out:,} older ones left out (--trees)" if written.left_out else ""
-        print(f"{chosen.export}: {_count(written.trees, 'tree')}{left}, {written.size / 1e6:.1f} MB")
+        print(f"{options.export}: {_count(written.trees, 'tree')}{left}, {written.size / 1e6:.1f} MB")
         return 0
     from tsr_gym.agents.reports.view.server import address_of, make_server
     from tsr_gym.agents.reports.view.site import Site as site
 
-    shown = site(chosen.paths)
+    shown = site(options.paths)
     try:
-        server = make_server(shown, chosen.port)
+        server = make_server(shown, options.port)
     except (OSError, OverflowError) as error:
-        raise ConfigError(f"port {chosen.port} cannot be listened at ({error}): choose another --port") from error
+        raise ConfigError(f"port {options.port} cannot be listened at ({error}): choose another --port") from error
     with server:
         runs, trees = _count(len(shown.sources.runs), "run"), _count(len(shown.sources.trees), "tree")
         print(f"{address_of(server)}: {runs}, {trees}", flush=True)
         print("Ctrl+C ends it.", flush=True)
-        if chosen.open:
+        if options.open:
             webbrowser.open(address_of(server))
-        # That is how it is ended.
+        # Ctrl+C is the normal end of the server.
         with suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0
