@@ -17,7 +17,7 @@ import tyro
 from tests.conftest import ROOT
 from tsr_gym.agents import cli
 from tsr_gym.agents.config import TrainConfig
-from tsr_gym.agents.runs import check, train
+from tsr_gym.agents.runs import check
 
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "PYPI.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
@@ -147,7 +147,7 @@ def test_a_run_of_a_page_could_begin(page, given, cache, tmp_path, monkeypatch, 
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TSR_GYM_CACHE", str(cache))
-    monkeypatch.setattr(train, "check_start", only_check)
+    monkeypatch.setattr(check, "check_start", only_check)
     if "--model" in given:
         # The model of the page is not here, and its card is not needed.
         at = given.index("--model")

@@ -85,8 +85,11 @@ def main(args: list[str]) -> int:
     config = build_config(command.env, command.settings)
     if command.dry_run:
         return _dry_run(config, command)
-    for package in ("torch", "transformers", "safetensors", "tensorboard"):
-        require(package, "agents")
+    _require_learning()
+    from tsr_gym.agents.runs.check import check_start
+
+    # Before the libraries of learning are imported, which takes seconds.
+    check_start(config)
     return _train(partial(_begin, config, command), command.workers)
 
 
@@ -189,12 +192,18 @@ def _begin(config: TrainConfig, command: TrainCommand, processes: Any) -> Any:
 
 
 def _resume(resumed: ResumeArgs, processes: Any) -> Any:
-    for package in ("torch", "transformers", "safetensors", "tensorboard"):
-        require(package, "agents")
+    _require_learning()
     from tsr_gym.agents.runs.trainer import resume_run
 
     numbers = {"updates": resumed.updates, "total_tokens": resumed.total_tokens}
     return resume_run(resumed.resume, **numbers, processes=processes, workers=resumed.workers)
+
+
+def _require_learning() -> None:
+    from tsr_gym.agents.runs.train import LEARNING
+
+    for package in LEARNING:
+        require(package, "agents")
 
 
 def _train(begin: Any, workers: WorkerConfig) -> int:

@@ -15,6 +15,9 @@ from tsr_gym.optional import require
 if TYPE_CHECKING:
     from tsr_gym.agents.runs.loop import Trainer
 
+# Packages of the extra agents that every run needs.
+LEARNING = ("torch", "transformers", "safetensors", "tensorboard")
+
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
@@ -62,6 +65,9 @@ def train(
     from tsr_gym.agents.runs.checkpoint import checkpoints
     from tsr_gym.agents.runs.workers.on_ray import connected
 
+    for package in LEARNING:
+        require(package, "agents")
+    check_start(config)
     with connected(workers):
         trainer = begin_run(config, workers=workers, note=note)
         finished = trainer.run(watch=watch, stop=stop)
@@ -77,23 +83,17 @@ def begin_run(
     workers: WorkerConfig = OFF,
     note: Callable[[str], None] = lambda text: None,
 ) -> "Trainer":
-    """Check that a run can begin, build the embedded model where it is wanted, and return the run's trainer.
+    """Build the embedded model where it is wanted, and return the trainer of a new run.
 
     Args:
-        config: All settings.
+        config: All settings, which `check_start` has passed.
         processes: The processes that train together, which have to call this together.
         workers: Where searches run.
         note: Called with a line of text for what is being done.
 
     Raises:
-        ConfigError: The run cannot begin.
         CheckpointError: The model cannot be read, or the folder cannot be written.
-        MissingExtra: A package is not installed.
     """
-    for package in ("torch", "transformers", "safetensors", "tensorboard"):
-        require(package, "agents")
-    # Before the libraries of learning are imported, which takes seconds.
-    processes.first(lambda: check_start(config))
     from tsr_gym.agents.runs.trainer import start_run
 
     # One process builds a model that is not there yet. The others find it.
