@@ -63,7 +63,7 @@ CASES = {
     "the bytes do not match": lambda _: changed_bytes(),
     "..., line ...": partial(read, change=lambda text: text.replace('"reward": 0.0', '"reward": "much"')),
     "... wanted ... nodes": partial(read, change=lambda text: text.splitlines()[0] + "\n"),
-    "the tree does not say": lambda _: stack_of(Tree()),
+    "the tree does not record": lambda _: stack_of(Tree()),
     "the episode of": lambda _: played_on(),
 }
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")

@@ -157,7 +157,7 @@ def test_a_folder_that_exists_is_refused_and_left_alone(capsys, undisturbed, bas
     before = files_of(run)
     assert status(*train_flags(run, base_model)) == 2
     assert capsys.readouterr().err == (
-        f"tsr train: {run} exists: choose another --out, or go on with that run by --resume {run}\n"
+        f"tsr train: {run} exists: choose another --out, or continue that run by --resume {run}\n"
     )
     assert files_of(run) == before
 
