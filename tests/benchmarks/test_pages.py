@@ -1,6 +1,16 @@
-"""The path of a new user is read from the pages, whole and in their order."""
+"""Pages and the programs behind them: the new user's path, environments, speeds of the viewer, the demonstration."""
 
-from benchmarks.new_user import JOURNEYS, ROOT, Step, begin, steps_of, timed
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import demo
+from benchmarks.environment_pages import DOCS, PAGES, page_text
+from benchmarks.new_user import JOURNEYS, Step, begin, steps_of, timed
+from tests.conftest import ROOT
+from tsr_gym.registration import ENTRY_POINTS
 
 
 def test_a_page_is_its_commands_in_order_and_its_python_in_one_piece():
@@ -25,3 +35,68 @@ def test_steps_run_in_a_clone_of_this_repository(tmp_path):
     )
     assert (where["page"], where["status"]) == ("page.md", 0)
     assert tmp_path != ROOT
+
+
+HEADINGS = ("Description", "Action Space", "Observation Space", "Starting State", "Rewards", "Episode End")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_the_docstring_says(name):
+    text = (DOCS / "environments" / f"{name}.md").read_text(encoding="utf-8")
+    assert text == page_text(name), "run python -m benchmarks.environment_pages"
+    assert all(f"\n## {heading}\n" in text for heading in (*HEADINGS, "Arguments", "Version History"))
+    # The signs of reStructuredText are gone, and a row of a table has as many cells as the row above.
+    assert "``" not in text.replace("```", "")
+    assert (DOCS / "images" / f"env_{name}.png").stat().st_size > 500
+
+
+def test_every_environment_has_a_page():
+    assert {page.env for page in PAGES.values()} == set(ENTRY_POINTS)
+
+
+def test_the_page_quotes_the_medians_and_pages_are_painted_within_a_second():
+    page = " ".join((ROOT / "docs" / "view.md").read_text(encoding="utf-8").split())
+    found = json.loads((ROOT / "benchmarks" / "results" / "view_speed.json").read_text(encoding="utf-8"))
+    pages = found["pages"]
+    large = pages["tree of 2,000 nodes"]
+    assert f"painted the page {large['painted']['median']} ms after the visit began" in page
+    assert f"drawn the visible part of the tree after {large['drawn']['median']} ms" in page
+    assert all(times["painted"]["max"] <= 1000 for times in pages.values())
+    for name, times in found["scrolled"].items():
+        assert f"| {name} | {times['median']:g} | {times['p95']:g} | {times['max']:g} |" in page
+        # Half of the frames come as fast as a screen shows them.
+        assert times["median"] < 17
+
+
+def test_piped_it_tells_each_evaluation_in_a_line_and_nothing_twice(tmp_path, capsys):
+    cell = demo.Cell(demo.CONTRAST.setting, "S1", demo.TSR_PLUS, 3)
+    folder = tmp_path / "cells" / cell.name
+    folder.mkdir(parents=True)
+    with demo._bars() as bars:
+        tasks = {cell: bars.add_task(cell.title, total=32, last="waiting")}
+        demo._show(tmp_path, tasks, bars)
+        assert capsys.readouterr().out == ""
+        for updates, success in ((0, 0.1), (10, 0.25)):
+            (folder / "metrics.jsonl").write_text("{}\n" * updates)
+            with open(folder / "evaluations.jsonl", "a") as file:
+                file.write(json.dumps({"success": success}) + "\n")
+            for _ in range(2):
+                demo._show(tmp_path, tasks, bars)
+    assert capsys.readouterr().out.splitlines() == [
+        "tsr+, seed 3: 0 of 32 updates, held out 10 %",
+        "tsr+, seed 3: 10 of 32 updates, held out 25 %",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"), [(2.0, 9.0, "search paid"), (-1.0, 9.0, "nothing"), (-9.0, -1.0, "lost")]
+)
+def test_its_headline_says_what_the_interval_says(low, high, shown):
+    row = {"method": "tsr+", "control": "filtering", "success": 40.0, "control_success": 20.0, "points": 20.0}
+    counts = {"seeds": 8, "sampled_tokens": 9, "control_sampled_tokens": 9}
+    assert shown in demo.headline(row | counts | {"low": low, "high": high})
+    assert "says nothing" in demo.headline(None)
+
+
+def test_it_names_the_command_of_the_python_that_runs_it():
+    assert Path(demo.TSR).resolve() == Path(sys.executable).with_name("tsr").resolve()

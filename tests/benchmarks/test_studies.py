@@ -1,10 +1,17 @@
-"""Runs of the studies: when one is finished, and the row that its files make."""
+"""Studies of search: their runs, and what a search pays."""
 
 import json
+import math
+from typing import get_args
 
 import pytest
 
+from benchmarks.does_search_pay import analysed
+from benchmarks.measure import RESULTS
+from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
+from benchmarks.pay.report import PAGE, difference, equal_difference, interval, law, success_at, write_tables
 from benchmarks.tsr_runs import finished, measured
+from tsr_gym.agents.cli.train import read_config
 from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.runs.progress import TARGETS
 
@@ -56,3 +63,109 @@ def test_costs_are_sums_over_updates_and_a_point_knows_the_seconds_until_then(tm
     # One and two seconds came before the evaluation after the second update.
     assert [point["seconds"] for point in found["points"]] == [0.0, 3.0, 6.0]
     assert [point["sampled_tokens"] for point in found["points"]] == [0, 30, 45]
+
+
+RESULT = RESULTS / "does_search_pay.json"
+CONTRAST = Contrast("headline", sokoban(10, 16), "S1", TSR_PLUS, FILTERING, 3)
+
+
+def run(method, seed, success, tokens=100):
+    points = [
+        {
+            "sampled_tokens": tokens * share // 4,
+            "prompt_tokens": tokens * share,
+            "seconds": share / 4,
+            "success": success * share / 4,
+        }
+        for share in range(5)
+    ]
+    about = {"world": "sokoban", "setting": "10 to 16 moves", "base": "S1", "method": method, "seed": seed}
+    return about | {"env_steps": 5, "optimizer_steps": 2, "seconds": 1.0, "points": points}
+
+
+def test_a_difference_pairs_the_seeds_that_both_have_finished():
+    ours = [run("tsr+", seed, success) for seed, success in enumerate((0.5, 0.4, 0.6, 0.9))]
+    theirs = [run("filtering", seed, success) for seed, success in ((0, 0.2), (1, 0.2), (2, 0.1), (7, 0.8))]
+    found = difference(CONTRAST, ours + theirs, [])
+    # Differences of 30, 20 and 50 points: mean 33.33, deviation 15.28, Student's t of 2 degrees of freedom 4.303.
+    assert (found["seeds"], found["points"]) == (3, 33.33)
+    half = 4.303 * 15.2753 / math.sqrt(3)
+    assert (found["low"], found["high"]) == (
+        pytest.approx(33.33 - half, abs=0.01),
+        pytest.approx(33.33 + half, abs=0.01),
+    )
+    assert found["at_half"]["points"] == pytest.approx(33.33 / 2, abs=0.01)
+    assert found["control_success_by_seed"] == [20.0, 20.0, 10.0]
+    assert difference(CONTRAST, ours, []) is None
+
+
+def test_a_price_counts_half_a_success_where_there_was_none():
+    search, score = CONTRAST.probe
+    rows = [
+        {
+            "search": "naive",
+            "score": "reward",
+            "success": 0.0,
+            "episodes": 50,
+            "sampled_tokens": 1000,
+            "tokens_per_success": None,
+        },
+        {"search": search, "score": score, "success": 0.5, "episodes": 8, "sampled_tokens": 400}
+        | {"tokens_per_success": 100.0},
+    ]
+    probe = {"world": "sokoban", "setting": "10 to 16 moves", "base": "S1", "rows": rows}
+    both = [run(name, seed, 0.5) for name in ("tsr+", "filtering") for seed in range(2)]
+    found = difference(CONTRAST, both, [probe])
+    assert (found["tokens_per_success"], found["control_tokens_per_success"]) == (100.0, None)
+    assert found["ratio"] == 2000 / 100
+
+
+def test_success_is_read_off_the_nearest_evaluation():
+    assert success_at(run("tsr+", 0, 0.8), 0.7) == pytest.approx(60.0)
+
+
+def test_a_dearer_run_is_held_against_the_other_where_it_had_spent_as_much():
+    ours, theirs = run("tsr+", 0, 0.8, tokens=200), run("filtering", 0, 0.2, tokens=100)
+    # After 400 of its 800 prompt tokens ours was at 40 %; it took as many seconds as the other.
+    assert equal_difference(ours, theirs, "prompt_tokens") == pytest.approx(40 - 20)
+    assert equal_difference(ours, theirs, "seconds") == pytest.approx(80 - 20)
+
+
+def test_two_pairs_have_no_interval():
+    assert interval([3.0, 5.0]) == {"points": 4.0, "low": None, "high": None}
+
+
+def test_the_law_is_told_over_settings_whose_ratio_is_known():
+    row = {"world": "sokoban", "setting": "", "base": "", "low": 0.0, "high": 0.0}
+    rows = [row | {"ratio": float(n), "points": float(-n)} for n in range(1, 9)] + [
+        row | {"ratio": None, "points": 9.0}
+    ]
+    found = law(rows)
+    assert (found["settings"], found["rank_correlation"], found["high"]) == (8, -1.0, -1.0)
+    assert law(rows[:7]) is None
+
+
+@pytest.mark.parametrize("part", get_args(Part))
+def test_every_run_of_the_plan_is_one_that_can_be_configured_and_has_a_folder_of_its_own(part):
+    planned = list(cells(part))
+    assert len({cell.name for cell in planned}) == len(planned) > 0
+    for world, flags in {(cell.setting.world, cell.flags().rpartition(" --seed")[0]) for cell in planned}:
+        config = read_config([world, *flags.split()])
+        assert config.run.update_tokens * 32 == config.run.total_tokens
+
+
+def test_a_contrast_has_equal_budgets_on_both_sides():
+    for one in contrasts("headline"):
+        budgets = [
+            Cell(one.setting, one.base, method, 0).flags().partition("--total")[2]
+            for method in (one.method, one.control)
+        ]
+        assert budgets[0] == budgets[1]
+
+
+def test_the_differences_and_the_tables_of_the_page_are_those_of_the_runs_in_the_result_file():
+    result = json.loads(RESULT.read_text())
+    wanted = [one for part in get_args(Part) for one in contrasts(part)]
+    again = analysed(wanted, result["runs"], result["probes"])
+    assert again == {name: result[name] for name in again}
+    assert write_tables(PAGE.read_text(), result) == PAGE.read_text()

@@ -1,13 +1,19 @@
-"""ScoreWrapper and RewardScore: scores in info, never in rewards."""
+"""ScoreWrapper, and dead ends."""
+
+from collections import Counter
+from functools import cache
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
+import tsr_gym
 import tsr_gym.wrappers
-from tests.tsr_gym.testing.worlds import Walk
-from tsr_gym import ConfigError, Limits, restore, snapshot
-from tsr_gym.wrappers import AnswerFormat, ScoreWrapper
+from tests.tsr_gym.testing.worlds import Dice, Walk
+from tests.tsr_gym_envs.sokoban.boards import fewest_moves, rows_of
+from tsr_gym import Candidate, ConfigError, Expand, Limits, StateEnv, Step, clone, restore, snapshot
+from tsr_gym.wrappers import AnswerFormat, ScoreWrapper, TreeSearchWrapper
+from tsr_gym.wrappers.dead_ends import DeadEnds
 from tsr_gym.wrappers.score_wrapper import RewardScore
 
 
@@ -173,3 +179,215 @@ def test_the_score_is_the_reward_with_its_penalties():
         _, reward, *_, info = env.step(text)
         assert info["score"] == reward
     assert env.score_of == "turn"
+
+
+DEPTH = 5
+SEEDS = range(6)
+
+
+def room(seed, *, pruned, limits=False):
+    """Return a tiny room that takes three to five actions, with five turns of one action, at its start."""
+    limited = {"max_turns": DEPTH, "max_actions_per_turn": 1, "solution_length": (3, DEPTH)}
+    env = gym.make("tsr/Sokoban-v0", **limited)
+    env = TreeSearchWrapper(DeadEnds(env, limits=limits) if pruned else env)
+    env.reset(seed=seed)
+    return env
+
+
+def every_action(requests):
+    """Answer with the four actions in order: a policy that leaves nothing out."""
+    return [[Candidate(name) for name in ("Up", "Down", "Left", "Right")] for _ in requests]
+
+
+def everything(tree):
+    """Expand all nodes that are open, until none is left, and choose the best path to a success."""
+    layer = [tree.root]
+    while wishes := [Expand(node, 4) for node in layer if tree.nodes[node].is_open]:
+        yield wishes
+        layer = [child for wish in wishes for child in tree.children(wish.node)]
+    return tree.best([node for node in tree.below() if tree.nodes[node].info["success"]], 1, "reward")
+
+
+def searched(env):
+    return env.search(every_action, everything)
+
+
+@cache
+def tree_of(seed, *, pruned, limits=False):
+    return searched(room(seed, pruned=pruned, limits=limits))
+
+
+def turns_to(tree, node):
+    return [tree.nodes[step].candidate.text for step in tree.path(node)[1:]]
+
+
+def open_positions(tree):
+    """Return the positions, drawn on a grid, of the open nodes."""
+    states = [(node, node.snapshot.layers[-1].state.episode.state) for node in tree.nodes if not node.done]
+    return [(node, tuple(rows_of(state))) for node, state in states]
+
+
+def test_exactly_what_no_exhaustive_search_solves_is_marked_in_a_small_room():
+    marked = {
+        rows: "dead_end" in node.info for seed in SEEDS for node, rows in open_positions(tree_of(seed, pruned=True))
+    }
+    assert marked == {rows: fewest_moves(rows) is None for rows in marked}
+    assert Counter(marked.values())[True] >= 6
+    assert Counter(marked.values())[False] > 50
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_with_limits_no_marked_node_could_still_be_won_with_the_actions_that_were_left(seed):
+    tree = tree_of(seed, pruned=True, limits=True)
+    positions = open_positions(tree)
+    moves = {rows: fewest_moves(rows) for rows in {rows for _, rows in positions}}
+    found = Counter(
+        ("dead_end" in node.info, moves[rows] is None or moves[rows] > node.info["turns_left"])
+        for node, rows in positions
+    )
+    assert found[True, False] == 0
+    assert found[True, True] > 10
+
+
+@pytest.mark.parametrize("limits", [False, True], ids=["dead ends", "limits too"])
+def test_a_search_that_prunes_chooses_the_same_path_and_expands_fewer_nodes(limits):
+    sizes = Counter()
+    for seed in SEEDS:
+        full, less = tree_of(seed, pruned=False), tree_of(seed, pruned=True, limits=limits)
+        assert [turns_to(full, node) for node in full.chosen] == [turns_to(less, node) for node in less.chosen]
+        assert len(full.chosen) == 1
+        assert len(less.nodes) <= len(full.nodes)
+        sizes["full"] += len(full.nodes)
+        sizes["less"] += len(less.nodes)
+    assert sizes["less"] < (0.4 if limits else 0.95) * sizes["full"]
+
+
+def test_nothing_is_expanded_below_a_mark_and_nothing_else_has_changed():
+    full, less = tree_of(3, pruned=False), tree_of(3, pruned=True)
+    by_address = {full.branch(index): node for index, node in enumerate(full.nodes)}
+    marks = 0
+    for index, node in enumerate(less.nodes):
+        twin = by_address[less.branch(index)]
+        marked = "dead_end" in node.info
+        marks += marked
+        assert {**node.info, "dead_end": 0} == {**twin.info, "dead_end": 0}
+        assert (node.observation, node.reward, node.score, node.done) == (
+            twin.observation,
+            twin.reward,
+            twin.score,
+            twin.done,
+        )
+        assert bool(less.children(index)) == (node.is_open and not node.done)
+        assert node.is_open != (node.done or marked)
+    assert marks > 10
+
+
+LOST = "#####\n#$@.#\n#####"
+
+
+def test_a_room_that_is_lost_from_the_start_is_marked_there():
+    env = TreeSearchWrapper(DeadEnds(gym.make("tsr/Sokoban-v0", level=LOST)))
+    assert env.reset(seed=1)[1]["dead_end"] == "dead square"
+    assert not env.tree.nodes[0].is_open
+    assert len(searched(env).nodes) == 1
+
+
+def test_it_works_under_and_over_other_wrappers_and_after_a_restore():
+    level = "######\n#@$ .#\n#    #\n######"
+    for env in (
+        AnswerFormat(DeadEnds(gym.make("tsr/Sokoban-v0", level=level)), think=False),
+        DeadEnds(AnswerFormat(gym.make("tsr/Sokoban-v0", level=level), think=False)),
+    ):
+        env.reset(seed=1)
+        start = snapshot(env)
+        # From below, Up does nothing; pushed to the goal and beyond it would be stuck, so the walk alone is no harm.
+        assert "dead_end" not in env.step("<answer>Down || Right</answer>")[4]
+        twin = clone(env)
+        restore(env, start)
+        for one in (env, twin):
+            assert "dead_end" not in one.step("<answer>Down</answer>")[4]
+
+
+def test_numbered_actions_are_pruned_as_well():
+    env = DeadEnds(gym.make("tsr/Sokoban-v0", level=LOST, action_type="discrete"), limits=True)
+    assert env.reset(seed=1)[1]["dead_end"] == "dead square"
+
+
+def test_on_the_lake_the_way_must_fit_into_what_is_left():
+    settings = {"desc": ["SFFG", "HHHF"], "is_slippery": False, "max_turns": 2, "max_actions_per_turn": 2}
+    env = DeadEnds(gym.make("tsr/FrozenLake-v0", **settings), limits=True)
+    assert "dead_end" not in env.reset(seed=1)[1]
+    # Three steps to go; two turns of two actions allow four, one turn two.
+    assert env.step("Up")[4]["dead_end"] == "needs 3 actions of 2"
+    env.reset(seed=1)
+    assert "dead_end" not in env.step("Right")[4]
+    env = DeadEnds(gym.make("tsr/FrozenLake-v0", **settings | {"max_turns": None, "max_actions": None}), limits=True)
+    env.reset(seed=1)
+    assert "dead_end" not in env.step("Up")[4]
+
+
+class Line(StateEnv):
+    """Walk along a line to 5, a step a turn."""
+
+    def initial(self, rng, options):
+        return 0
+
+    def transition(self, state, action, rng):
+        return Step(state + action, 0.0, state + action == 5, {})
+
+    def observe(self, state):
+        return state
+
+    def fewest_actions(self, state):
+        return abs(5 - state)
+
+
+def test_where_a_turn_is_one_action_the_turns_that_are_left_are_counted():
+    env = DeadEnds(Line(limits=Limits(max_turns=6)), prove=lambda state: None, limits=True)
+    assert "dead_end" not in env.reset(seed=1)[1]
+    assert "dead_end" not in env.step(1)[4]
+    assert "dead_end" not in env.step(0)[4]
+    assert env.step(0)[4]["dead_end"] == "needs 4 actions of 3"
+
+
+def test_an_ended_episode_is_not_asked_for_proofs():
+    asked = []
+    env = DeadEnds(Walk(), prove=lambda state: asked.append(state) or "lost")
+    env.reset(seed=1)
+    while True:
+        *_, terminated, truncated, info = env.step("Left")
+        assert ("dead_end" in info) == (not truncated)
+        if terminated or truncated:
+            break
+    assert len(asked) == 6
+
+
+def proof(state):
+    """Prove that the left half of the line is lost; named by its path in a test."""
+    return "went the wrong way" if state.position < 0 else None
+
+
+@pytest.mark.parametrize("prove", [proof, f"{__name__}:proof"], ids=["function", "path"])
+def test_a_proof_can_be_ones_own(prove):
+    env = DeadEnds(Walk(), prove=prove)
+    env.reset(seed=1)
+    assert "dead_end" not in env.step("Right")[4]
+    assert env.step("Left || Left")[4]["dead_end"] == "went the wrong way"
+
+
+def test_it_says_what_it_prunes():
+    assert DeadEnds(Walk()).prunes == "dead ends"
+    assert DeadEnds(gym.make("tsr/Sokoban-v0"), limits=True).prunes == "dead ends within the limits"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DeadEnds(gym.make("CartPole-v1")), "wanted a StateEnv"),
+        (lambda: DeadEnds(Dice()), "has no dead_end"),
+        (lambda: DeadEnds(Walk(), limits=True), "has no fewest_actions"),
+    ],
+)
+def test_where_nothing_is_proven_it_is_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()

@@ -1,12 +1,21 @@
-"""Atari without ale_py: the emulator's random numbers, and which games are exact."""
+"""Adapters of Gymnasium's worlds without their libraries: Atari, MuJoCo, and functions that wrappers hold."""
 
+import copy
+import gc
 import struct
 from types import SimpleNamespace
 
+import gymnasium as gym
+import numpy as np
 import pytest
+from gymnasium.wrappers import AddRenderObservation, TransformObservation
 
-from tsr_gym import SnapshotError
+from tests.tsr_gym.foreign import worlds
+from tests.tsr_gym.foreign.worlds import play
+from tsr_gym import SnapshotError, clone, replayable
 from tsr_gym.foreign.atari import REPEATING, AtariAdapter, accepting, draws, seeded, twister_of, with_twister
+from tsr_gym.foreign.gymnasium_wrappers import rebind
+from tsr_gym.foreign.mujoco import Camera, _arrays_of, cameras_of, keep_contexts, set_cameras
 
 
 def reference(seed, count):
@@ -97,3 +106,225 @@ def test_a_game_is_exact_where_ale_saves_all_of_what_it_shows(settings, level):
     assert support.level == level
     if "sound_obs" in settings:
         assert support.reason == "breakout: the sound depends on earlier frames, which ALE does not save"
+
+
+CALLS = []
+
+
+class Context:
+    def __init__(self, name):
+        self.name = name
+
+    def make_current(self):
+        CALLS.append(f"{self.name} current")
+
+    def free(self):
+        CALLS.append(f"{self.name} gone")
+
+
+class Viewer:
+    def __init__(self, name, lookat):
+        self.cam = SimpleNamespace(type=0, lookat=np.array(lookat), fixedcamid=-1, distance=2.5)
+        self.opengl_context = Context(name)
+        self.con = SimpleNamespace(free=lambda: CALLS.append(f"pictures of {name} freed"))
+
+    def make_context_current(self):
+        self.opengl_context.make_current()
+
+    def free(self):
+        self.opengl_context.free()
+
+    def __del__(self):
+        self.free()
+
+
+class Renderer:
+    """Makes a viewer on the first request; its camera looks at the present simulation."""
+
+    def __init__(self, name):
+        self.name, self._viewers = name, {}
+
+    def _get_viewer(self, render_mode):
+        if render_mode not in self._viewers:
+            self._viewers[render_mode] = Viewer(self.name, [0.0, 0.0, 0.0])
+        return self._viewers[render_mode]
+
+
+def made(name="one", mode="rgb_array"):
+    return SimpleNamespace(render_mode=mode, mujoco_renderer=Renderer(name))
+
+
+def test_a_camera_comes_back_also_where_no_picture_was_drawn_yet():
+    env = made()
+    camera = env.mujoco_renderer._get_viewer("rgb_array").cam
+    camera.lookat[:] = [1.0, 2.0, 3.0]
+    camera.type = 1
+    taken = cameras_of(env)
+    assert taken == (Camera("rgb_array", 1, (1.0, 2.0, 3.0), (("fixedcamid", -1), ("distance", 2.5))),)
+    camera.lookat[:] = 0
+    camera.distance = 9.0
+    for target in (env, made()):
+        set_cameras(target, taken)
+        assert cameras_of(target) == taken
+
+
+def test_the_camera_of_a_window_and_of_another_mode_is_left_alone():
+    window = made(mode="human")
+    window.mujoco_renderer._get_viewer("human")
+    assert cameras_of(window) == ()
+    env = made()
+    env.mujoco_renderer._get_viewer("rgb_array")
+    set_cameras(window, cameras_of(env))
+    assert list(window.mujoco_renderer._viewers) == ["human"]
+    assert cameras_of(SimpleNamespace(render_mode=None)) == ()
+
+
+def test_each_environment_draws_and_frees_in_a_separate_context():
+    early, late = made("early"), made("late")
+    early.mujoco_renderer._get_viewer("rgb_array")
+    for env in (early, late, early):
+        keep_contexts(env)
+    CALLS.clear()
+    early.mujoco_renderer._get_viewer(render_mode="rgb_array")
+    late.mujoco_renderer._get_viewer(render_mode="rgb_array")
+    early.mujoco_renderer._get_viewer(render_mode="rgb_array")
+    assert CALLS == ["early current", "late current", "early current"]
+    CALLS.clear()
+    late.mujoco_renderer._get_viewer("rgb_array").free()
+    del env, late
+    gc.collect()
+    assert CALLS == ["late current", "late current", "pictures of late freed", "late gone"]
+
+
+def imitation():
+    buffer, warnings = np.arange(8.0), np.zeros((2, 3), np.int32)
+    return SimpleNamespace(
+        qpos=buffer[:3],
+        qvel=buffer[3:5],
+        nbuffer=buffer.nbytes,
+        energy=np.array([1.5, 2.5]),
+        solver_niter=np.array([7], np.int32),
+        solver_nnz=np.zeros(0, np.int32),
+        efc_force=np.ones(4),
+        flg_energypos=True,
+        warning=SimpleNamespace(lastinfo=warnings[:, 0], number=warnings[:, 1]),
+        time=0.0,
+    )
+
+
+def test_results_outside_the_buffer_are_saved_and_those_in_the_arena_are_not():
+    data = imitation()
+    arrays = _arrays_of(data)
+    saved = b"".join(view.tobytes() for view in arrays.views)
+    for there in (data.energy, data.solver_niter, data.qpos, data.qvel):
+        assert there.tobytes() in saved
+    assert len(saved) == data.energy.nbytes + data.solver_niter.nbytes + data.qpos.nbytes + data.qvel.nbytes
+    arrays.views[0][:] = 0
+    assert data.energy.tolist() == [0, 0]
+
+
+def test_counters_and_warnings_of_this_version_are_saved():
+    data = imitation()
+    arrays = _arrays_of(data)
+    assert arrays.names == ("flg_energypos",)
+    arrays.warnings[1][:] = [3, 4]
+    assert data.warning.number.tolist() == [3, 4]
+    del data.warning
+    assert _arrays_of(data).warnings == ()
+
+
+class Holds(gym.Wrapper):
+    """Keeps functions that refer to layers in every possible way."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        base = env.unwrapped
+        seen = 0
+
+        def count(times):
+            nonlocal seen
+            seen += 1
+            return (self, base.position, seen) if times == 0 else count(times - 1)
+
+        def nobody(number):
+            return number + later
+
+        self.bound = self.place
+        self.deeper = env.observe
+        self.recursive = count
+        self.again = lambda: count(0)[2]
+        self.indirect = lambda: [count(0)[0], base.position]
+        self.nobody = nobody
+        later = 1
+
+    def place(self):
+        return self.env.position
+
+
+def pair():
+    env = worlds.Plain()
+    env.position = 3
+    wrapper, other = Holds(env), worlds.Plain()
+    other.position = 50
+    twin = copy.copy(wrapper)
+    twin.env = other
+    rebind(twin, wrapper)
+    return wrapper, twin
+
+
+def test_methods_and_closures_look_at_the_copied_stack_and_the_originals_at_theirs():
+    wrapper, twin = pair()
+    assert (twin.bound(), wrapper.bound()) == (50, 3)
+    assert (twin.deeper()[0], wrapper.deeper()[0]) == (50.0, 3.0)
+    assert twin.recursive(2)[:2] == (twin, 50)
+    assert wrapper.recursive(2)[:2] == (wrapper, 3)
+    assert twin.indirect() == [twin, 50]
+    assert wrapper.indirect() == [wrapper, 3]
+
+
+def test_functions_share_variables_with_each_other_only():
+    wrapper, twin = pair()
+    assert [twin.recursive(0)[2], twin.again(), twin.recursive(1)[2]] == [1, 2, 4]
+    assert wrapper.again() == 1
+
+
+def test_what_a_class_leaves_out_of_its_copies_is_there_nevertheless():
+    class Forgetful(Holds):
+        def __getstate__(self):
+            return {"env": self.env}
+
+    wrapper = Forgetful(worlds.Plain())
+    twin = copy.copy(wrapper)
+    assert "bound" not in vars(twin)
+    twin.env = worlds.Plain()
+    rebind(twin, wrapper)
+    assert vars(twin).keys() == vars(wrapper).keys()
+    assert twin.action_space is twin.env.action_space
+    assert twin.bound.__self__ is twin
+
+
+def test_a_function_that_holds_no_layer_is_left_alone():
+    wrapper, twin = pair()
+    assert twin.nobody is wrapper.nobody
+    assert twin.nobody(1) == 2
+
+
+def test_a_clone_shows_its_own_pictures():
+    env = AddRenderObservation(gym.make("CartPole-v1", render_mode="rgb_array"))
+    env.reset(seed=1)
+    twin = clone(env)
+    shown, unmoved = twin.step(1)[0], env.render()
+    assert not np.array_equal(shown, unmoved)
+    assert np.array_equal(shown, twin.render())
+    assert np.array_equal(shown, env.step(1)[0])
+
+
+def test_a_clones_functions_draw_from_its_own_generator():
+    def noisy(env):
+        return TransformObservation(env, lambda one: one + env.np_random.random(), None)
+
+    for make in (worlds.Plain, lambda: replayable(worlds.LockedWithArguments())):
+        env = noisy(make())
+        env.reset(seed=2)
+        twin = clone(env)
+        assert play(twin, [1, 2, 0]) == play(env, [1, 2, 0])

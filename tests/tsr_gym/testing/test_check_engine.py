@@ -1,13 +1,179 @@
-"""check_engine: an engine without a fault passes, and each fault fails the rule for it."""
+"""check_engine, and the plug-in for pytest that runs the checks."""
 
+import gymnasium as gym
 import pytest
 
+# Runs inside this process remove their imports at the end, and numpy must not be imported twice.
+import tsr_gym.testing  # noqa: F401
+from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym.testing.toy_engine import FAULTS, STOP, Fixed, Learner, ToyEngine
 from tsr_gym import CheckFailed, ConfigError
 from tsr_gym.testing import check_engine
 from tsr_gym.testing.check_engine import HELD, RULES
 
+gym.make("tsr/FrozenLake-v0")
+
 pytest_plugins = "pytester"
+
+WALK = """
+import gymnasium as gym
+import numpy as np
+
+
+class Walk(gym.Env):
+    observation_space = gym.spaces.Box(-99, 99, (1,), np.int64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = int(self.np_random.integers(5))
+        return np.array([self.place]), {}
+
+    def step(self, action):
+        self.place += 2 * int(action) - 1
+        return np.array([self.place]), 0.0, self.place > 9, False, {}
+
+    def env_state(self):
+        return self.place
+
+    def set_env_state(self, state):
+        self.place = state
+
+
+class Bonus(Walk):
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        observation, *_, info = super().step(action)
+        return observation, float(self.steps), False, False, info
+
+
+gym.register("Garden/Walk-v0", Walk)
+gym.register("Garden/Bonus-v0", Bonus)
+"""
+
+
+@pytest.fixture
+def garden(pytester, monkeypatch):
+    """A project with a good environment, a broken one, and one test; its runs load only this plug-in."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.syspathinsert()
+    pytester.makepyfile(garden=WALK)
+    pytester.makepyfile(test_own="def test_own():\n    pass\n")
+    return pytester
+
+
+def run(garden, *args):
+    return garden.runpytest_inprocess("-p", "tsr_gym.testing.pytest_plugin", *args)
+
+
+def test_without_a_target_nothing_is_added_to_a_run(garden):
+    done = run(garden, "-v")
+    done.assert_outcomes(passed=1)
+    done.stdout.no_fnmatch_line("*check_snapshot*")
+
+
+def test_every_target_becomes_a_test_with_its_name(garden):
+    done = run(garden, "-v", "--check-snapshot=garden:Garden/Walk-v0", "--check-snapshot", "tsr/FrozenLake-v0")
+    done.assert_outcomes(passed=3)
+    done.stdout.fnmatch_lines(
+        ["check_snapshot::garden:Garden/Walk-v0 PASSED*", "check_snapshot::tsr/FrozenLake-v0 PASSED*"]
+    )
+
+
+def test_a_function_or_class_of_a_module_makes_an_environment_too(garden):
+    done = run(garden, "--check-snapshot=garden:Walk", "--check-snapshot-one-process")
+    done.assert_outcomes(passed=2)
+
+
+def test_a_failure_reports_the_difference_without_a_traceback(garden):
+    done = run(garden, "--check-snapshot=garden:Bonus", "--check-snapshot-one-process")
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "*check_snapshot::garden:Bonus*",
+            "garden:Bonus: *same_seed* Bonus after reset(seed=0) once more, turn 1: `reward` differs: *Bonus.steps (*",
+        ]
+    )
+    done.stdout.no_fnmatch_line("*def check_snapshot*")
+
+
+def test_an_unknown_id_fails_with_gymnasiums_own_words(garden):
+    done = run(garden, "--check-snapshot=Gardne-v0")
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(["*NameNotFound: Environment `Gardne` doesn't exist*"])
+
+
+def test_the_ini_file_names_targets_for_runs_of_whole_folders(garden):
+    garden.makeini("[pytest]\ncheck_snapshot =\n    tsr/FrozenLake-v0\n    garden:Walk\n")
+    run(garden, "--check-snapshot-one-process").assert_outcomes(passed=3)
+    run(garden, "--check-snapshot-one-process", ".").assert_outcomes(passed=3)
+    run(garden, "test_own.py").assert_outcomes(passed=1)
+    run(garden, "test_own.py::test_own").assert_outcomes(passed=1)
+    run(garden, "test_own.py", "--check-snapshot=garden:Walk").assert_outcomes(passed=2)
+
+
+def test_a_target_named_twice_is_checked_once(garden):
+    garden.makeini("[pytest]\ncheck_snapshot = garden:Walk\n")
+    run(garden, "--check-snapshot=garden:Walk", "--check-snapshot-one-process").assert_outcomes(passed=2)
+
+
+def test_targets_are_chosen_by_name_like_any_test(garden):
+    args = "--check-snapshot=garden:Walk", "--check-snapshot=tsr/FrozenLake-v0", "--check-snapshot-one-process"
+    run(garden, *args, "-k", "check_snapshot and Walk").assert_outcomes(passed=1, deselected=2)
+
+
+def test_the_number_of_steps_can_be_chosen(garden):
+    garden.makepyfile(
+        late="""
+        from garden import Walk
+
+        class Late(Walk):
+            steps = 0
+
+            def step(self, action):
+                self.steps += 1
+                observation, _, *rest = super().step(action)
+                return observation, float(self.steps > 40), *rest
+        """
+    )
+    args = "--check-snapshot=late:Late", "--check-snapshot-one-process"
+    run(garden, *args, "--check-snapshot-steps=100").assert_outcomes(passed=1, failed=1)
+    run(garden, *args, "--check-snapshot-steps=1").assert_outcomes(passed=2)
+
+
+def test_the_fixture_checks_inside_a_test_and_shows_that_tests_line(garden):
+    garden.makepyfile(
+        test_own="""
+        import garden
+
+        def test_walk(check_snapshot):
+            check_snapshot(garden.Walk(), factory=garden.Walk, steps=4, seeds=(0,), other_processes=False)
+
+        def test_bonus(check_snapshot):
+            check_snapshot(garden.Bonus(), factory=garden.Bonus, other_processes=False)
+        """
+    )
+    done = run(garden)
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(["> * check_snapshot(garden.Bonus(), factory=garden.Bonus, other_processes=False)"])
+    done.stdout.fnmatch_lines(["E *CheckFailed: *`reward` differs*"])
+    done.stdout.no_fnmatch_line("*for rule in RULES*")
+
+
+def test_a_check_runs_in_the_workers_of_xdist_too(garden):
+    garden.makeini("[pytest]\ncheck_snapshot = garden:Walk\n")
+    args = "-p", "xdist", "-n", "1", "--check-snapshot-one-process", "--check-snapshot=garden:Bonus"
+    run(garden, *args).assert_outcomes(passed=2, failed=1)
+
+
+def test_loading_the_plug_in_imports_nothing_that_the_package_does_not():
+    code = (
+        "import sys, pytest, tsr_gym.testing; before = set(sys.modules)\n"
+        "import tsr_gym.testing.pytest_plugin; print(sorted(set(sys.modules) - before))"
+    )
+    assert run_python(code).strip() == "['tsr_gym.testing.pytest_plugin']"
 
 
 def check(engine, **settings):
