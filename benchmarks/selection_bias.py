@@ -37,8 +37,7 @@ from tsr_gym.seeds import derive_seed
 from tsr_gym.stack import Noise
 from tsr_gym.tree import Strategy, Tree
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
-from tsr_gym_envs.frozen_lake.rules import FrozenLakeState
-from tsr_gym_envs.frozen_lake.score import proximity
+from tsr_gym_envs.frozen_lake.rules import FrozenLakeState, proximity
 from tsr_gym_envs.frozen_lake.values import Array, blind_value, random_values, read_turn, turn_value
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "selection_bias.png"

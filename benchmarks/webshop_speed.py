@@ -27,7 +27,7 @@ import numpy as np
 import tsr_gym
 from benchmarks.measure import SHARED, best_seconds, write_result
 from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
-from tsr_gym_envs.webshop.search import open_index
+from tsr_gym_envs.webshop.shop import open_index
 
 # Run in a separate process, so that its peak memory is that of the command.
 TSR_CHILD = """

@@ -72,7 +72,7 @@ OPTIONAL = (
 SERVING = {"starlette": "serve", "uvicorn": "serve"}
 # What a tool brings along that loads a file of ours, and where.
 BROUGHT = {"pytest": "tsr_gym/testing/pytest_plugin.py"}
-SERVERS = {"tsr_gym_envs/serving.py", "tsr_gym_envs/retrieval_qa/server.py", "tsr_gym_envs/webshop/site/app.py"}
+SERVERS = {"tsr_gym_envs/serving.py", "tsr_gym_envs/retrieval_qa/server.py", "tsr_gym_envs/webshop/site.py"}
 
 
 def files_of(room):

@@ -5,8 +5,7 @@ from typing import Any
 import gymnasium as gym
 
 from tsr_gym.wrappers.score_wrapper import ScoreWrapper
-from tsr_gym_envs.frozen_lake.rules import FrozenLakeState
-from tsr_gym_envs.frozen_lake.score import proximity
+from tsr_gym_envs.frozen_lake.rules import FrozenLakeState, proximity
 
 
 class FrozenLakeScore(ScoreWrapper[FrozenLakeState]):

@@ -6,8 +6,13 @@ import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.wrappers.score_wrapper import ScoreWrapper
-from tsr_gym_envs.retrieval_qa.score import answer_promise, first_occurrence, search_promise, supporting_coverage
-from tsr_gym_envs.retrieval_qa.state import RetrievalState
+from tsr_gym_envs.retrieval_qa.state import (
+    RetrievalState,
+    answer_promise,
+    first_occurrence,
+    search_promise,
+    supporting_coverage,
+)
 
 Kind = Literal["first_occurrence", "supporting", "novelty"]
 

@@ -115,8 +115,8 @@ def _serve(options: ServeArgs) -> int:
     require("starlette", "serve")
     require("uvicorn", "serve")
     from tsr_gym_envs.serving import serve
-    from tsr_gym_envs.webshop.site.app import shop_site
-    from tsr_gym_envs.webshop.site.trips import Trips as begin_trips
+    from tsr_gym_envs.webshop.site import shop_site
+    from tsr_gym_envs.webshop.trips import Trips as begin_trips
 
     catalogue = None if options.catalogue is None else str(options.catalogue)
     settings = {"catalogue": catalogue, "max_turns": None, **parse_settings(options.env_set)}

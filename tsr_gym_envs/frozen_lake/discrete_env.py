@@ -9,9 +9,7 @@ from gymnasium.spaces import Discrete
 
 from tsr_gym import ConfigError, Limits, StateEnv, Step
 from tsr_gym_envs.frozen_lake.lakes import Lakes
-from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS, grid
-from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState, moves, state_key
-from tsr_gym_envs.frozen_lake.score import fewest_steps
+from tsr_gym_envs.frozen_lake.rules import ACTIONS, OBSERVATIONS, FrozenLakeState, fewest_steps, grid, moves, state_key
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings
 from tsr_gym_envs.tiles import RENDERING, ZOOM, Codes, as_array, draw_tiles, picture, space_of
 

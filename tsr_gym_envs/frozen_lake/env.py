@@ -12,9 +12,7 @@ from tsr_gym.text_env import Guide
 from tsr_gym_envs.frozen_lake import values
 from tsr_gym_envs.frozen_lake.discrete_env import TILES, FrozenLakeDiscreteEnv, tile_codes
 from tsr_gym_envs.frozen_lake.lakes import Lakes
-from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS
-from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState, Ice, moves, state_key
-from tsr_gym_envs.frozen_lake.score import fewest_steps
+from tsr_gym_envs.frozen_lake.rules import ACTIONS, OBSERVATIONS, FrozenLakeState, Ice, fewest_steps, moves, state_key
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, make_settings
 from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window

@@ -7,8 +7,7 @@ from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from gymnasium.utils import seeding
 
 from tsr_gym import ConfigError, GenerationFailed
-from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState, check_map, start_cells
-from tsr_gym_envs.frozen_lake.score import distances
+from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState, check_map, distances, start_cells
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, check_map_settings
 from tsr_gym_envs.settings import in_split
 from tsr_gym_envs.tiles import symmetries

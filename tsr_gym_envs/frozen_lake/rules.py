@@ -1,12 +1,18 @@
-"""FrozenLake's rules: Gymnasium's dynamics, transition by transition and random number by random number."""
+"""FrozenLake's rules, a position as text, and distances to the goal.
+
+The dynamics are Gymnasium's, transition by transition and random number by random number. The distances are the fewest
+steps around the holes, and the proxy of TSR's Eq. 14.
+"""
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
 from tsr_gym import ConfigError, InvalidLevel
+from tsr_gym_envs.tiles import square
 
 # Gymnasium's numbering, and the rows and columns that each goes.
 ACTIONS = ("Left", "Down", "Right", "Up")
@@ -163,3 +169,118 @@ def moves(desc: tuple[str, ...], ice: Ice, is_slippery: bool) -> tuple[tuple[Mov
 
 def _move(outcomes: list[tuple[float, int, float, bool]]) -> Move:
     return Move(tuple(accumulate(outcome[0] for outcome in outcomes)), tuple(outcomes))
+
+
+_GLYPHS = {"S": "_", "F": "_", "H": "O", "G": "G"}
+_PLAYER = {"S": "P", "F": "P", "H": "X", "G": "√"}
+
+
+def grid(state: FrozenLakeState) -> str:
+    """Return the board in RAGEN's glyphs, one row a line.
+
+    ``P`` player, ``_`` ice, ``O`` hole, ``G`` goal, ``X`` player in a hole, ``√`` player on the goal.
+    """
+    columns = len(state.desc[0])
+    letters = "".join(state.desc)
+    line = [_GLYPHS[letter] for letter in letters]
+    line[state.position] = _PLAYER[letters[state.position]]
+    return "\n".join("".join(line[start : start + columns]) for start in range(0, len(line), columns))
+
+
+def coord(state: FrozenLakeState) -> str:
+    """Return RAGEN's coordinate text: start, goal, player and holes by row and column."""
+    player = {"H": "Player in hole", "G": "Player on goal"}.get(state.cell, "Player")
+    columns = len(state.desc[0])
+    lines = [f"Board size: {len(state.desc)} rows x {columns} cols (zero-indexed)."]
+    lines += [f"{name}: {_places(state, letter)}" for name, letter in (("Start", "S"), ("Goal", "G"))]
+    lines.append(f"{player}: ({state.position // columns}, {state.position % columns})")
+    if holes := _places(state, "H"):
+        lines.append(f"Holes: {holes}")
+    return "\n".join(lines)
+
+
+def grid_coord(state: FrozenLakeState) -> str:
+    """Return coordinates and board, as TSR's released code shows them."""
+    return f"Coordinates: \n{coord(state)}\nGrid Map: \n{grid(state)}"
+
+
+def compact(state: FrozenLakeState) -> str:
+    """Return a short form for very small models: player, goals and holes by the names of their squares, as in chess.
+
+    An example is ``P b3 G d4 O a1 c2``; every sign and every square is intended to be one token.
+    """
+    columns = len(state.desc[0])
+    letters = "".join(state.desc)
+    pieces = [("P", [state.position])]
+    pieces += [(sign, [cell for cell, tile in enumerate(letters) if tile == letter]) for sign, letter in ("GG", "OH")]
+    return " ".join(
+        " ".join([sign, *[square(cell // columns, cell % columns) for cell in cells]])
+        for sign, cells in pieces
+        if cells
+    )
+
+
+def _places(state: FrozenLakeState, letter: str) -> str:
+    return ", ".join(
+        f"({row}, {column})"
+        for row, line in enumerate(state.desc)
+        for column, tile in enumerate(line)
+        if tile == letter
+    )
+
+
+OBSERVATIONS: dict[str, Callable[[FrozenLakeState], str]] = {
+    "grid": grid,
+    "coord": coord,
+    "grid_coord": grid_coord,
+    "compact": compact,
+}
+
+
+def proximity(state: FrozenLakeState, *, hole_penalty: float) -> float:
+    """Return minus the Manhattan distance to the nearest goal, minus a penalty in a hole (TSR Eq. 14).
+
+    Args:
+        state: The position.
+        hole_penalty: The equation's lambda.
+    """
+    columns = len(state.desc[0])
+    letters = "".join(state.desc)
+    row, column = divmod(state.position, columns)
+    goals = [cell for cell, letter in enumerate(letters) if letter == "G"]
+    steps = min(abs(row - goal // columns) + abs(column - goal % columns) for goal in goals)
+    return -float(steps) - (hole_penalty if letters[state.position] == "H" else 0.0)
+
+
+def fewest_steps(state: FrozenLakeState) -> int | None:
+    """Return the length of a shortest path to a goal around the holes, None if no path exists.
+
+    No action carries further than one cell, on ice or not, so fewer actions never suffice.
+    """
+    return distances(state.desc)[state.position]
+
+
+@lru_cache(maxsize=512)
+def distances(desc: tuple[str, ...]) -> tuple[int | None, ...]:
+    """Return the fewest steps to a goal by cell; None in holes and on cells without a path.
+
+    >>> distances(("SFG", "HHF"))
+    (2, 1, 0, None, None, 1)
+    """
+    columns, letters = len(desc[0]), "".join(desc)
+    # A breadth-first search from all goals: steps between cells are symmetric, so it needs no reversed rules.
+    steps_from: dict[int, int] = {}
+    frontier = [cell for cell, letter in enumerate(letters) if letter == "G"]
+    steps = 0
+    while frontier:
+        steps_from |= dict.fromkeys(frontier, steps)
+        around = {there for cell in frontier for there in _neighbours(cell, len(desc), columns)}
+        frontier = [cell for cell in sorted(around) if cell not in steps_from and letters[cell] != "H"]
+        steps += 1
+    return tuple(steps_from.get(cell) for cell in range(len(letters)))
+
+
+def _neighbours(cell: int, rows: int, columns: int) -> list[int]:
+    row, column = divmod(cell, columns)
+    around = [(row + down, column + right) for down, right in STEPS]
+    return [r * columns + c for r, c in around if 0 <= r < rows and 0 <= c < columns]

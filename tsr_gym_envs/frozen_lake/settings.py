@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS
-from tsr_gym_envs.frozen_lake.rules import DEFAULT_SUCCESS_RATE, MAPS, MAX_SIDE, Ice
+from tsr_gym_envs.frozen_lake.rules import DEFAULT_SUCCESS_RATE, MAPS, MAX_SIDE, OBSERVATIONS, Ice
 from tsr_gym_envs.settings import SPLITS, check_form, settings_from
 from tsr_gym_envs.tiles import ARRAYS as BOARDS
 

@@ -25,8 +25,7 @@ from tsr_gym_envs.frozen_lake.discrete_env import (
     tile_codes,
 )
 from tsr_gym_envs.frozen_lake.lakes import Lakes
-from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS, grid
-from tsr_gym_envs.frozen_lake.rules import STEPS, FrozenLakeState
+from tsr_gym_envs.frozen_lake.rules import OBSERVATIONS, STEPS, FrozenLakeState, grid
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, make_settings
 from tsr_gym_envs.tiles import ZOOM, as_array, picture
 

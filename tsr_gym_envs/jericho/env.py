@@ -14,8 +14,7 @@ from tsr_gym.codec import encode
 from tsr_gym.optional import require
 from tsr_gym_envs.jericho.stories import About, JerichoSettings, StoryState, make_settings
 from tsr_gym_envs.zmachine.child import Child, NoAnswer, shared_child
-from tsr_gym_envs.zmachine.machine import Memory
-from tsr_gym_envs.zmachine.story_env import StoryEnv, refusal
+from tsr_gym_envs.zmachine.machine import Memory, StoryEnv, refusal
 
 OPERATIONS = "tsr_gym_envs.jericho.stories:operations"
 INSTRUCTIONS = (

@@ -14,10 +14,17 @@ from numpy.typing import NDArray
 from tsr_gym.errors import InvalidCorpus
 from tsr_gym_envs.compiled import njit
 from tsr_gym_envs.lucene_bm25.analysis import analyse
-from tsr_gym_envs.lucene_bm25.blocks import SIZE, Bytes, inverse_norms
-from tsr_gym_envs.lucene_bm25.build import build_index, mean_length
-from tsr_gym_envs.lucene_bm25.layout import Arrays, Postings, check_files, map_arrays, read_meta
-from tsr_gym_envs.lucene_bm25.runs import Progress
+from tsr_gym_envs.lucene_bm25.build import Progress, build_index, mean_length
+from tsr_gym_envs.lucene_bm25.layout import (
+    SIZE,
+    Arrays,
+    Bytes,
+    Postings,
+    check_files,
+    inverse_norms,
+    map_arrays,
+    read_meta,
+)
 from tsr_gym_envs.lucene_bm25.top import top_passages
 
 

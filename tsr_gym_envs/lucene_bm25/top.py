@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym_envs.compiled import njit
-from tsr_gym_envs.lucene_bm25.blocks import (
+from tsr_gym_envs.lucene_bm25.layout import (
     BOUND,
     COUNT_WIDTH,
     LAST,
@@ -22,12 +22,12 @@ from tsr_gym_envs.lucene_bm25.blocks import (
     WIDTH,
     Blocks,
     Bytes,
+    Postings,
     Singles,
     Words,
     take,
     unpack,
 )
-from tsr_gym_envs.lucene_bm25.layout import Postings
 
 Longs = NDArray[np.int64]
 

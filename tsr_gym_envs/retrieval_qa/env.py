@@ -16,7 +16,7 @@ from tsr_gym_envs.reasons import invalid
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.contract import Question, Retriever
 from tsr_gym_envs.retrieval_qa.grading import Reward, Transcript, exact_match, grade, make_reward, token_f1
-from tsr_gym_envs.retrieval_qa.plan import next_turn, random_success, sensible_turns
+from tsr_gym_envs.retrieval_qa.plan import Searches, next_turn, random_success, sensible_turns
 from tsr_gym_envs.retrieval_qa.players import qa_teaching
 from tsr_gym_envs.retrieval_qa.protocol import (
     Protocol,
@@ -27,8 +27,7 @@ from tsr_gym_envs.retrieval_qa.protocol import (
     parse,
     plain,
 )
-from tsr_gym_envs.retrieval_qa.searches import Searches
-from tsr_gym_envs.retrieval_qa.sources import Sources, open_sources
+from tsr_gym_envs.retrieval_qa.questions import Sources, open_sources
 from tsr_gym_envs.retrieval_qa.state import (
     AnswerMatch,
     History,

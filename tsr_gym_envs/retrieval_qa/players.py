@@ -22,8 +22,7 @@ from tsr_gym_envs.retrieval_qa.grading import contains_answer
 from tsr_gym_envs.retrieval_qa.plan import queries_of
 from tsr_gym_envs.retrieval_qa.protocol import NO_ACTION, NOTHING, compact_turn, plain, write_answer, write_search
 from tsr_gym_envs.retrieval_qa.protocol import Protocol as Wire
-from tsr_gym_envs.retrieval_qa.questions import QuestionSet
-from tsr_gym_envs.retrieval_qa.sources import Sources
+from tsr_gym_envs.retrieval_qa.questions import QuestionSet, Sources
 from tsr_gym_envs.retrieval_qa.state import RetrievalState
 
 # The answer of a player that has read none.

@@ -8,10 +8,19 @@ from gymnasium.error import InvalidAction
 from gymnasium.spaces import Discrete
 
 from tsr_gym import ConfigError, Limits, StateEnv, Step
-from tsr_gym_envs.sokoban.observation import OBSERVATIONS, grid
 from tsr_gym_envs.sokoban.plan import dead_end
 from tsr_gym_envs.sokoban.rooms import Rooms
-from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, paint, push, reward_of, state_key
+from tsr_gym_envs.sokoban.rules import (
+    ACTIONS,
+    OBSERVATIONS,
+    Rewards,
+    SokobanState,
+    grid,
+    paint,
+    push,
+    reward_of,
+    state_key,
+)
 from tsr_gym_envs.sokoban.score import fewest_moves
 from tsr_gym_envs.sokoban.settings import SokobanSettings
 from tsr_gym_envs.tiles import RENDERING, ZOOM, Codes, as_array, draw_tiles, picture, space_of

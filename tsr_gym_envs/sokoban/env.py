@@ -12,13 +12,25 @@ from tsr_gym.teaching import Teaching, taught_by_oracle
 from tsr_gym.text_env import Guide
 from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.settings import actions_within
-from tsr_gym_envs.sokoban import oracle
 from tsr_gym_envs.sokoban.discrete_env import TILES, SokobanDiscreteEnv, tile_codes
-from tsr_gym_envs.sokoban.observation import OBSERVATIONS
 from tsr_gym_envs.sokoban.plan import best_value, dead_end, shortest_plan
 from tsr_gym_envs.sokoban.rooms import Rooms
-from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, SokobanState, canonical_form, push, reward_of, state_key
-from tsr_gym_envs.sokoban.score import fewest_moves
+from tsr_gym_envs.sokoban.rules import (
+    ACTIONS,
+    OBSERVATIONS,
+    Rewards,
+    SokobanState,
+    canonical_form,
+    push,
+    reward_of,
+    state_key,
+)
+from tsr_gym_envs.sokoban.score import (
+    distance,
+    distance_table,
+    fewest_moves,
+    random_success,
+)
 from tsr_gym_envs.sokoban.settings import SokobanSettings, make_settings
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
@@ -182,12 +194,12 @@ class SokobanEnv(TextEnv[SokobanState]):
     def success_bars(self, state: SokobanState) -> tuple[float, float] | None:
         """Return the success of uniformly random actions, and 1.0 or 0.0: whether a solution fits into the limits."""
         limits = self.limits
-        if oracle.distance_table(state.level) is None or limits.max_actions is None:
+        if distance_table(state.level) is None or limits.max_actions is None:
             return None
         budget = actions_within(limits.max_turns, limits.max_actions, limits.max_actions_per_turn)
         assert budget is not None
-        moves = oracle.distance(state)
-        return oracle.random_success(state, budget), float(moves is not None and moves <= budget)
+        moves = distance(state)
+        return random_success(state, budget), float(moves is not None and moves <= budget)
 
 
 def make(preset: str = "paper", render_mode: str | None = None, **settings: Any) -> gym.Env[Any, Any]:

@@ -1,14 +1,13 @@
 """Answers about a position's future: a shortest plan, a proof that no solution exists, and the value within a limit.
 
-Small boards are looked up in the table of all positions (`oracle`); larger ones need numba and the solver.
+Small boards are looked up in the table of all positions (`score`); larger ones need numba and the solver.
 """
 
 from tsr_gym.errors import MissingExtra
 from tsr_gym.optional import require
-from tsr_gym_envs.sokoban import oracle
 from tsr_gym_envs.sokoban.levels import parse_lurd
 from tsr_gym_envs.sokoban.rules import SokobanState
-from tsr_gym_envs.sokoban.score import fewest_moves
+from tsr_gym_envs.sokoban.score import distance, distance_table, fewest_moves, shortest_solution
 
 # Most positions that a search for a plan stores: about a second.
 PLAN_NODES = 300_000
@@ -24,8 +23,8 @@ def shortest_plan(state: SokobanState) -> list[int] | None:
     Raises:
         MissingExtra: The board has no table of all its positions, and the solver needs numba.
     """
-    if oracle.distance_table(state.level) is not None:
-        return oracle.shortest_solution(state)
+    if distance_table(state.level) is not None:
+        return shortest_solution(state)
     require("numba", "envs")
     from tsr_gym_envs.sokoban.solver import solve
 
@@ -42,8 +41,8 @@ def dead_end(state: SokobanState) -> str | None:
     Raises:
         MissingExtra: The board has no table of all its positions, and the rules need numba.
     """
-    table = oracle.distance_table(state.level)
-    if table is not None and oracle.distance(state) is not None:
+    table = distance_table(state.level)
+    if table is not None and distance(state) is not None:
         return None
     # With a table the verdict does not need numba: only the name of the rule does.
     try:
@@ -74,8 +73,8 @@ def best_value(state: SokobanState, num_actions: int | None, *, max_nodes: int =
     """
     if state.solved:
         return 1.0
-    if oracle.distance_table(state.level) is not None:
-        return _fits(oracle.distance(state), num_actions)
+    if distance_table(state.level) is not None:
+        return _fits(distance(state), num_actions)
     bound = fewest_moves(state)
     if bound is None or (num_actions is not None and bound > num_actions):
         return 0.0

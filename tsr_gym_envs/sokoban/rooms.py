@@ -13,8 +13,8 @@ from tsr_gym import ConfigError, GenerationFailed
 from tsr_gym.optional import require
 from tsr_gym_envs.settings import in_split
 from tsr_gym_envs.sokoban.levels import LevelFiles, parse_level, walk_to
-from tsr_gym_envs.sokoban.oracle import layers, num_positions
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, canonical_form, cells, push, reachable, state_key
+from tsr_gym_envs.sokoban.score import layers, num_positions
 from tsr_gym_envs.sokoban.settings import GeneratorName, SokobanSettings, check_generator, check_room_settings
 
 SOLUTION_LENGTH = (1, 10)

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from tsr_gym import ConfigError
 from tsr_gym_envs.settings import SPLITS, check_form, settings_from
-from tsr_gym_envs.sokoban.observation import OBSERVATIONS
+from tsr_gym_envs.sokoban.rules import OBSERVATIONS
 from tsr_gym_envs.tiles import ARRAYS
 
 GeneratorName = Literal["native", "ragen", "gym-sokoban"]

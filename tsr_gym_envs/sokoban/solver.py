@@ -15,8 +15,8 @@ from tsr_gym.errors import ConfigError, TsrGymError
 from tsr_gym_envs.compiled import Bytes, Flags, Ints, Longs, njit
 from tsr_gym_envs.sokoban.deadlock import RULES, freeze, is_held, judge, keep_corral_pushes
 from tsr_gym_envs.sokoban.levels import lurd_of_boards
-from tsr_gym_envs.sokoban.oracle import distance_table
 from tsr_gym_envs.sokoban.rules import ACTIONS, SokobanState, cells, push
+from tsr_gym_envs.sokoban.score import distance_table
 from tsr_gym_envs.sokoban.tables import UNREACHABLE, flood, level_tables, match_boxes, rematch_box
 
 MAX_NODES = 2_000_000

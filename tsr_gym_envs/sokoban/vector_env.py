@@ -28,9 +28,8 @@ from tsr_gym_envs.sokoban.discrete_env import (
     check_fits,
     tile_codes,
 )
-from tsr_gym_envs.sokoban.observation import OBSERVATIONS, grid
 from tsr_gym_envs.sokoban.rooms import Rooms
-from tsr_gym_envs.sokoban.rules import Level, SokobanState
+from tsr_gym_envs.sokoban.rules import OBSERVATIONS, Level, SokobanState, grid
 from tsr_gym_envs.sokoban.settings import SokobanSettings, make_settings
 from tsr_gym_envs.tiles import ZOOM, as_array, picture, space_of
 

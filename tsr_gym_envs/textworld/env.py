@@ -13,8 +13,7 @@ from tsr_gym.text_env import Guide
 from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.textworld.games import child, library_version, numbers, story_of
 from tsr_gym_envs.textworld.state import About, Scene, TextWorldSettings, TextWorldState, make_settings
-from tsr_gym_envs.zmachine.machine import Memory
-from tsr_gym_envs.zmachine.story_env import StoryEnv
+from tsr_gym_envs.zmachine.machine import Memory, StoryEnv
 
 INSTRUCTIONS = (
     "You play a text adventure. Every turn is one short command, such as 'go north', 'open fridge', 'take knife from "

@@ -21,9 +21,8 @@ from tsr_gym_envs.webshop.oracle import Player, best_plan, random_success
 from tsr_gym_envs.webshop.pages import MODES, SEPARATOR
 from tsr_gym_envs.webshop.reward import NounFn
 from tsr_gym_envs.webshop.rules import follow, page_of, page_text, url
-from tsr_gym_envs.webshop.search import suggest_queries
 from tsr_gym_envs.webshop.settings import WebShopSettings, make_settings
-from tsr_gym_envs.webshop.shop import Shop, Stream, begin, begin_as_original, open_shop, stream_from
+from tsr_gym_envs.webshop.shop import Shop, Stream, begin, begin_as_original, open_shop, stream_from, suggest_queries
 from tsr_gym_envs.webshop.state import ShopAction, ShopState
 from tsr_gym_envs.webshop.teaching import shop_teaching
 
@@ -83,7 +82,7 @@ class WebShopEnv(TextEnv[ShopState]):
     | `observation_mode` | ``text_options`` |
     | `max_turns`, `max_actions_per_turn`, `max_actions` | 15, 1, None; several actions are joined by ``||`` |
     | `human_goals` | False: generated instructions; True: those that people wrote |
-    | `noun_fn` | None: see `tsr_gym_envs.webshop.catalogue.nouns`; else a function from a title to its nouns |
+    | `noun_fn` | None: see `tsr_gym_envs.webshop.catalogue.store`; else a function from a title to its nouns |
     | `catalogue_seed` | 0: the seed of the original's random prices; unused with stored prices |
     | `num_products` | None: all; else how many of the catalogue's first |
     | `limit_goals` | None: all; else how many, drawn by weight |
@@ -194,7 +193,7 @@ class WebShopEnv(TextEnv[ShopState]):
         if mode == "url":
             return url(self.shop, state)
         # Templates and their parser are imported only for this mode.
-        from tsr_gym_envs.webshop.html.page import page_html
+        from tsr_gym_envs.webshop.web_page import page_html
 
         return page_html(self.shop, state)
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from rapidfuzz import fuzz
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.webshop.catalogue.nouns import word_list
 from tsr_gym_envs.webshop.catalogue.product import GoalOption
+from tsr_gym_envs.webshop.catalogue.store import word_list
 from tsr_gym_envs.webshop.repairs import Repairs, repairs_of
 
 # The original's colours. The first one in a value stands for the value, so the order matters.
@@ -173,7 +173,7 @@ def score_purchase(
         options: The chosen values by the names of their groups.
         price: The product's price in dollars.
         rules: ``"fixed"``, ``"original"``, or single repairs.
-        noun_fn: A function from a title to its nouns, see `tsr_gym_envs.webshop.catalogue.nouns.open_nouns`.
+        noun_fn: A function from a title to its nouns, see `tsr_gym_envs.webshop.catalogue.store.open_nouns`.
 
     Returns:
         The original's keys ``reward``, ``r_type``, ``r_att``, ``w_att``, ``query_match``, ``category_match``,

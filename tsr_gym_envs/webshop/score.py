@@ -7,8 +7,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from tsr_gym_envs.webshop.catalogue.nouns import FUNCTION_WORDS, word_list
 from tsr_gym_envs.webshop.catalogue.product import OptionGroup, Product
+from tsr_gym_envs.webshop.catalogue.store import FUNCTION_WORDS, word_list
 from tsr_gym_envs.webshop.pages import sub_texts
 from tsr_gym_envs.webshop.rules import page_of
 from tsr_gym_envs.webshop.shop import Shop

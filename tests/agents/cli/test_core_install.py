@@ -152,8 +152,8 @@ import tsr_gym
 import tsr_gym.agents.cli.webshop
 import tsr_gym_envs.serving
 from starlette.testclient import TestClient
-from tsr_gym_envs.webshop.site.app import shop_site
-from tsr_gym_envs.webshop.site.trips import Trips
+from tsr_gym_envs.webshop.site import shop_site
+from tsr_gym_envs.webshop.trips import Trips
 
 trips = Trips(gymnasium.make("tsr/WebShop-v0", max_turns=None))
 with TestClient(shop_site(trips, host="127.0.0.1"), base_url="http://127.0.0.1") as visitor:

@@ -28,7 +28,7 @@ from tsr_gym.agents.episodes.trajectory import Group, Trajectory
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import naive
 from tsr_gym.wrappers import TreeSearchWrapper
-from tsr_gym_envs.sokoban.oracle import random_success
+from tsr_gym_envs.sokoban.score import random_success
 
 PAYS = {"a": 0.0, "b": 0.0, "x": 1.0}
 

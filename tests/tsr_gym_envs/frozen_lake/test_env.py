@@ -12,8 +12,7 @@ import pytest
 from tsr_gym import ConfigError, GenerationFailed, InvalidLevel
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv, FrozenLakeSettings
 from tsr_gym_envs.frozen_lake.lakes import gymnasium_map, ragen_map
-from tsr_gym_envs.frozen_lake.observation import OBSERVATIONS
-from tsr_gym_envs.frozen_lake.rules import ACTIONS, FrozenLakeState
+from tsr_gym_envs.frozen_lake.rules import ACTIONS, OBSERVATIONS, FrozenLakeState
 
 FREE = {"max_turns": None, "max_actions": None, "max_actions_per_turn": None}
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import tsr_gym  # noqa: F401 (registers the worlds)
-from tsr_gym_envs.frozen_lake.rules import FrozenLakeState, transition_table
-from tsr_gym_envs.frozen_lake.score import fewest_steps, proximity
+from tsr_gym_envs.frozen_lake.rules import FrozenLakeState, fewest_steps, proximity, transition_table
 
 
 def reached_after(desc, cell, slippery):

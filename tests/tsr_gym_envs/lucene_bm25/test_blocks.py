@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tsr_gym_envs.lucene_bm25.oracles import byte4
-from tsr_gym_envs.lucene_bm25.blocks import (
+from tsr_gym_envs.lucene_bm25.layout import (
     BOUND,
     COUNT_WIDTH,
     LAST,

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from tsr_gym import InvalidCorpus
 from tsr_gym_envs.lucene_bm25 import BM25Index, analyse, build
-from tsr_gym_envs.lucene_bm25.build import build_index, first_repeated
+from tsr_gym_envs.lucene_bm25.build import build_index, first_repeated, stretches, unsqueeze, write_run
 from tsr_gym_envs.lucene_bm25.layout import DTYPES, META, read_meta
-from tsr_gym_envs.lucene_bm25.runs import stretches, unsqueeze, write_run
 
 
 def table(ids):

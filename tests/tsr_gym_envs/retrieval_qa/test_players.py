@@ -14,7 +14,7 @@ from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.retrieval_qa.contract import Passage, Question
 from tsr_gym_envs.retrieval_qa.env import make
 from tsr_gym_envs.retrieval_qa.grading import is_structured
-from tsr_gym_envs.retrieval_qa.plan import next_turn, queries_of, random_success, sensible_turns
+from tsr_gym_envs.retrieval_qa.plan import Searches, next_turn, queries_of, random_success, sensible_turns
 from tsr_gym_envs.retrieval_qa.players import (
     MAX_TURNS,
     UNKNOWN,
@@ -31,7 +31,6 @@ from tsr_gym_envs.retrieval_qa.players import (
     teacher_turn,
 )
 from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
-from tsr_gym_envs.retrieval_qa.searches import Searches
 from tsr_gym_envs.retrieval_qa.world import WorldSettings, generate_world
 
 SEARCH_R1 = PROTOCOLS["search-r1"]

@@ -9,18 +9,17 @@ from tsr_gym import ConfigError, InvalidCorpus, RetrievalFailed
 from tsr_gym.text_env import MAX_TEXT
 from tsr_gym_envs.retrieval_qa.contract import Question
 from tsr_gym_envs.retrieval_qa.env import make
+from tsr_gym_envs.retrieval_qa.plan import MAX_QUERY, Searches
 from tsr_gym_envs.retrieval_qa.protocol import PROTOCOLS
-from tsr_gym_envs.retrieval_qa.questions import question_set, read_questions
-from tsr_gym_envs.retrieval_qa.score import (
+from tsr_gym_envs.retrieval_qa.questions import question_set, read_questions, world_settings
+from tsr_gym_envs.retrieval_qa.state import (
+    RetrievalState,
     answer_promise,
     first_occurrence,
     search_promise,
     supporting_coverage,
     words,
 )
-from tsr_gym_envs.retrieval_qa.searches import MAX_QUERY, Searches
-from tsr_gym_envs.retrieval_qa.sources import world_settings
-from tsr_gym_envs.retrieval_qa.state import RetrievalState
 from tsr_gym_envs.retrieval_qa.world import WorldSettings
 
 

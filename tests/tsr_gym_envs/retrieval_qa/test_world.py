@@ -15,11 +15,10 @@ from tests.tsr_gym.own_process import run_python
 from tests.tsr_gym_envs.retrieval_qa.naive_world import holds, says, solve_naively
 from tsr_gym import ConfigError, GenerationFailed
 from tsr_gym_envs.retrieval_qa.questions import load_questions
-from tsr_gym_envs.retrieval_qa.world import WorldSettings, default_world, generate_world, inquiry, write_world
+from tsr_gym_envs.retrieval_qa.world import WorldSettings, default_world, generate_world, write_world
 from tsr_gym_envs.retrieval_qa.world.facts import Literal
-from tsr_gym_envs.retrieval_qa.world.inquiry import FRAMES
 from tsr_gym_envs.retrieval_qa.world.sentences import grammar
-from tsr_gym_envs.retrieval_qa.world.world import VERSION
+from tsr_gym_envs.retrieval_qa.world.world import FRAMES, VERSION
 
 SMALL = WorldSettings(num_entities=500, num_questions=150)
 YES_NO = (("yes",), ("no",))
@@ -301,6 +300,6 @@ def test_impossible_settings_are_refused(wrong, message):
 
 
 def test_more_questions_than_a_small_world_has_are_refused_with_advice(monkeypatch):
-    monkeypatch.setattr(inquiry, "MAX_DRAWS", 100)
+    monkeypatch.setattr("tsr_gym_envs.retrieval_qa.world.world.MAX_DRAWS", 100)
     with pytest.raises(GenerationFailed, match="ask for fewer questions or more entities"):
         generate_world(num_entities=300, num_questions=1000, p_comparison=0.0, p_yes_no=0.0, hops=(0, 0, 0, 1))

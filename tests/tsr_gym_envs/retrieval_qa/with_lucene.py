@@ -17,10 +17,9 @@ from tests.tsr_gym_envs.retrieval_qa.fakes import ROWS, write_rows
 from tsr_gym import InvalidCorpus, RetrievalFailed
 from tsr_gym_envs.lucene_bm25 import BM25Index, analyse
 from tsr_gym_envs.lucene_java import java
-from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
+from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever, PyseriniRetriever, build_lucene_index
 from tsr_gym_envs.retrieval_qa.corpus import open_corpus
 from tsr_gym_envs.retrieval_qa.opensearch_retriever import FILTERS, TOKENIZER
-from tsr_gym_envs.retrieval_qa.pyserini_retriever import PyseriniRetriever, build_lucene_index
 
 K = 10
 # Pieces in which the rules for words, possessives, stop words and stems meet.
@@ -192,7 +191,7 @@ def test_torch_and_pyserinis_modules_are_not_imported(tmp_path):
     build_lucene_index(open_corpus(path), tmp_path / "index")
     code = (
         "import sys\n"
-        "from tsr_gym_envs.retrieval_qa.pyserini_retriever import PyseriniRetriever\n"
+        "from tsr_gym_envs.retrieval_qa.bm25_retriever import PyseriniRetriever\n"
         f"found = PyseriniRetriever({str(tmp_path / 'index')!r}, {str(path)!r}).retrieve(['pines'], 1)\n"
         "print(found[0][0].id, sorted({'torch', 'transformers', 'pyserini'} & set(sys.modules)))"
     )

@@ -11,8 +11,8 @@ import pytest
 
 from tsr_gym import InvalidLevel
 from tsr_gym_envs.sokoban.levels import parse_level
-from tsr_gym_envs.sokoban.oracle import retrograde
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, push, reachable
+from tsr_gym_envs.sokoban.score import retrograde
 from tsr_gym_envs.sokoban.solver import Deadlock, find_deadlock, solve
 from tsr_gym_envs.tiles import symmetries
 
@@ -190,7 +190,7 @@ def test_positions_that_break_the_rules_of_levels_are_refused_and_not_walked_out
 def test_without_numba_the_pip_line_is_named():
     code = (
         "import sys; sys.modules['numba'] = None\n"
-        "import tsr_gym_envs.sokoban.env, tsr_gym_envs.sokoban.oracle\n"
+        "import tsr_gym_envs.sokoban.env, tsr_gym_envs.sokoban.score\n"
         "from tsr_gym_envs.sokoban.rooms import generate_room\n"
         "generate_room(0)\n"
         "from tsr_gym import MissingExtra\n"

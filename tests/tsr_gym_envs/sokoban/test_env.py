@@ -7,8 +7,7 @@ import pytest
 from tests.tsr_gym_envs.sokoban.boards import rows_of, state_of, trimmed, turned
 from tsr_gym import ConfigError, InvalidLevel, TsrGymError
 from tsr_gym_envs.sokoban.env import SokobanEnv, SokobanSettings, make
-from tsr_gym_envs.sokoban.observation import OBSERVATIONS
-from tsr_gym_envs.sokoban.rules import ACTIONS
+from tsr_gym_envs.sokoban.rules import ACTIONS, OBSERVATIONS
 
 #        0123456
 LEVEL = "#######\n#@ $ .#\n#######"

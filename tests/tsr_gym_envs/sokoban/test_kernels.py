@@ -8,8 +8,8 @@ import pytest
 
 from tsr_gym_envs.compiled import numpy_below, python_below, python_random, python_twister, seed_by_number
 from tsr_gym_envs.sokoban.deadlock import freeze, keep_corral_pushes, unpacked
-from tsr_gym_envs.sokoban.oracle import retrograde
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, push, reachable
+from tsr_gym_envs.sokoban.score import retrograde
 from tsr_gym_envs.sokoban.solver import list_pushes
 from tsr_gym_envs.sokoban.tables import APART, UNREACHABLE, board_flags, flood, level_tables, match_boxes, rematch_box
 

@@ -12,7 +12,7 @@ import tsr_gym  # noqa: F401 (registers the worlds)
 from tests.tsr_gym_envs.sokoban.boards import NAMES, boards, fewest_moves, move, solved, state_of
 from tsr_gym.errors import MissingExtra
 from tsr_gym.state_env import NO_NOISE
-from tsr_gym_envs.sokoban import oracle, plan
+from tsr_gym_envs.sokoban import plan, score
 from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.plan import best_value, dead_end, shortest_plan
 from tsr_gym_envs.sokoban.rules import ACTIONS, cells, push
@@ -20,15 +20,15 @@ from tsr_gym_envs.sokoban.rules import ACTIONS, cells, push
 
 @given(boards(max_side=4, max_boxes=2))
 def test_distances_are_those_of_a_forward_search(rows):
-    assert oracle.distance(state_of(rows)) == fewest_moves(rows)
+    assert score.distance(state_of(rows)) == fewest_moves(rows)
 
 
 def test_distances_are_the_golden_ones(golden):
     compared = 0
     for row in golden("sokoban/sokoban_states.jsonl")[::8]:
         state = state_of(row["rows"])
-        if oracle.num_positions(state.level) < 40_000:
-            assert oracle.distance(state) == row["min_moves"], row["id"]
+        if score.num_positions(state.level) < 40_000:
+            assert score.distance(state) == row["min_moves"], row["id"]
             compared += 1
     assert compared > 100
 
@@ -36,16 +36,16 @@ def test_distances_are_the_golden_ones(golden):
 def test_distances_of_handmade_boards_are_the_golden_ones(golden):
     for row in golden("sokoban/sokoban_handmade.jsonl"):
         state = state_of(row["rows"])
-        if oracle.num_positions(state.level) < 100_000:
-            assert oracle.distance(state) == row["min_moves"], row["note"]
+        if score.num_positions(state.level) < 100_000:
+            assert score.distance(state) == row["min_moves"], row["note"]
 
 
 @pytest.mark.parametrize("name", ["gym_sokoban_6x6_1box_rooms", "sokoban_ragen_val256"])
 def test_distance_and_random_success_of_the_originals_rooms_are_the_golden_ones(golden, name):
     for row in golden(f"sokoban/{name}.jsonl")[::3]:
         state = state_of(row["rows"])
-        assert oracle.distance(state) == row["min_moves"]
-        assert oracle.random_success(state, 10) == pytest.approx(row["p_random10"], abs=1e-12)
+        assert score.distance(state) == row["min_moves"]
+        assert score.random_success(state, 10) == pytest.approx(row["p_random10"], abs=1e-12)
 
 
 @given(boards(max_side=3, max_boxes=2))
@@ -59,13 +59,13 @@ def test_random_success_is_the_share_of_all_sequences_that_solve(rows):
             if solved(here):
                 wins += 1
                 break
-    assert oracle.random_success(state_of(rows), 4) == pytest.approx(wins / 4**4, abs=1e-12)
+    assert score.random_success(state_of(rows), 4) == pytest.approx(wins / 4**4, abs=1e-12)
 
 
 @given(boards(max_side=4, max_boxes=2))
 def test_a_shortest_solution_has_as_many_moves_as_the_distance(rows):
     state = state_of(rows)
-    plan = oracle.shortest_solution(state)
+    plan = score.shortest_solution(state)
     moves = fewest_moves(rows)
     assert (None if plan is None else len(plan)) == moves
     for action in plan or []:
@@ -76,22 +76,22 @@ def test_a_shortest_solution_has_as_many_moves_as_the_distance(rows):
 def test_positions_are_counted_as_box_placements_times_player_cells():
     # Seven floor cells and two boxes: 21 placements, five cells left for the player.
     state = state_of(["#######", "#@$$..#", "# #####", "# #####", "#######"])
-    assert oracle.num_positions(state.level) == 21 * 5
+    assert score.num_positions(state.level) == 21 * 5
 
 
 def test_a_board_that_is_too_large_is_refused_and_not_guessed():
     state = state_of(["#" * 14, *["#" + " " * 12 + "#"] * 3, "#@$$$....$   #", "#" * 14])
-    assert oracle.distance_table(state.level) is None
+    assert score.distance_table(state.level) is None
     with pytest.raises(ValueError, match=r"at most 200000 positions, got \d+"):
-        oracle.distance(state)
+        score.distance(state)
 
 
 def test_a_search_with_limits_lists_whole_layers_with_exact_distances():
     level = state_of(["######", "#    #", "# $@ #", "# .  #", "######"]).level
-    whole = oracle.retrograde(level, max_moves=None, max_states=10**6)
-    near = oracle.retrograde(level, max_moves=3, max_states=10**6)
+    whole = score.retrograde(level, max_moves=None, max_states=10**6)
+    near = score.retrograde(level, max_moves=3, max_states=10**6)
     assert near == {position: moves for position, moves in whole.items() if moves <= 3}
-    few = oracle.retrograde(level, max_moves=None, max_states=40)
+    few = score.retrograde(level, max_moves=None, max_states=40)
     assert len(few) <= 40
     deepest = max(few.values())
     assert few == {position: moves for position, moves in whole.items() if moves <= deepest}
@@ -101,7 +101,7 @@ def test_a_solved_position_is_no_moves_away_wherever_the_player_stands():
     state = state_of(["#####", "#@* #", "#   #", "#####"])
     for cell in cells(~state.level.walls & ~state.boxes & ((1 << 20) - 1)):
         if cell not in cells(state.level.goals):
-            assert oracle.distance(state._replace(player=cell)) == 0
+            assert score.distance(state._replace(player=cell)) == 0
 
 
 SMALL = "######\n#@ $.#\n######"
@@ -164,12 +164,12 @@ def test_bound_and_solver_agree_with_the_table(rows, most):
     state = state_of(rows)
     expected = best_value(state, most)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(oracle, "distance_table", lambda level: None)
+        patch.setattr(plan, "distance_table", lambda level: None)
         assert best_value(state, most) == expected
 
 
 def test_a_solver_that_gives_up_leaves_the_value_open(monkeypatch):
-    monkeypatch.setattr(oracle, "distance_table", lambda level: None)
+    monkeypatch.setattr(plan, "distance_table", lambda level: None)
     state = parse_level("#######\n#@    #\n# $$  #\n#   ..#\n#######")
     assert best_value(state, None) == 1.0
     assert best_value(state, None, max_nodes=1) is None
@@ -178,7 +178,7 @@ def test_a_solver_that_gives_up_leaves_the_value_open(monkeypatch):
 
 
 def test_a_solution_longer_than_any_score_of_a_deadlock_is_no_deadlock(monkeypatch):
-    monkeypatch.setattr(oracle, "distance_table", lambda level: None)
+    monkeypatch.setattr(plan, "distance_table", lambda level: None)
     corridor = parse_level("#" * 60 + "\n#@$" + " " * 55 + ".#\n" + "#" * 60)
     assert best_value(corridor, 56) == 1.0
     assert best_value(corridor, 55) == 0.0
@@ -189,7 +189,7 @@ def test_a_large_board_needs_the_extra(monkeypatch):
         raise MissingExtra(package, extra)
 
     monkeypatch.setattr(plan, "require", missing)
-    monkeypatch.setattr(oracle, "distance_table", lambda level: None)
+    monkeypatch.setattr(plan, "distance_table", lambda level: None)
     with pytest.raises(MissingExtra, match="envs"):
         best_value(parse_level(SMALL), 5)
     # What is solved or plainly lost needs nothing.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tsr_gym_envs.sokoban.boards import boards, fewest_moves, state_of
-from tsr_gym_envs.sokoban import oracle, score
+from tsr_gym_envs.sokoban import score
 from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.rules import cells
 from tsr_gym_envs.sokoban.score import (
@@ -177,7 +177,7 @@ def test_potentials_by_the_next_push_are_those_worked_out_by_hand(rows, potentia
 
 def test_a_board_that_is_too_large_has_no_exact_potential():
     state = state_of(["#" * 14, *["#" + " " * 12 + "#"] * 3, "#@$$$....$   #", "#" * 14])
-    assert oracle.distance_table(state.level) is None
+    assert score.distance_table(state.level) is None
     with pytest.raises(ValueError, match=r"too large|at most"):
         exact_potential(state)
 

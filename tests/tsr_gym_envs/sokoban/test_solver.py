@@ -9,8 +9,8 @@ import pytest
 
 from tsr_gym import ConfigError, TsrGymError
 from tsr_gym_envs.sokoban.levels import parse_level, play_lurd
-from tsr_gym_envs.sokoban.oracle import retrograde
 from tsr_gym_envs.sokoban.rules import ACTIONS, Level, SokobanState, cells, push
+from tsr_gym_envs.sokoban.score import retrograde
 from tsr_gym_envs.sokoban.solver import distance_to_solved, optimal_actions, solve
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"

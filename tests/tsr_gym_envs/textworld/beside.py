@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 
 from tsr_gym_envs.textworld.env import about
-from tsr_gym_envs.zmachine.story_env import refusal
+from tsr_gym_envs.zmachine.machine import refusal
 
 FIELDS = ("feedback", "description", "inventory")
 

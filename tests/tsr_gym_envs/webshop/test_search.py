@@ -12,7 +12,7 @@ from tests.tsr_gym_envs.webshop.small_files import item, write_files
 from tsr_gym import ConfigError, InvalidCatalogue, MissingExtra
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.store import INDEX
-from tsr_gym_envs.webshop.search import open_index, suggest_queries
+from tsr_gym_envs.webshop.shop import open_index, suggest_queries
 from tsr_gym_envs.webshop.state import parse, parse_kindly
 
 

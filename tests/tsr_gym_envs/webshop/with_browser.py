@@ -28,10 +28,10 @@ from tests.tsr_gym_envs.webshop.shops import (
 )
 from tsr_gym.tree import Tree
 from tsr_gym_envs.serving import serving
-from tsr_gym_envs.webshop.html.page import text_of
 from tsr_gym_envs.webshop.oracle import best_plan
-from tsr_gym_envs.webshop.site.app import shop_site
-from tsr_gym_envs.webshop.site.trips import Trips
+from tsr_gym_envs.webshop.site import shop_site
+from tsr_gym_envs.webshop.trips import Trips
+from tsr_gym_envs.webshop.web_page import text_of
 
 
 @pytest.fixture(scope="module")

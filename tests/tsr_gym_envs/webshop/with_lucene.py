@@ -1,6 +1,6 @@
 """The shop's search compared with Lucene itself; `make test-lucene` runs it where Pyserini's jar and Java are."""
 
-from tsr_gym_envs.webshop.search import open_index
+from tsr_gym_envs.webshop.shop import open_index
 
 
 def test_lucene_itself_finds_exactly_the_same(real_catalogue, golden):

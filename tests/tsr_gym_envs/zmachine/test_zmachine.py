@@ -11,8 +11,7 @@ import pytest
 
 from tsr_gym import MissingExtra
 from tsr_gym_envs.zmachine.child import Child, InterpreterFailed, NoAnswer, shared_child
-from tsr_gym_envs.zmachine.machine import Memory, can_be, differences, filled
-from tsr_gym_envs.zmachine.story_env import command_of, refusal
+from tsr_gym_envs.zmachine.machine import Memory, can_be, command_of, differences, filled, refusal
 
 
 @pytest.mark.parametrize("changes", [0, 1, 17, 4000])

@@ -28,7 +28,6 @@ from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.lucene_bm25.layout import VERSION as INDEX_VERSION
 from tsr_gym_envs.settings import in_split
 from tsr_gym_envs.verified import SUFFIX
-from tsr_gym_envs.webshop.catalogue.nouns import installed_model, tag_nouns
 from tsr_gym_envs.webshop.catalogue.original_files import (
     UNKNOWN_ATTRIBUTES,
     OriginalFiles,
@@ -51,8 +50,10 @@ from tsr_gym_envs.webshop.catalogue.store import (
     decode_product,
     encode_json,
     encode_product,
+    installed_model,
     is_store,
     open_store,
+    tag_nouns,
     title_key,
     write_meta,
 )

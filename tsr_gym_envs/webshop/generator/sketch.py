@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from tsr_gym_envs.webshop.generator.draws import Draws
 from tsr_gym_envs.webshop.generator.vocabulary import (
     Attribute,
     Category,
+    Draws,
     Family,
     Kind,
     OptionSet,

@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from tests.tsr_gym_envs.webshop.small_files import real_products
-from tsr_gym_envs.webshop.catalogue import nouns
-from tsr_gym_envs.webshop.catalogue.nouns import guess_nouns, installed_model, open_nouns, tag_nouns
+from tsr_gym_envs.webshop.catalogue import store
+from tsr_gym_envs.webshop.catalogue.store import guess_nouns, installed_model, open_nouns, tag_nouns
 from tsr_gym_envs.webshop.reward import rate_kind
 
 POWER_CORD = "Saireed UL Listed 2 Prong Power Cord for JBL Bar 3.1 Bar 2.1 Channel 4K Ultra HD Soundbar"
@@ -51,13 +51,13 @@ def test_the_callers_own_nouns_come_first():
 
 
 def test_without_spacy_the_guess_is_named(monkeypatch):
-    monkeypatch.setattr(nouns, "find_spec", lambda name: None)
+    monkeypatch.setattr(store, "find_spec", lambda name: None)
     find, source = open_nouns()
     assert (find("Steel Mugs for Tea"), source) == (("steel", "mugs", "tea"), "heuristic")
 
 
 def test_spacy_without_a_model_is_not_enough(monkeypatch):
-    monkeypatch.setattr(nouns, "find_spec", lambda name: name if name == "spacy" else None)
+    monkeypatch.setattr(store, "find_spec", lambda name: name if name == "spacy" else None)
     assert installed_model() is None
     assert open_nouns()[1] == "heuristic"
 
@@ -83,15 +83,15 @@ def fake_model(loaded):
 def test_with_spacy_and_a_model_nouns_and_proper_nouns_count(monkeypatch):
     loaded = []
     monkeypatch.setitem(sys.modules, "en_core_web_lg", fake_model(loaded))
-    monkeypatch.setattr(nouns, "find_spec", lambda name: name if name in ("spacy", "en_core_web_lg") else None)
-    nouns._load.cache_clear()
+    monkeypatch.setattr(store, "find_spec", lambda name: name if name in ("spacy", "en_core_web_lg") else None)
+    store._load.cache_clear()
     find, source = open_nouns()
     assert source == "spacy:en_core_web_lg"
     assert loaded == []  # Loading takes a second, which an episode without a purchase need not pay.
     assert find("Acme blue mug Tea") == ("acme", "mug", "tea")
     assert loaded == [["parser", "ner", "lemmatizer"]]
     assert list(tag_nouns(["mug", "blue"], "en_core_web_lg")) == [("mug",), ()]
-    nouns._load.cache_clear()
+    store._load.cache_clear()
 
 
 def test_nouns_that_the_catalogue_stores_come_before_any_model(monkeypatch):
@@ -99,7 +99,7 @@ def test_nouns_that_the_catalogue_stores_come_before_any_model(monkeypatch):
     find, source = open_nouns(catalogue=stored)
     assert (find("Steel mug"), find("Glass jug"), source) == (("mug",), ("glass", "jug"), "catalogue")
     without = SimpleNamespace(meta=SimpleNamespace(nouns=None))
-    monkeypatch.setattr(nouns, "find_spec", lambda name: None)
+    monkeypatch.setattr(store, "find_spec", lambda name: None)
     assert open_nouns(catalogue=without)[1] == "heuristic"
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsr_gym_envs.webshop.generator.draws import BLOCK, HALF, LETTERS, Draws, _keys, _mixed, asin_of
+from tsr_gym_envs.webshop.generator.vocabulary import BLOCK, HALF, LETTERS, Draws, _keys, _mixed, asin_of
 
 
 def test_draws_depend_on_what_they_are_for_and_on_nothing_else():

@@ -9,12 +9,12 @@ from tests.tsr_gym_envs.webshop.shops import goal, odd_files, product, tiny_shop
 from tests.tsr_gym_envs.webshop.small_files import play_transcripts
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.original_random import generator_of
-from tsr_gym_envs.webshop.html.page import OriginalLinks, nodes_of, page_html, text_of
 from tsr_gym_envs.webshop.pages import MODES, SUB_PAGES, join
 from tsr_gym_envs.webshop.rules import click, page_nodes, page_text, url
 from tsr_gym_envs.webshop.settings import make_settings
 from tsr_gym_envs.webshop.shop import open_shop
 from tsr_gym_envs.webshop.state import ShopState
+from tsr_gym_envs.webshop.web_page import OriginalLinks, nodes_of, page_html, text_of
 
 EVIL = "<img src=x onerror=alert(1)>\"'</title></style><script>alert(2)</script>{{ 7 * 7 }}"
 GROUPS = (("color", ("red", EVIL)), (EVIL, ("5",)))

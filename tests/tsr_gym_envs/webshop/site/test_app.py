@@ -13,9 +13,9 @@ from tests.tsr_gym_envs.webshop.shops import BOLD, EVIL, NUM_SHIRTS, goal_of, ho
 from tsr_gym.tree import Tree
 from tsr_gym_envs.serving import serving
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
-from tsr_gym_envs.webshop.html.page import text_of
-from tsr_gym_envs.webshop.site.app import HEADERS, MAX_BODY, MAX_QUERY, shop_site
-from tsr_gym_envs.webshop.site.trips import Trips, Visitors
+from tsr_gym_envs.webshop.site import HEADERS, MAX_BODY, MAX_QUERY, shop_site
+from tsr_gym_envs.webshop.trips import Trips, Visitors
+from tsr_gym_envs.webshop.web_page import text_of
 
 
 @pytest.fixture(scope="module")

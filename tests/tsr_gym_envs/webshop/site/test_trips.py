@@ -8,7 +8,7 @@ import pytest
 from tests.tsr_gym_envs.webshop.shops import BOLD, agents_tree, goal_of, hostile_catalogue, hostile_env
 from tsr_gym import ConfigError
 from tsr_gym.tree import Tree
-from tsr_gym_envs.webshop.site.trips import Trips, TripTooLong, Visit, Visitors, end_of
+from tsr_gym_envs.webshop.trips import Trips, TripTooLong, Visit, Visitors, end_of
 
 # Of the page on which each action is taken: twice the shopper goes back and leaves what was seen since.
 MOVES = (

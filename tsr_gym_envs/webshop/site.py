@@ -19,8 +19,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tsr_gym_envs.serving import LOOPBACK, BodyLimit, client_left
-from tsr_gym_envs.webshop.html.page import STATIC, page_html, templates
-from tsr_gym_envs.webshop.site.trips import Trips, TripTooLong, Visit, Visitors, end_of
+from tsr_gym_envs.webshop.trips import Trips, TripTooLong, Visit, Visitors, end_of
+from tsr_gym_envs.webshop.web_page import STATIC, page_html, templates
 
 # Most letters of a query, and most bytes of a request's body; the shop's forms send none.
 MAX_QUERY, MAX_BODY = 500, 10_000

@@ -19,7 +19,7 @@ from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopState, option_labels
 
 # Style sheet and pictures.
-STATIC = Path(__file__).parent / "static"
+STATIC = Path(__file__).parent / "html" / "static"
 # Number of colours of the boxes that replace pictures; the style sheet has a class for each.
 NUM_HUES = 12
 _UNSEEN = ("style", "script", "head", "title", "meta", "[document]")
@@ -132,7 +132,7 @@ def _about_product(shop: Shop, state: ShopState, page: Page, links: Links) -> di
 @lru_cache(maxsize=1)
 def templates() -> jinja2.Environment:
     """Return the shop's templates, with automatic escaping."""
-    loader = jinja2.PackageLoader("tsr_gym_envs.webshop.html", "templates")
+    loader = jinja2.PackageLoader("tsr_gym_envs.webshop", "html/templates")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["initial"] = _initial
     return environment

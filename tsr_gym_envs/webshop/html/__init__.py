@@ -1,1 +1,0 @@
-"""Pages in HTML: what a person shops in, and the mode ``html``."""

@@ -1,1 +1,0 @@
-"""The shop as a web site for people."""
