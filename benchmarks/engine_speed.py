@@ -30,8 +30,7 @@ from benchmarks.measure import write_result
 from tsr_gym.agents.policies.engine import Engine
 from tsr_gym.agents.policies.prefix_cache import PrefixCache, Tokens, prefix_hashes
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
-from tsr_gym.agents.policies.vllm_engine import VllmEngine
-from tsr_gym.agents.policies.vllm_model import BLOCK, VllmModel
+from tsr_gym.agents.policies.vllm_engine import BLOCK, VllmEngine, VllmModel
 from tsr_gym.agents.runs.parity import probe
 
 ROWS, ROUND = 10_000, 64

@@ -33,8 +33,7 @@ from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts import attending, lay_out, plan_rows
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.losses import Given, StepWeights, policy_loss, step_weights
-from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig, Objective
 
 ROWS = 4
 LEARN_AS_TRL = LearnConfig(

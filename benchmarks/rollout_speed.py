@@ -32,9 +32,8 @@ from benchmarks.measure import run_parts, write_result
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import TaskConfig
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel, load_policy
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 from tsr_gym.agents.models.tiny_model import tiny_model
 from tsr_gym.agents.models.tokenizer import tiny_tokenizer
 from tsr_gym.agents.policies.random_policy import RandomPolicy

@@ -2,18 +2,21 @@
 
 The column ``tree`` names the file of a record's tree. Token ids are exactly the sampled ones. The other columns are the
 fields of the record: `Pair` for ``preferences``, `StepValue` for ``step-values``, `Row` for ``trajectories``,
-`NodeRecord` for ``nodes`` and `Chat` for ``chat``.
+`NodeRecord` for ``nodes`` and `Chat` for ``chat``. Step values come from the backup of the estimator `tree_backup`, so
+a process reward model learns the values that the estimator would have used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import gymnasium as gym
 
 from tsr_gym.agents.config import RUN_FILE
-from tsr_gym.agents.episodes.trajectory import harvest
+from tsr_gym.agents.episodes.trajectory import Group, harvest, harvest_leaves
+from tsr_gym.agents.lessons.filters import are_equal
 from tsr_gym.agents.policies.prompts import PROMPTS
 from tsr_gym.errors import ConfigError, InvalidTree, TsrGymError
 from tsr_gym.keywords import choose, parse_call
@@ -22,11 +25,209 @@ from tsr_gym.records import write_records
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Tree
 
+Worth = Callable[[Tree], Sequence[float]]
+Pairing = Literal["extremes", "against_best", "all"]
+
+
+class Pair(NamedTuple):
+    """Two candidates that answered the same prompt.
+
+    Attributes:
+        prompt_ids: Token ids of the prompt.
+        chosen_ids: Token ids of the better candidate.
+        rejected_ids: Token ids of the worse one.
+        chosen_logprobs: Log-probability of each of `chosen_ids` when it was sampled.
+        rejected_logprobs: Of each of `rejected_ids`.
+        gap: Worth of the better candidate minus that of the worse one.
+        node: Index of the node at which both were sampled.
+    """
+
+    prompt_ids: tuple[int, ...]
+    chosen_ids: tuple[int, ...]
+    rejected_ids: tuple[int, ...]
+    chosen_logprobs: tuple[float, ...]
+    rejected_logprobs: tuple[float, ...]
+    gap: float
+    node: int
+
+
+def merit(tree: Tree) -> list[float]:
+    """Return the merit of each node, by which the search keeps or drops candidates; NaN for the root."""
+    return [nan if node.parent is None else tree.merit(index) for index, node in enumerate(tree.nodes)]
+
+
+def mean_return(tree: Tree) -> list[float]:
+    """Return the mean return of the finished episodes through each node; NaN for a node without any.
+
+    Returns of unfinished episodes are incomplete and cannot be compared, so branches that a search left have no worth.
+    """
+    sums, counts = [0.0] * len(tree.nodes), [0] * len(tree.nodes)
+    for index in reversed(range(len(tree.nodes))):
+        node = tree.nodes[index]
+        if node.done:
+            sums[index] += tree.total(index, "reward")
+            counts[index] += 1
+        if node.parent is not None:
+            sums[node.parent] += sums[index]
+            counts[node.parent] += counts[index]
+    return [total / count if count else nan for total, count in zip(sums, counts, strict=True)]
+
+
+WORTHS: dict[str, Worth] = {"merit": merit, "mean_return": mean_return}
+
+
+def sibling_pairs(
+    tree: Tree, *, worth: Worth | str = merit, margin: float = 0.0, pairing: Pairing = "extremes"
+) -> list[Pair]:
+    """Return the preferences among the candidates of each node of a tree.
+
+    Only candidates with tokens that answered the same prompt are compared. A candidate that was sampled twice counts
+    once, with the first of its nodes. Equal worth (`are_equal`) is no preference.
+
+    Args:
+        tree: A grown tree.
+        worth: The measure that candidates are compared by: `merit` (the search's judgement) or `mean_return` (the ends
+            of episodes), by name or as your own function.
+        margin: The least difference in worth that is a preference.
+        pairing: ``"extremes"``: the best with the worst. ``"against_best"``: the best with each other one. ``"all"``:
+            each with each worse one.
+
+    Raises:
+        ConfigError: There is no such worth or pairing.
+    """
+    if pairing not in get_args(Pairing) or (isinstance(worth, str) and worth not in WORTHS):
+        wanted = f"worth of {list(WORTHS)} and pairing of {list(get_args(Pairing))}"
+        raise ConfigError(f"wanted {wanted}, got {worth!r} and {pairing!r}")
+    values = (WORTHS[worth] if isinstance(worth, str) else worth)(tree)
+    pairs = []
+    for parent in range(len(tree.nodes)):
+        for siblings in _comparable(tree, parent, values):
+            for better, worse in _pairings(siblings, pairing):
+                gap = values[better] - values[worse]
+                if gap > margin and not are_equal((values[better], values[worse])):
+                    pairs.append(_pair(tree, better, worse, gap))
+    return pairs
+
+
+def _comparable(tree: Tree, parent: int, values: Sequence[float]) -> Iterator[list[int]]:
+    """Yield the children of a node that answered the same prompt, best first, equal tokens once."""
+    different: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+    for child in tree.children(parent):
+        candidate = tree.nodes[child].candidate
+        if candidate.token_ids and values[child] == values[child]:
+            different.setdefault((candidate.prompt_ids, candidate.token_ids), child)
+    for _, siblings in groupby(sorted(different), key=lambda both: both[0]):
+        children = sorted(different[both] for both in siblings)
+        yield sorted(children, key=lambda child: -values[child])
+
+
+def _pairings(siblings: list[int], pairing: Pairing) -> list[tuple[int, int]]:
+    if len(siblings) < 2:
+        return []
+    if pairing == "extremes":
+        return [(siblings[0], siblings[-1])]
+    if pairing == "against_best":
+        return [(siblings[0], other) for other in siblings[1:]]
+    return [(better, worse) for place, better in enumerate(siblings) for worse in siblings[place + 1 :]]
+
+
+def _pair(tree: Tree, better: int, worse: int, gap: float) -> Pair:
+    chosen, rejected = tree.nodes[better].candidate, tree.nodes[worse].candidate
+    parent = tree.nodes[better].parent
+    assert parent is not None
+    ids, logprobs = (chosen.token_ids, rejected.token_ids), (chosen.logprobs, rejected.logprobs)
+    return Pair(chosen.prompt_ids, *ids, *logprobs, gap, parent)
+
+
+class StepValue(NamedTuple):
+    """A sampled turn and its value.
+
+    Attributes:
+        task: Seed of the task instance.
+        prompt_ids: Token ids of the prompt.
+        response_ids: Sampled token ids.
+        value: Backed-up return of the trajectories through the turn.
+        trajectories: Number of these trajectories.
+        turn: Number of the turn, from 0.
+    """
+
+    task: int
+    prompt_ids: tuple[int, ...]
+    response_ids: tuple[int, ...]
+    value: float
+    trajectories: int
+    turn: int
+
+
+def step_values(
+    groups: Sequence[Group],
+    *,
+    backup: Literal["child_mean", "leaf_mean"] = "child_mean",
+    unfinished: Literal["return", "score", "skip"] = "skip",
+) -> list[StepValue]:
+    """Return the value of every sampled turn, each node once (step labels as ReST-MCTS*, arXiv 2406.03816, uses them).
+
+    Args:
+        groups: Trajectories with nodes; of all leaves (`harvest_leaves`) to include rejected turns.
+        backup: A node's value: the mean of its children's values, or the mean of its leaves' returns.
+        unfinished: The value of a branch that the search left, see `Backup`. Unknown by default, because a label should
+            be an observed result; turns with an unknown value are left out.
+    """
+    # Learning needs torch, pairs of siblings do not.
+    from tsr_gym.agents.learning.advantages.turn_table import (
+        Backup,
+        back_up,
+        check_nodes,
+        first_entries,
+        rewards_of,
+        table_of,
+    )
+    from tsr_gym.agents.learning.batch import collate
+
+    batch = collate(groups)
+    tasks = [group.task for group in groups if any(trajectory.num_tokens for trajectory in group.trajectories)]
+    table, rule = table_of(batch), Backup(kind=backup, unfinished=unfinished)
+    check_nodes(table)
+    worth = back_up(table, rewards_of(table, rule), rule)
+    entries, starts, sharers = first_entries(table), table.starts, table.sharers
+    labels = []
+    for entry in entries[worth.known[entries]].tolist():
+        row, start = int(table.row[starts[entry]]), int(table.column[starts[entry]])
+        ids = batch.ids[row].tolist()
+        labels.append(
+            StepValue(
+                task=tasks[int(table.group[entry])],
+                prompt_ids=tuple(ids[:start]),
+                response_ids=tuple(ids[start : start + int(table.tokens[entry])]),
+                value=float(worth.values[entry]),
+                trajectories=int(sharers[entry]),
+                turn=int(table.turn[entry]),
+            )
+        )
+    return labels
+
+
+def tree_step_values(
+    tree: Tree,
+    *,
+    backup: Literal["child_mean", "leaf_mean"] = "child_mean",
+    unfinished: Literal["return", "score", "skip"] = "skip",
+) -> list[StepValue]:
+    """Return the values of all sampled turns of a tree, including rejected branches, as `step_values` does.
+
+    The task of each is the seed of the tree.
+    """
+    leaves = tuple(harvest_leaves(tree))
+    if not any(leaf.num_tokens for leaf in leaves):
+        return []
+    return step_values([Group(tree.seed, leaves)], backup=backup, unfinished=unfinished)
+
+
 KINDS = {
-    "preferences": "tsr_gym.agents.bridges.labels:sibling_pairs",
-    "step-values": "tsr_gym.agents.bridges.labels:tree_step_values",
+    "preferences": "tsr_gym.agents.bridges.export:sibling_pairs",
+    "step-values": "tsr_gym.agents.bridges.export:tree_step_values",
     "trajectories": "tsr_gym.agents.bridges.rows:tree_rows",
-    "nodes": "tsr_gym.agents.bridges.nodes:tree_nodes",
+    "nodes": "tsr_gym.agents.bridges.rows:tree_nodes",
     "chat": "tsr_gym.agents.bridges.export:tree_chats",
 }
 # These need no tokens: they can be made from episodes of people and of scripted players.

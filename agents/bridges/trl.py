@@ -20,9 +20,8 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages.choose_estimator import Chosen, choose_estimator
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.keywords import bind

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from tsr_gym.agents.bridges.nodes import tree_nodes, tree_of_records
+from tsr_gym.agents.bridges.rows import tree_nodes, tree_of_records
 from tsr_gym.errors import ConfigError, InvalidTree
 from tsr_gym.optional import require
 from tsr_gym.registration import env_id

@@ -20,9 +20,8 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.learning.advantages.choose_estimator import choose_estimator
 from tsr_gym.agents.learning.batch import collate
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import require
 

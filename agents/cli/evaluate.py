@@ -12,7 +12,7 @@ from tsr_gym.agents.cli.output import HERE, progress_bar, with_json, write_json
 from tsr_gym.agents.config import RunConfig
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.policies.settings import ApiConfig
+from tsr_gym.agents.policies.chat_api import ApiConfig
 from tsr_gym.agents.strategies import STRATEGIES
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import fold
@@ -123,7 +123,7 @@ def _check(options: Any) -> None:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise ConfigError(f"{options.source} is a run with its own {flags}: leave it out")
     from tsr_gym.agents.episodes.env_pool import task_pool
-    from tsr_gym.agents.models.card import check_model_folder
+    from tsr_gym.agents.models.settings import check_model_folder
 
     # A run keeps its models in the folders of its checkpoints.
     if options.source != "default" and not of_run:

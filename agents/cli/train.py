@@ -223,8 +223,7 @@ def _train(begin: Any, workers: WorkerConfig) -> int:
 
 def _dry_run(config: TrainConfig, command: TrainCommand) -> int:
     """Print the settings with their sources, and the tokens, memory and processes that the run would need."""
-    from tsr_gym.agents.runs.check import check_start
-    from tsr_gym.agents.runs.dry_run import estimate
+    from tsr_gym.agents.runs.check import check_start, estimate
     from tsr_gym.agents.teaching.base_model import default_folder
 
     check_start(config)

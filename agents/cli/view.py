@@ -34,7 +34,7 @@ def main(args: list[str]) -> int:
     """Serve the page until interrupted, or write the file."""
     options = read_arguments(ViewArgs, args, prog="tsr view")
     if options.export is not None:
-        from tsr_gym.agents.reports.view.pages import export_page as export
+        from tsr_gym.agents.reports.view.server import export_page as export
 
         with progress_bar() as watch:
             written = export(options.paths, options.export, most_trees=options.trees, watch=partial(watch, "trees"))

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from tsr_gym.agents.config.recipes import GUIDE, ConfigFile, public_guide, recipe_settings
 from tsr_gym.agents.config.sections import all_settings, tables
 from tsr_gym.agents.lessons.settings import fold_keep
-from tsr_gym.agents.models.card import ModelCard, check_model_folder
+from tsr_gym.agents.models.settings import ModelCard, check_model_folder
 from tsr_gym.agents.strategies import STRATEGIES
 from tsr_gym.agents.teaching.base_recipe import training_settings
 from tsr_gym.errors import ConfigError

@@ -15,8 +15,7 @@ from tsr_gym.agents.config.sections import RunConfig, all_settings
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
-from tsr_gym.agents.models.card import ModelCard
-from tsr_gym.agents.models.settings import LoraSettings, ModelConfig
+from tsr_gym.agents.models.settings import LoraSettings, ModelCard, ModelConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import Choice
 from tsr_gym.optional import require

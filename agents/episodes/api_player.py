@@ -6,9 +6,8 @@ from typing import Any
 from tsr_gym.agents.episodes.env_pool import EnvPool, task_pool
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.policies.chat_api import ApiPolicy, ChatApi
+from tsr_gym.agents.policies.chat_api import ApiConfig, ApiPolicy, ChatApi
 from tsr_gym.agents.policies.prompts import History, choose_prompt
-from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.text_env import TextEnv
 

@@ -24,7 +24,7 @@ from tsr_gym.agents.episodes.trajectory import (
     trajectory_to,
 )
 from tsr_gym.agents.strategies import check_numbers, naive
-from tsr_gym.agents.strategies.harvest import Harvest, harvesting_of, leaves_by_tree
+from tsr_gym.agents.strategies.order import Harvest, harvesting_of, leaves_by_tree
 from tsr_gym.agents.strategies.play_on import to_the_end
 from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError

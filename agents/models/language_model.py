@@ -13,7 +13,6 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForCausalLM
 from transformers.utils import logging
 
-from tsr_gym.agents.models.card import ModelCard, check_model_folder
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.lora import (
     LoraReference,
@@ -25,7 +24,7 @@ from tsr_gym.agents.models.lora import (
     save_adapter,
     save_lora,
 )
-from tsr_gym.agents.models.settings import LoraSettings, ModelConfig
+from tsr_gym.agents.models.settings import LoraSettings, ModelCard, ModelConfig, check_model_folder
 from tsr_gym.agents.models.tokenizer import load_tokenizer, spelling_of
 from tsr_gym.agents.policies.engine import Host, start_host
 from tsr_gym.errors import CheckpointError, ConfigError

@@ -14,7 +14,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
-from tsr_gym.agents.models.card import ModelCard
+from tsr_gym.agents.models.settings import ModelCard
 from tsr_gym.errors import CheckpointError
 
 END, PAD = "<|im_end|>", "<|endoftext|>"

@@ -29,8 +29,7 @@ import torch
 from safetensors.torch import save_file
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion
-from tsr_gym.agents.policies.vllm_engine import Asked, CacheCounts, VllmEngine, reason_of
-from tsr_gym.agents.policies.vllm_model import BLOCK, served_model
+from tsr_gym.agents.policies.vllm_engine import BLOCK, Asked, CacheCounts, VllmEngine, reason_of, served_model
 from tsr_gym.errors import ConfigError, EngineFailed, Unsupported, shown
 from tsr_gym.optional import require
 

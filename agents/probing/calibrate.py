@@ -12,10 +12,9 @@ from tsr_gym.agents.episodes.intervals import Interval
 from tsr_gym.agents.episodes.play import PlayedEpisodes, bars, held_out, play
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.policies.chat_api import ApiPolicy
+from tsr_gym.agents.policies.chat_api import ApiConfig, ApiPolicy
 from tsr_gym.agents.policies.engine import find_engine
 from tsr_gym.agents.policies.random_policy import legal_player
-from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.probing.players import RANDOM, Note, Watch, WorldConfig, check_scorer, set_up
 from tsr_gym.agents.probing.rankings import (
     Drops,

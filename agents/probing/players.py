@@ -10,8 +10,8 @@ from tsr_gym.agents.episodes.env_pool import EnvPool, task_pool
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.policies.chat_api import ApiConfig
 from tsr_gym.agents.policies.random_policy import legal_player
-from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.probing.rankings import siblings_walk
 from tsr_gym.agents.reports.model_evaluation import load_player
 from tsr_gym.errors import ConfigError, TsrGymError

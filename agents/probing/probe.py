@@ -17,7 +17,7 @@ from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.probing.players import RANDOM, Note, Watch, WorldConfig, check_scorer, set_up
 from tsr_gym.agents.strategies import choose_strategy
-from tsr_gym.agents.strategies.harvest import harvesting_of
+from tsr_gym.agents.strategies.order import harvesting_of
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.files import write_atomically
 from tsr_gym.keywords import bind

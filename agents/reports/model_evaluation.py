@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tsr_gym.agents.config import RUN_FILE, RunConfig, TrainConfig
 from tsr_gym.agents.episodes.api_player import api_player
-from tsr_gym.agents.episodes.held_out import HeldOut
-from tsr_gym.agents.episodes.play import Bars, Evaluation, evaluate
+from tsr_gym.agents.episodes.play import Bars, Evaluation, HeldOut, evaluate
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.policies.chat_api import Ledger
-from tsr_gym.agents.policies.settings import ApiConfig
+from tsr_gym.agents.policies.chat_api import ApiConfig, Ledger
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
 from tsr_gym.registration import env_id
@@ -219,7 +217,7 @@ def load_player(
         CheckpointError: The folder holds no model.
         EngineFailed: vLLM does not start, or its weights differ.
     """
-    from tsr_gym.agents.models.card import check_model_folder
+    from tsr_gym.agents.models.settings import check_model_folder
     from tsr_gym.agents.runs.checkpoint import checkpoints
     from tsr_gym.agents.teaching.base_model import default_model
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import Collector
-from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
+from tsr_gym.agents.episodes.play import HeldOut
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.language_model import (

@@ -15,14 +15,13 @@ from torch import Tensor
 
 from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.episodes.collect import ChosenSearch, Collected
-from tsr_gym.agents.episodes.held_out import HeldOut
-from tsr_gym.agents.episodes.play import Examined, summarise, summarise_examined
+from tsr_gym.agents.episodes.play import Examined, HeldOut, summarise, summarise_examined
 from tsr_gym.agents.episodes.trajectory import Group, Learned, Trajectory, keep_learned
 from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.runs.health import group_metrics, tree_metrics
 from tsr_gym.agents.runs.progress import Progress
-from tsr_gym.agents.strategies.harvest import Harvest
+from tsr_gym.agents.strategies.order import Harvest
 from tsr_gym.seeds import derive_seed
 
 # Metrics of the learner; None in a record where the learner has none. The order is that of the record.

@@ -1,20 +1,124 @@
-"""Sampler: collects the trajectories of each update, in rounds of searches that respect the run's limits of tokens."""
+"""Sampler: collects the trajectories of each update, in rounds of searches that respect the run's limits of tokens.
 
+Some groups of an update may begin at states of the run's own earlier trees (`RunStarts`).
+"""
+
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from operator import add
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
-from tsr_gym.agents.episodes.start_states import StartState
+from tsr_gym.agents.episodes.start_states import Begun, Starts, StartState, StartStateBank, choose_starts
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.progress import Progress, Tokens, counted, share_done, total_of, update_end
-from tsr_gym.agents.runs.start_states import StartStates
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
+from tsr_gym.errors import InvalidTree
+from tsr_gym.files import write_atomically
+from tsr_gym.keywords import bind
+from tsr_gym.seeds import derive_seed
+
+# Maximum number of states; the oldest are dropped first, because an older policy reached them.
+MOST = 512
+FILE = "start_states.jsonl"
+NUMBERS = "start_states.json"
+
+
+class StartStates:
+    """The start states of a run: kept from its trees, and drawn for some groups of every update.
+
+    Draws derive from the run's seed and the number of the group, so a resumed run repeats them.
+
+    Args:
+        groups: Groups of each update that begin at such a state; 0 keeps nothing.
+        seed: Seed of the run.
+        source: Which states to keep, see `choose_starts`.
+    """
+
+    def __init__(self, groups: int, *, seed: int, source: str = "states") -> None:
+        self.groups = groups
+        self.seed = seed
+        self.source: Starts = bind(source, choose_starts).bound()
+        self._begun: dict[int, StartState] = {}
+
+    @property
+    def bank(self) -> StartStateBank:
+        """The states to draw from."""
+        return self.source.bank
+
+    def choose(self, first: int, count: int) -> list[StartState | None]:
+        """Return the start state of each of some groups, None for the start of an instance.
+
+        Of every `count` groups in a row, `groups` begin at a state. They are spread evenly, because a limit of tokens
+        cuts off the last groups of an update, and their share must not depend on that.
+
+        Args:
+            first: Number of the first group in the run's sequence.
+            count: Number of groups.
+        """
+        starts: list[StartState | None] = [None] * count
+        for place, number in enumerate(range(first, first + count)):
+            # The number of starts among the first n groups is n * groups / count, rounded down; this group has one if
+            # the number rises with it.
+            if len(self.bank) and (number + 1) * self.groups // count > number * self.groups // count:
+                rng = np.random.default_rng(derive_seed(self.seed, "practice", number))
+                starts[place] = self._begun[number] = self.source.draw(rng)
+        return starts
+
+    def keep(self, collected: Collected, first: int = 0) -> None:
+        """Keep states of an update's trees, and update those at which its groups began.
+
+        Args:
+            collected: Groups and trees of the update.
+            first: Number of its first group.
+        """
+        if not self.groups:
+            return
+        groups = enumerate(collected.groups, start=first)
+        begun = [Begun.of(self._begun[number], group) for number, group in groups if number in self._begun]
+        self._begun = {}
+        self.source.keep([tree for grown in collected.trees for tree in grown], begun)
+        self.bank.keep_last(MOST)
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the number of states as ``start_states``, and the numbers of their source as ``start_states_*``."""
+        if not self.groups:
+            return {}
+        numbers = {name: value for name, value in self.source.numbers().items() if isinstance(value, int | float)}
+        return {"start_states": len(self.bank), **{f"start_states_{name}": value for name, value in numbers.items()}}
+
+    def save(self, folder: Path) -> None:
+        """Write the states into a checkpoint's folder.
+
+        Raises:
+            OSError: The disk is full or not writable.
+        """
+        if self.groups:
+            self.bank.save(folder / FILE)
+            write_atomically(folder / NUMBERS, json.dumps(self.source.numbers()).encode())
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote.
+
+        Raises:
+            InvalidTree: A file is damaged.
+        """
+        if not (self.groups and (folder / FILE).exists()):
+            return
+        self.source.bank = StartStateBank.load(folder / FILE)
+        try:
+            self.source.recall(json.loads((folder / NUMBERS).read_bytes()) if (folder / NUMBERS).exists() else {})
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise InvalidTree(f"{folder / NUMBERS}: not the numbers of start states ({error}): damaged") from error
+
 
 # Factors of a group's expected tokens that must be left for each group that is searched together with others. Groups
 # vary in length: with 4, a run hardly passes the limit; with 1, it passes it by some groups.

@@ -14,7 +14,7 @@ from tsr_gym.agents.runs.log import writing
 from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.progress import TARGETS, read_targets, token_targets
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
-from tsr_gym.agents.teaching.warm_start import WarmStart, warm_started
+from tsr_gym.agents.teaching.imitation import WarmStart, warm_started
 from tsr_gym.errors import CheckpointError, ConfigError
 from tsr_gym.files import check_folder
 

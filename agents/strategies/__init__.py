@@ -9,11 +9,9 @@ from typing import Any
 
 from tsr_gym.agents.strategies.adaptive import adaptive
 from tsr_gym.agents.strategies.beam import beam, greedy, lookahead
-from tsr_gym.agents.strategies.best_first import best_first
-from tsr_gym.agents.strategies.levin import levin
-from tsr_gym.agents.strategies.play_on import best_of_n, naive
+from tsr_gym.agents.strategies.best_first import best_first, levin
+from tsr_gym.agents.strategies.play_on import best_of_n, naive, random_branching
 from tsr_gym.agents.strategies.puct import puct
-from tsr_gym.agents.strategies.random_branching import random_branching
 from tsr_gym.keywords import choose
 from tsr_gym.tree import Candidate, Node, Tree
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
-from tsr_gym.agents.strategies.harvest import harvested
-from tsr_gym.agents.strategies.order import ranked
+from tsr_gym.agents.strategies.order import harvested, ranked
 from tsr_gym.agents.strategies.play_on import play_on
 from tsr_gym.tree import Tree, Wishes
 

@@ -17,8 +17,7 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import Evaluation, evaluate
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
 from tsr_gym.agents.teaching.base_recipe import LEARN, BaseRecipe, WordRecipe, check_recipe, recipe_for
-from tsr_gym.agents.teaching.symbol_curriculum import BURST, Note, symbol_curriculum
-from tsr_gym.agents.teaching.word_curriculum import word_curriculum
+from tsr_gym.agents.teaching.curricula import BURST, Note, symbol_curriculum, word_curriculum
 from tsr_gym.codec import digest
 from tsr_gym.files import cache_home, write_folder
 from tsr_gym.registration import env_id

@@ -4,11 +4,20 @@ Begin with `grpo.py`: the formula, its computation, and the one mechanism (`esti
 estimators that compare trajectories, turns or nodes. `gae`, `turn_gae` and `bi_level_gae` compare with a critic.
 """
 
-from tsr_gym.agents.learning.advantages.gae import bi_level_gae, gae, turn_gae, turn_value_targets, value_targets
 from tsr_gym.agents.learning.advantages.grpo import Contrast, dr_grpo, estimate, grpo, reinforce_pp, rloo
 from tsr_gym.agents.learning.advantages.trees import tree_backup, tree_grpo, tree_value_targets, treepo, treerl
 from tsr_gym.agents.learning.advantages.turn_table import Backup
-from tsr_gym.agents.learning.advantages.turns import gigpo, graph, mt_grpo, tspo
+from tsr_gym.agents.learning.advantages.turns import (
+    bi_level_gae,
+    gae,
+    gigpo,
+    graph,
+    mt_grpo,
+    tspo,
+    turn_gae,
+    turn_value_targets,
+    value_targets,
+)
 
 __all__ = [
     "Backup",

@@ -11,9 +11,15 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from tsr_gym.agents.config import RUN_FILE
-from tsr_gym.agents.reports.view.describe_tree import describe_node, describe_tree, summarise_tree
+from tsr_gym.agents.reports.view.describe_tree import (
+    Draw,
+    describe_node,
+    describe_tree,
+    find_drawing,
+    find_reading,
+    summarise_tree,
+)
 from tsr_gym.agents.reports.view.read_files import Spell, find_spelling, read_run, read_tree
-from tsr_gym.agents.reports.view.snapshot_views import Draw, find_drawing, find_reading
 from tsr_gym.errors import ConfigError, TsrGymError
 
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import Collected, choose_search, side_by_side, task_seed
-from tsr_gym.agents.episodes.held_out import HeldOut
-from tsr_gym.agents.episodes.play import Examined
+from tsr_gym.agents.episodes.play import Examined, HeldOut
 from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.policies.engine import Completion, Engine, find_engine

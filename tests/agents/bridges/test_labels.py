@@ -9,7 +9,7 @@ from tests.agents.learning.advantages.forests import Sampled, leaf, path
 from tests.agents.learning.test_batch import episode
 from tests.agents.learning.test_batch import turn as turn_of
 from tsr_gym import Candidate, Node
-from tsr_gym.agents.bridges.labels import Pair, StepValue, mean_return, merit, sibling_pairs, step_values
+from tsr_gym.agents.bridges.export import Pair, StepValue, mean_return, merit, sibling_pairs, step_values
 from tsr_gym.agents.episodes.trajectory import Group
 
 

@@ -9,7 +9,7 @@ from tests.agents.bridges.helpers import grown_trees
 from tests.agents.bridges.test_labels import small_tree
 from tsr_gym import InvalidTree
 from tsr_gym.agents.bridges.export import export
-from tsr_gym.agents.bridges.nodes import read_trees
+from tsr_gym.agents.bridges.rows import read_trees
 from tsr_gym.agents.episodes.trajectory import Learned, harvest, keep_learned
 
 

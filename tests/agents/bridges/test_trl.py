@@ -11,9 +11,8 @@ from tsr_gym import ConfigError, Expand
 from tsr_gym.agents.bridges.audit import audit
 from tsr_gym.agents.bridges.trl import ADVANTAGES, env_reward, task_prompts, tsr_environment, tsr_rollout_func
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.logprobs import token_logprobs
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 
 MODEL = ModelConfig(max_tokens=5, prompt="plain")
 TASK = TaskConfig(env_set=("max_turns=3",))

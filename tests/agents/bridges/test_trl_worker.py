@@ -12,10 +12,9 @@ from tsr_gym import ConfigError, EngineFailed
 from tsr_gym.agents.bridges.rows import Row, TrainedRow
 from tsr_gym.agents.bridges.trl_worker import TsrRolloutWorker, async_rows
 from tsr_gym.agents.episodes.settings import SearchConfig
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.logprobs import token_logprobs
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 
 MODEL = ModelConfig(max_tokens=5, prompt="plain", temperature=0.8)
 LEAVES = SearchConfig(search="beam(width=2, branching=2)", trajectories=2, groups=1, learn_from="leaves")

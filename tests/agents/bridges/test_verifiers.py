@@ -6,7 +6,7 @@ import pytest
 
 from tests.agents.bridges.helpers import branching_tree, window_tree
 from tsr_gym import InvalidTree, MissingExtra
-from tsr_gym.agents.bridges.nodes import tree_nodes
+from tsr_gym.agents.bridges.rows import tree_nodes
 from tsr_gym.agents.bridges.verifiers import tree_from_messages, tree_messages, tree_trace
 
 

@@ -16,10 +16,9 @@ from tsr_gym.agents.bridges.verl import task_rows, tensor_estimator
 from tsr_gym.agents.bridges.verl_search import LoopSettings, Searches, ServedByVerl, output_fields
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.advantages import grpo, mt_grpo, reinforce_pp, rloo, tspo
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel
 from tsr_gym.agents.models.logprobs import token_logprobs
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 
 WORLD, SIZE = "tests/Counting-v0", 4
 MODEL = ModelConfig(max_tokens=5, prompt="plain")

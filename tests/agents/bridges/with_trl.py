@@ -17,9 +17,8 @@ from tsr_gym.agents.bridges.trl import (
     tsr_grpo_trainer,
     tsr_rollout_func,
 )
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 
 STEPS, GROUP, ROWS = 3, 4, 8
 WORLD = "tests.agents.bridges.counting:tests/Counting-v0"

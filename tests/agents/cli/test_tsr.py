@@ -14,8 +14,7 @@ from tsr_gym.agents import cli
 from tsr_gym.agents.cli.evaluate import UNUSED
 from tsr_gym.agents.config import RunConfig
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
-from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig, Objective
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.teaching.base_recipe import BaseRecipe
 from tsr_gym.version import __version__

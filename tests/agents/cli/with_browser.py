@@ -13,8 +13,7 @@ from tests.agents.reports.view.trees import EVIL, evil_tree, long_tree, node, sh
 from tests.chromium import CONTRASTS, chromium, find, show_as  # noqa: F401
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.trajectory import Learned, keep_learned
-from tsr_gym.agents.reports.view.pages import export_page
-from tsr_gym.agents.reports.view.server import viewing
+from tsr_gym.agents.reports.view.server import export_page, viewing
 from tsr_gym.agents.reports.view.site import Site
 from tsr_gym.tree import Candidate, Tree
 

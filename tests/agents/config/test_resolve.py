@@ -6,7 +6,7 @@ from tsr_gym import ConfigError, keywords
 from tsr_gym.agents.cli.train import read_config, read_train
 from tsr_gym.agents.config import TrainConfig, collect_settings, resolve
 from tsr_gym.agents.config.recipes import parse_config, read_recipe, shipped_recipes
-from tsr_gym.agents.models.card import ModelCard
+from tsr_gym.agents.models.settings import ModelCard
 
 CARD = ModelCard(learn={"lr": 0.25, "minibatch": 7, "groups": 5})
 

@@ -9,8 +9,7 @@ from tests.tsr_gym.own_process import run_python
 from tsr_gym import ConfigError
 from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
-from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig, Objective
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.models.settings import LoraSettings, ModelConfig
 

@@ -15,7 +15,7 @@ from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import beam, best_of_n, lookahead, naive
-from tsr_gym.agents.strategies.harvest import harvested
+from tsr_gym.agents.strategies.order import harvested
 
 WORLDS = {
     "FrozenLake": (("frozen_lake", {}), WALKER),

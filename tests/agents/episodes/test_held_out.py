@@ -6,10 +6,9 @@ from hashlib import blake2b
 import pytest
 
 from tests.agents.worlds import WALKER
-from tsr_gym.agents.episodes import held_out
+from tsr_gym.agents.episodes import play
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.held_out import FILE, HeldOut
-from tsr_gym.agents.episodes.play import bars, evaluate
+from tsr_gym.agents.episodes.play import FILE, HeldOut, bars, evaluate
 from tsr_gym.agents.episodes.play import held_out as seeds_of
 from tsr_gym.stack import snapshot
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
@@ -80,7 +79,7 @@ def test_instances_are_drawn_and_solved_once(drawn):
 def test_another_setting_number_or_version_has_instances_of_its_own(cache, monkeypatch, drawn, other):
     assert HeldOut(lakes(), NUMBER).bars.optimal is not None
     drawn.clear()
-    monkeypatch.setattr(held_out, "__version__", other.get("version", held_out.__version__))
+    monkeypatch.setattr(play, "__version__", other.get("version", play.__version__))
     number = other.get("number", NUMBER)
     assert HeldOut(lakes(**other.get("settings", {})), number).bars.optimal is not None
     assert drawn.count("solved") == number

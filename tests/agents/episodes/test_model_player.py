@@ -10,9 +10,8 @@ from tests.agents.reports.view.trees import node
 from tsr_gym import ConfigError
 from tsr_gym.agents.episodes.model_player import ModelPlayer, Proposal, Proposer
 from tsr_gym.agents.episodes.settings import TaskConfig
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import load_policy
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 from tsr_gym.tree import Candidate
 
 CPU = torch.device("cpu")

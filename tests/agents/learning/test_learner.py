@@ -17,8 +17,7 @@ from tsr_gym.agents.learning.advantages import tree_backup, tree_value_targets, 
 from tsr_gym.agents.learning.batch import Edges, collate
 from tsr_gym.agents.learning.learner import Learner, token_logprobs
 from tsr_gym.agents.learning.losses import whiten
-from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig, Objective
 from tsr_gym.agents.models.critic import Critic
 
 TEMPERATURE = 0.7

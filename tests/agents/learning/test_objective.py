@@ -4,7 +4,7 @@ import pytest
 
 from tests.tsr_gym.own_process import run_python
 from tsr_gym import ConfigError
-from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import Objective
 
 
 def test_the_defaults_are_the_papers():
@@ -54,7 +54,7 @@ def test_what_is_impossible_is_refused(settings, message):
 def test_settings_do_not_need_torch():
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import tsr_gym.agents.learning.objective, tsr_gym.agents.lessons.filters, tsr_gym.agents.bridges.labels\n"
+        "import tsr_gym.agents.learning.settings, tsr_gym.agents.lessons.filters, tsr_gym.agents.bridges.export\n"
         "import tsr_gym.agents.learning.spikes, tsr_gym.agents.runs.health, tsr_gym.agents.reports.diagnosis\n"
         "print('torch-free')"
     )

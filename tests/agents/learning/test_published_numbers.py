@@ -26,7 +26,7 @@ from tsr_gym.agents.learning.advantages import (
     value_targets,
 )
 from tsr_gym.agents.learning.losses import Given, mismatch_weights, policy_loss
-from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import Objective
 
 FOLDER = Path(__file__).parent / "advantages" / "golden"
 

@@ -27,7 +27,7 @@ from tsr_gym.agents.learning.advantages import grpo
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import token_logprobs
 from tsr_gym.agents.learning.losses import Given, StepWeights, policy_loss, token_weights
-from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import Objective
 
 TEMPERATURE = 0.7
 # Two turns in one row, with two tokens of the environment between them; answers of one, two and four tokens.

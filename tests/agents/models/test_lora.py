@@ -17,8 +17,7 @@ from tests.tsr_gym.own_process import run_python
 from tsr_gym import CheckpointError, ConfigError, MissingExtra, TrainingDiverged
 from tsr_gym.agents.learning.layouts import attending, lay_out
 from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig, Objective
 from tsr_gym.agents.models.language_model import (
     LanguageModel,
     ModelCard,

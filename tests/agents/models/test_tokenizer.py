@@ -9,8 +9,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tests.agents.tiny import chatml_tokenizer
 from tsr_gym import CheckpointError
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import LanguageModel, load_policy, save_policy
+from tsr_gym.agents.models.settings import ModelCard
 from tsr_gym.agents.models.tiny_model import tiny_model
 from tsr_gym.agents.models.tokenizer import load_tokenizer, spelling_of, word_tokenizer
 

@@ -12,10 +12,9 @@ from tests.agents.policies.stub_server import completion, error, serving
 from tests.agents.worlds import rooms
 from tsr_gym import Candidate, ConfigError, EngineFailed, Expand, MissingExtra, PromptTooLong
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.policies.chat_api import Answer, ApiPolicy, ChatApi, Ledger, read_answer, retry_after
+from tsr_gym.agents.policies.chat_api import Answer, ApiConfig, ApiPolicy, ChatApi, Ledger, read_answer, retry_after
 from tsr_gym.agents.policies.chat_policy import sample_seeds
 from tsr_gym.agents.policies.prompts import History, paper_prompt
-from tsr_gym.agents.policies.settings import ApiConfig
 from tsr_gym.agents.strategies import best_of_n
 
 ASKED = [{"role": "user", "content": "Where to?"}]

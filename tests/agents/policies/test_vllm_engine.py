@@ -8,8 +8,7 @@ import torch
 from tests.agents.tiny import random_qwen2
 from tsr_gym import CheckpointError, ConfigError, EngineFailed, MissingExtra, PromptTooLong
 from tsr_gym.agents.policies.engine import Capabilities, Completion
-from tsr_gym.agents.policies.vllm_engine import VllmEngine, reason_of
-from tsr_gym.agents.policies.vllm_model import room_for, served_model
+from tsr_gym.agents.policies.vllm_engine import VllmEngine, reason_of, room_for, served_model
 
 
 class Written:
@@ -96,7 +95,7 @@ def test_an_adapter_has_room_where_vllm_keeps_room_for_as_much_or_more():
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
 def test_without_vllm_the_message_says_how_to_install_it(tmp_path):
-    from tsr_gym.agents.policies.vllm_model import VllmModel
+    from tsr_gym.agents.policies.vllm_engine import VllmModel
 
     with pytest.raises(MissingExtra, match=r"pip install 'tsr-gym\[vllm\]'"):
         VllmModel(tmp_path)

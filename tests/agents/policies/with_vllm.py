@@ -22,7 +22,7 @@ from tsr_gym import CheckFailed, ConfigError, EngineFailed, PromptTooLong, Unsup
 from tsr_gym.agents.models.language_model import hand_over_adapter
 from tsr_gym.agents.models.lora import ADAPTER, adapted_layers, add_lora
 from tsr_gym.agents.models.settings import LoraSettings
-from tsr_gym.agents.policies.vllm_model import VllmModel
+from tsr_gym.agents.policies.vllm_engine import VllmModel
 from tsr_gym.agents.runs.parity import probe
 from tsr_gym.testing.check_engine import HELD
 

@@ -13,8 +13,7 @@ from tsr_gym.agents.cli.train import read_config
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.estimators import estimator
-from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig, Objective
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.runs.check import check_choices, check_start
 

@@ -13,8 +13,8 @@ import torch
 from tests.agents.learning.test_learner import CONFIG, make_batch
 from tsr_gym import CheckpointError, files
 from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.models.card import ModelCard
 from tsr_gym.agents.models.language_model import load_critic, load_policy
+from tsr_gym.agents.models.settings import ModelCard
 from tsr_gym.agents.runs.checkpoint import checkpoints, drop_old, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.progress import Progress
 

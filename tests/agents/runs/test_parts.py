@@ -12,7 +12,7 @@ from tests.agents.short_runs import UPDATES, records, result, short_run, trained
 from tsr_gym import ConfigError, EngineFailed, MissingExtra
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
-from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import Objective
 from tsr_gym.agents.models import language_model as hosts
 from tsr_gym.agents.models.language_model import load_policy, pick_device
 from tsr_gym.agents.models.lora import adapted_layers, base_weights

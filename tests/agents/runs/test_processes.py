@@ -22,8 +22,7 @@ from tests.conftest import ROOT
 from tsr_gym import PromptTooLong
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.learner import Learner
-from tsr_gym.agents.learning.objective import Objective
-from tsr_gym.agents.learning.settings import LearnConfig
+from tsr_gym.agents.learning.settings import LearnConfig, Objective
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.language_model import frozen_reference, load_critic, load_policy, restore_adapter
 from tsr_gym.agents.models.settings import LoraSettings

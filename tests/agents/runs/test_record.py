@@ -17,7 +17,7 @@ from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.runs.progress import Progress
 from tsr_gym.agents.runs.record import note_advantages, update_record
-from tsr_gym.agents.strategies.harvest import harvested
+from tsr_gym.agents.strategies.order import harvested
 from tsr_gym.tree import Candidate, Tree
 
 NONE = ("success", "reward_mean", "reward_std", "response_length", "turns", "valid", "grad_norm")

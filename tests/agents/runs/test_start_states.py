@@ -8,7 +8,7 @@ from tsr_gym import ConfigError, InvalidTree
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.start_states import StartStateBank, States
 from tsr_gym.agents.runs.check import check_start
-from tsr_gym.agents.runs.start_states import FILE, NUMBERS, StartStates
+from tsr_gym.agents.runs.sampling import FILE, NUMBERS, StartStates
 
 
 class Counting(States):

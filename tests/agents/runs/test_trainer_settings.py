@@ -7,7 +7,7 @@ import pytest
 from tests.agents.runs.test_trainer import MOST_OF_A_GROUP
 from tests.agents.short_runs import records, short_run, trained
 from tsr_gym import ConfigError
-from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import Objective
 from tsr_gym.agents.runs.check import check_start
 from tsr_gym.agents.runs.trainer import resume_run
 

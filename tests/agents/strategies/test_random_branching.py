@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.agents.worlds import PUSHER, Script, grow_bare, letters, rooms, words_of
 from tsr_gym import Expand, Tree
 from tsr_gym.agents.strategies import naive, random_branching
-from tsr_gym.agents.strategies.random_branching import branching_trees
+from tsr_gym.agents.strategies.play_on import branching_trees
 
 NUMBERS = st.fixed_dictionaries({"trees": st.integers(1, 4), "nodes": st.integers(1, 4), "rounds": st.integers(0, 3)})
 

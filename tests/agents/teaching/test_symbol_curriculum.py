@@ -2,7 +2,7 @@
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.models.tokenizer import END
-from tsr_gym.agents.teaching import symbol_curriculum as module
+from tsr_gym.agents.teaching import curricula as module
 
 
 def test_demonstrations_are_optimal_random_or_malformed_by_the_shares_of_the_recipe():

@@ -21,7 +21,7 @@ from tsr_gym.agents.policies.prompts import PROMPTS, History
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.trainer import first_model, resume_run, start_run
 from tsr_gym.agents.strategies import naive
-from tsr_gym.agents.teaching.warm_start import warm_rows
+from tsr_gym.agents.teaching.imitation import warm_rows
 from tsr_gym_envs.frozen_lake.env import FrozenLakeEnv
 
 

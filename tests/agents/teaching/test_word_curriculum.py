@@ -13,7 +13,7 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.teaching import word_curriculum as module
+from tsr_gym.agents.teaching import curricula as module
 from tsr_gym.agents.teaching.base_model import build_base_model
 from tsr_gym.agents.teaching.base_recipe import BaseRecipe, WordRecipe, recipe_for, taught_world
 from tsr_gym.tree import Candidate
@@ -68,7 +68,7 @@ def test_demonstrations_are_the_prompts_and_answers_of_the_model(built):
     pool = player.pool("train")
     chat = player.chat_about(pool.base, temperature=1.0)
     teaching = pool.base.teaching()
-    (row,) = module._demonstrate(pool, chat, module._Play(teaching, 1.0), [3], 1)
+    (row,) = module._demonstrate_words(pool, chat, module._WordPlay(teaching, 1.0), [3], 1)
     name, thing = pool.base.state.name, pool.base.state.thing
     text = policy.tokenizer.decode(row.ids)
     assert text == (
@@ -83,8 +83,8 @@ def test_rejected_episodes_are_left_out_of_good_play_alone(built):
     pool = player.pool("train")
     chat = player.chat_about(pool.base, temperature=1.0)
     clumsy = replace(pool.base.teaching(), teacher_turn=foreign_shop.poor_turn)
-    assert module._demonstrate(pool, chat, module._Play(clumsy, 1.0), range(1, 20), 1) == []
-    poor = module._demonstrate(pool, chat, module._Play(clumsy, 0.1, malformed=0.5), range(1, 20), 1)
+    assert module._demonstrate_words(pool, chat, module._WordPlay(clumsy, 1.0), range(1, 20), 1) == []
+    poor = module._demonstrate_words(pool, chat, module._WordPlay(clumsy, 0.1, malformed=0.5), range(1, 20), 1)
     assert len(poor) == 19
     closing = player.policy.tokenizer.convert_tokens_to_ids(" </answer>")
     broken = sum(row.ids[-1] != closing for row in poor)
@@ -119,7 +119,7 @@ def test_the_teacher_continues_before_and_after_a_slip_and_the_slip_is_not_learn
     ids = policy.tokenizer(" bring anna </answer>", add_special_tokens=False)["input_ids"]
     root = pool.set([3])[0].tree
     slip = Candidate("<answer> bring anna </answer>", chat.prompt_ids(root, root.ROOT), tuple(ids))
-    play = module._Play(pool.base.teaching(), 1.0)
+    play = module._WordPlay(pool.base.teaching(), 1.0)
     before, after = module._correct(pool, chat, play, [module._Slip(3, (slip,))])
     name, thing = pool.base.state.name, pool.base.state.thing
     good = f" ask {name} </answer> bring {thing} </answer>"

@@ -28,7 +28,7 @@ from tests.agents.learning.layouts.rows import (
 )
 from tsr_gym.agents.learning.layouts import lay_out, why_only_padded
 from tsr_gym.agents.learning.losses import Given, StepWeights, clipped_value_loss, policy_loss, token_weights
-from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import Objective
 from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.logprobs import read_head
 

@@ -14,13 +14,16 @@ from tsr_gym.agents.learning.losses import (
     StepWeights,
     cispo_gains,
     clipped_value_loss,
+    kl_estimate,
+    log_ratios,
+    mismatch_weights,
+    per_token_gradient,
     policy_loss,
     ppo_gains,
     step_weights,
     whiten,
 )
-from tsr_gym.agents.learning.losses.policy_loss import kl_estimate, log_ratios, mismatch_weights, per_token_gradient
-from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import Objective
 
 # A trajectory of two turns, two tokens and one, and a trajectory of one token; all in one flat layout.
 TURN, SEQUENCE = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 0, 0, 1])

@@ -9,7 +9,7 @@ from tests.agents.learning.test_batch import episode, turn
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.learning.losses import sequence_units, step_weights, token_weights, turn_units
-from tsr_gym.agents.learning.objective import Objective
+from tsr_gym.agents.learning.settings import Objective
 
 AGGREGATIONS = ("sequence", "turn", "token", "constant")
 

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.agents.reports.view.trees import EVIL, evil_tree, small_tree, sokoban_tree
-from tsr_gym.agents.reports.view.pages import SCRIPTS, STYLES, asset, export_page, harmless
+from tsr_gym.agents.reports.view.server import SCRIPTS, STYLES, asset, export_page, harmless
 from tsr_gym.errors import ConfigError
 
 

@@ -11,9 +11,9 @@ from matplotlib.image import imread
 from tests.agents.reports.view.trees import shelf_tree, small_tree, sokoban_tree
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.settings import TaskConfig
+from tsr_gym.agents.reports.view.describe_tree import find_drawing, find_reading, png
 from tsr_gym.agents.reports.view.read_files import read_tree
 from tsr_gym.agents.reports.view.site import Site
-from tsr_gym.agents.reports.view.snapshot_views import find_drawing, find_reading, png
 
 HEAD = "data:image/png;base64,"
 

@@ -8,9 +8,8 @@ import torch
 
 from tests.agents.runs.test_parts import Adapted, Copied
 from tests.agents.short_runs import short_run
-from tsr_gym.agents.episodes.held_out import HeldOut
 from tsr_gym.agents.episodes.model_player import ModelPlayer
-from tsr_gym.agents.episodes.play import examine
+from tsr_gym.agents.episodes.play import HeldOut, examine
 from tsr_gym.agents.models import language_model as hosts
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.lora import base_weights
