@@ -33,7 +33,7 @@ from benchmarks.measure import SHARED, run_parts, write_result
 from tsr_gym.seeds import derive_seed
 from tsr_gym.state_env import NO_NOISE
 from tsr_gym.wrappers import RetrievalQAScore
-from tsr_gym.wrappers.retrieval_qa_score import Kind
+from tsr_gym.wrappers.world_scores import EvidenceScore
 from tsr_gym_envs.retrieval_qa.contract import Question, Retriever
 from tsr_gym_envs.retrieval_qa.env import RetrievalQAEnv, make
 from tsr_gym_envs.retrieval_qa.grading import contains_answer
@@ -175,7 +175,7 @@ def measure_players(most: int | None) -> None:
     write_result("retrieval_players", numbers)
 
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[EvidenceScore, ...] = get_args(EvidenceScore)
 RANDOM_QUERIES = 3
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import ROOT, run_python
 
 # The command line is the top room: it may import every other one, worlds and libraries of terminals included.
 CLI = "agents/cli/"

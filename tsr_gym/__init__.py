@@ -6,7 +6,6 @@ Importing this package registers the ``tsr/`` environments with Gymnasium.
 from importlib import import_module
 from types import ModuleType
 
-from tsr_gym.budget import Budget
 from tsr_gym.errors import (
     CheckFailed,
     CheckpointError,
@@ -44,7 +43,7 @@ from tsr_gym.stack import (
 from tsr_gym.state_env import Episode, Limits, StateEnv, Step
 from tsr_gym.teaching import Teaching
 from tsr_gym.text_env import TextEnv
-from tsr_gym.tree import Candidate, Expand, Node, Policy, Rater, Strategy, Tree
+from tsr_gym.tree import Budget, Candidate, Expand, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.version import __version__
 
 __all__ = [

@@ -8,15 +8,11 @@ if __name__ != "tsr_gym.wrappers":
 
 from tsr_gym.wrappers.answer_format import AnswerFormat
 from tsr_gym.wrappers.dead_ends import DeadEnds
-from tsr_gym.wrappers.frozen_lake_score import FrozenLakeScore
 from tsr_gym.wrappers.minigrid_text import MiniGridText
-from tsr_gym.wrappers.retrieval_qa_score import RetrievalQAScore
 from tsr_gym.wrappers.score_wrapper import RewardScore, ScoreWrapper
 from tsr_gym.wrappers.scorers import PotentialScore, WeightedScore
-from tsr_gym.wrappers.sokoban_score import SokobanScore
-from tsr_gym.wrappers.textworld_score import TextWorldScore
 from tsr_gym.wrappers.tree_search import TreeSearchWrapper
-from tsr_gym.wrappers.webshop_score import WebShopScore
+from tsr_gym.wrappers.world_scores import FrozenLakeScore, RetrievalQAScore, SokobanScore, TextWorldScore, WebShopScore
 
 __all__ = [
     "AnswerFormat",

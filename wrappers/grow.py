@@ -11,10 +11,9 @@ from itertools import islice
 from time import perf_counter
 from typing import Any, Protocol
 
-from tsr_gym.budget import Budget
 from tsr_gym.errors import TsrGymError
 from tsr_gym.stack import Noise
-from tsr_gym.tree import Candidate, Expand, Policy, Rater, Strategy, Tree
+from tsr_gym.tree import Budget, Candidate, Expand, Policy, Rater, Strategy, Tree
 
 
 class TreeEnv(Protocol):

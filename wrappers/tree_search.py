@@ -13,13 +13,12 @@ from typing import Any
 
 import gymnasium as gym
 
-from tsr_gym.budget import Budget
 from tsr_gym.errors import EpisodeOver, SnapshotError, TsrGymError
 from tsr_gym.seeds import derive_seed
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import NOISES, Noise, Stack, env_support, replayable, restore
 from tsr_gym.state_env import StateEnv
-from tsr_gym.tree import Candidate, Node, Policy, Rater, Strategy, Tree
+from tsr_gym.tree import Budget, Candidate, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.wrappers.grow import grow, play_out
 from tsr_gym.wrappers.imagine import Imagination, ImaginedTurn, Risk, key_of, node_of, own_info, score_in
 from tsr_gym.wrappers.replay import stack_facts

@@ -26,11 +26,10 @@ from tsr_gym.agents.episodes.trajectory import (
 from tsr_gym.agents.strategies import check_numbers, naive
 from tsr_gym.agents.strategies.order import Harvest, harvesting_of, leaves_by_tree
 from tsr_gym.agents.strategies.play_on import to_the_end
-from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import with_defaults
 from tsr_gym.seeds import derive_seed
-from tsr_gym.tree import Candidate, Expand, Policy, Rater, Strategy, Tree
+from tsr_gym.tree import Budget, Candidate, Expand, Policy, Rater, Strategy, Tree
 
 Harvested = Callable[[Tree, int], list[Trajectory]]
 

@@ -21,14 +21,13 @@ from tsr_gym.agents.episodes.intervals import Interval, pooled_mean, wilson
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, success_rate, trajectory_to
 from tsr_gym.agents.strategies import naive
-from tsr_gym.budget import Budget
 from tsr_gym.errors import TsrGymError
 from tsr_gym.files import cache_home, first_use
 from tsr_gym.seeds import derive_seed
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import Noise, snapshot
 from tsr_gym.state_env import episode_of
-from tsr_gym.tree import Expand, Policy, Rater, Strategy, Tree
+from tsr_gym.tree import Budget, Expand, Policy, Rater, Strategy, Tree
 from tsr_gym.version import __version__
 from tsr_gym.wrappers.grow import play_out
 

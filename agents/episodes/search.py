@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from tsr_gym.budget import Budget
 from tsr_gym.stack import Noise
-from tsr_gym.tree import Policy, Rater, Strategy, Tree
+from tsr_gym.tree import Budget, Policy, Rater, Strategy, Tree
 from tsr_gym.wrappers.grow import grow
 from tsr_gym.wrappers.tree_search import TreeSearchWrapper
 

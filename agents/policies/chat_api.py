@@ -17,11 +17,10 @@ from urllib.parse import urlsplit
 
 from tsr_gym.agents.policies.chat_policy import path_from, sample_seeds
 from tsr_gym.agents.policies.prompts import History, Prompt
-from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError, EngineFailed, PromptTooLong, shown
 from tsr_gym.optional import require
 from tsr_gym.sections import check_choices, check_numbers, setting
-from tsr_gym.tree import Candidate, Expand, Tree
+from tsr_gym.tree import Budget, Candidate, Expand, Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

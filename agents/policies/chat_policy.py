@@ -10,10 +10,9 @@ from typing import Any
 
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.policies.prompts import History, Prompt
-from tsr_gym.budget import Budget
 from tsr_gym.errors import ConfigError, EngineFailed
 from tsr_gym.seeds import derive_seed
-from tsr_gym.tree import Candidate, Expand, Tree
+from tsr_gym.tree import Budget, Candidate, Expand, Tree
 
 _SLOT, _FIRST, _SAID = "\u27e6text\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7"
 

@@ -12,8 +12,8 @@ from typing import Protocol
 from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.runs.log import JsonLines
-from tsr_gym.budget import Budget
 from tsr_gym.errors import CheckpointError, ConfigError, shown
+from tsr_gym.tree import Budget
 
 # Counted tokens after each update of the run that a run matches, in the folder of the run that matches.
 TARGETS = "token_targets.json"

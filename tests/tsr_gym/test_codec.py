@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym import SnapshotError
 from tsr_gym.codec import MAX_DEPTH, MAX_MEMORY, MEMORY_PER_BYTE, decode, digest, encode, outline
 from tsr_gym.random_stream import Drawn

@@ -10,8 +10,7 @@ import threading
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.tsr_gym.own_process import killed_at
+from tests.conftest import ROOT, killed_at
 from tsr_gym import CheckpointError, ConfigError
 from tsr_gym.files import MANIFEST, cached, check_folder, locked, write_folder, write_whole
 

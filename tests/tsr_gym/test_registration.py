@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tsr_gym
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym import FreeText
 from tsr_gym.optional import load
 from tsr_gym.registration import (

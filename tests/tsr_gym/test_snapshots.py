@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.abuse.attacks import forged
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tests.tsr_gym.testing.worlds import Dice, Place, Walk
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
 from tsr_gym.codec import decode, encode, record_of

@@ -12,8 +12,7 @@ from gymnasium.error import InvalidAction
 from gymnasium.utils.env_checker import check_env
 
 import tsr_gym
-from tests.conftest import ROOT
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import ROOT, run_python
 from tsr_gym import ConfigError, MissingExtra
 from tsr_gym.registration import ENTRY_POINTS
 from tsr_gym.testing import check_snapshot, check_text_env

@@ -1,14 +1,22 @@
-"""Replay: a tree that was grown here comes out bit for bit, and a node that was changed is named."""
+"""Replay: saved trees come out bit for bit, and so does every state of random interleavings."""
 
 import json
 from functools import partial
+from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 import pytest
+from gymnasium import wrappers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tsr_gym import ConfigError, InvalidTree, Tree
+from tests.tsr_gym.testing.worlds import Board, Dice, Walk
+from tsr_gym import ConfigError, InvalidTree, Limits, Tree, clone, restore, snapshot
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.strategies import beam
+from tsr_gym.codec import encode
+from tsr_gym.seeds import derive_seed
 from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, RewardScore, SokobanScore, TreeSearchWrapper
 from tsr_gym.wrappers.replay import Replayed, replay, stack_of
 
@@ -110,3 +118,193 @@ def test_dice_that_no_tree_has_are_refused():
     tree.about["repeats"] = "many"
     with pytest.raises(InvalidTree, match="many"):
         replay(tree, stack_of(tree))
+
+
+# Random interleavings of all operations that move a searched environment are compared with replays from the start. A
+# life is the history of a state: the actions since the reset, and where dice were exchanged. The reference plays a life
+# in a new stack, step by step, and uses neither snapshots nor trees.
+WORDS = ("Left", "Right", "Jump", "Left || Jump", "Jump || Jump", "junk")
+SAID = ("junk", *(f"<think></think><answer>{word}</answer>" for word in ("Left", "Up || Down", "Right || Right")))
+
+
+class World(NamedTuple):
+    """An environment, the wrappers that fit around it, and what may be done in it."""
+
+    make: Any
+    around: tuple[Any, ...]
+    actions: tuple[Any, ...]
+
+
+TEXT = (
+    lambda env: wrappers.TimeLimit(env, 5),
+    wrappers.OrderEnforcing,
+    wrappers.PassiveEnvChecker,
+    wrappers.RecordEpisodeStatistics,
+    lambda env: wrappers.StickyAction(env, 0.4),
+    lambda env: wrappers.TransformReward(env, lambda reward: 2 * reward),
+    lambda env: wrappers.RepeatAction(env, 2),
+)
+ARRAYS = (
+    lambda env: wrappers.TimeLimit(env, 5),
+    lambda env: wrappers.StickyAction(env, 0.4),
+    lambda env: wrappers.FrameStackObservation(env, 3),
+    lambda env: wrappers.DelayObservation(env, 2),
+    wrappers.NormalizeReward,
+    lambda env: wrappers.MaxAndSkipObservation(env, 2),
+)
+WORLDS = {
+    "Walk": World(lambda: Walk(Limits(max_turns=9)), TEXT, WORDS),
+    "FrozenLake": World(lambda: FrozenLakeScore(AnswerFormat(gym.make("tsr/FrozenLake-v0"))), TEXT, SAID),
+    "Sokoban": World(lambda: AnswerFormat(gym.make("tsr/Sokoban-v0")), TEXT, SAID),
+    "Board": World(Board, ARRAYS, tuple(range(9))),
+    "Dice": World(Dice, TEXT, (0, 1, 2)),
+}
+
+
+class Dealt(NamedTuple):
+    """New dice from a seed."""
+
+    seed: int
+
+
+class Done(NamedTuple):
+    """An action."""
+
+    action: Any
+
+
+class Reference:
+    """Play lives in a stack that was never restored."""
+
+    def __init__(self, make: Any, seed: int) -> None:
+        self.make, self.seed = make, seed
+
+    def play(self, life: tuple[Any, ...]) -> tuple[Any, bool]:
+        """Return the result of the last step of a life, and whether it drew random numbers."""
+        env = self.make()
+        shown: Any = env.reset(seed=self.seed)
+        drew = True
+        for event in life:
+            base = env.unwrapped
+            if isinstance(event, Dealt):
+                base.np_random = np.random.Generator(np.random.PCG64(event.seed))
+                continue
+            before = base.np_random.bit_generator.state
+            shown = env.step(event.action)
+            drew = base.np_random.bit_generator.state != before
+        return shown, drew
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two results are equal bit for bit, elapsed seconds and the types of numbers aside."""
+    plain = []
+    for observation, *numbers, info in (one, other):
+        info.get("episode", {}).pop("t", None)
+        plain.append(encode((observation, tuple(map(float, numbers)), info)))
+    return plain[0] == plain[1]
+
+
+class Twin:
+    """A searched environment with the separate lives of its nodes.
+
+    Invariant: wherever it stands, it shows what the reference shows after the same life.
+    """
+
+    def __init__(self, make: Any, seed: int) -> None:
+        self.reference = Reference(make, seed)
+        self.env: Any = TreeSearchWrapper(make())
+        self.env.reset(seed=seed)
+        self.lives: list[tuple[Any, ...]] = [()]
+        self.kept: list[tuple[Any, tuple[Any, ...]]] = []
+        self.keep()
+
+    @property
+    def here(self) -> tuple[Any, ...]:
+        return self.lives[self.env.cursor]
+
+    def open(self) -> list[int]:
+        return [index for index, node in enumerate(self.env.tree.nodes) if not node.done]
+
+    def step(self, action: Any) -> None:
+        if self.env.tree.nodes[self.env.cursor].done:
+            return
+        life = (*self.here, Done(action))
+        result = self.env.step(action)
+        self.lives.append(life)
+        assert same(result, self.reference.play(life)[0])
+
+    def expand(self, node: int, actions: list[Any], noise: str) -> None:
+        tree, first = self.env.tree, len(self.env.tree.children(node))
+        shared: dict[Any, tuple[Any, ...]] = {}
+        for number, action in enumerate(actions, start=first):
+            address = tree.branch(node) + ((number,) if noise == "fresh" else ())
+            dice = () if noise == "same" else (Dealt(derive_seed(tree.seed, noise, *address)),)
+            life = shared.get(action) or (*self.lives[node], *dice, Done(action))
+            # Equal actions share a step, and so the dice that lie there afterwards, where none were thrown.
+            if noise != "fresh" or not self.reference.play(life)[1]:
+                shared[action] = life
+            self.lives.append(life)
+        cursor = self.env.cursor
+        for index in self.env.expand(node, actions, noise=noise):
+            grown = tree.nodes[index]
+            here = (grown.observation, grown.reward, grown.terminated, grown.truncated, dict(grown.info))
+            assert same(here, self.reference.play(self.lives[index])[0])
+        assert self.env.cursor == cursor
+
+    def goto(self, node: int) -> None:
+        observation, info = self.env.goto(node)
+        shown, _ = self.reference.play(self.lives[node])
+        assert same((observation, info), (shown[0], shown[-1]))
+
+    def keep(self) -> None:
+        self.kept.append((snapshot(self.env), self.here))
+
+    def put_back(self, which: int) -> None:
+        snap, life = self.kept[which % len(self.kept)]
+        restore(self.env, snap)
+        assert snapshot(self.env) == snap
+        self.lives = [life]
+
+    def swap_with_a_clone(self, action: Any) -> None:
+        """Continue in a clone, whose tree begins where it was made, after the original has played on."""
+        twin, life = clone(self.env), self.here
+        if not self.env.tree.nodes[self.env.cursor].done:
+            self.env.step(action)
+        self.env, self.lives = twin, [life]
+
+
+def do(twin: Twin, actions: tuple[Any, ...], draw: Any) -> None:
+    """Do one thing that hypothesis chooses."""
+    one_of, numbers = st.sampled_from, st.integers(0, 10**6)
+    what = draw(one_of(("step", "step", "expand", "expand", "goto", "keep", "put back", "clone")))
+    if what == "step":
+        twin.step(draw(one_of(actions)))
+    elif what == "expand" and twin.open():
+        chosen = draw(st.lists(one_of(actions), min_size=1, max_size=4))
+        twin.expand(draw(one_of(twin.open())), chosen, draw(one_of(("fresh", "common", "same"))))
+    elif what == "goto":
+        twin.goto(draw(numbers) % len(twin.lives))
+    elif what == "keep":
+        twin.keep()
+    elif what == "put back":
+        twin.put_back(draw(numbers))
+    elif what == "clone":
+        twin.swap_with_a_clone(draw(one_of(actions)))
+
+
+def stacked(world: World, around: list[Any]) -> Any:
+    env = world.make()
+    for wrapper in around:
+        env = wrapper(env)
+    return env
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_whatever_is_done_in_whatever_order_every_state_is_what_a_replay_from_the_start_shows(name, data):
+    world = WORLDS[name]
+    around = data.draw(st.lists(st.sampled_from(world.around), max_size=3, unique=True))
+    twin = Twin(lambda: stacked(world, around), data.draw(st.integers(0, 1000)))
+    for _ in range(data.draw(st.integers(1, 14))):
+        do(twin, world.actions, data.draw)

@@ -37,7 +37,7 @@ def test_a_scorer_is_named_as_a_configuration_names_it_or_given_as_it_is(lake):
     assert type(by_name) is FrozenLakeScore
     assert by_name.hole_penalty == 3.0
     assert make_scorer(FrozenLakeScore, lake).hole_penalty == 10.0
-    assert make_scorer("tsr_gym.wrappers.frozen_lake_score:FrozenLakeScore", lake).env is lake
+    assert make_scorer("tsr_gym.wrappers.world_scores:FrozenLakeScore", lake).env is lake
 
 
 @pytest.mark.parametrize(

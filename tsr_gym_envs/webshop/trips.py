@@ -15,9 +15,8 @@ from typing import Any
 import gymnasium as gym
 
 from tsr_gym import ConfigError, TsrGymError, restore, snapshot
-from tsr_gym.budget import Budget
 from tsr_gym.seeds import derive_seed
-from tsr_gym.tree import Candidate, Node, Tree
+from tsr_gym.tree import Budget, Candidate, Node, Tree
 from tsr_gym_envs.webshop.env import WebShopEnv
 from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopState

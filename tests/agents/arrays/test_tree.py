@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agents.arrays import singles
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym.agents.arrays import tree
 from tsr_gym.agents.arrays.tree import ArrayTree, root_seeds
 

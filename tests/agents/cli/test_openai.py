@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.agents.policies.stub_server import completion, error, serving
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym.agents import cli
 
 KEY = "sk-very-secret-7"

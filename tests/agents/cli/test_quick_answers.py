@@ -1,6 +1,6 @@
 """Names and folders are checked before torch is imported, and the answer names the choices and what was meant."""
 
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym.agents.learning import advantages
 from tsr_gym.agents.learning.estimators import ESTIMATORS
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym import ConfigError
 from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig

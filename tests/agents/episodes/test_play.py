@@ -26,8 +26,7 @@ from tsr_gym.agents.episodes.play import (
 from tsr_gym.agents.episodes.trajectory import Trajectory
 from tsr_gym.agents.policies.random_policy import RandomPolicy, legal_player
 from tsr_gym.agents.strategies import beam, naive
-from tsr_gym.budget import Budget
-from tsr_gym.tree import Candidate
+from tsr_gym.tree import Budget, Candidate
 from tsr_gym.wrappers.grow import play_out
 from tsr_gym_envs.frozen_lake.values import policy_value, success_ceiling
 

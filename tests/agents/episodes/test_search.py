@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 
 from tests.agents.worlds import WALKER, Script, lake, letters, picture, rooms
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym import Budget, Candidate, Expand
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.random_policy import RandomPolicy

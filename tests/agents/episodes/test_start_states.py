@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.agents.worlds import WALKER, lake, letters, rooms
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tests.tsr_gym.testing.worlds import Board
 from tsr_gym import Candidate, ConfigError, InvalidTree, Node, SnapshotError, Tree, TsrGymError
 from tsr_gym.agents.episodes.search import search

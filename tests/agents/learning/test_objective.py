@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym import ConfigError
 from tsr_gym.agents.learning.settings import Objective
 

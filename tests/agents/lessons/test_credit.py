@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.agents.learning.advantages.forests import by_turn, flat
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.lessons.credit import (
     first_occurrence,

@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.agents.learning.layouts.rows import FAMILIES, batch_of, random_groups, random_model, row_by_row
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym import CheckpointError, ConfigError, MissingExtra, TrainingDiverged
 from tsr_gym.agents.learning.layouts import attending, lay_out
 from tsr_gym.agents.learning.learner import Learner

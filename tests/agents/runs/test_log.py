@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.tsr_gym.own_process import killed_at, run_python
+from tests.conftest import ROOT, killed_at, run_python
 from tsr_gym import CheckpointError, ConfigError
 from tsr_gym.agents.runs.log import LOCK, OWNER, JsonLines, RunLog, training_lock
 

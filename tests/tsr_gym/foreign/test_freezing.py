@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import tsr_gym
 from tests.abuse.attacks import forged
+from tests.conftest import run_python
 from tests.tsr_gym.foreign import worlds
 from tests.tsr_gym.foreign.worlds import plain, play
-from tests.tsr_gym.own_process import run_python
 from tsr_gym import Snapshot, SnapshotError, restore, snapshot
 from tsr_gym.codec import decode, encode
 from tsr_gym.foreign.attributes import AttributesState, PortableAttributes
@@ -474,9 +474,9 @@ def hostile(attributes):
         {"tool": Thing(Named("subprocess", "Popen"), {})},
         {"tool": Thing(Named("tests.tsr_gym.foreign.worlds", "Resource"), {"__class__": 1})},
         {"tool": Thing(Named("tests.tsr_gym.foreign.worlds", "Mode"), {})},
-        {"tool": Reduced(Named("tests.tsr_gym.own_process", "run_python"), ("1",), None, None, None)},
+        {"tool": Reduced(Named("tests.conftest", "run_python"), ("1",), None, None, None)},
         {"tool": Made("eval", "1")},
-        {"tool": Members(Named("tests.tsr_gym.own_process", "run_python"), ("1",))},
+        {"tool": Members(Named("tests.conftest", "run_python"), ("1",))},
         {"tool": Randomness("Generator", 3)},
         {"tool": OtherArray("os", np.zeros(2))},
         {"step": 3},

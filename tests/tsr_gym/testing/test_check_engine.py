@@ -5,7 +5,7 @@ import pytest
 
 # Runs inside this process remove their imports at the end, and numpy must not be imported twice.
 import tsr_gym.testing  # noqa: F401
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tests.tsr_gym.testing.toy_engine import FAULTS, STOP, Fixed, Learner, ToyEngine
 from tsr_gym import CheckFailed, ConfigError
 from tsr_gym.testing import check_engine

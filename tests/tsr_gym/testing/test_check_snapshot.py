@@ -25,7 +25,7 @@ from gymnasium.wrappers import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tests.tsr_gym.testing import broken, worlds
 from tests.tsr_gym.testing.worlds import Board, Dice, Drift, Echo, Locked, Many, ReusesItsBuffer, Stated, Unseeded, Walk
 from tsr_gym import CheckFailed, Limits

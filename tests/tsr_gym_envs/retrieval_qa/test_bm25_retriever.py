@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tsr_gym import InvalidCorpus, MissingExtra
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.contract import Passage

@@ -10,8 +10,7 @@ from itertools import combinations
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import ROOT, run_python
 from tests.tsr_gym_envs.retrieval_qa.naive_world import holds, says, solve_naively
 from tsr_gym import ConfigError, GenerationFailed
 from tsr_gym_envs.retrieval_qa.questions import load_questions

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tests.tsr_gym_envs.retrieval_qa.fakes import ROWS, write_rows
 from tsr_gym import InvalidCorpus, RetrievalFailed
 from tsr_gym_envs.lucene_bm25 import BM25Index, analyse

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tests.tsr_gym_envs.sokoban.boards import fewest_moves, rows_of, solved
 from tsr_gym import ConfigError, GenerationFailed, MissingExtra
 from tsr_gym_envs.settings import in_split

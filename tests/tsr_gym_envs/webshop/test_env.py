@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import run_python
 from tests.tsr_gym_envs.webshop.shops import ODD_TEXTS, OPTION_VALUES, odd_files
 from tests.tsr_gym_envs.webshop.small_files import canonical, play_transcripts
 from tsr_gym import ConfigError, EpisodeOver, SnapshotError, restore, snapshot

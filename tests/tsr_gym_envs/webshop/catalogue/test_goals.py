@@ -17,8 +17,7 @@ from itertools import product as combinations
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import ROOT, run_python
 from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, ENTRY, item, write_files
 from tsr_gym import ConfigError, InvalidCatalogue
 from tsr_gym_envs.settings import in_split

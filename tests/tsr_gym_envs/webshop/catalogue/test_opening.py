@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.tsr_gym.own_process import run_python
+from tests.conftest import ROOT, run_python
 from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, ENTRY, item, write_files
 from tsr_gym import ConfigError, InvalidCatalogue, TsrGymError
 from tsr_gym_envs.settings import in_split
