@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -149,11 +148,22 @@ def test_a_room_imports_only_rooms_to_its_right(name):
 
 
 @pytest.mark.parametrize("name", [name for name, (room, _) in SOURCES.items() if room == "wrappers"])
-def test_in_wrappers_only_the_scorer_of_a_game_imports_that_games_formulas(name):
+def test_in_wrappers_only_the_scores_of_worlds_import_a_games_formulas(name):
     for module, line in imports_of(name):
         if room_of(module) == "tsr_gym_envs":
-            game = module.split(".")[1]
-            assert Path(name).name == f"{game}_score.py", f"{name}:{line}: only {game}_score.py may import {module}"
+            assert name == "wrappers/world_scores.py", f"{name}:{line}: only world_scores.py may import {module}"
+
+
+def test_the_score_of_a_game_uses_that_games_formulas_alone():
+    tree = TREES["wrappers/world_scores.py"]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    of_games = [node for node in imports if room_of(node.module) == "tsr_gym_envs"]
+    game_of = {alias.name: node.module.split(".")[1] for node in of_games for alias in node.names}
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in classes:
+        games = {game_of[part.id] for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in game_of}
+        assert {f"{game.replace('_', '')}score" for game in games} == {node.name.lower()}
+    assert len(classes) == len(set(game_of.values()))
 
 
 @pytest.mark.parametrize("name", SOURCES)
