@@ -73,13 +73,20 @@ def read_arguments(
         ConfigError: A section refuses a value.
         SystemExit: The help was printed, or the command line cannot be read.
     """
-    # The union of several subcommands is no class, and its parts have no sections.
-    single = isinstance(arguments, type) and is_dataclass(arguments)
-    flags = flags_of(arguments, without=without) if single else arguments
+    # A command with subcommands has a union of dataclasses, each annotated with the name of its subcommand.
+    parts = [arguments] if isinstance(arguments, type) else get_args(arguments)
+    sections: dict[type[Any], type[Any]] = {}
+    union: Any = None
+    for part in parts:
+        section, *marks = (part,) if isinstance(part, type) else get_args(part)
+        flags = flags_of(section, without=without)
+        sections[flags] = section
+        member: Any = Annotated[(flags, *marks)] if marks else flags
+        union = member if union is None else union | member
     if list(args) == [ASK]:
-        raise Asked(flags)
-    parsed = parse(flags, args, prog=prog, description=description, positional=positional)
-    return built(arguments, parsed) if single else parsed
+        raise Asked(union)
+    parsed = parse(union, args, prog=prog, description=description, positional=positional)
+    return built(sections[type(parsed)], parsed)
 
 
 def parse(
@@ -138,10 +145,17 @@ def _has_defaults(flags: type[Any]) -> bool:
 
 def _default(item: "Field[Any]", values: Mapping[str, Any]) -> Any:
     if item.name in values:
-        return field(default=values[item.name])
+        return field(default=_plain_value(values[item.name]))
     if item.default_factory is not MISSING:
         return field(default_factory=item.default_factory)
-    return field() if item.default is MISSING else field(default=item.default)
+    return field() if item.default is MISSING else field(default=_plain_value(item.default))
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a value with plain text in place of a `Choice`, because tyro takes the type of a flag from its default."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain_value, value))
+    return str(value) if isinstance(value, Choice) else value
 
 
 def _plain(hint: Any, item: "Field[Any]", text: str | None) -> Any:

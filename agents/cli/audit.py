@@ -49,11 +49,13 @@ def main(args: list[str]) -> int:
         from tsr_gym.agents.models.tokenizer import load_tokenizer
 
         tokenizer = load_tokenizer(options.tokenizer)
-    from tsr_gym.agents.bridges.audit import audit_file as audit
+    from tsr_gym.agents.bridges.audit import audit_file
 
     with progress_bar() as watch:
         asked = partial(watch, "rows that the model reads")
-        checks = audit(options.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=options.tolerance, watch=asked)
+        checks = audit_file(
+            options.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=options.tolerance, watch=asked
+        )
     if options.json is not None:
         rows = [{**check._asdict(), "findings": [finding._asdict() for finding in check.findings]} for check in checks]
         write_json({"rows": str(options.rows), "checks": rows}, options.json)

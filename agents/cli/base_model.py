@@ -13,20 +13,20 @@ from tsr_gym.optional import require
 
 def main(args: list[str]) -> int:
     """Build the model and print its success."""
-    defaults = _usual_for(args[0] if args and not args[0].startswith("-") else "")
+    defaults = _defaults_for(args[0] if args and not args[0].startswith("-") else "")
     options = _read(args, defaults)
     require("torch", "agents")
     require("transformers", "agents")
     # The check comes before torch and transformers are imported, which takes seconds.
-    from tsr_gym.agents.teaching.base_recipe import check_recipe as check
+    from tsr_gym.agents.teaching.base_recipe import check_recipe
 
-    if defaults != (recipe_defaults := _usual_for(options.env)):
+    if defaults != (recipe_defaults := _defaults_for(options.env)):
         # The environment came after the flags, so the first reading used the defaults of no environment.
         options = _read(args, recipe_defaults)
-    check(options.env, options.out, options.recipe)
-    from tsr_gym.agents.teaching.base_model import build_base_model as build
+    check_recipe(options.env, options.out, options.recipe)
+    from tsr_gym.agents.teaching.base_model import build_base_model
 
-    about = build(options.env, options.out, options.recipe, keep_skilled=options.keep_skilled, note=print)
+    about = build_base_model(options.env, options.out, options.recipe, keep_skilled=options.keep_skilled, note=print)
     print(
         f"{options.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5; "
         f"{about['success_skilled']:.3f} before it was hidden"
@@ -52,15 +52,14 @@ def _read(args: list[str], defaults: Any) -> Any:
     return read_arguments(BaseModelArgs, args, prog="tsr base-model")
 
 
-def _usual_for(env: str) -> Any:
+def _defaults_for(env: str) -> Any:
     """Return the default recipe of an environment.
 
     Of an environment that cannot be made it is the general recipe; the check then reports the reason.
     """
-    from tsr_gym.agents.teaching.base_recipe import BaseRecipe as base
-    from tsr_gym.agents.teaching.base_recipe import recipe_for
+    from tsr_gym.agents.teaching.base_recipe import BaseRecipe, recipe_for
 
     try:
-        return recipe_for(env) if env else base()
+        return recipe_for(env) if env else BaseRecipe()
     except ConfigError:
-        return base()
+        return BaseRecipe()

@@ -12,13 +12,13 @@ from tsr_gym.optional import require
 
 def main(args: list[str]) -> int:
     """Measure, print the tables, and write the numbers and the plot to the given files."""
-    from tsr_gym.agents.probing.calibrate import CalibrationConfig as config_type
+    from tsr_gym.agents.probing.calibrate import CalibrationConfig
 
     @dataclass(frozen=True, slots=True)
     class CalibrateArgs:
         """Measure how well a score guides a search, compared with the environment's exact values."""
 
-        what: config_type
+        what: CalibrationConfig
         out: Path | None = None
         """Folder for calibration.json and calibration.png."""
         json: Path | None = None
@@ -32,20 +32,18 @@ def main(args: list[str]) -> int:
     if options.what.engine != "openai" and options.what.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
-    from tsr_gym.agents.probing.calibrate import calibrate_env as measure
-    from tsr_gym.agents.probing.report import calibration_heading as heading
-    from tsr_gym.agents.probing.report import calibration_tables as tables
-    from tsr_gym.agents.probing.report import save_calibration as save
+    from tsr_gym.agents.probing.calibrate import calibrate_env
+    from tsr_gym.agents.probing.report import calibration_heading, calibration_tables, save_calibration
 
     with progress_bar() as watch:
-        result = measure(options.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
-    written = [] if options.out is None else save(result, options.out)
+        result = calibrate_env(options.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
+    written = [] if options.out is None else save_calibration(result, options.out)
     if options.json is not None:
-        write_json({"what": heading(result), **asdict(result)}, options.json)
+        write_json({"what": calibration_heading(result), **asdict(result)}, options.json)
     if options.json == HERE:
         return 0
-    print(heading(result))
-    show_tables(tables(result))
+    print(calibration_heading(result))
+    show_tables(calibration_tables(result))
     for text in result.unknown:
         print(f"not known: {text}")
     if written:

@@ -25,10 +25,10 @@ class CompletionArgs:
 def main(args: list[str]) -> int:
     """Print the script."""
     options = read_arguments(CompletionArgs, args, prog="tsr completion")
-    from tsr_gym.agents.cli import COMMANDS as commands
+    from tsr_gym.agents.cli import COMMANDS
 
     choices: list[Any] = []
-    for name, (path, words) in commands.items():
+    for name, (path, words) in COMMANDS.items():
         # tyro flattens a union inside a union, so subcommands such as `index` would become commands of tsr. As a field
         # of a dataclass they stay below their command.
         command_type: Any = make_dataclass("Command", [("what", _arguments_of(path))])

@@ -89,9 +89,9 @@ def list_scorers() -> list[dict[str, Any]]:
 
 def list_strategies() -> list[dict[str, Any]]:
     """Return the strategies of searches: name, what each does, and its numbers."""
-    from tsr_gym.agents.strategies import STRATEGIES as home
+    from tsr_gym.agents.strategies import STRATEGIES
 
-    module = vars(import_module(home))
+    module = vars(import_module(STRATEGIES))
     return [
         {"name": name, "what": _first_line(module[name]), "settings": _parameters(module[name], skip=1)}
         for name in module["__all__"]

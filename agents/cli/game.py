@@ -322,12 +322,12 @@ class Game(Cmd):
 
     def do_save(self, file: str) -> None:
         """Save the game as a tree, which `load`, `tsr tree`, `tsr view` and `tsr replay` read."""
-        from tsr_gym.wrappers.replay import stack_facts as facts
+        from tsr_gym.wrappers.replay import stack_facts
 
         spec = self._env.spec
         about = {
             "env": None if spec is None else spec.id,
-            "stack": facts(self._env),
+            "stack": stack_facts(self._env),
             "noise": "same",
             "player": "person",
         }

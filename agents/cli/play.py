@@ -86,9 +86,11 @@ def _player(options: PlayArgs) -> Any:
     """Return the model that proposes turns; for a run, that of its latest checkpoint."""
     for package in ("torch", "transformers"):
         require(package, "agents")
-    from tsr_gym.agents.episodes.settings import TaskConfig as task
-    from tsr_gym.agents.models.settings import ModelConfig as model
+    from tsr_gym.agents.episodes.settings import TaskConfig
+    from tsr_gym.agents.models.settings import ModelConfig
     from tsr_gym.agents.reports.model_evaluation import load_player
 
-    own = task(env_set=options.env_set)
-    return load_player(options.env, own, model(model=str(options.model)), lambda text: print(text, file=sys.stderr))
+    own = TaskConfig(env_set=options.env_set)
+    return load_player(
+        options.env, own, ModelConfig(model=str(options.model)), lambda text: print(text, file=sys.stderr)
+    )

@@ -14,13 +14,13 @@ from tsr_gym.optional import load, require
 
 def main(args: list[str]) -> int:
     """Measure, print the table and the advice, and write the rows and the plot to the given files."""
-    from tsr_gym.agents.probing.probe import ProbeConfig as config_type
+    from tsr_gym.agents.probing.probe import ProbeConfig
 
     @dataclass(frozen=True)
     class ProbeArgs:
         """Measure what a success costs by plain play and by searches on training instances, before any training."""
 
-        what: config_type
+        what: ProbeConfig
         json: Path | None = None
         """File for the rows as JSON; without a file they are printed."""
         out: Path | None = None
@@ -33,14 +33,14 @@ def main(args: list[str]) -> int:
     if options.what.model.model != "random":
         require("torch", "agents")
         require("transformers", "agents")
-    from tsr_gym.agents.probing.probe import probe_env as measure
+    from tsr_gym.agents.probing.probe import probe_env
 
     report: dict[str, Any] = {
         name: load(f"tsr_gym.agents.probing.report:{name}")
         for name in ("probe_heading", "probe_table", "advice", "probe_rows", "draw_probe")
     }
     with progress_bar() as watch:
-        result = measure(options.what, out=options.out, watch=watch, note=lambda text: print(text, file=sys.stderr))
+        result = probe_env(options.what, out=options.out, watch=watch, note=lambda text: print(text, file=sys.stderr))
     if options.out is not None:
         report["draw_probe"](result, options.out / "probe.png")
     if options.json is not None:

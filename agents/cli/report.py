@@ -33,13 +33,12 @@ def main(args: list[str]) -> int:
     """Print tables and findings, and draw the curves."""
     options = read_arguments(ReportArgs, with_json(args), prog="tsr report")
     require("matplotlib", "agents")
-    from tsr_gym.agents.reports.report import draw_curves as draw
-    from tsr_gym.agents.reports.report import summarise_runs as summarise
+    from tsr_gym.agents.reports.report import draw_curves, summarise_runs
 
-    report = summarise(options.runs, against=options.against, equal=options.equal, with_student=options.student)
+    report = summarise_runs(options.runs, against=options.against, equal=options.equal, with_student=options.student)
     if options.json != HERE:
         _show(report)
-    draw(options.runs, options.out)
+    draw_curves(options.runs, options.out)
     if options.json != HERE:
         print(f"curves: {options.out}")
     if options.json is not None:

@@ -65,11 +65,10 @@ def main(args: list[str]) -> int:
 
 def _index(options: IndexArgs) -> int:
     require("numba", "envs")
-    from tsr_gym_envs.retrieval_qa.corpus import build_index as build
-    from tsr_gym_envs.retrieval_qa.corpus import open_corpus
+    from tsr_gym_envs.retrieval_qa.corpus import build_index, open_corpus
 
     with progress_bar() as watch:
-        build(options.corpus, options.out, watch, link=options.link)
+        build_index(options.corpus, options.out, watch, link=options.link)
     print(f"{options.out}: {len(open_corpus(options.out)):,} passages")
     return 0
 
@@ -78,24 +77,21 @@ def _serve(options: ServeArgs) -> int:
     require("numba", "envs")
     require("starlette", "serve")
     require("uvicorn", "serve")
-    from tsr_gym_envs.retrieval_qa.server import ServerLimits as limits
-    from tsr_gym_envs.retrieval_qa.server import open_retriever
-    from tsr_gym_envs.retrieval_qa.server import retrieval_app as make_app
-    from tsr_gym_envs.serving import ConnectionLimits as of_connections
-    from tsr_gym_envs.serving import serve
+    from tsr_gym_envs.retrieval_qa.server import ServerLimits, open_retriever, retrieval_app
+    from tsr_gym_envs.serving import ConnectionLimits, serve
 
     retriever = open_retriever(options.index)
     # The first search loads compiled code, so it runs before the server reports that it is ready.
     retriever.retrieve(["first"], 1)
-    most = limits(
+    most = ServerLimits(
         default_k=options.topk,
         max_k=options.max_topk,
         max_queries=options.max_queries,
         max_query=options.max_query,
         max_body=options.max_body,
     )
-    app = make_app(retriever, limits=most, threads=options.threads)
-    connections = of_connections(max_per_client=options.max_per_client, read_timeout_s=options.read_timeout)
+    app = retrieval_app(retriever, limits=most, threads=options.threads)
+    connections = ConnectionLimits(max_per_client=options.max_per_client, read_timeout_s=options.read_timeout)
 
     def ready(url: str) -> None:
         print(f"{url}/retrieve: {options.index}, digest {retriever.digest}", flush=True)

@@ -186,9 +186,11 @@ def _begin(config: TrainConfig, command: TrainCommand, processes: Any) -> Any:
     def note(text: str) -> None:
         print(text, file=sys.stderr)
 
+    trainer = begin_run(config, processes=processes, workers=command.workers, note=note)
+    # The line comes after the checks of begin_run, so that a wrong setting is the only line of its output.
     if processes.leads:
         note(sources_in_words(command.settings))
-    return begin_run(config, processes=processes, workers=command.workers, note=note)
+    return trainer
 
 
 def _resume(resumed: ResumeArgs, processes: Any) -> Any:

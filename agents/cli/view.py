@@ -34,17 +34,19 @@ def main(args: list[str]) -> int:
     """Serve the page until interrupted, or write the file."""
     options = read_arguments(ViewArgs, args, prog="tsr view")
     if options.export is not None:
-        from tsr_gym.agents.reports.view.server import export_page as export
+        from tsr_gym.agents.reports.view.server import export_page
 
         with progress_bar() as watch:
-            written = export(options.paths, options.export, most_trees=options.trees, watch=partial(watch, "trees"))
+            written = export_page(
+                options.paths, options.export, most_trees=options.trees, watch=partial(watch, "trees")
+            )
         left = f", {written.left_out:,} older ones left out (--trees)" if written.left_out else ""
         print(f"{options.export}: {_count(written.trees, 'tree')}{left}, {written.size / 1e6:.1f} MB")
         return 0
     from tsr_gym.agents.reports.view.server import address_of, make_server
-    from tsr_gym.agents.reports.view.site import Site as site
+    from tsr_gym.agents.reports.view.site import Site
 
-    shown = site(options.paths)
+    shown = Site(options.paths)
     try:
         server = make_server(shown, options.port)
     except (OSError, OverflowError) as error:

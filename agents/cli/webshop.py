@@ -116,7 +116,7 @@ def _serve(options: ServeArgs) -> int:
     require("uvicorn", "serve")
     from tsr_gym_envs.serving import serve
     from tsr_gym_envs.webshop.site import shop_site
-    from tsr_gym_envs.webshop.trips import Trips as begin_trips
+    from tsr_gym_envs.webshop.trips import Trips
 
     catalogue = None if options.catalogue is None else str(options.catalogue)
     settings = {"catalogue": catalogue, "max_turns": None, **parse_settings(options.env_set)}
@@ -124,7 +124,7 @@ def _serve(options: ServeArgs) -> int:
         env = gym.make("tsr/WebShop-v0", **settings)
     except TypeError as error:
         raise ConfigError(f"the shop cannot be made: {error}") from error
-    trips = begin_trips(env, goal=options.goal, seed=options.seed, out=options.out)
+    trips = Trips(env, goal=options.goal, seed=options.seed, out=options.out)
 
     def ready(url: str) -> None:
         print(f"{url}/: {len(trips.shop.catalogue):,} products, {len(trips.shop.goals):,} goals", flush=True)

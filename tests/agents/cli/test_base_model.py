@@ -47,7 +47,7 @@ def test_a_world_of_words_of_ones_own_has_the_recipe_of_its_kind(capsys, tmp_pat
         # Of its recipe, and of no other: what it is by default shows in what is refused.
         flags += ["--band", "0.02", "0.08", "--validations", "8"]
     assert cli.main(["base-model", *([*flags, env] if behind else [env, *flags])]) == 2
-    wanted = "8 validations cannot tell" if behind else "after 1 steps the model copies"
+    wanted = "8 validations cannot show" if behind else "after 1 steps the model copies"
     assert wanted in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
 

@@ -39,8 +39,8 @@ def test_a_fork_goes_on_from_a_moment_and_keeps_what_was_left(play, tmp_path):
     file = tmp_path / "forks.jsonl"
     lines = ["Right", "fork", "fork", "Right", "fork 1", "Left", "fork 2", "fork 1", f"save {file}"]
     shown = play("sokoban", *lines, settings=[CORRIDOR])
-    assert shown[2] == shown[3] == "moment 1 is kept: fork 1 comes back to it"
-    assert shown[5].startswith("moment 2 is where you were")
+    assert shown[2] == shown[3] == "position 1 is kept: fork 1 returns to it"
+    assert shown[5].startswith("the position that you left is kept as 2")
     assert MIDDLE in shown[5]
     assert START in shown[6]
     assert SOLVED in shown[7]
@@ -58,10 +58,10 @@ def test_forks_come_back_from_their_file(play, tmp_path):
     play("sokoban", "Right", "fork", "Right", "fork 1", "Left", f"save {file}", settings=[CORRIDOR])
     shown = play("sokoban", f"load {file}", "fork 2", "undo", "fork 9", settings=[CORRIDOR])
     assert START in shown[1]
-    assert shown[1].endswith("moments that fork N goes on from: 1 to 2")
+    assert shown[1].endswith("positions that fork N returns to: 1 to 2")
     assert SOLVED in shown[2]
     assert MIDDLE in shown[3]
-    assert shown[4].strip() == "wanted a moment from 1 to 3, got 9; fork alone keeps one"
+    assert shown[4].strip() == "wanted a position from 1 to 3, got 9; fork without a number keeps the current position"
 
 
 def test_what_was_played_is_saved_at_the_end_and_read_by_all_who_read_trees(play, tmp_path):
@@ -146,7 +146,7 @@ def test_the_model_of_a_run_is_that_of_its_latest_checkpoint(play, undisturbed):
 
 
 def test_without_a_model_there_is_nothing_to_take(play):
-    assert play("sokoban", "model")[1].startswith("the model has no proposal 1: tsr play --model asks one")
+    assert play("sokoban", "model")[1].startswith("the model has no proposal 1: tsr play --model loads a model")
 
 
 @pytest.mark.parametrize(

@@ -55,20 +55,27 @@ def help_of(command, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        ("play", ["Play an environment in the terminal.", "--seed INT Which instance to begin with", "(default: 0)"]),
+        ("play", ["Play an environment in the terminal.", "--seed INT First instance", "(default: 0)"]),
         ("base-model", ["--out PATH", "(required)", "--hidden INT Width of the model. (default: 64)"]),
         (
             "train",
             [
-                "Go on with a run: tsr train --resume FOLDER.",
+                "Continue a run: tsr train --resume FOLDER.",
                 "--groups INT Task instances per update, the paper's P (paper: 8). (default: 8)",
                 "--trajectories INT",
                 "--clip-high FLOAT How far it may rise above 1 (paper). (default: 0.28)",
                 "--estimator CALL Advantages: auto (gae for ppo, grpo for grpo)",
-                "--seed INT Everything random in the run derives from it. (default: 0)",
+                "--seed INT Seed of everything random in the run. (default: 0)",
             ],
         ),
-        ("eval", ["without search or with it", "--instances INT How many. (default: 256)", "--at-temperature FLOAT"]),
+        (
+            "eval",
+            [
+                "without search or with it",
+                "--instances INT Number of instances. (default: 256)",
+                "--at-temperature FLOAT",
+            ],
+        ),
         ("report", ["Folders of runs", "--out PATH File for the curves. (default: report.png)"]),
     ],
 )
@@ -78,7 +85,7 @@ def test_every_command_explains_its_settings_and_their_defaults(capsys, monkeypa
     assert [text for text in wanted if text not in shown] == []
 
 
-def test_going_on_with_a_run_explains_itself_too(capsys):
+def test_the_help_of_resuming_lists_its_own_settings(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["train", "--resume", "runs/x", "--help"])
     assert ended.value.code == 0
@@ -94,17 +101,18 @@ def test_no_setting_is_left_out_and_each_has_words_and_a_default(capsys, monkeyp
     hidden = UNUSED if command == "eval" else ()
     for field in (field for kind in kinds for field in fields(kind) if field.name not in SECTIONS):
         flag = f"--{field.name.replace('_', '-')} "
-        if flag.strip() in hidden:
+        if field.name in hidden:
             continue
         text = shown.partition(flag)[2].partition(" --")[0]
         assert re.search(r"[a-z]{3,}.*\(default: ", text), f"{flag}: {text}"
 
 
-def test_an_unknown_command_is_told_with_those_that_there_are(capsys):
-    assert cli.main(["fly", "--help"]) == 2
+@pytest.mark.parametrize(("word", "hint"), [("fly", ""), ("trian", ": did you mean train?")])
+def test_an_unknown_command_is_named_with_the_closest_one_and_the_list(capsys, word, hint):
+    assert cli.main([word, "--help"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("tsr: no command 'fly'\n")
+    assert shown.err.startswith(f"tsr: there is no command {word!r}{hint}\n")
     assert "base-model" in shown.err
 
 
@@ -139,7 +147,6 @@ def test_a_failure_is_one_line_and_a_status(capsys, monkeypatch, name, status, m
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["train"], "ENV"),
         (["train", "sokoban", "--wings", "2"], "--wings"),
         (["train", "sokoban", "--groups", "many"], "many"),
         (["train", "sokoban", "--noise", "loud"], "loud"),
@@ -159,24 +166,30 @@ def test_arguments_that_cannot_be_read_are_named_with_status_2(capsys, args, mes
     assert "Traceback" not in shown.err
 
 
-def test_a_reader_that_leaves_early_is_no_failure_to_talk_about():
+def test_training_without_an_environment_asks_for_one(capsys):
+    assert cli.main(["train"]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert "tsr train ENV" in shown.err
+
+
+def test_a_closed_pipe_prints_no_error():
     words = [sys.executable, "-m", "tsr_gym", "completion", "bash"]
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as told:
-        told.stdout.close()
-        assert told.stderr.read() == b""
-    assert told.returncode == 1
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["train"], "ENV"),
         (["train", "sokoban", "--seach", "beam"], "--search CALL"),
         (["eval"], "SOURCE"),
     ],
     ids=str,
 )
-def test_a_wrong_command_line_is_told_in_the_words_of_the_help(capsys, args, words):
+def test_a_wrong_command_line_is_explained_in_the_words_of_the_help(capsys, args, words):
     with pytest.raises(SystemExit) as ended:
         cli.main(args)
     assert ended.value.code == 2
