@@ -97,6 +97,9 @@ def _card(env: str, settings: Mapping[str, Setting]) -> ModelCard:
     The embedded model may not be built yet, so its settings are those that its world teaches it for.
     """
     model = settings["model"].value
+    # The model of a server is a name and no folder; TrainConfig then refuses to train it.
+    if settings["engine"].value == "openai":
+        return ModelCard()
     if model == "default":
         return ModelCard(learn=training_settings(env, tuple(settings["env_set"].value)))
     check_model_folder(Path(model))

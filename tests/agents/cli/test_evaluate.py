@@ -42,7 +42,7 @@ def test_a_run_is_played_with_its_own_settings_and_searched_where_wanted(capsys,
     ("flags", "message"),
     [
         (["--env", "frozenlake"], "plays sokoban: leave out --env, got frozenlake"),
-        (["--score=SokobanScore", "--device", "cpu"], "is a run and brings its own --device, --score: leave it out"),
+        (["--score=SokobanScore", "--device", "cpu"], "is a run with its own --device, --score: leave it out"),
     ],
     ids=str,
 )

@@ -328,15 +328,15 @@ def test_searching_where_plain_play_failed_needs_plain_play():
 
 
 def test_an_update_ends_by_one_rule_only():
-    with pytest.raises(ConfigError, match="update_tokens and update_trajectories both say"):
+    with pytest.raises(ConfigError, match="update_tokens and update_trajectories both"):
         TrainConfig(env="sokoban", run=RunConfig(update_tokens=100, update_trajectories=8))
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"run": RunConfig(overlap=True, total_tokens=100)}, "before total_tokens says how long it is"),
-        ({"run": RunConfig(overlap=True, update_tokens=100)}, "before update_tokens says how long it is"),
+        ({"run": RunConfig(overlap=True, total_tokens=100)}, "before total_tokens"),
+        ({"run": RunConfig(overlap=True, update_tokens=100)}, "before update_tokens"),
         ({"run": RunConfig(overlap=True), "search": SearchConfig(start_states=1)}, "before its start states are known"),
         (
             {"learn": LearnConfig(lora_engine="adapter")},
