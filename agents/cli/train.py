@@ -37,7 +37,7 @@ FIRST = (
     *("out", "label", "updates", "total_tokens", "seed", "eval_every", "eval_instances"),
 )
 # Settings that decide the defaults of others, through the model's card.
-DECIDE = ("model", "env_set")
+DECIDE = ("model", "engine", "env_set")
 
 
 @dataclass(frozen=True, kw_only=True)
