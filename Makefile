@@ -63,8 +63,7 @@ WITH_VLLM := tests/agents/policies/with_vllm.py tests/agents/policies/with_vllm_
 
 ## make test-sb3: PPO of Stable-Baselines3, and in CleanRL's style, plays the grid worlds, in an environment with it
 test-sb3: .venv-sb3/.ready
-	.venv-sb3/bin/python -m benchmarks.sb3_grid_worlds --smoke
-	.venv-sb3/bin/python -m benchmarks.cleanrl_grid_worlds --smoke
+	.venv-sb3/bin/python -m benchmarks.ppo_grid_worlds --smoke
 
 ## make test-verifiers: trees as traces of verifiers, and its environments over ours, in an environment with it
 test-verifiers: .venv-verifiers/.ready

@@ -131,9 +131,9 @@ def positions_of(levels: Iterable[SokobanState], *, max_nodes: int = 100_000) ->
     return Positions(np.array(boards), np.array(moves), np.array(left))
 
 
-def seen_from(found: Positions, view: int) -> Positions:
+def seen_from(positions: Positions, view: int) -> Positions:
     """Return the same positions in one of the board's eight views: turned ``view % 4`` times, from 4 on mirrored."""
-    boards, moves, left = found
+    boards, moves, left = positions
     for _ in range(view % 4):
         boards, moves = np.rot90(boards, axes=(1, 2)), TURNED[moves]
     if view >= 4:
@@ -141,9 +141,9 @@ def seen_from(found: Positions, view: int) -> Positions:
     return Positions(boards, moves, left)
 
 
-def loss_of(net: BoxobanNet, found: Positions) -> tuple[Tensor, Tensor]:
+def loss_of(net: BoxobanNet, positions: Positions) -> tuple[Tensor, Tensor]:
     """Return the two losses: minus the mean log-probability of the moves, and the error of the moves to go."""
-    boards, moves, left = (torch.from_numpy(np.ascontiguousarray(part)) for part in found)
+    boards, moves, left = (torch.from_numpy(np.ascontiguousarray(part)) for part in positions)
     logprobs, togo = net(boards)
     return functional.nll_loss(logprobs, moves), functional.smooth_l1_loss(togo / UNIT, left.float() / UNIT)
 
@@ -202,7 +202,7 @@ def train(
         "batch": batch,
         "lr": lr,
         "cpu_seconds": process_time() - started,
-        "held_out": judged(net, Positions(*(one[kept:] for one in positions))),
+        "held_out": judged(net, Positions(*(array[kept:] for array in positions))),
     }
 
 
@@ -354,16 +354,16 @@ def done_once(path: Path, work: Callable[[], Any]) -> Any:
     """Return the content of a file; do the work and write it first where it is missing."""
     if not path.exists():
         started = process_time()
-        found = work()
-        write_atomically(path, json.dumps({"cpu_seconds": process_time() - started, "found": found}).encode())
+        result = work()
+        write_atomically(path, json.dumps({"cpu_seconds": process_time() - started, "found": result}).encode())
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def label(path: Path, generated: int) -> dict[str, int]:
     """Write the positions to learn from, and return how many there are."""
-    found = positions_of(training_levels(generated))
-    np.savez(path, **found._asdict())
-    return {"generated_rooms": generated, "positions": len(found.moves)}
+    positions = positions_of(training_levels(generated))
+    np.savez(path, **positions._asdict())
+    return {"generated_rooms": generated, "positions": len(positions.moves)}
 
 
 def trained(work: Path, generated: int, numbers: dict[str, int]) -> tuple[BoxobanNet, dict[str, Any]]:
@@ -381,7 +381,7 @@ def told(rows: Sequence[dict[str, Any]], expansions: int) -> dict[str, Any]:
     came = [row["expansions"] for row in rows if row["moves"] is not None]
     curve = []
     for budget in sorted({budget for budget in BUDGETS if budget < expansions} | {expansions}):
-        solved = sum(one <= budget for one in came)
+        solved = sum(count <= budget for count in came)
         low, high = wilson(solved, len(rows))
         curve.append({"expansions": budget, "solved": solved, "low": low, "high": high})
     return {
@@ -395,13 +395,13 @@ def told(rows: Sequence[dict[str, Any]], expansions: int) -> dict[str, Any]:
     }
 
 
-def plot(found: dict[str, Any], path: Path) -> None:
+def plot(searches: dict[str, Any], path: Path) -> None:
     """Draw the share of solved levels against expansions."""
     figure = Figure(figsize=(6.5, 4), layout="constrained")
     axes = figure.add_subplot()
-    for name, one in found.items():
-        came = sorted(number for number in one["expansions_by_level"] if number is not None)
-        axes.step(came, [rank / one["levels"] for rank in range(1, len(came) + 1)], where="post", label=name)
+    for name, summary in searches.items():
+        came = sorted(number for number in summary["expansions_by_level"] if number is not None)
+        axes.step(came, [rank / summary["levels"] for rank in range(1, len(came) + 1)], where="post", label=name)
     axes.set(xscale="log", xlabel="expansions", ylabel="share of levels solved", ylim=(0, 1))
     axes.legend()
     path.parent.mkdir(exist_ok=True)
@@ -430,24 +430,24 @@ def main() -> None:
         for name in names:
             file = args.work / f"{name.replace(' ', '_')}-{args.expansions}-{first}.json"
             work = partial(search_chunk, player, name, first, min(CHUNK, args.levels - first), args.expansions)
-            one = done_once(file, work)
-            rows[name] += one["found"]
-            seconds[name] += one["cpu_seconds"]
-            solved = sum(row["moves"] is not None for row in one["found"])
-            print(f"levels from {first}, {name}: {solved} solved, {one['cpu_seconds']:.0f} s", flush=True)
-    found = {name: {"cpu_seconds": seconds[name]} | told(rows[name], args.expansions) for name in names}
+            result = done_once(file, work)
+            rows[name] += result["found"]
+            seconds[name] += result["cpu_seconds"]
+            solved = sum(row["moves"] is not None for row in result["found"])
+            print(f"levels from {first}, {name}: {solved} solved, {result['cpu_seconds']:.0f} s", flush=True)
+    summaries = {name: {"cpu_seconds": seconds[name]} | told(rows[name], args.expansions) for name in names}
     numbers = {
         "level_file": "unfiltered/test/000 of google-deepmind/boxoban-levels",
         "levels": args.levels,
         "expansions": args.expansions,
         "noise": NOISE,
         "training": training,
-        "searches": found,
+        "searches": summaries,
         "published": PUBLISHED,
     }
     write_result("boxoban_search", numbers, out=args.out)
     if args.out is None:
-        plot(found, IMAGE)
+        plot(summaries, IMAGE)
 
 
 if __name__ == "__main__":

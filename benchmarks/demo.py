@@ -77,26 +77,26 @@ def main() -> int:
     show_tables((report.ends, report.by_tokens))
     draw_curves(folders, out / "report.png")
     rows = [row for cell in cells if (row := row_of(out, cell)) is not None]
-    found = difference(contrast, rows, [])
-    (out / "report.json").write_text(json.dumps(asdict(report) | {"difference": found}, indent=2))
+    contrast_row = difference(contrast, rows, [])
+    (out / "report.json").write_text(json.dumps(asdict(report) | {"difference": contrast_row}, indent=2))
     if args.record:
-        write_result("demo", asdict(report) | {"difference": found, "rows": rows})
-    print(SMOKE if args.smoke else headline(found))
+        write_result("demo", asdict(report) | {"difference": contrast_row, "rows": rows})
+    print(SMOKE if args.smoke else headline(contrast_row))
     print(f"curves: {out / 'report.png'}   table: {out / 'report.json'}   one run: {TSR} report {folders[0]}")
     return 0
 
 
-def headline(found: Row | None) -> str:
+def headline(row: Row | None) -> str:
     """Return the result in a sentence or two."""
-    if found is None:
+    if row is None:
         return "One pair of runs says nothing about the methods: make demo SEEDS=8 has eight."
-    if found["low"] is None:
+    if row["low"] is None:
         return "Two pairs of runs say nothing about the methods: make demo SEEDS=8 has eight."
-    shown = "search paid" if found["low"] > 0 else "search lost" if found["high"] < 0 else "nothing is shown"
+    shown = "search paid" if row["low"] > 0 else "search lost" if row["high"] < 0 else "nothing is shown"
     return (
-        f"{shown}: {found['method']} {found['success']:.1f} %, {found['control']} {found['control_success']:.1f} %, "
-        f"paired difference {found['points']:+.1f} points, 95 % interval {found['low']:+.1f} to {found['high']:+.1f}, "
-        f"{found['seeds']} pairs, {found['sampled_tokens']:,} and {found['control_sampled_tokens']:,} sampled tokens; "
+        f"{shown}: {row['method']} {row['success']:.1f} %, {row['control']} {row['control_success']:.1f} %, "
+        f"paired difference {row['points']:+.1f} points, 95 % interval {row['low']:+.1f} to {row['high']:+.1f}, "
+        f"{row['seeds']} pairs, {row['sampled_tokens']:,} and {row['control_sampled_tokens']:,} sampled tokens; "
         "benchmarks.does_search_pay has the settings where it does not"
     )
 

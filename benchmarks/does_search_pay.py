@@ -69,29 +69,30 @@ def main() -> int:
     args = tyro.cli(StudyArgs)
     path = RESULTS / f"{NAME}.json"
     kept = json.loads(path.read_text()) if path.exists() and not args.quick else EMPTY
+    plan = [contrast for part in PARTS for contrast in contrasts(part)]
     if args.analyse:
-        kept = kept | analysed([one for part in PARTS for one in contrasts(part)], kept["runs"], kept["probes"])
+        kept = kept | analysed(plan, kept["runs"], kept["probes"])
         write_atomically(path, laid_out(kept).encode())
         publish(kept)
         return 0
-    wanted = [one for part in args.part for one in contrasts(part)]
+    wanted = [contrast for part in args.part for contrast in contrasts(part)]
     runs = [cell for part in args.part for cell in cells(part) if cell.seed < args.seeds]
     out = args.out
     if args.quick:
         out = args.out / "quick"
-        wanted = [quick(one) for one in contrasts("headline")][:1]
-        runs = [Cell(one.setting, one.base, way, seed) for one in wanted for seed in (0, 1) for way in sides(one)]
+        wanted = [quick(contrast) for contrast in contrasts("headline")][:1]
+        runs = planned(wanted)
     if not args.collect:
-        known = {row["cell"] for row in kept["runs"]}
-        runs = [cell for cell in runs if cell.name not in known]
+        measured = {row["cell"] for row in kept["runs"]}
+        runs = [cell for cell in runs if cell.name not in measured]
         probed = {row["probe"] for row in kept["probes"]}
-        unprobed = [one for one in wanted if probe_name(one) not in probed]
-        needed = {*(cell.base for cell in runs), *(one.base for one in unprobed)}
+        unprobed = [contrast for contrast in wanted if probe_name(contrast) not in probed]
+        needed = {*(cell.base for cell in runs), *(contrast.base for contrast in unprobed)}
         build_bases(out, {base: BASES[base] for base in sorted(needed)}, args.workers)
         instances, episodes = (32, 4) if args.quick else (128, 10)
         probe(out, unprobed, args.workers, instances=instances, episodes=episodes)
         train_cells(out, runs, args.workers)
-    result = collected(out, wanted if args.quick else [one for part in PARTS for one in contrasts(part)], kept)
+    result = collected(out, wanted if args.quick else plan, kept)
     if args.quick:
         (out / f"{NAME}.json").write_text(laid_out(result))
         show(result)
@@ -114,35 +115,35 @@ def quick(contrast: Contrast) -> Contrast:
     return replace(contrast, setting=replace(contrast.setting, tokens=contrast.setting.tokens // 10), seeds=2)
 
 
-def sides(contrast: Contrast) -> tuple[Any, Any]:
-    """Return the two methods of a contrast."""
-    return contrast.method, contrast.control
+def planned(wanted: list[Contrast]) -> list[Cell]:
+    """Return the runs of contrasts, each once: both methods of every seed."""
+    runs = {
+        Cell(contrast.setting, contrast.base, method, seed): None
+        for contrast in wanted
+        for seed in range(contrast.seeds)
+        for method in (contrast.method, contrast.control)
+    }
+    return list(runs)
 
 
 def collected(out: Path, wanted: list[Contrast], kept: dict[str, Any]) -> dict[str, Any]:
     """Return the content of the result file: what it held, and what the runs have left since."""
-    planned = {
-        Cell(one.setting, one.base, method, seed): None
-        for one in wanted
-        for seed in range(one.seeds)
-        for method in sides(one)
-    }
-    found = {
+    result = {
         "bases": _joined("base", kept["bases"], [base_row(out, *base) for base in BASES.items()]),
-        "probes": _joined("probe", kept["probes"], [probe_row(out, one) for one in wanted]),
-        "runs": _joined("cell", kept["runs"], [row_of(out, cell) for cell in planned]),
+        "probes": _joined("probe", kept["probes"], [probe_row(out, contrast) for contrast in wanted]),
+        "runs": _joined("cell", kept["runs"], [row_of(out, cell) for cell in planned(wanted)]),
     }
-    return found | analysed(wanted, found["runs"], found["probes"])
+    return result | analysed(wanted, result["runs"], result["probes"])
 
 
-def _joined(key: str, kept: list[Row], found: Sequence[Row | None]) -> list[Row]:
+def _joined(key: str, kept: list[Row], again: Sequence[Row | None]) -> list[Row]:
     """Return rows as they were kept, or as they were found again, by their names."""
-    return list({row[key]: row for row in (*kept, *found) if row is not None}.values())
+    return list({row[key]: row for row in (*kept, *again) if row is not None}.values())
 
 
 def analysed(wanted: list[Contrast], runs: list[Any], probes: list[Any]) -> dict[str, Any]:
     """Return the differences, and the law over them."""
-    rows = [row for one in wanted if (row := difference(one, runs, probes)) is not None]
+    rows = [row for contrast in wanted if (row := difference(contrast, runs, probes)) is not None]
     lawful = [row for row in rows if row["method"] in LAWFUL and row["control"] == FILTERING.name]
     return {"differences": rows, "law": law(lawful)}
 

@@ -67,17 +67,17 @@ def main() -> None:
     if not base.exists():
         call(f"{RECIPE} --out {base}")
     runs = [run(args.out, base, way, seed) for way, (_, seeds) in WAYS.items() for seed in range(seeds)]
-    by_way = {way: [one for one in runs if one["way"] == way] for way in WAYS}
+    by_way = {way: [row for row in runs if row["way"] == way] for way in WAYS}
     first = by_way["transformers"][0]
     pairs = zip(by_way["vllm"], by_way["transformers"], strict=True)
     numbers = {
         "base": f"tsr {RECIPE}",
         "same_as_transformers": {
-            way: all(found[0][name] == first[name] for name in ("success", "sampled_tokens"))
-            for way, found in by_way.items()
+            way: all(runs_of_way[0][name] == first[name] for name in ("success", "sampled_tokens"))
+            for way, runs_of_way in by_way.items()
             if "Ray" in way
         },
-        "vllm_minus_transformers": interval([one["success"][-1] - own["success"][-1] for one, own in pairs]),
+        "vllm_minus_transformers": interval([row["success"][-1] - own["success"][-1] for row, own in pairs]),
         "runs": runs,
     }
     write_result("engine_curves", numbers)

@@ -89,12 +89,12 @@ def compare_lookups() -> dict[str, Any]:
     while len(linear.known) < 2 * ROWS:
         rows = DynamicCache()
         rows.update(torch.zeros(ROUND, 1, 1, 1), torch.zeros(ROUND, 1, 1, 1), 0)
-        said = [words(rng, int(rng.integers(1, 2 * SAID))) for _ in prompts]
-        spoken = list(zip(prompts, said, strict=True))
+        answers = [words(rng, int(rng.integers(1, 2 * SAID))) for _ in prompts]
+        spoken = list(zip(prompts, answers, strict=True))
         cache.keep(rows, torch.ones(ROUND, 1, dtype=torch.bool), spoken, torch.arange(ROUND))
-        for prompt, answer in zip(prompts, said, strict=True):
+        for prompt, answer in zip(prompts, answers, strict=True):
             linear.known |= {prompt[:-1], prompt + answer[:-1]}
-        prompts = [prompt + answer + words(rng, SEEN) for prompt, answer in zip(prompts, said, strict=True)]
+        prompts = [prompt + answer + words(rng, SEEN) for prompt, answer in zip(prompts, answers, strict=True)]
         asked = prompts if not asked or rng.integers(4) == 0 else asked
         if len(prompts[0]) > 600:
             prompts = [words(rng, PROMPT) for _ in range(ROUND)]
@@ -120,13 +120,13 @@ def compare_lookups() -> dict[str, Any]:
 
 def medians(*ways: Callable[[], object]) -> list[float]:
     """Return the median processor seconds of each way; they take turns."""
-    found: list[list[float]] = [[] for _ in ways]
+    timings: list[list[float]] = [[] for _ in ways]
     for _ in range(ROUNDS):
-        for seconds, way in zip(found, ways, strict=True):
+        for seconds, way in zip(timings, ways, strict=True):
             start = process_time()
             way()
             seconds.append(process_time() - start)
-    return [median(seconds) for seconds in found]
+    return [median(seconds) for seconds in timings]
 
 
 def roll_out(sample: Callable[[list[Tokens], int], list[list[Tokens]]]) -> Beams:
@@ -136,7 +136,7 @@ def roll_out(sample: Callable[[list[Tokens], int], list[list[Tokens]]]) -> Beams
     for turn in range(TURNS):
         prompts = [beam for group in beams for beam in group]
         answers = sample(prompts, turn)
-        grown = [[prompt + said for said in row] for prompt, row in zip(prompts, answers, strict=True)]
+        grown = [[prompt + answer for answer in row] for prompt, row in zip(prompts, answers, strict=True)]
         beams = []
         for group in range(GROUPS):
             candidates = [text for row in grown[group * WIDTH : (group + 1) * WIDTH] for text in row]
@@ -152,7 +152,7 @@ def by_engine(model: Any, *, reuse: bool) -> Beams:
 
     def sample(prompts: list[Tokens], turn: int) -> list[list[Tokens]]:
         seeds = [[1000 * turn + BRANCHING * row + child for child in range(BRANCHING)] for row in range(len(prompts))]
-        return [[one.token_ids for one in row] for row in engine.generate(prompts, seeds=seeds)]
+        return [[completion.token_ids for completion in row] for row in engine.generate(prompts, seeds=seeds)]
 
     return roll_out(sample)
 
@@ -162,7 +162,7 @@ def by_generate(model: Any) -> Beams:
 
     def sample(prompts: list[Tokens], turn: int) -> list[list[Tokens]]:
         ids = torch.tensor(prompts)
-        said = model.generate(
+        sampled = model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             do_sample=True,
@@ -171,7 +171,7 @@ def by_generate(model: Any) -> Beams:
             num_return_sequences=BRANCHING,
             pad_token_id=0,
         )
-        rows = iter(map(tuple, said[:, ids.shape[1] :].tolist()))
+        rows = iter(map(tuple, sampled[:, ids.shape[1] :].tolist()))
         return [[next(rows) for _ in range(BRANCHING)] for _ in prompts]
 
     return roll_out(sample)
@@ -235,7 +235,7 @@ class Allowed:
 
     def sample(self, prompts: list[Tokens], seeds: list[list[int]]) -> list[list[Tokens]]:
         """Return the engine's answers."""
-        answers = [[one.token_ids for one in row] for row in self.engine.generate(prompts, seeds=seeds)]
+        answers = [[completion.token_ids for completion in row] for row in self.engine.generate(prompts, seeds=seeds)]
         for prompt, row in sorted(zip(prompts, answers, strict=True)):
             hashes = prefix_hashes(prompt)
             for _ in row:
@@ -245,8 +245,8 @@ class Allowed:
                 self.found += max(lengths, default=0)
                 self._known |= set(hashes)
         for prompt, row in zip(prompts, answers, strict=True):
-            for said in row:
-                self._known |= set(prefix_hashes(prompt + said[:-1]))
+            for answer in row:
+                self._known |= set(prefix_hashes(prompt + answer[:-1]))
         return answers
 
 
@@ -274,7 +274,9 @@ def compare_vllm(
 
     def plain(engine: Engine) -> Sample:
         return sampling(
-            lambda prompts, seeds: [[one.token_ids for one in row] for row in engine.generate(prompts, seeds=seeds)]
+            lambda prompts, seeds: [
+                [answer.token_ids for answer in row] for row in engine.generate(prompts, seeds=seeds)
+            ]
         )
 
     with TemporaryDirectory() as folder:
@@ -291,7 +293,7 @@ def compare_vllm(
     vllm.load_weights(())
     before, counted = host.prefix_cache(), Allowed(vllm)
     roll_out(sampling(counted.sample))
-    asked, found = (b - a for a, b in zip(before, host.prefix_cache(), strict=True))
+    asked, cached = (b - a for a, b in zip(before, host.prefix_cache(), strict=True))
     if asked != counted.asked:
         raise SystemExit(f"the cache was asked for {asked} tokens, and {counted.asked} were sent")
     numbers = {
@@ -300,9 +302,9 @@ def compare_vllm(
         "transformers_to_vllm": median(ours) / median(theirs),
         "cache_block": BLOCK,
         "cache_asked": asked,
-        "cache_found": found,
+        "cache_found": cached,
         "cache_allowed": counted.found,
-        "found_of_allowed": found / counted.found,
+        "found_of_allowed": cached / counted.found,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
     kept = TransformersEngine(model, stop_ids=stops, max_tokens=max_tokens)
@@ -319,10 +321,10 @@ def updates_of(engine: Engine, model: Any, weights: Any) -> dict[str, float]:
         start = process_time()
         engine.load_weights(weights, version=number)
         alone.append(process_time() - start)
-        found = probe(engine, model, temperature=1.0)
+        parity = probe(engine, model, temperature=1.0)
         ready.append(process_time() - start)
-        if not found.difference <= 1e-4:
-            raise SystemExit(f"the engine does not sample by its model: {found}")
+        if not parity.difference <= 1e-4:
+            raise SystemExit(f"the engine does not sample by its model: {parity}")
     return {"update_seconds": median(alone), "update_to_ready_seconds": median(ready)}
 
 

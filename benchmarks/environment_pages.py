@@ -69,7 +69,7 @@ def page_text(name: str) -> str:
     page = PAGES[name]
     env = gym.make(page.env)
     title, _, sections = (getdoc(type(env.unwrapped)) or "").partition("\n")
-    short = next(short for short, known in SHORT_NAMES.items() if known == page.env)
+    short = next(short for short, env_id in SHORT_NAMES.items() if env_id == page.env)
     target, more = page.further
     return f"""# {page.env.removeprefix("tsr/").partition("-v")[0]}
 

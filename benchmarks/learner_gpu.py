@@ -138,8 +138,8 @@ def work_of(batch: Batch, layout: LayoutName, microbatch: int) -> Work:
     for index in plan_rows(batch, layout=layout, microbatch=microbatch).parts:
         part = batch.rows(index)
         forest = grow_forest(part, share=layout == "shared")
-        said = int(forest.place[part.sampled].unique().numel())
-        counts.append((len(forest.ids), said, int((forest.depth + 1).sum())))
+        sampled = int(forest.place[part.sampled].unique().numel())
+        counts.append((len(forest.ids), sampled, int((forest.depth + 1).sum())))
     return Work(*(sum(column) for column in zip(*counts, strict=True)))
 
 
@@ -198,7 +198,7 @@ def attempted(case: Case, attempt: Attempt, layout: LayoutName, options: Options
         "recompute": attempt.recompute,
         "tokens": work.tokens,
         "sampled tokens": work.sampled,
-        "seconds of updates": [round(one, 4) for one in seconds],
+        "seconds of updates": [round(second, 4) for second in seconds],
         "tokens per second": round(work.tokens / each),
         "tokens of all rows per second": round(int(batch.present.sum()) / each),
         "TFLOP per second": round(counted / each / 1e12, 3),
@@ -244,19 +244,19 @@ def compared(options: Options, cases: dict[str, Case]) -> list[dict[str, Any]]:
     rows = []
     for compiled in (False,) if options.plain else (False, True):
         for name, case in cases.items():
-            found: dict[str, Any] = {}
+            by_layout: dict[str, Any] = {}
             for layout in LAYOUTS:
                 if perf_counter() - started > options.seconds:
-                    found[layout] = {"failed": f"not run: {options.seconds:g} seconds were over"}
+                    by_layout[layout] = {"failed": f"not run: {options.seconds:g} seconds were over"}
                     continue
-                found[layout] = measured(case, layout, options, compiled)
+                by_layout[layout] = measured(case, layout, options, compiled)
                 _forget()
-            rows.append({"model": name, "compiled layers": compiled} | found | _speed_up(found))
+            rows.append({"model": name, "compiled layers": compiled} | by_layout | _speed_up(by_layout))
     return rows
 
 
-def _speed_up(found: dict[str, Any]) -> dict[str, Any]:
-    packed, shared = (found[layout] for layout in LAYOUTS)
+def _speed_up(by_layout: dict[str, Any]) -> dict[str, Any]:
+    packed, shared = (by_layout[layout] for layout in LAYOUTS)
     if "failed" in packed or "failed" in shared:
         return {}
     ratio = packed["tokens"] / shared["tokens"]

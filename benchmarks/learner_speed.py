@@ -51,10 +51,10 @@ class Side(NamedTuple):
     update: Callable[[], float]
 
 
-def case_of(kind: str, length: int) -> Batch:
+def case_of(shape: str, length: int) -> Batch:
     """Return the batch of a beam tree, or of rows that share nothing."""
     draw = torch.Generator().manual_seed(length)
-    paths = beam_tree(draw, length, every=False) if kind == "tree" else lone_rows(draw, length, ragged=True)
+    paths = beam_tree(draw, length, every=False) if shape == "tree" else lone_rows(draw, length, ragged=True)
     return batch_of(paths, draw)
 
 
@@ -162,16 +162,16 @@ def trl_rows(quick: bool) -> dict[str, Any]:
     from importlib.metadata import version
 
     rows = [
-        {"rows": kind, "longest path": length} | _compared_with_trl(kind, length, 3 if quick else 9)
+        {"rows": shape, "longest path": length} | _compared_with_trl(shape, length, 3 if quick else 9)
         for length in (LENGTHS[:1] if quick else LENGTHS)
-        for kind in ("tree", "nothing shared, ragged")
+        for shape in ("tree", "nothing shared, ragged")
     ]
     about = {"trl": version("trl"), "model": SHAPE._asdict(), "micro-batch": f"{ROWS} rows", "dtype": "float32"}
     return about | {"loss": "grpo", "peak memory": "growth of the resident set in one update", "cases": rows}
 
 
-def _compared_with_trl(kind: str, length: int, rounds: int) -> dict[str, Any]:
-    batch = case_of(kind, length)
+def _compared_with_trl(shape: str, length: int, rounds: int) -> dict[str, Any]:
+    batch = case_of(shape, length)
     sides = {name: side_of(name, batch) for name in SIDES}
     _agree(sides)
     seconds: dict[str, list[float]] = {name: [] for name in sides}
@@ -182,15 +182,15 @@ def _compared_with_trl(kind: str, length: int, rounds: int) -> dict[str, Any]:
             seconds[name].append(process_time() - started)
     tokens = int(batch.present.sum())
     padded, shared = (plan_rows(batch, layout=name, microbatch=ROWS).tokens for name in ("padded", "shared"))
-    found: dict[str, Any] = {"tokens of all rows": tokens, "token ratio": round(padded / shared, 3)}
+    result: dict[str, Any] = {"tokens of all rows": tokens, "token ratio": round(padded / shared, 3)}
     for name in sides:
         pairs = zip(seconds["trl"], seconds[name], strict=True)
-        found[name] = {
+        result[name] = {
             "tokens per second": round(tokens / median(seconds[name])),
-            "speed-up over TRL": round(median(one / other for one, other in pairs), 3),
-            "peak MiB": round(_peak(name, kind, length) / 2**20, 1),
+            "speed-up over TRL": round(median(ours / other for ours, other in pairs), 3),
+            "peak MiB": round(_peak(name, shape, length) / 2**20, 1),
         }
-    return found
+    return result
 
 
 def _agree(sides: dict[str, Side]) -> None:
@@ -203,14 +203,14 @@ def _agree(sides: dict[str, Side]) -> None:
     for side in sides.values():
         losses.append(side.update())
         gradients.append(torch.cat([parameter.grad.flatten() for parameter in side.model.parameters()]))
-    worst = max(float((one - gradients[0]).norm() / gradients[0].norm()) for one in gradients)
+    worst = max(float((gradient - gradients[0]).norm() / gradients[0].norm()) for gradient in gradients)
     if max(losses) - min(losses) > 1e-5 or worst > 1e-4:
         raise SystemExit(f"the sides differ: losses {losses}, gradients by {worst:g}")
 
 
-def _peak(side: str, kind: str, length: int) -> int:
+def _peak(side: str, shape: str, length: int) -> int:
     """Return by how many bytes a fresh process grows in an update."""
-    command = [sys.executable, "-m", "benchmarks.learner_speed", "--peak", side, kind, str(length)]
+    command = [sys.executable, "-m", "benchmarks.learner_speed", "--peak", side, shape, str(length)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return int(json.loads(done.stdout.splitlines()[-1]))
 
@@ -221,8 +221,8 @@ def _resident(name: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
-def _grown(side: str, kind: str, length: int) -> int:
-    update = partial(side_of(side, case_of(kind, length)).update)
+def _grown(side: str, shape: str, length: int) -> int:
+    update = partial(side_of(side, case_of(shape, length)).update)
     before = _resident("VmRSS:")
     update()
     return _resident("VmHWM:") - before
@@ -300,10 +300,10 @@ def bytes_kept(model: Any, work: Callable[[], object]) -> int:
         return _Kept(tensor.detach(), kept)
 
     # Not when something is kept: what no loss goes through is let go before the backward pass.
-    def ask(one: "_Kept") -> Tensor:
+    def ask(record: "_Kept") -> Tensor:
         nonlocal most
         most = max(most, sum(size for size, _ in kept.values()))
-        return one.tensor
+        return record.tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, ask):
         work()
@@ -352,18 +352,18 @@ def _compared(
     batch: Batch, layout: LayoutChoice, seconds: Mapping[tuple[str, LayoutChoice], list[float]]
 ) -> dict[str, Any]:
     """Return the speed-up of a layout over the padded one."""
-    padded, plan = (plan_rows(batch, layout=one, microbatch=LEARN.microbatch) for one in ("padded", layout))
+    padded, plan = (plan_rows(batch, layout=own, microbatch=LEARN.microbatch) for own in ("padded", layout))
     ratio = padded.tokens / plan.tokens
-    found: dict[str, Any] = {"read as": plan.layout, "tokens": plan.tokens, "token ratio": round(ratio, 3)}
+    result: dict[str, Any] = {"read as": plan.layout, "tokens": plan.tokens, "token ratio": round(ratio, 3)}
     for what in ("pass", "update"):
         pairs = zip(seconds[what, "padded"], seconds[what, layout], strict=True)
-        speed_up = median(one / other for one, other in pairs)
-        found[what] = {
+        speed_up = median(own / other for own, other in pairs)
+        result[what] = {
             "seconds": round(min(seconds[what, layout]), 4),
             "speed-up": round(speed_up, 3),
             "share of the token ratio": round(speed_up / ratio, 3),
         }
-    return found
+    return result
 
 
 def beside_trl(quick: bool) -> Any:
@@ -378,11 +378,11 @@ def main(options: Options) -> None:
     torch.set_num_threads(1)
     rows = []
     for name, (shape, lengths, kinds, rounds) in (QUICK if options.quick else SETTINGS).items():
-        for length, kind in product(lengths, kinds):
+        for length, form in product(lengths, kinds):
             draw = torch.Generator().manual_seed(length)
-            batch = batch_of(KINDS[kind](draw, length), draw)
-            found = measure(batch, shape, rounds)
-            rows.append({"model": name, "longest path": length, "rows": kind, "layouts": found})
+            batch = batch_of(KINDS[form](draw, length), draw)
+            layouts = measure(batch, shape, rounds)
+            rows.append({"model": name, "longest path": length, "rows": form, "layouts": layouts})
     numbers = {
         "threads": 1,
         "quick": options.quick,

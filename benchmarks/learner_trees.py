@@ -55,9 +55,9 @@ def words(draw: torch.Generator, count: int, vocabulary: int) -> tuple[int, ...]
 
 def grow(draw: torch.Generator, path: Path, length: int, vocabulary: int) -> Path:
     """Return a path with one more turn: half observation, half answer."""
-    seen, said = words(draw, length // 2, vocabulary), words(draw, length - length // 2, vocabulary)
+    seen, sampled = words(draw, length // 2, vocabulary), words(draw, length - length // 2, vocabulary)
     start = len(path.ids) + len(seen)
-    return Path(path.ids + seen + said, (*path.said, (start, start + len(said))))
+    return Path(path.ids + seen + sampled, (*path.said, (start, start + len(sampled))))
 
 
 def beam_tree(
@@ -74,9 +74,9 @@ def beam_tree(
     members, rejected = [Path(words(draw, length - turns * turn, vocabulary), ())], []
     for _ in range(turns):
         children = [grow(draw, member, turn, vocabulary) for member in members for _ in range(BRANCHING)]
-        chosen = torch.randperm(len(children), generator=draw)[:width].tolist()
-        rejected += [child for number, child in enumerate(children) if number not in chosen]
-        members = [children[number] for number in chosen]
+        picks = torch.randperm(len(children), generator=draw)[:width].tolist()
+        rejected += [child for number, child in enumerate(children) if number not in picks]
+        members = [children[number] for number in picks]
     last = [child for child in children if child not in members]
     return members + (rejected if every else last)
 

@@ -10,9 +10,9 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -55,6 +55,17 @@ def insist(is_so: bool, what: str) -> None:
     """Exit where the two sides of a comparison do not do the same work."""
     if not is_so:
         raise SystemExit(f"not comparable: {what}")
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Return the version of each package, "not installed" for one without metadata."""
+    versions = {}
+    for name in packages:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions
 
 
 def shared_rows(path: str) -> list[dict[str, Any]]:
@@ -111,7 +122,8 @@ def stamped(numbers: dict[str, Any]) -> dict[str, Any]:
         "cpu": cpu[0].partition(":")[2].strip() if cpu else platform.processor(),
         "cores": os.cpu_count(),
         "commit": _commit(),
-        "versions": {"python": platform.python_version()} | _versions(),
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in PACKAGES if find_spec(name)},
         "arguments": sys.argv[1:],
     } | numbers
 
@@ -185,10 +197,6 @@ def _commit() -> str | None:
         return run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, CalledProcessError):
         return None
-
-
-def _versions() -> dict[str, str]:
-    return {name: version(name) for name in PACKAGES if find_spec(name)}
 
 
 def _cpu_lines() -> list[str]:

@@ -43,15 +43,16 @@ class Step(NamedTuple):
 
 def steps_of(page: str) -> Iterator[Step]:
     """Yield the command lines of a page, and its Python in one piece where it first stands."""
-    python = [text for kind, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")) if kind == "python"]
+    blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+    python = [text for language, text in blocks if language == "python"]
     begun = False
-    for kind, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
-        if kind == "python" and not begun:
+    for language, text in blocks:
+        if language == "python" and not begun:
             begun = True
-            yield Step(page, kind, "\n".join(python))
-        if kind == "console":
+            yield Step(page, language, "\n".join(python))
+        if language == "console":
             lines = text.replace("\\\n", " ").splitlines()
-            yield from (Step(page, kind, line.split("  #")[0].strip()) for line in lines if line.strip())
+            yield from (Step(page, language, line.split("  #")[0].strip()) for line in lines if line.strip())
 
 
 def timed(step: Step, where: Path) -> dict[str, Any]:
@@ -70,19 +71,19 @@ def timed(step: Step, where: Path) -> dict[str, Any]:
     }
     began = perf_counter()
     if step.text.startswith("tsr view"):
-        status, said = _served(step.text, where, environ)
+        status, output = _served(step.text, where, environ)
     else:
         words = ["bash", "-c", step.text] if step.kind == "console" else [str(venv / "python"), "-c", step.text]
         done = subprocess.run(
             words, cwd=where, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
-        status, said = done.returncode, done.stdout + done.stderr
+        status, output = done.returncode, done.stdout + done.stderr
     seconds = perf_counter() - began
     shown = step.text if step.kind == "console" else f"the Python of {step.page}"
     print(f"{seconds:7.1f} s  {shown}", flush=True)
     # A machine may lack what only some extras need; everything else has to work.
     if status and not step.text.startswith("tsr doctor"):
-        sys.exit(f"{shown} ended with status {status}:\n{said[-4000:]}")
+        sys.exit(f"{shown} ended with status {status}:\n{output[-4000:]}")
     return {"page": step.page, "step": shown, "seconds": round(seconds, 1), "status": status}
 
 
@@ -92,12 +93,12 @@ def _served(command: str, where: Path, environ: dict[str, str]) -> tuple[int, st
     with subprocess.Popen(words, cwd=where, env=environ, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         first = server.stdout.readline()
-        found = ADDRESS.search(first)
-        if found:
-            with urlopen(found[0]) as answer:
+        address = ADDRESS.search(first)
+        if address:
+            with urlopen(address[0]) as answer:
                 answer.read()
         server.terminate()
-    return int(found is None), first
+    return int(address is None), first
 
 
 def begin(where: Path, libraries: Path | None) -> list[dict[str, Any]]:
@@ -122,20 +123,20 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--libraries", type=Path, help="site-packages with the libraries; pip then installs ours alone")
     parser.add_argument("--out", type=Path, help="another file for the result")
-    chosen = parser.parse_args()
+    args = parser.parse_args()
     about = {
         "what": "wall-clock seconds of every step that the pages name, other work beside it on the same cores",
-        "libraries": "were there already: pip installed this package alone" if chosen.libraries else "installed by pip",
+        "libraries": "were there already: pip installed this package alone" if args.libraries else "installed by pip",
     }
-    found: dict[str, Any] = {}
+    journeys: dict[str, Any] = {}
     with TemporaryDirectory() as scratch:
         where = Path(scratch) / "tsr-gym"
-        setup = begin(where, chosen.libraries)
+        setup = begin(where, args.libraries)
         setup += [timed(step, where) for step in steps_of(START) if step.text.startswith(INSTALL)]
         for name, page in JOURNEYS.items():
             own = [timed(step, where) for step in steps_of(page) if not step.text.startswith(INSTALL)]
-            found[name] = {"seconds": _sum(setup + own), "of them setup": _sum(setup), "steps": own}
-            write_result("new_user", {**about, "setup": setup, "journeys": found}, out=chosen.out)
+            journeys[name] = {"seconds": _sum(setup + own), "of them setup": _sum(setup), "steps": own}
+            write_result("new_user", {**about, "setup": setup, "journeys": journeys}, out=args.out)
 
 
 if __name__ == "__main__":

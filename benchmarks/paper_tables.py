@@ -114,7 +114,7 @@ def ask_models(args: TableArgs, table: Table) -> None:
     seeds, instances = (1, 16) if args.quick else (args.seeds or SEEDS, 256)
     asked = list(questions(args.scale, args.ask, seeds, instances))
     if args.dry_run:
-        print("\n".join(f"tsr {one.command} --model {one.model} --seed {one.seed}" for one in asked))
+        print("\n".join(f"tsr {part.command} --model {part.model} --seed {part.seed}" for part in asked))
         return
     if not args.collect:
         ask(asked, args.base_url, args.out)
@@ -212,9 +212,9 @@ def results() -> dict[str, list[dict[str, Any]]]:
 
 def publish() -> None:
     """Write the tables of the page and the figures from the result files."""
-    known = results()
-    write_atomically(PAGE, write_tables(PAGE.read_text(), TABLES, known).encode())
-    for name, of_table in known.items():
+    by_table = results()
+    write_atomically(PAGE, write_tables(PAGE.read_text(), TABLES, by_table).encode())
+    for name, of_table in by_table.items():
         if TABLES[name].view not in ("rows", "times") and not TABLES[name].asks:
             draw(TABLES[name], of_table[0], PAGE.parent / "images" / f"{name}.png")
 

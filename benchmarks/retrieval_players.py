@@ -65,21 +65,21 @@ RECALLS = ("any supporting @3", "all supporting @3", "all supporting @10", "answ
 
 def mean(values: Sequence[float]) -> list[float]:
     """Return a mean and the ends of its 95 % interval, by resampling questions."""
-    found = np.asarray(values, np.float64)
-    rng = np.random.default_rng(derive_seed(0, "bootstrap", len(found)))
-    means = found[rng.integers(len(found), size=(RESAMPLES, len(found)))].mean(axis=1)
-    return [round(float(number), 4) for number in (found.mean(), *np.percentile(means, (2.5, 97.5)))]
+    numbers = np.asarray(values, np.float64)
+    rng = np.random.default_rng(derive_seed(0, "bootstrap", len(numbers)))
+    means = numbers[rng.integers(len(numbers), size=(RESAMPLES, len(numbers)))].mean(axis=1)
+    return [round(float(number), 4) for number in (numbers.mean(), *np.percentile(means, (2.5, 97.5)))]
 
 
 def summary(played: Sequence[QuestionResult]) -> dict[str, Any]:
     """Return means and intervals of a player's results."""
-    recalls = [one.supporting_recall for one in played if one.supporting_recall is not None]
+    recalls = [result.supporting_recall for result in played if result.supporting_recall is not None]
     return {
-        "exact match": mean([one.exact_match for one in played]),
-        "answer recall": mean([one.answer_seen for one in played]),
+        "exact match": mean([result.exact_match for result in played]),
+        "answer recall": mean([result.answer_seen for result in played]),
         "supporting recall": mean(recalls),
         "all supporting": mean([recall == 1 for recall in recalls]),
-        "searches": mean([one.searches for one in played]),
+        "searches": mean([result.searches for result in played]),
     }
 
 
@@ -100,10 +100,10 @@ def single_query_recall(questions: Sequence[Question], retriever: Retriever) -> 
 
 def by_group(questions: Iterable[Question], group: Callable[[Question], str]) -> dict[str, list[Question]]:
     """Return questions by what they are reported under."""
-    found: dict[str, list[Question]] = {}
+    groups: dict[str, list[Question]] = {}
     for question in questions:
-        found.setdefault(group(question), []).append(question)
-    return dict(sorted(found.items()))
+        groups.setdefault(group(question), []).append(question)
+    return dict(sorted(groups.items()))
 
 
 def measure_set(
@@ -149,8 +149,8 @@ def source_of(question: Question) -> str:
 def multi_hop_recall(env: RetrievalQAEnv) -> list[float]:
     """Return answer@3 of the question as query where two or more hops are asked; yes/no questions do not count."""
     asked = [question for question in env.questions.questions if (question.hops or 0) >= 2]
-    said = [question for question in asked if question.golden_answers[0] not in ("yes", "no")]
-    recall: list[float] = single_query_recall(said, env.searches.retriever)["answer @3"]
+    answerable = [question for question in asked if question.golden_answers[0] not in ("yes", "no")]
+    recall: list[float] = single_query_recall(answerable, env.searches.retriever)["answer @3"]
     return recall
 
 
@@ -224,7 +224,7 @@ class Place:
 
     def __init__(self, outcomes: list[float], scores: dict[str, list[float]]) -> None:
         self.outcomes = np.array(outcomes)
-        self.scores = {kind: np.array(values) for kind, values in scores.items()}
+        self.scores = {name: np.array(values) for name, values in scores.items()}
 
     @property
     def is_decided(self) -> bool:
@@ -235,7 +235,7 @@ class Place:
 def places(env: RetrievalQAEnv, question: Question, vocabulary: list[str], rng: np.random.Generator) -> Iterator[Place]:
     """Yield the start of a question, and what follows one random candidate."""
     protocol = env.settings.protocol
-    scorers = {kind: RetrievalQAScore(env, kind=kind) for kind in KINDS}
+    scorers = {name: RetrievalQAScore(env, kind=name) for name in KINDS}
     queries = candidates(env, question, vocabulary, rng)
     supporting = frozenset(question.supporting)
     gains = [supporting & frozenset(env.searches.find((query,)).ids) for query in queries]
@@ -244,13 +244,13 @@ def places(env: RetrievalQAEnv, question: Question, vocabulary: list[str], rng: 
     for before in (start, first):
         left = len(supporting) - len(before.turns) - 1
         outcomes: list[float] = []
-        scores: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        scores: dict[str, list[float]] = {name: [] for name in KINDS}
         for query in queries:
             text = write_search(query, protocol)
             step = env.transition(before, text, NO_NOISE)
             outcomes.append(best_reachable(frozenset(step.state.found), gains, left) / len(supporting))
-            for kind, scorer in scorers.items():
-                scores[kind].append(scorer.score(before, text, step.state, step.reward))
+            for name, scorer in scorers.items():
+                scores[name].append(scorer.score(before, text, step.state, step.reward))
         yield Place(outcomes, scores)
 
 
@@ -278,9 +278,9 @@ def calibrate(env: RetrievalQAEnv, questions: list[Question]) -> dict[str, Any]:
             [[float(np.mean(place.outcomes == place.outcomes.max())) for place in some] for some in open_ones], rng
         ),
     }
-    for kind in KINDS:
-        pairs = [[(place.scores[kind], place.outcomes) for place in some] for some in open_ones]
-        numbers[kind] = {
+    for name in KINDS:
+        pairs = [[(place.scores[name], place.outcomes) for place in some] for some in open_ones]
+        numbers[name] = {
             "rank_correlation": interval([[correlation(*pair) for pair in some] for some in pairs], rng),
             "choice_is_best": interval([[chance_of_best(*pair) for pair in some] for some in pairs], rng),
         }
@@ -289,11 +289,11 @@ def calibrate(env: RetrievalQAEnv, questions: list[Question]) -> dict[str, Any]:
 
 def worlds() -> dict[str, RetrievalQAEnv]:
     """Return the environments by name: the generated world, and real questions where they are there."""
-    found = {"generated": make(split="valid")}
+    envs = {"generated": make(split="valid")}
     folder = SHARED / "data" / "retrieval"
     if folder.is_dir():
-        found["real"] = make(folder / "mini_qa.jsonl", folder / "mini_corpus.jsonl")
-    return found
+        envs["real"] = make(folder / "mini_qa.jsonl", folder / "mini_corpus.jsonl")
+    return envs
 
 
 def measure_calibration(most: int) -> None:

@@ -39,12 +39,12 @@ EPISODES, REPEATS = 300, 7
 def episodes(env: gym.Env[Any, Any]) -> list[tuple[str, list[str]]]:
     """Return question ids and the turns of an episode each: three searches and an answer."""
     base: Any = env.unwrapped
-    found = []
+    plans = []
     for question in base.questions.questions[:EPISODES]:
         words = question.question.split()
         searches = [f"<search>{' '.join(words[start:])}</search>" for start in range(3)]
-        found.append((question.id, [*searches, "<answer>nobody knows</answer>"]))
-    return found
+        plans.append((question.id, [*searches, "<answer>nobody knows</answer>"]))
+    return plans
 
 
 def play_turns(env: gym.Env[Any, Any], plan: list[tuple[str, list[str]]]) -> tuple[int, float]:
@@ -67,8 +67,8 @@ def measure_env() -> None:
     plan = episodes(env)
     play_turns(env, plan)
     rates = {}
-    for name, one in (("bare", bare), ("through gym.make's wrappers", env)):
-        runs = [play_turns(one, plan) for _ in range(REPEATS)]
+    for name, target in (("bare", bare), ("through gym.make's wrappers", env)):
+        runs = [play_turns(target, plan) for _ in range(REPEATS)]
         rates[name] = median(steps / seconds for steps, seconds in runs)
     env.reset(options={"question_id": plan[0][0]})
     env.step(plan[0][1][0])
@@ -131,7 +131,7 @@ def measure_server(seconds: float) -> None:
     with TemporaryDirectory() as folder:
         index = build_index(SHARED / "data" / "retrieval" / "mini_corpus.jsonl", Path(folder) / "index")
         retriever = BM25Retriever(index)
-        wanted = [[passage.id for passage in found] for found in retriever.retrieve(questions, TOP_K)]
+        wanted = [[passage.id for passage in passages] for passages in retriever.retrieve(questions, TOP_K)]
         rows = [measured(index, load, questions, wanted, seconds) for load in LOADS]
     write_result("retrieval_server", {"passages": 19_863, "top_k": TOP_K, "seconds": seconds, "loads": rows})
 
@@ -163,7 +163,7 @@ def measured(index: Path, load: Load, questions: list[str], wanted: list[list[st
 
 def row_of(load: Load, seen: list[Seen], seconds: float, spent: float) -> dict[str, Any]:
     """Return the numbers of one load."""
-    taken = np.array([one for part in seen for one in part.seconds])
+    taken = np.array([second for part in seen for second in part.seconds])
     queries = len(taken) * (load.queries or 1)
     p50, p99 = np.percentile(taken, [50, 99])
     return {
@@ -226,11 +226,11 @@ def ask(
         try:
             connection.request("POST", "/retrieve", body)
             answer = connection.getresponse()
-            told = json.loads(answer.read())
+            reply = json.loads(answer.read())
             taken = time.perf_counter() - began
-            found = [[hit["document"]["id"] for hit in hits] for hits in told["result"]]
-            if answer.status != 200 or found != [wanted[number] for number in numbers]:
-                errors.append(told)
+            ids = [[hit["document"]["id"] for hit in hits] for hits in reply["result"]]
+            if answer.status != 200 or ids != [wanted[number] for number in numbers]:
+                errors.append(reply)
         except (OSError, ValueError, LookupError) as error:
             errors.append(error)
             connection.close()

@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.measure import SHARED, shared_rows, write_result
+from benchmarks.measure import SHARED, installed, shared_rows, write_result
 
 STOP_WORDS = [
     "the",
@@ -96,18 +95,18 @@ def passages(num: int, seed: int = 0) -> Iterator[tuple[str, str]]:
 def queries(num: int, corpus: Path, seed: int = 1, fewest: int = 4, most: int = 9) -> list[str]:
     """Return queries of words that stand together in a passage of a corpus file, stop words left out."""
     rng = np.random.default_rng(seed)
-    found: list[str] = []
+    drawn: list[str] = []
     with open(corpus, "rb") as file:
         length = file.seek(0, 2)
-        while len(found) < num:
+        while len(drawn) < num:
             file.seek(int(rng.integers(0, length)))
             file.readline()
             line = file.readline()
             if line:
                 words = [word for word in json.loads(line)["contents"].split() if word not in STOP_WORDS]
                 size = min(int(rng.integers(fewest, most + 1)), len(words))
-                found.append(" ".join(rng.choice(words, size, replace=False)))
-    return found
+                drawn.append(" ".join(rng.choice(words, size, replace=False)))
+    return drawn
 
 
 def write_corpus(path: Path, num: int, seed: int = 0) -> None:
@@ -177,10 +176,10 @@ def open_bm25s(out: Path) -> Search:
 
     def search(queries: list[str], k: int) -> list[list[tuple[str, float]]]:
         tokens = bm25s.tokenize(queries, stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)
-        found, scores = retriever.retrieve(tokens, k=min(k, len(ids)), show_progress=False, n_threads=1)
+        places, scores = retriever.retrieve(tokens, k=min(k, len(ids)), show_progress=False, n_threads=1)
         return [
             [(ids[number], float(score)) for number, score in zip(*of_query, strict=True)]
-            for of_query in zip(found.tolist(), scores.tolist(), strict=True)
+            for of_query in zip(places.tolist(), scores.tolist(), strict=True)
         ]
 
     return search
@@ -268,7 +267,7 @@ LONG_WORDS, LONG_TOP = 30, 50
 def cpu_seconds() -> float:
     """Return the processor time of this process and its children."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(sum(resource.getrusage(kind)[:2]) for kind in kinds)
+    return sum(sum(resource.getrusage(who)[:2]) for who in kinds)
 
 
 def private_mb() -> float:
@@ -286,7 +285,7 @@ def index(engine: str, corpus: Path, out: Path) -> dict[str, float]:
     start = cpu_seconds()
     ENGINES[engine].build(corpus, out)
     seconds = cpu_seconds() - start
-    peak = max(resource.getrusage(kind).ru_maxrss for kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     disk = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     return {"index_cpu_s": seconds, "index_peak_mb": peak / 1024, "disk_bytes": disk}
 
@@ -372,29 +371,29 @@ def start(step: str, engine: str, work: Path, **given: Any) -> subprocess.Popen[
 def run(step: str, engine: str, work: Path, **given: Any) -> Any:
     """Do a step in a separate process and return its result."""
     child = start(step, engine, work, **given)
-    said = child.communicate()[0]
+    output = child.communicate()[0]
     if child.returncode:
         raise SystemExit(f"{engine}: {step} failed")
-    return json.loads(said.splitlines()[-1])
+    return json.loads(output.splitlines()[-1])
 
 
 def agreement(ours: list[Any], theirs: list[Any]) -> dict[str, float]:
     """Return how often two engines find the same, in any order and in the same order."""
-    pairs = [([hit[0] for hit in one], [hit[0] for hit in other]) for one, other in zip(ours, theirs, strict=True)]
+    pairs = [([hit[0] for hit in own], [hit[0] for hit in other]) for own, other in zip(ours, theirs, strict=True)]
     return {
-        "same_set": float(np.mean([set(one) == set(other) for one, other in pairs])),
-        "same_order": float(np.mean([one == other for one, other in pairs])),
+        "same_set": float(np.mean([set(own) == set(other) for own, other in pairs])),
+        "same_order": float(np.mean([own == other for own, other in pairs])),
     }
 
 
 def measure_corpus(corpus: Path, asked: list[str], long: list[str], engines: list[str], work: Path) -> dict[str, Any]:
     """Measure all engines on a corpus; ours is first, and the others' hits are compared with its."""
-    found, numbers = {}, {}
+    hits_of, numbers = {}, {}
     for engine in engines:
         out = work / f"{corpus.stem}-{engine}"
         numbers[engine] = run("index", engine, work, corpus=corpus, out=out)
-        found[engine] = run("find", engine, work, out=out, asked=asked)
-        numbers[engine] |= {"with_ours": agreement(found["ours"], found[engine])}
+        hits_of[engine] = run("find", engine, work, out=out, asked=asked)
+        numbers[engine] |= {"with_ours": agreement(hits_of["ours"], hits_of[engine])}
     for engine in engines:
         out = work / f"{corpus.stem}-{engine}"
         numbers[engine] |= run("speed", engine, work, out=out, asked=asked, long=long)
@@ -434,13 +433,7 @@ def plan(sizes: dict[int, dict[str, Any]]) -> dict[str, float]:
 def versions(engines: list[str]) -> dict[str, str]:
     """Return the versions of the engines' packages, by the names they are installed under."""
     names = {"Stemmer": "PyStemmer", "jnius": "pyjnius"}
-    found = {}
-    for package in sorted({names.get(package, package) for name in engines for package in ENGINES[name].packages}):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    return installed(sorted({names.get(package, package) for name in engines for package in ENGINES[name].packages}))
 
 
 def main() -> None:

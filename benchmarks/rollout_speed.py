@@ -65,11 +65,11 @@ class TimedPolicy:
         """Return random turns, with the tokens that the model sampled."""
         started = perf_counter()
         played = self.player(requests)
-        said = self.asked(requests) if self.asked is not None else played
-        self.prompt_tokens += [len(row[0].prompt_ids) for row in said]
+        sampled = self.asked(requests) if self.asked is not None else played
+        self.prompt_tokens += [len(row[0].prompt_ids) for row in sampled]
         answers = [
             [model._replace(text=turn.text) for model, turn in zip(*rows, strict=True)]
-            for rows in zip(said, played, strict=True)
+            for rows in zip(sampled, played, strict=True)
         ]
         self.seconds += perf_counter() - started
         return answers
@@ -156,8 +156,8 @@ def compare_drivers() -> dict[str, Any]:
 
 def check(tree: Tree, node: int, result: tuple[Any, ...]) -> None:
     """Stop where a driver saw something else than the tree."""
-    known = tree.nodes[node]
-    wanted = (known.observation, known.reward, known.terminated, known.truncated, known.info)
+    expected = tree.nodes[node]
+    wanted = (expected.observation, expected.reward, expected.terminated, expected.truncated, expected.info)
     if result != wanted:
         raise SystemExit(f"node {node}: a driver got {result}, the tree has {wanted}")
 
@@ -247,9 +247,9 @@ class Noted:
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         """Return the answers of the policy."""
-        said: list[list[Candidate]] = self.asked(requests)
-        self.rounds.append([one.prompt_ids for row in said for one in row])
-        return said
+        answers: list[list[Candidate]] = self.asked(requests)
+        self.rounds.append([candidate.prompt_ids for row in answers for candidate in row])
+        return answers
 
 
 def by_us(player: ModelPlayer) -> tuple[float, list[Tree], list[list[Sequence[int]]]]:
@@ -309,7 +309,7 @@ def measure_ways() -> None:
         },
         "turns": len(rounds),
         "samples": sum(map(len, rounds)),
-        "prompt_tokens_mean": sum(len(prompt) for one in rounds for prompt in one) / sum(map(len, rounds)),
+        "prompt_tokens_mean": sum(len(prompt) for prompts in rounds for prompt in prompts) / sum(map(len, rounds)),
         "ours_seconds": ours,
         "generate_seconds": generate,
         "replay_seconds": replayed,

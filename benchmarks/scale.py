@@ -120,7 +120,7 @@ def tokens_of(collected: Collected) -> list[Any]:
 def share_of_rounds(bench: Bench, address: str, rounds: int) -> dict[str, Any]:
     """Return milliseconds of a round without the workers' own work, by the number of workers."""
     wanted = tokens_of(bench.plain.collect(0, GROUPS))
-    found: dict[str, Any] = {}
+    by_side: dict[str, Any] = {}
     for name, make, counts in (("searching", RolloutWorker, (1, 2)), ("replaying", Replaying, (1, 2, 4))):
         for count in counts:
             remote = bench.workers(address, count, make)
@@ -130,20 +130,20 @@ def share_of_rounds(bench: Bench, address: str, rounds: int) -> dict[str, Any]:
             busy = time.process_time()
             taken = [remote.collect(0, GROUPS) for _ in range(rounds)]
             busy = time.process_time() - busy
-            assert all(tokens_of(one) == wanted for one in taken), "not the same trees"
-            shares = [1000 * one.seconds["workers"] for one in taken]
-            found.setdefault(name, {})[count] = {
+            assert all(tokens_of(result) == wanted for result in taken), "not the same trees"
+            shares = [1000 * result.seconds["workers"] for result in taken]
+            by_side.setdefault(name, {})[count] = {
                 "median_ms": round(median(shares), 2),
                 "least_ms": round(min(shares), 2),
                 "driver_processor_ms": round(1000 * busy / rounds, 2),
             }
             remote.close()
     fits = {}
-    for kind in ("median_ms", "least_ms"):
-        counts, shares = zip(*((count, one[kind]) for count, one in found["replaying"].items()), strict=True)
+    for statistic in ("median_ms", "least_ms"):
+        counts, shares = zip(*((count, row[statistic]) for count, row in by_side["replaying"].items()), strict=True)
         slope, base = np.polyfit(counts, shares, 1)
-        fits[kind] = {"base": round(base, 2), "per_worker": round(slope, 2)}
-    return found | {"replaying_by_workers": fits}
+        fits[statistic] = {"base": round(base, 2), "per_worker": round(slope, 2)}
+    return by_side | {"replaying_by_workers": fits}
 
 
 def per_tree(bench: Bench) -> dict[str, float]:
@@ -166,7 +166,7 @@ def per_tree(bench: Bench) -> dict[str, float]:
 
 def hand_overs(bench: Bench, address: str, rounds: int, folder: Path) -> dict[str, Any]:
     """Return seconds from a learner's weights to a checked worker, by the size of the model."""
-    found = {}
+    sizes = {}
     for name, size in SIZES.items():
         sized = bench if size is None else Bench(resized(bench.folder, folder / name, *size))
         remote = sized.workers(address, 1)
@@ -177,9 +177,9 @@ def hand_overs(bench: Bench, address: str, rounds: int, folder: Path) -> dict[st
             first, second = (remote.collect(0, 1, plainly=True).seconds["workers"] for _ in range(2))
             longer.append(first - second)
         size_in_bytes = sum(array.nbytes for array in weights_of(sized.learner.model).values())
-        found[name] = {"megabytes": round(size_in_bytes / 1e6, 2), "milliseconds": round(1000 * median(longer), 1)}
+        sizes[name] = {"megabytes": round(size_in_bytes / 1e6, 2), "milliseconds": round(1000 * median(longer), 1)}
         remote.close()
-    return found
+    return sizes
 
 
 def resized(folder: Path, out: Path, hidden: int, layers: int) -> Path:
@@ -240,7 +240,7 @@ def _losing(made: Any, remote: RemoteCollector, spare: list[Any] | None) -> Call
     pid, node = remote.crew.where(0)
     if spare is None:
         return lambda: os.kill(pid, signal.SIGKILL)
-    own = next(one for one in spare if one.node_id == node)
+    own = next(worker for worker in spare if worker.node_id == node)
     spare.remove(own)
     return lambda: made.remove_node(own, allow_graceful=False)
 
@@ -288,10 +288,10 @@ def main() -> None:
         "settings": {"groups": GROUPS, "search": bench.config.search.search},
     }
     for part in args.parts:
-        found = {part: measured(part, bench, args)}
-        known = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
-        before = {name: known[name] for name in PARTS if name in known}
-        write_result("scale", about | before | found, out=args.out)
+        numbers = {part: measured(part, bench, args)}
+        recorded = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
+        before = {name: recorded[name] for name in PARTS if name in recorded}
+        write_result("scale", about | before | numbers, out=args.out)
 
 
 if __name__ == "__main__":

@@ -97,13 +97,13 @@ class OraclePolicy:
 def players(world: World) -> list[tuple[str, EnvPool, Policy]]:
     """Return who plays a world, and where."""
     pool = EnvPool(world.env, world.settings, score=world.score)
-    found: list[tuple[str, EnvPool, Policy]] = [("random", pool, legal_player(pool.base))]
+    sides: list[tuple[str, EnvPool, Policy]] = [("random", pool, legal_player(pool.base))]
     if world.with_model:
         policy = load_policy(default_model(world.env, ()), device=torch.device("cpu"))
         player = ModelPlayer(world.env, TaskConfig(score=world.score), ModelConfig(), policy)
         spoken = player.pool("test")
-        found.append(("base model", spoken, player.chat_about(spoken.base, temperature=1.0)))
-    return found
+        sides.append(("base model", spoken, player.chat_about(spoken.base, temperature=1.0)))
+    return sides
 
 
 def told(played: PlayedEpisodes) -> dict[str, Any]:
@@ -149,13 +149,13 @@ def measure(world: World, instances: int, budgets: Sequence[int]) -> dict[str, A
     }
 
 
-def plot(found: dict[str, Any], path: Path) -> None:
+def plot(results: dict[str, Any], path: Path) -> None:
     """Draw success against environment steps, a panel per world and player."""
-    panels = [(world, player) for world, result in found.items() for player in result["players"]]
+    panels = [(world, player) for world, result in results.items() for player in result["players"]]
     figure = Figure(figsize=(11, 3.4 * -(-len(panels) // 2)), layout="constrained")
     for number, (world, player) in enumerate(panels, start=1):
         axes = figure.add_subplot(-(-len(panels) // 2), 2, number)
-        result = found[world]
+        result = results[world]
         for strategy, rows in result["players"][player]["strategies"].items():
             axes.plot(
                 [row["env_steps"] for row in rows], [row["success"] for row in rows], marker="o", ms=3, label=strategy
@@ -187,12 +187,12 @@ def main() -> None:
     """Measure all worlds, write the numbers and the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few instances and budgets, and no files of record")
-    chosen = parser.parse_args()
-    instances, budgets = (16, (1, 4)) if chosen.quick else (256, BUDGETS)
-    found = {world.env: measure(world, instances, budgets) for world in WORLDS}
-    name = "search_budget_quick" if chosen.quick else "search_budget"
-    write_result(name, {"noise": "fresh", "budgets": budgets, "worlds": found})
-    plot(found, IMAGES / f"{name}.png")
+    args = parser.parse_args()
+    instances, budgets = (16, (1, 4)) if args.quick else (256, BUDGETS)
+    results = {world.env: measure(world, instances, budgets) for world in WORLDS}
+    name = "search_budget_quick" if args.quick else "search_budget"
+    write_result(name, {"noise": "fresh", "budgets": budgets, "worlds": results})
+    plot(results, IMAGES / f"{name}.png")
 
 
 if __name__ == "__main__":

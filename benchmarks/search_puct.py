@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from benchmarks.grid_peers import sokoban_rooms
+from benchmarks.grid_speed import sokoban_rooms
 from benchmarks.measure import MissingPeer, Work, alternate, insist, require_peer
 from tsr_gym import Candidate
 from tsr_gym.agents.arrays import array_puct
@@ -133,8 +133,8 @@ def make_search(rooms: Rooms, step: Any, simulations: int, *, tilt: float = 0.0)
         logits, values = evaluate(after)
         discounts = jnp.where(after.over, 0.0, 1.0).astype(values.dtype)
         rewards = rewards.astype(values.dtype)
-        told = mctx.RecurrentFnOutput(reward=rewards, discount=discounts, prior_logits=logits, value=values)
-        return told, after
+        output = mctx.RecurrentFnOutput(reward=rewards, discount=discounts, prior_logits=logits, value=values)
+        return output, after
 
     def search(key: Any, start: Rooms) -> Any:
         logits, values = evaluate(start)
@@ -171,8 +171,8 @@ def golden_case(level: str, simulations: int, max_actions: int) -> dict[str, Any
     batch: Any = gym.make_vec("tsr/Sokoban-v0", num_envs=1, level=level, max_actions=max_actions)
     batch.reset(seed=0)
     visits, values = exact_visits(batch, make_step(batch.observe().shape[2], max_actions), simulations)
-    told = {"visits": visits[0].astype(int).tolist(), "value": float(values[0])}
-    return {"level": level, "max_actions": max_actions, "simulations": simulations, **told}
+    expected = {"visits": visits[0].astype(int).tolist(), "value": float(values[0])}
+    return {"level": level, "max_actions": max_actions, "simulations": simulations, **expected}
 
 
 def write_golden() -> None:
@@ -195,9 +195,9 @@ def priors(tilt: float = 0.0) -> Any:
     return weights / weights.sum()
 
 
-def evaluate(batch: Any, known: Any = priors()) -> tuple[Any, Any]:  # noqa: B008
+def evaluate(batch: Any, logits: Any = priors()) -> tuple[Any, Any]:  # noqa: B008
     """Return priors, and minus the number of boxes that are off goals."""
-    return known, -(batch.observe() == BOX).sum((1, 2)).astype(float)
+    return logits, -(batch.observe() == BOX).sum((1, 2)).astype(float)
 
 
 def next_action(requests: Any) -> list[list[Candidate]]:
@@ -239,18 +239,18 @@ def mctx_work(envs: Any, simulations: int) -> tuple[Work, dict[str, Any]]:
     check_rules(envs, step)
     visits, values = exact_visits(envs, step, simulations)
     seeds = range(envs.num_envs)
-    ours = array_puct(envs, simulations=simulations, seeds=seeds, evaluate=partial(evaluate, known=priors(TILT)))
+    ours = array_puct(envs, simulations=simulations, seeds=seeds, evaluate=partial(evaluate, logits=priors(TILT)))
     equal = float((visits == ours.visits).all(1).mean())
     insist(equal >= LEAST_EQUAL, f"the visits of mctx and of array_puct are equal in {equal:.0%} of the tasks only")
     run = make_search(rooms_of(envs), step, simulations)
     seconds = compile_seconds(run)
-    told = {
+    about = {
         "tasks_with_equal_visits": equal,
         "largest_difference_of_root_values": float(np.abs(values - ours.values).max()),
         "compile_seconds": seconds,
     }
     how = "jit(muzero_policy), no noise at the root, float32, compiled before"
-    return Work(run, envs.num_envs * simulations, how), told
+    return Work(run, envs.num_envs * simulations, how), about
 
 
 def measure(settings: dict[str, Any], tasks: int, simulations: int, rounds: int) -> dict[str, Any]:
@@ -262,15 +262,15 @@ def measure(settings: dict[str, Any], tasks: int, simulations: int, rounds: int)
         "objects": objects(settings, tasks, simulations),
         "arrays": Work(in_arrays, tasks * simulations, "array_puct"),
     }
-    told: dict[str, Any] = {}
+    about: dict[str, Any] = {}
     try:
-        works["mctx"], told = mctx_work(envs, simulations)
+        works["mctx"], about = mctx_work(envs, simulations)
     except MissingPeer as error:
-        told = {"mctx": f"not run: {error}"}
+        about = {"mctx": f"not run: {error}"}
     rates = alternate(works, rounds)
     medians = {name: rate["median"] for name, rate in rates.items()}
     ratios = {f"{name}_to_mctx": medians[name] / medians["mctx"] for name in ("objects", "arrays") if "mctx" in medians}
-    return {"simulations_per_second": rates, **ratios, **told}
+    return {"simulations_per_second": rates, **ratios, **about}
 
 
 def puct_rows(quick: bool) -> dict[str, Any]:

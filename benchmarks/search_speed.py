@@ -36,8 +36,8 @@ def scripted(actions: Sequence[str], most: int) -> Policy:
     """Return a policy that answers with up to `most` actions, from a table that it looks up by node and candidate."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, most + 1, size=NUM_SAYINGS)
-    said = [" || ".join(actions[pick] for pick in rng.integers(len(actions), size=size)) for size in sizes]
-    table = [Candidate(FORM.format(text)) for text in said]
+    texts = [" || ".join(actions[pick] for pick in rng.integers(len(actions), size=size)) for size in sizes]
+    table = [Candidate(FORM.format(text)) for text in texts]
 
     def policy(requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         return [
@@ -59,15 +59,15 @@ def replay(env: gym.Env[Any, Any], tree: Tree, seed: int, options: dict[str, Any
     Equal candidates of a node are played once, as in the search.
     """
     outcomes: list[Any] = [None]
-    known: dict[tuple[int | None, Any], Any] = {}
+    outcome_of: dict[tuple[int | None, Any], Any] = {}
     for index in range(1, len(tree.nodes)):
         node = tree.nodes[index]
         twin = (node.parent, node.candidate.text)
-        if twin not in known:
+        if twin not in outcome_of:
             env.reset(seed=seed, options=options)
             for step in tree.path(index)[1:]:
-                known[twin] = env.step(tree.nodes[step].candidate.text)
-        outcomes.append(known[twin])
+                outcome_of[twin] = env.step(tree.nodes[step].candidate.text)
+        outcomes.append(outcome_of[twin])
     return outcomes
 
 
@@ -365,11 +365,11 @@ def main() -> None:
     if quick:
         print(about | numbers)
     elif wanted:
-        known = json.loads((RESULTS / "search_speed.json").read_text(encoding="utf-8"))
+        recorded = json.loads((RESULTS / "search_speed.json").read_text(encoding="utf-8"))
         again = {
             name: {"stamp": stamped({"load_average_beside": os.getloadavg()[0]}), **numbers[name]} for name in numbers
         }
-        (RESULTS / "search_speed.json").write_text(laid_out(known | again), encoding="utf-8")
+        (RESULTS / "search_speed.json").write_text(laid_out(recorded | again), encoding="utf-8")
     else:
         write_result("search_speed", about | numbers)
 

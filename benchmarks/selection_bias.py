@@ -123,11 +123,11 @@ def instances(tasks: Sequence[int]) -> list[Exact]:
     pool = lakes(Mode("fresh"))
     base = pool.base
     assert isinstance(base, FrozenLakeEnv)
-    found = []
+    exact = []
     for task in tasks:
         env: Any = pool.set([task])[0].unwrapped
-        found.append(Exact(base, env.state))
-    return found
+        exact.append(Exact(base, env.state))
+    return exact
 
 
 def grow(pool: EnvPool, strategy: Strategy, tasks: Sequence[int], seed: int, noise: Noise) -> list[Tree]:
@@ -162,7 +162,7 @@ def measure(strategy: Strategy, mode: Mode, tasks: Sequence[int], seeds: range, 
         "played": shown(wins, range(len(wins))),
         "clairvoyant": mode.noise == "same",
         "overstates": {
-            name: shown([found - value for found, value in zip(selected, values, strict=True)], owners)
+            name: shown([estimate - value for estimate, value in zip(selected, values, strict=True)], owners)
             for name, values in truths.items()
         },
         "score overstated": shown([row["score overstated"] for row in rows], owners),
@@ -229,9 +229,9 @@ def _draw_modes(panel: Any, name: str, by_mode: dict[str, Any], numbers: dict[st
         "its first turn, then the best play": [row["worth"]["its first turn, then the best play"] for row in rows],
         "its turns, played as they stand": [row["worth"]["its turns"] for row in rows],
     }
-    for number, (what, found) in enumerate(shown_ones.items()):
+    for number, (what, points) in enumerate(shown_ones.items()):
         places = [place + 0.15 * (number - 1.5) for place in range(len(rows))]
-        _draw_points(panel, places, found, f"C{number}", "o", what)
+        _draw_points(panel, places, points, f"C{number}", "o", what)
     panel.axhline(numbers["optimum"], color="grey", linestyle="--", label="exact optimum")
     panel.axhline(numbers["value of the policy"], color="grey", linestyle=":", label="exact value of the policy")
     panel.set_xticks(range(len(by_mode)), labels=list(by_mode), rotation=30, ha="right")

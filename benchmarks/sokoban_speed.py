@@ -103,7 +103,9 @@ def solve_set(path: str, optimal: Optimal, max_nodes: int) -> dict[str, Any]:
 def measure_solver(max_nodes: int = 4_000_000) -> None:
     """Measure, and write results/sokoban_solver.json."""
     solve(parse_level("######\n#@$ .#\n# $ .#\n######"))
-    numbers = {f"{path}, {kind}": solve_set(path, kind, max_nodes) for path in SETS for kind in ("pushes", "moves")}
+    numbers = {
+        f"{path}, {metric}": solve_set(path, metric, max_nodes) for path in SETS for metric in ("pushes", "moves")
+    }
     write_result("sokoban_solver", {"max_nodes": max_nodes, "sets": numbers})
 
 
@@ -142,18 +144,18 @@ def measure_levels(num_levels: int) -> tuple[list[float], list[float], Counter[s
     rng = np.random.default_rng(0)
     starts = [parse_level("\n".join(row["rows"])) for row in shared_rows("golden/sokoban/boxoban_labelled.jsonl")]
     starts = starts[:: len(starts) // num_levels][:num_levels]
-    setups, checks, found = [], [], Counter[str]()
+    setups, checks, rules = [], [], Counter[str]()
     for start in starts:
         pushed = play_at_random(start, rng)
-        found.update(deadlock.rule if (deadlock := find_deadlock(state)) else "none" for state in pushed)
+        rules.update(deadlock.rule if (deadlock := find_deadlock(state)) else "none" for state in pushed)
         setups.append(best_seconds(partial(level_tables, start.level), before=level_tables.cache_clear))
         checks.append(best_seconds(partial(check_all, pushed), before=partial(only_tables_of, start)) / len(pushed))
-    return setups, checks, found
+    return setups, checks, rules
 
 
 def measure_deadlocks() -> None:
     """Measure, and write results/sokoban_deadlock.json."""
-    setups, checks, found = measure_levels(NUM_LEVELS)
+    setups, checks, rules = measure_levels(NUM_LEVELS)
     write_result(
         "sokoban_deadlock",
         {
@@ -162,7 +164,7 @@ def measure_deadlocks() -> None:
             "pushes_per_level": PUSHES_PER_LEVEL,
             "setup_ms": {"median": 1e3 * float(np.median(setups)), "max": 1e3 * max(setups)},
             "check_us": {"mean": 1e6 * float(np.mean(checks)), "max_of_levels": 1e6 * max(checks)},
-            "found": dict(found.most_common()),
+            "found": dict(rules.most_common()),
         },
     )
 

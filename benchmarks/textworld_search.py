@@ -101,9 +101,9 @@ def measure_speed(quick: bool) -> None:
     import textworld
 
     rounds = 2 if quick else 7
-    found = {game: measure_game(game, level, rounds) for game, level in GAMES}
+    games = {game: measure_game(game, level, rounds) for game, level in GAMES}
     write_result(
-        f"textworld_speed{'_quick' if rounds == 2 else ''}", {"textworld": textworld.__version__, "games": found}
+        f"textworld_speed{'_quick' if rounds == 2 else ''}", {"textworld": textworld.__version__, "games": games}
     )
 
 
@@ -154,7 +154,7 @@ def told(played: PlayedEpisodes) -> dict[str, Any]:
 
 def measure(settings: dict[str, Any], instances: int, budgets: Sequence[int]) -> dict[str, Any]:
     """Return the curves of both players on the games of one kind."""
-    found: dict[str, Any] = {}
+    by_player: dict[str, Any] = {}
     pool = EnvPool("textworld", {"split": "test", "num_games": 20, **settings}, score=GUIDE)
     random = legal_player(pool.base)
     players: dict[str, Policy] = {"random": random, f"teacher in {P_TEACHER:.0%} of turns": Teacher(pool, random)}
@@ -169,20 +169,20 @@ def measure(settings: dict[str, Any], instances: int, budgets: Sequence[int]) ->
                 row = {"search": written(budget), **told(play(pool, policy, search, tasks=tasks, seeds=(0,)))}
                 curves[strategy].append(row)
                 print(settings["game"], name, row["search"], f"{row['success']:.2f} {row['env_steps']:.0f}", flush=True)
-        found[name] = {"alone": alone, "strategies": curves}
-    return found
+        by_player[name] = {"alone": alone, "strategies": curves}
+    return by_player
 
 
-def plot(found: dict[str, Any]) -> None:
+def plot(results: dict[str, Any]) -> None:
     """Draw success against environment steps, a row per world and a panel per player."""
     # Imported here, because the environment with TextWorld has no need of it.
     from matplotlib.figure import Figure
 
-    rows = [(world, player) for world in found for player in found[world] if player != "instances"]
+    rows = [(world, player) for world in results for player in results[world] if player != "instances"]
     figure = Figure(figsize=(9, 2.6 * len(rows) / 2), layout="constrained")
     for number, (world, player) in enumerate(rows, start=1):
         axes = figure.add_subplot(len(rows) // 2, 2, number)
-        result = found[world][player]
+        result = results[world][player]
         for strategy, curve in result["strategies"].items():
             steps, success = ([row[key] for row in curve] for key in ("env_steps", "success"))
             axes.plot(steps, success, marker="o", ms=3, label=strategy)
@@ -201,22 +201,22 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=12, help="games per world")
     parser.add_argument("--plot", action="store_true", help="draw what the file of record holds")
     parser.add_argument("--speed", action="store_true", help="time snapshots, and search nothing")
-    chosen = parser.parse_args()
-    if chosen.speed:
-        measure_speed(chosen.quick)
+    args = parser.parse_args()
+    if args.speed:
+        measure_speed(args.quick)
         return
     record = RESULTS / f"{NAME}.json"
-    known = json.loads(record.read_text(encoding="utf-8")) if record.exists() and not chosen.quick else {}
-    if chosen.plot:
-        plot(known["worlds"])
+    recorded = json.loads(record.read_text(encoding="utf-8")) if record.exists() and not args.quick else {}
+    if args.plot:
+        plot(recorded["worlds"])
         return
-    instances, budgets = (4, (2,)) if chosen.quick else (chosen.instances, BUDGETS)
-    found = known.get("worlds", {})
-    for name in chosen.world or WORLDS:
-        found[name] = {"instances": instances, **measure(WORLDS[name], instances, budgets)}
-        about = {"score": GUIDE, "budgets": budgets, "settings": {world: WORLDS[world] for world in found}}
-        about |= {"note": known["note"]} if "note" in known else {}
-        write_result(f"{NAME}_quick" if chosen.quick else NAME, {**about, "worlds": found})
+    instances, budgets = (4, (2,)) if args.quick else (args.instances, BUDGETS)
+    results = recorded.get("worlds", {})
+    for name in args.world or WORLDS:
+        results[name] = {"instances": instances, **measure(WORLDS[name], instances, budgets)}
+        about = {"score": GUIDE, "budgets": budgets, "settings": {world: WORLDS[world] for world in results}}
+        about |= {"note": recorded["note"]} if "note" in recorded else {}
+        write_result(f"{NAME}_quick" if args.quick else NAME, {**about, "worlds": results})
 
 
 if __name__ == "__main__":

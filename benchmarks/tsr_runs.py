@@ -56,8 +56,8 @@ def base_row(out: Path, name: str, recipe: str) -> Row | None:
     if not card.exists():
         return None
     about = json.loads(card.read_text())["about"]
-    known = {key: about[key] for key in ("success", "success_skilled", "valid") if key in about}
-    return {"base": name, "command": command(f"base-model {recipe}"), **known}
+    numbers = {key: about[key] for key in ("success", "success_skilled", "valid") if key in about}
+    return {"base": name, "command": command(f"base-model {recipe}"), **numbers}
 
 
 def train(out: Path, runs: Mapping[str, str], workers: int, *, watch: Callable[[], object] | None = None) -> None:

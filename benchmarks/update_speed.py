@@ -60,18 +60,18 @@ class Way:
 
 def ways(before: Path) -> dict[str, Way]:
     """Return the compared versions by name."""
-    found = {
+    by_name = {
         "before": Way(before, BEAM_BEFORE),
         "now": Way(HERE, BEAM),
         "before, torchrun with 2": Way(before, BEAM_BEFORE, TWO, same=False),
         "now, torchrun with 2": Way(HERE, BEAM, TWO, same=False),
     }
     if find_spec("ray") is not None:
-        found["now, 2 workers of Ray"] = Way(HERE, f"{BEAM} --ray local --ray-workers 2")
-        found["now, 2 workers of Ray, overlapped"] = Way(
+        by_name["now, 2 workers of Ray"] = Way(HERE, f"{BEAM} --ray local --ray-workers 2")
+        by_name["now, 2 workers of Ray, overlapped"] = Way(
             HERE, f"{BEAM} --ray local --ray-workers 2 --overlap", same=False
         )
-    return found
+    return by_name
 
 
 def take(way: Way, folder: Path, name: str, updates: int) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ def compare(rounds: int, updates: int) -> dict[str, Any]:
         for turn in range(rounds):
             for number, (name, way) in enumerate(ways(before).items()):
                 lines[name] += take(way, folder, f"run-{number}-{turn}", updates)
-        rows = {name: row_of(found) for name, found in lines.items()}
+        rows = {name: row_of(timings) for name, timings in lines.items()}
         alike = [name for name, way in ways(before).items() if way.same]
     tokens = [rows[name]["sampled_tokens"] for name in alike]
     if max(tokens) > (1 + SAME) * min(tokens):

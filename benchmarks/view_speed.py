@@ -38,22 +38,29 @@ READY = """return document.body.dataset.ready === location.hash
     && [...document.images].every(image => image.complete)"""
 
 
-def take(address: str, pages: dict[str, str], out: Path) -> None:
-    """Write a PNG of each page, by its name, into a folder."""
+@contextmanager
+def chrome(argument: str) -> Iterator[webdriver.Chrome]:
+    """Give a headless browser that is started with one more argument."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
-    for argument in ("--headless=new", "--disable-gpu", "--no-sandbox", "--hide-scrollbars"):
-        options.add_argument(argument)
+    for name in ("--headless=new", "--disable-gpu", "--no-sandbox", argument):
+        options.add_argument(name)
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
     try:
+        yield browser
+    finally:
+        browser.quit()
+
+
+def take(address: str, pages: dict[str, str], out: Path) -> None:
+    """Write a PNG of each page, by its name, into a folder."""
+    with chrome("--hide-scrollbars") as browser:
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SIZE)
         for name, page in pages.items():
             browser.get("about:blank")
             browser.get(address + page)
             WebDriverWait(browser, 60).until(lambda _: browser.execute_script(READY))
             browser.save_screenshot(str(out / f"{name}.png"))
-    finally:
-        browser.quit()
 
 
 def take_pictures() -> None:
@@ -64,10 +71,10 @@ def take_pictures() -> None:
         "--page", nargs="+", required=True, help="such as view_tree=/tree/beam/000040/00-01/14?tokens=logprob"
     )
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
-    chosen = parser.parse_args()
-    with viewing(Site(chosen.runs)) as address:
-        pages = dict(page.split("=", 1) for page in chosen.page)
-        take(address, {name: f"#{page}" for name, page in pages.items()}, chosen.out)
+    args = parser.parse_args()
+    with viewing(Site(args.runs)) as address:
+        pages = dict(page.split("=", 1) for page in args.page)
+        take(address, {name: f"#{page}" for name, page in pages.items()}, args.out)
 
 
 NUM_TREES, SMALL, LARGE, NUM_UPDATES, REPEATS = 3000, 30, 2000, 200, 5
@@ -133,19 +140,11 @@ def write_run(folder: Path) -> None:
 @contextmanager
 def opened(folder: Path, page: str) -> Iterator[webdriver.Chrome]:
     """Give a new browser that has drawn a page of a new server."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
-    for argument in ("--headless=new", "--disable-gpu", "--no-sandbox", "--window-size=1280,800"):
-        options.add_argument(argument)
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-    try:
-        with viewing(Site([folder])) as address:
-            browser.get(address + page)
-            wait: Any = WebDriverWait(browser, 60)
-            wait.until(lambda _: browser.execute_script(DRAWN))
-            yield browser
-    finally:
-        browser.quit()
+    with chrome("--window-size=1280,800") as browser, viewing(Site([folder])) as address:
+        browser.get(address + page)
+        wait: Any = WebDriverWait(browser, 60)
+        wait.until(lambda _: browser.execute_script(DRAWN))
+        yield browser
 
 
 def visited(folder: Path, page: str) -> dict[str, float]:
@@ -165,13 +164,13 @@ def scrolled(folder: Path, page: str, selector: str, right: int, down: int) -> d
         "median": round(median(times), 1),
         "p95": round(ranked[int(0.95 * len(ranked))], 1),
         "max": round(ranked[-1], 1),
-        "share above 50": round(sum(one > 50 for one in times) / len(times), 3),
+        "share above 50": round(sum(milliseconds > 50 for milliseconds in times) / len(times), 3),
     }
 
 
 def main() -> None:
     """Measure both pages and write the result."""
-    found = {}
+    by_page = {}
     with TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
         write_run(folder)
@@ -182,18 +181,18 @@ def main() -> None:
         }
         for name, page in pages.items():
             times = [visited(folder, page) for _ in range(REPEATS)]
-            found[name] = {
-                kind: {
-                    "median": round(median(one[kind] for one in times)),
-                    "max": round(max(one[kind] for one in times)),
+            by_page[name] = {
+                mark: {
+                    "median": round(median(visit[mark] for visit in times)),
+                    "max": round(max(visit[mark] for visit in times)),
                 }
-                for kind in ("painted", "drawn")
+                for mark in ("painted", "drawn")
             }
         moved = {name: scrolled(folder, *given) for name, given in SCROLLED.items()}
     about = {"trees": NUM_TREES, "updates": NUM_UPDATES, "repeats": REPEATS, "aim": "painted within 1000 ms"}
     write_result(
         "view_speed",
-        {"what": "milliseconds from the visit", **about, "pages": found, "scrolled": moved},
+        {"what": "milliseconds from the visit", **about, "pages": by_page, "scrolled": moved},
     )
 
 

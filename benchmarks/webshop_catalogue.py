@@ -37,10 +37,10 @@ AWKWARD = {'"': '"', "/": " | ", "two blanks": "  ", "< > &": "<>&", "not ASCII"
 
 def spread(values: Iterable[float]) -> dict[str, float]:
     """Return the mean and some quantiles."""
-    found = np.array(list(values), dtype=float)
+    array = np.array(list(values), dtype=float)
     marks = {"p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
-    return {"mean": round(float(found.mean()), 1)} | {
-        name: round(float(np.quantile(found, mark)), 1) for name, mark in marks.items()
+    return {"mean": round(float(array.mean()), 1)} | {
+        name: round(float(np.quantile(array, mark)), 1) for name, mark in marks.items()
     }
 
 
@@ -122,8 +122,8 @@ def search_shape(env: WebShopEnv) -> dict[str, Any]:
         return hits.index(goals.row(number)) + 1 if goals.row(number) in hits else 51
 
     drawn = [goals.draw(share) for share in np.random.default_rng(0).random(NUM_GOALS)]
-    found = {"all goals": range(len(goals)), f"{NUM_GOALS} drawn by weight": drawn}
-    ranks = {name: np.array([rank(number) for number in numbers]) for name, numbers in found.items()}
+    goal_sets = {"all goals": range(len(goals)), f"{NUM_GOALS} drawn by weight": drawn}
+    ranks = {name: np.array([rank(number) for number in numbers]) for name, numbers in goal_sets.items()}
     return {
         name: {f"in top {k}": round(float((array <= k).mean()), 3) for k in (1, 3, 10, 50)}
         for name, array in ranks.items()
@@ -186,7 +186,7 @@ def main() -> None:
         for seed in SEEDS:
             env = open_env(make(seed))
             seeds[str(seed)] = search_shape(env) | {
-                kind: success(env, numbers) for kind, numbers in samples(env).items()
+                part: success(env, numbers) for part, numbers in samples(env).items()
             }
     write_result(
         "webshop_catalogue",

@@ -68,7 +68,7 @@ def interval(values: Sequence[float], groups: Sequence[int]) -> dict[str, float]
     sums, counts = np.bincount(group, weights=values), np.bincount(group)
     rng = np.random.default_rng(0)
     drawn = (rng.integers(len(sums), size=len(sums)) for _ in range(NUM_BOOTSTRAPS))
-    low, high = np.quantile([sums[one].sum() / counts[one].sum() for one in drawn], [0.025, 0.975])
+    low, high = np.quantile([sums[episodes].sum() / counts[episodes].sum() for episodes in drawn], [0.025, 0.975])
     return {"mean": round(float(np.mean(values)), 4), "low": round(float(low), 4), "high": round(float(high), 4)}
 
 
@@ -77,16 +77,16 @@ def measure_shoppers(env: WebShopEnv) -> dict[str, Any]:
     goals = range(min(NUM_GOALS, len(env.goals)))
     rows = [env.shop.goals.row(goal) for goal in goals]
     over = partial(interval, groups=rows)
-    found: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for name, shopper in SHOPPERS.items():
         records = play(env, shopper(), goals)
-        found[name] = {
+        summary[name] = {
             "reward": over([record.reward for record in records]),
             "success": over([float(record.success) for record in records]),
             "purchased": round(float(np.mean([record.purchased for record in records])), 4),
             "turns": round(float(np.mean([record.turns for record in records])), 2),
         }
-    return found
+    return summary
 
 
 def share_in_top_10(env: WebShopEnv) -> dict[str, float]:
@@ -181,38 +181,39 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def spearman(first: list[float], second: list[float]) -> float:
     """Return the rank correlation; 0 where one side is constant."""
-    one, two = ranks(np.array(first)), ranks(np.array(second))
-    return float(np.corrcoef(one, two)[0, 1]) if np.ptp(one) and np.ptp(two) else 0.0
+    first_ranks, second_ranks = ranks(np.array(first)), ranks(np.array(second))
+    return float(np.corrcoef(first_ranks, second_ranks)[0, 1]) if np.ptp(first_ranks) and np.ptp(second_ranks) else 0.0
 
 
 def loss(candidates: list[Measured], scores: list[float]) -> float:
     """Return the reachable reward that is lost by taking a best-scored candidate, any of them where several are."""
-    taken = [one.best for one, score in zip(candidates, scores, strict=True) if score >= max(scores) - 1e-9]
-    return max(one.best for one in candidates) - float(np.mean(taken))
+    taken = [candidate.best for candidate, score in zip(candidates, scores, strict=True) if score >= max(scores) - 1e-9]
+    return max(candidate.best for candidate in candidates) - float(np.mean(taken))
 
 
 def correlate(env: WebShopEnv, turns: int) -> dict[str, Any]:
     """Return how scores go with the best reachable reward."""
     played = [visit(env, turns, np.random.default_rng([turns, number])) for number in range(NUM_EPISODES)]
     states = [(number, state) for number, (reached, _) in enumerate(played) for state in reached]
-    sets = [(number, one) for number, (_, compared) in enumerate(played) for one in compared]
-    sets = [(number, one) for number, one in sets if np.ptp([state.best for state in one]) > 1e-9]
+    sets = [(number, candidates) for number, (_, compared) in enumerate(played) for candidates in compared]
+    sets = [(number, candidates) for number, candidates in sets if np.ptp([state.best for state in candidates]) > 1e-9]
     owners = [number for number, _ in sets]
-    chance = [loss(one, [0.0] * len(one)) for _, one in sets]
-    found: dict[str, Any] = {"states": len(states), "sets": len(sets), "loss by chance": interval(chance, owners)}
+    chance = [loss(candidates, [0.0] * len(candidates)) for _, candidates in sets]
+    result: dict[str, Any] = {"states": len(states), "sets": len(sets), "loss by chance": interval(chance, owners)}
     for variant in SIMILARITIES:
         for alpha in ALPHAS:
-            scored = [[state.score(variant, alpha) for state in one] for _, one in sets]
+            scored = [[state.score(variant, alpha) for state in candidates] for _, candidates in sets]
             among = [
-                spearman(scores, [state.best for state in one]) for (_, one), scores in zip(sets, scored, strict=True)
+                spearman(scores, [state.best for state in candidates])
+                for (_, candidates), scores in zip(sets, scored, strict=True)
             ]
-            losses = [loss(one, scores) for (_, one), scores in zip(sets, scored, strict=True)]
-            found[f"{variant}, alpha {alpha}"] = {
+            losses = [loss(candidates, scores) for (_, candidates), scores in zip(sets, scored, strict=True)]
+            result[f"{variant}, alpha {alpha}"] = {
                 "all states": pooled(states, variant, alpha),
                 "among candidates": interval(among, owners),
                 "loss": interval(losses, owners),
             }
-    return found
+    return result
 
 
 def pooled(states: list[tuple[int, Measured]], variant: str, alpha: float) -> Rates:
@@ -224,8 +225,8 @@ def pooled(states: list[tuple[int, Measured]], variant: str, alpha: float) -> Ra
     rng = np.random.default_rng(0)
     drawn = []
     for _ in range(200):
-        chosen = np.concatenate([places[number] for number in rng.integers(NUM_EPISODES, size=NUM_EPISODES)])
-        drawn.append(spearman(list(scores[chosen]), list(best[chosen])))
+        picks = np.concatenate([places[number] for number in rng.integers(NUM_EPISODES, size=NUM_EPISODES)])
+        drawn.append(spearman(list(scores[picks]), list(best[picks])))
     low, high = np.quantile(drawn, [0.025, 0.975])
     mean = spearman(list(scores), list(best))
     return {"mean": round(mean, 4), "low": round(float(low), 4), "high": round(float(high), 4)}
@@ -254,7 +255,7 @@ def guide(env: WebShopEnv, turns: int, rate: Callable[[ShopState, int, float], f
 def guided(env: WebShopEnv, turns: int) -> dict[str, Any]:
     """Return how well episodes go that are played by each score."""
     shop = env.shop
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "chance": guide(env, turns, lambda state, left, draw: draw),
         "best reachable": guide(
             env, turns, lambda state, left, draw: best_reachable(shop, state, left) + 1e-6 * progress(shop, state)
@@ -262,14 +263,14 @@ def guided(env: WebShopEnv, turns: int) -> dict[str, Any]:
     }
     for variant, similar in SIMILARITIES.items():
         for alpha in ALPHAS:
-            found[f"{variant}, alpha {alpha}"] = guide(
+            result[f"{variant}, alpha {alpha}"] = guide(
                 env,
                 turns,
                 lambda state, left, draw, alpha=alpha, similar=similar: (  # type: ignore[misc]
                     alpha * progress(shop, state) + similar(shop, state)
                 ),
             )
-    return found
+    return result
 
 
 def measure_calibration() -> None:

@@ -181,9 +181,9 @@ def read(name: str, path: Path, count: int, reads: int) -> None:
         asins = [store.product(row).asin for row in rows]
         rounds["product_us"].append((perf_counter() - start) / reads * 1e6)
         start = perf_counter()
-        found = [store.row_of(asin) for asin in asins]
+        fetched = [store.row_of(asin) for asin in asins]
         rounds["row_of_us"].append((perf_counter() - start) / reads * 1e6)
-        assert found == rows
+        assert fetched == rows
     numbers = {key: round(median(values), 2) for key, values in rounds.items()}
     print(json.dumps({"open_ms": round(opened * 1e3, 2), **numbers, "private_mb": round(private_mb() - before, 1)}))
 

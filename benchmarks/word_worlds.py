@@ -44,8 +44,8 @@ def measure_split(name: str, settings: dict[str, Any], split: str) -> dict[str, 
     bars = [env.success_bars(env.state) for seed in range(NUM_INSTANCES) if env.reset(seed=seed)]
     random, optimal = (round(float(mean), 4) for mean in np.mean(bars, axis=0))
     players = {"teacher": teaching.teacher_turn, "poor player": teaching.poor_turn}
-    found = {who: measure_player(env, teaching, turn) for who, turn in players.items()}
-    return {**found, "random": random, "optimal": optimal, "words known": len(teaching.words or ())}
+    by_player = {who: measure_player(env, teaching, turn) for who, turn in players.items()}
+    return {**by_player, "random": random, "optimal": optimal, "words known": len(teaching.words or ())}
 
 
 def measure_player(env: Any, teaching: Teaching, turn: Player) -> dict[str, float]:
@@ -55,8 +55,8 @@ def measure_player(env: Any, teaching: Teaching, turn: Player) -> dict[str, floa
     for seed in range(NUM_INSTANCES):
         texts = [env.reset(seed=seed)[0]]
         while not (env.episode.terminated or env.episode.truncated):
-            said = turn(env, rng)
-            texts += [said, env.step(said)[0]]
+            answer = turn(env, rng)
+            texts += [answer, env.step(answer)[0]]
             turns += 1
         solved += env.is_success(env.state)
         accepted += teaching.accepts(env)
@@ -112,8 +112,8 @@ def main() -> int:
     if not args.draw:
         flags = {world: f"train {world} --updates {args.updates}" for world in WORLDS}
         train(args.out, flags, args.workers)
-        found = {world: measured(args.out / "cells" / world) for world in WORLDS}
-        rows = [{"world": world, "command": command(flags[world])} | row for world, row in found.items() if row]
+        results = {world: measured(args.out / "cells" / world) for world in WORLDS}
+        rows = [{"world": world, "command": command(flags[world])} | row for world, row in results.items() if row]
         write_result(NAME, {"runs": rows})
     draw(json.loads((RESULTS / f"{NAME}.json").read_text())["runs"], FIGURE)
     return 0

@@ -84,16 +84,16 @@ def runs_of(asked: Sequence[Question], out: Path) -> list[Row]:
 
 
 def _run_of(question: Question, path: Path) -> Row:
-    found = json.loads(path.read_text())
+    result = json.loads(path.read_text())
     kept = ("success", "total_reward", "turns", "response_length", "valid", "instances")
     return {
         "setting": question.world,
         "method": question.model,
         "seed": question.seed,
         "command": f"tsr {question.command} --model {question.model} --seed {question.seed}",
-        **{name: found["evaluation"][name] for name in kept},
-        **found["bars"],
-        **found["ledger"],
+        **{name: result["evaluation"][name] for name in kept},
+        **result["bars"],
+        **result["ledger"],
     }
 
 

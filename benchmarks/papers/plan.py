@@ -135,10 +135,10 @@ class Cell:
     @property
     def name(self) -> str:
         """Folder name, which includes a digest of the configuration."""
-        known = self.flags(Path("OUT"), Path("MODELS"))
+        flags = self.flags(Path("OUT"), Path("MODELS"))
         words = f"{self.setting.name} {self.method.name} {self.seed}"
         slug = "".join(letter if letter.isalnum() else "-" for letter in words)
-        return f"{slug}-{_digest(known)}"
+        return f"{slug}-{_digest(flags)}"
 
     def flags(self, out: Path, models: Path) -> str:
         """Return the flags of ``tsr``, but for the folder.
@@ -173,7 +173,8 @@ def cells(table: Table, scale: Scale, seeds: int) -> Iterator[Cell]:
         for setting in table.settings[scale]:
             done: dict[str, Cell] = {}
             for method in sorted(
-                (one for one in table.methods_at(scale) if one.trains), key=lambda one: bool(one.matches)
+                (trained for trained in table.methods_at(scale) if trained.trains),
+                key=lambda trained: bool(trained.matches),
             ):
                 done[method.name] = Cell(setting, method, seed, done.get(method.matches))
                 yield done[method.name]
@@ -241,8 +242,8 @@ def _run_on_gpus(cells: Sequence[Cell], out: Path, models: Path) -> None:
 
 def row_of(out: Path, cell: Cell, scale: Scale) -> Row | None:
     """Return the row of a cell from its files, None where it is not finished."""
-    found = measured(out / "cells" / cell.name)
-    if found is None:
+    numbers = measured(out / "cells" / cell.name)
+    if numbers is None:
         return None
     return {
         "cell": cell.name,
@@ -251,11 +252,11 @@ def row_of(out: Path, cell: Cell, scale: Scale) -> Row | None:
         "method": cell.method.name,
         "seed": cell.seed,
         "command": commands([cell], scale, Path("OUT"), Path("MODELS"))[-1],
-        **found,
+        **numbers,
     }
 
 
 def base_rows(out: Path, cells: Sequence[Cell]) -> list[Row]:
     """Return a row for each embedded base model of some cells that was built."""
-    found = [base_row(out, name, recipe) for name, recipe in recipes(cells).items()]
-    return [row for row in found if row is not None]
+    rows = [base_row(out, name, recipe) for name, recipe in recipes(cells).items()]
+    return [row for row in rows if row is not None]

@@ -51,9 +51,9 @@ def _rows_in(table: Table, scale: Scale, setting: Setting, runs: Sequence[Row]) 
 
 def paper_of(table: Table, setting: Setting, method: Method) -> dict[str, Mapping[str, float]]:
     """Return the paper's numbers for a row, by model."""
-    known = table.paper.get(setting.published or setting.world, {})
-    found = {model: known.get(model, {}).get(method.name, {}) for model in setting.models}
-    return {model: numbers for model, numbers in found.items() if numbers}
+    published = table.paper.get(setting.published or setting.world, {})
+    by_model = {model: published.get(model, {}).get(method.name, {}) for model in setting.models}
+    return {model: numbers for model, numbers in by_model.items() if numbers}
 
 
 def _results(runs: Sequence[Row], *, ends: bool) -> Row:
@@ -84,13 +84,13 @@ def _costs(runs: Sequence[Row]) -> Row:
 
 def _times(runs: Sequence[Row]) -> Row:
     """Return updates and seconds to the first evaluation with a share of the final success, means over seeds."""
-    found: Row = {}
+    means: Row = {}
     for name, share in (("to_80", FIRST), ("to_convergence", CONVERGED)):
         reached = [reached_at(run["points"], share) for run in runs]
-        known = [point for point in reached if point is not None]
+        numbers = [point for point in reached if point is not None]
         for measure in ("step", "seconds"):
-            found[f"{measure}_{name}"] = round(fmean(point[measure] for point in known), 1) if known else None
-    return found
+            means[f"{measure}_{name}"] = round(fmean(point[measure] for point in numbers), 1) if numbers else None
+    return means
 
 
 def reached_at(points: Sequence[Row], share: float) -> Row | None:
@@ -132,7 +132,7 @@ def draw(table: Table, result: Mapping[str, Any], out: Path) -> None:
     width = 3.4 * len(settings) + 2.6
     figure, panels = pyplot.subplots(1, len(settings), figsize=(width, 3.6), layout="constrained", squeeze=False)
     for panel, setting in zip(panels[0], settings, strict=True):
-        for number, method in enumerate(one.name for one in table.methods if one.trains):
+        for number, method in enumerate(trained.name for trained in table.methods if trained.trains):
             mine = [run["points"] for run in runs if (run["setting"], run["method"]) == (setting, method)]
             curves = [[factor * point[table.view] for point in points] for points in mine]
             steps = [[point["step"] for point in points] for points in mine]
@@ -190,16 +190,16 @@ def section(table: Table, results: Sequence[Row]) -> str:
 
 def source_sentence(result: Row) -> str:
     """Return in a sentence what kind of run a result is from."""
-    kind = f"Ours: scale {result['scale']}, {result['seeds']} seeds, {result['date'][:10]}."
+    sentence = f"Ours: scale {result['scale']}, {result['seeds']} seeds, {result['date'][:10]}."
     if result["quick"]:
-        kind += " **A quick run of a few updates, which shows that everything runs and ranks nothing.**"
+        sentence += " **A quick run of a few updates, which shows that everything runs and ranks nothing.**"
     controlled = f" The control is {result['control']}." if result["control"] else ""
     bases = [
         f"{base['base']}: {100 * base['success_skilled']:.0f} % before its skill was hidden"
         for base in result["bases"]
         if "success_skilled" in base
     ]
-    return kind + controlled + (f" Base models: {'; '.join(bases)}." if bases else "")
+    return sentence + controlled + (f" Base models: {'; '.join(bases)}." if bases else "")
 
 
 def published(table: Table) -> list[tuple[str, str, float]]:
@@ -215,8 +215,8 @@ def published(table: Table) -> list[tuple[str, str, float]]:
 def _asked(table: Table, results: Sequence[Row]) -> list[str]:
     paper = [(world, model, f"{success:g}", *(NOTHING,) * len(ASKED_FOR)) for world, model, success in published(table)]
     ours = [(row["setting"], row["method"], NOTHING, *_answered(row)) for result in results for row in result["rows"]]
-    said = [source_sentence(result) for result in results] or ["Ours: not run yet."]
-    return [*said, table_of(("where", "model", "paper: success", *ASKED_FOR), [*paper, *ours])]
+    sentences = [source_sentence(result) for result in results] or ["Ours: not run yet."]
+    return [*sentences, table_of(("where", "model", "paper: success", *ASKED_FOR), [*paper, *ours])]
 
 
 def _answered(row: Row) -> tuple[str, ...]:
@@ -240,7 +240,7 @@ def _rows(table: Table, rows: Sequence[Row]) -> str:
 
 def paper_words(paper: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> str:
     """Return the paper's numbers of a row, by model."""
-    said = []
+    parts = []
     for model, numbers in paper.items():
         name = model.removeprefix("Qwen2.5-").removesuffix("-Instruct")
         named = len(numbers) != len(columns)
@@ -249,8 +249,8 @@ def paper_words(paper: Mapping[str, Mapping[str, float]], columns: Sequence[str]
             for column in columns
             if column in numbers
         )
-        said.append(f"{name}: {', '.join(values)}")
-    return "; ".join(said) or NOTHING
+        parts.append(f"{name}: {', '.join(values)}")
+    return "; ".join(parts) or NOTHING
 
 
 def _ours(row: Row) -> tuple[str, ...]:
@@ -281,7 +281,7 @@ def _timed(row: Row) -> tuple[str, ...]:
     return tuple(NOTHING if row[name] is None else f"{row[name]:g}" for name in names)
 
 
-def mean_words(found: Row, digits: int) -> str:
+def mean_words(row: Row, digits: int) -> str:
     """Return a mean with its interval, where there is one."""
-    mean = f"{found['points']:.{digits}f}"
-    return mean if found["low"] is None else f"{mean} [{found['low']:.{digits}f}, {found['high']:.{digits}f}]"
+    mean = f"{row['points']:.{digits}f}"
+    return mean if row["low"] is None else f"{mean} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"

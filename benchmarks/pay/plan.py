@@ -317,11 +317,11 @@ def cells(part: Part) -> Iterator[Cell]:
     """Yield the runs of a part, each once, pair by pair and seed by seed."""
     wanted = list(contrasts(part))
     done = set()
-    for seed in range(max((one.seeds for one in wanted), default=0)):
-        for one in wanted:
-            for method in (one.method, one.control):
-                cell = Cell(one.setting, one.base, method, seed)
-                if seed < one.seeds and cell not in done:
+    for seed in range(max((contrast.seeds for contrast in wanted), default=0)):
+        for contrast in wanted:
+            for method in (contrast.method, contrast.control):
+                cell = Cell(contrast.setting, contrast.base, method, seed)
+                if seed < contrast.seeds and cell not in done:
                     done.add(cell)
                     yield cell
 
@@ -329,12 +329,12 @@ def cells(part: Part) -> Iterator[Cell]:
 def probe(out: Path, wanted: Iterable[Contrast], workers: int, *, instances: int, episodes: int) -> None:
     """Measure what a success costs before training, by plain play and by the search that each contrast names."""
     jobs = []
-    for name, one in sorted({probe_name(one): one for one in wanted}.items()):
-        search, score = one.probe
+    for name, contrast in sorted({probe_name(contrast): contrast for contrast in wanted}.items()):
+        search, score = contrast.probe
         flags = (
-            f"probe {one.setting.world} --model {out / 'bases' / one.base} --search {search} --score {score} "
+            f"probe {contrast.setting.world} --model {out / 'bases' / contrast.base} --search {search} --score {score} "
             f"--instances {instances} --episodes {episodes} --json {out / 'probes' / name}.json"
-        ) + (f" --env-set {one.setting.env_set}" if one.setting.env_set else "")
+        ) + (f" --env-set {contrast.setting.env_set}" if contrast.setting.env_set else "")
         if not (out / "probes" / f"{name}.json").exists():
             jobs.append(command_job(flags, out / "logs" / f"probe-{name}.log"))
     (out / "probes").mkdir(parents=True, exist_ok=True)
@@ -359,8 +359,8 @@ def train_flags(out: Path, cell: Cell) -> str:
 
 def row_of(out: Path, cell: Cell) -> Row | None:
     """Return the row of a run from its files, None where it is not finished."""
-    found = measured(out / "cells" / cell.name)
-    if found is None:
+    numbers = measured(out / "cells" / cell.name)
+    if numbers is None:
         return None
     of_run = ("env_steps", "optimizer_steps", "seconds")
     of_point = ("sampled_tokens", "prompt_tokens", "seconds", "success", "distinct", "optimal")
@@ -373,8 +373,8 @@ def row_of(out: Path, cell: Cell) -> Row | None:
         "guide": cell.method.guide,
         "seed": cell.seed,
         "command": command(train_flags(Path("OUT"), cell)),
-        **{name: found[name] for name in of_run},
-        "points": [{name: point[name] for name in of_point} for point in found["points"]],
+        **{name: numbers[name] for name in of_run},
+        "points": [{name: point[name] for name in of_point} for point in numbers["points"]],
     }
 
 

@@ -51,8 +51,8 @@ def equal_difference(ours: Row, theirs: Row, price: str) -> float:
 
 def interval(values: Sequence[float]) -> Row:
     """Return mean and 95 % interval of Student's t over pairs; fewer than three have none."""
-    found = student(values) or Interval(fmean(values), nan, nan)
-    return {name: None if isnan(end) else round(end, 2) for name, end in zip(ENDS, found, strict=True)}
+    bounds = student(values) or Interval(fmean(values), nan, nan)
+    return {name: None if isnan(end) else round(end, 2) for name, end in zip(ENDS, bounds, strict=True)}
 
 
 def difference(contrast: Contrast, runs: Sequence[Row], probes: Sequence[Row]) -> Row | None:
@@ -65,7 +65,7 @@ def difference(contrast: Contrast, runs: Sequence[Row], probes: Sequence[Row]) -
     seeds = sorted(ours.keys() & theirs.keys())[: contrast.seeds]
     if len(seeds) < 2:
         return None
-    found: Row = {
+    result: Row = {
         "part": contrast.part,
         "world": setting.world,
         "setting": setting.name,
@@ -76,21 +76,21 @@ def difference(contrast: Contrast, runs: Sequence[Row], probes: Sequence[Row]) -
         "seeds": len(seeds),
     }
     for name, share in SHARES.items():
-        found[name] = interval([success_at(ours[seed], share) - success_at(theirs[seed], share) for seed in seeds])
-    found |= found.pop("at_end")
+        result[name] = interval([success_at(ours[seed], share) - success_at(theirs[seed], share) for seed in seeds])
+    result |= result.pop("at_end")
     for price in PRICES:
-        found[f"at_equal_{price}"] = interval([equal_difference(ours[seed], theirs[seed], price) for seed in seeds])
+        result[f"at_equal_{price}"] = interval([equal_difference(ours[seed], theirs[seed], price) for seed in seeds])
     for prefix, side in (("", ours), ("control_", theirs)):
         rows = [side[seed] for seed in seeds]
         ends = [success_at(row, 1.0) for row in rows]
-        found[f"{prefix}success"] = round(fmean(ends), 2)
-        found[f"{prefix}success_sd"] = round(stdev(ends), 2)
-        found[f"{prefix}success_by_seed"] = [round(end, 1) for end in ends]
+        result[f"{prefix}success"] = round(fmean(ends), 2)
+        result[f"{prefix}success_sd"] = round(stdev(ends), 2)
+        result[f"{prefix}success_by_seed"] = [round(end, 1) for end in ends]
         for name in ("sampled_tokens", "prompt_tokens"):
-            found[f"{prefix}{name}"] = round(fmean(row["points"][-1][name] for row in rows))
+            result[f"{prefix}{name}"] = round(fmean(row["points"][-1][name] for row in rows))
         for name in ("env_steps", "optimizer_steps", "seconds"):
-            found[f"{prefix}{name}"] = round(fmean(row[name] for row in rows))
-    return found | _prices(contrast, probes)
+            result[f"{prefix}{name}"] = round(fmean(row[name] for row in rows))
+    return result | _prices(contrast, probes)
 
 
 def _prices(contrast: Contrast, probes: Sequence[Row]) -> Row:
@@ -284,7 +284,7 @@ def equal(result: Row, part: str) -> str:
     )
 
 
-def probes(found: Sequence[Row]) -> str:
+def probes(probe_rows: Sequence[Row]) -> str:
     """Return a row per setting and way to play, as `tsr probe` measured it before any training."""
     rows = [
         (
@@ -295,7 +295,7 @@ def probes(found: Sequence[Row]) -> str:
             f"{row['episodes']:,}",
             "none" if row["tokens_per_success"] is None else f"{row['tokens_per_success']:,.0f}",
         )
-        for probe in sorted(found, key=lambda probe: (probe["world"], probe["setting"], probe["base"]))
+        for probe in sorted(probe_rows, key=lambda probe: (probe["world"], probe["setting"], probe["base"]))
         for row in probe["rows"]
     ]
     # Plain play of a setting has one row, also where several searches were probed.
@@ -317,11 +317,11 @@ def law_sentence(correlation: Row | None) -> str:
     return f"The rank correlation of the two: {'; '.join([*within, whole])} (bootstrap over settings)."
 
 
-def bases(found: Sequence[Row]) -> str:
+def bases(rows: Sequence[Row]) -> str:
     """Return a row per base model: its success before its skill was hidden, and after."""
     return table_of(
         ("base model", "success before hiding, %", "after, %"),
-        [(row["base"], f"{100 * row['success_skilled']:.1f}", f"{100 * row['success']:.1f}") for row in found],
+        [(row["base"], f"{100 * row['success_skilled']:.1f}", f"{100 * row['success']:.1f}") for row in rows],
     )
 
 
