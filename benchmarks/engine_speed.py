@@ -27,7 +27,7 @@ import torch
 from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.measure import write_result
-from tsr_gym.agents.policies.engine import Engine
+from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.policies.prefix_cache import PrefixCache, Tokens, prefix_hashes
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.policies.vllm_engine import BLOCK, VllmEngine, VllmModel
@@ -145,6 +145,11 @@ def roll_out(sample: Callable[[list[Tokens], int], list[list[Tokens]]]) -> Beams
     return beams
 
 
+def sampled_ids(answers: list[list[Completion]]) -> list[list[Tokens]]:
+    """Return the token ids of every completion."""
+    return [[completion.token_ids for completion in row] for row in answers]
+
+
 def by_engine(model: Any, *, reuse: bool) -> Beams:
     """Return the beams that our engine samples."""
     # A stop token that the model does not have, so that all answers are equally long.
@@ -152,7 +157,7 @@ def by_engine(model: Any, *, reuse: bool) -> Beams:
 
     def sample(prompts: list[Tokens], turn: int) -> list[list[Tokens]]:
         seeds = [[1000 * turn + BRANCHING * row + child for child in range(BRANCHING)] for row in range(len(prompts))]
-        return [[completion.token_ids for completion in row] for row in engine.generate(prompts, seeds=seeds)]
+        return sampled_ids(engine.generate(prompts, seeds=seeds))
 
     return roll_out(sample)
 
@@ -235,7 +240,7 @@ class Allowed:
 
     def sample(self, prompts: list[Tokens], seeds: list[list[int]]) -> list[list[Tokens]]:
         """Return the engine's answers."""
-        answers = [[completion.token_ids for completion in row] for row in self.engine.generate(prompts, seeds=seeds)]
+        answers = sampled_ids(self.engine.generate(prompts, seeds=seeds))
         for prompt, row in sorted(zip(prompts, answers, strict=True)):
             hashes = prefix_hashes(prompt)
             for _ in row:
@@ -273,11 +278,7 @@ def compare_vllm(
         return sample
 
     def plain(engine: Engine) -> Sample:
-        return sampling(
-            lambda prompts, seeds: [
-                [answer.token_ids for answer in row] for row in engine.generate(prompts, seeds=seeds)
-            ]
-        )
+        return sampling(lambda prompts, seeds: sampled_ids(engine.generate(prompts, seeds=seeds)))
 
     with TemporaryDirectory() as folder:
         model.save_pretrained(folder)
