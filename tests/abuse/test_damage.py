@@ -18,7 +18,7 @@ from tests.abuse.attacks import Counts, Outcome, attacked, counted, damaged, for
 from tests.agents.short_runs import UPDATES, files_of, result, train_and_kill, train_flags
 from tests.tsr_gym_envs.lucene_bm25.oracles import corpus, damages, outcomes
 from tests.tsr_gym_envs.retrieval_qa.test_question_formats import SAMPLES, SEARCH_R1_ROW
-from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, item, write_files
+from tests.tsr_gym_envs.webshop.shops import ANNOTATION, item, write_files
 from tsr_gym import (
     CheckpointError,
     ConfigError,

@@ -11,7 +11,7 @@ from urllib.request import HTTPCookieProcessor, build_opener
 import pytest
 
 from tests.conftest import ROOT
-from tests.tsr_gym_envs.webshop.small_files import item, write_files
+from tests.tsr_gym_envs.webshop.shops import item, write_files
 from tsr_gym.agents import cli
 from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
 

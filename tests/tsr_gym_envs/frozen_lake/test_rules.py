@@ -1,13 +1,25 @@
-"""FrozenLake's rules against Gymnasium's own, transition by transition and random number by random number."""
+"""Rules, texts, distances and generation of frozen lakes."""
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tsr_gym import ConfigError, InvalidLevel
-from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState, Ice, check_map, moves, transition_table
+import tsr_gym  # noqa: F401 (registers the worlds)
+from tsr_gym import ConfigError, GenerationFailed, InvalidLevel
+from tsr_gym_envs.frozen_lake.lakes import gymnasium_map, path_length, ragen_map
+from tsr_gym_envs.frozen_lake.rules import (
+    MAPS,
+    FrozenLakeState,
+    Ice,
+    check_map,
+    fewest_steps,
+    moves,
+    proximity,
+    transition_table,
+)
 
 SETTINGS = [
     {"is_slippery": True},
@@ -125,3 +137,116 @@ def test_arbitrary_bytes_are_no_map(data):
 def test_huge_maps_are_refused_at_once(rows):
     with pytest.raises(InvalidLevel, match="at most 64x64"):
         check_map(rows)
+
+
+def reached_after(desc, cell, slippery):
+    """Return after how many actions a goal can first be reached, by what can happen at all."""
+    table, letters = transition_table(desc, is_slippery=slippery), "".join(desc)
+    here = {cell}
+    for steps in range(len(letters) + 1):
+        if any(letters[there] == "G" for there in here):
+            return steps
+        # Holes and goals are absorbing: their rows of the table lead nowhere else.
+        here |= {
+            there
+            for cell_before in here
+            if letters[cell_before] not in "GH"
+            for action in range(4)
+            for chance, there, *_ in table[cell_before][action]
+            if chance > 0
+        }
+    return None
+
+
+@pytest.mark.parametrize("slippery", [True, False])
+def test_the_fewest_steps_are_those_after_which_a_goal_can_first_be_reached(slippery):
+    rng = np.random.default_rng(3)
+    missing = 0
+    for _ in range(40):
+        letters = rng.choice(list("FFFHG"), (int(rng.integers(1, 5)), int(rng.integers(2, 5))))
+        letters.flat[0], letters.flat[-1] = "S", "G"
+        desc = tuple("".join(row) for row in letters)
+        for cell in range(letters.size):
+            steps = fewest_steps(FrozenLakeState(desc, cell))
+            assert steps == reached_after(desc, cell, slippery)
+            missing += steps is None
+    assert missing > 20
+
+
+@pytest.mark.parametrize("settings", [{}, {"action_type": "discrete"}])
+def test_a_hole_and_a_shore_without_a_way_are_dead_ends(settings):
+    env = gym.make("tsr/FrozenLake-v0", desc=["SFH", "HHG"], **settings).unwrapped
+    env.reset(seed=1)
+    reasons = [env.dead_end(FrozenLakeState(("SFH", "HHG"), cell)) for cell in range(6)]
+    assert reasons == ["no way", "no way", "hole", "hole", "hole", None]
+    assert env.fewest_actions(FrozenLakeState(("SFG", "HHH"), 0)) == 2
+
+
+LAKE = ("SFFH", "FHFF", "FFFG")
+
+
+@pytest.mark.parametrize(
+    ("cell", "score"), [(0, -5.0), (1, -4.0), (11, 0.0), (10, -1.0), (4, -4.0), (3, -2.0 - 7.0), (5, -3.0 - 7.0)]
+)
+def test_the_score_is_minus_the_distance_minus_the_penalty_of_a_hole(cell, score):
+    assert proximity(FrozenLakeState(LAKE, cell), hole_penalty=7.0) == score
+
+
+def test_the_nearest_goal_counts():
+    assert proximity(FrozenLakeState(("GFSFFG",), 2), hole_penalty=0.0) == -2.0
+    assert proximity(FrozenLakeState(("GFSFFG",), 3), hole_penalty=0.0) == -2.0
+
+
+def test_distances_ignore_the_holes_on_the_way():
+    assert proximity(FrozenLakeState(("SHG",), 0), hole_penalty=9.0) == -2.0
+
+
+def test_maps_are_those_that_the_originals_draw_for_a_seed(golden):
+    draw = {"ragen": ragen_map, "gymnasium": gymnasium_map}
+    for row in golden("frozen_lake/frozenlake_maps.jsonl"):
+        assert draw[row["gen"]](row["seed"], row["size"], row["p"]) == row["desc"]
+
+
+def test_gymnasiums_maps_are_those_of_the_installed_gymnasium():
+    for seed in range(20):
+        assert gymnasium_map(seed, 5, 0.7) == generate_random_map(size=5, p=0.7, seed=seed)
+
+
+def test_ragens_maps_have_one_start_one_goal_and_a_way():
+    for seed in range(200):
+        letters = "".join(ragen_map(seed, 4, 0.6))
+        assert sorted(letter for letter in letters if letter in "SG") == ["G", "S"]
+        assert path_length(ragen_map(seed, 4, 0.6)) >= 1
+
+
+def test_distances_are_those_of_an_independent_search(golden):
+    for row in golden("frozen_lake/frozenlake_ceiling_ragen_val256.jsonl"):
+        assert path_length(row["desc"]) == row["d"]
+
+
+@pytest.mark.parametrize(
+    ("desc", "steps"),
+    [
+        (["SG"], 1),
+        (["SFH", "HFG"], 3),
+        (["SH", "HG"], None),
+        (["SFFF", "HHHF", "GFFF"], 8),
+        (["SHG", "FFF", "GHS"], 2),
+    ],
+)
+def test_the_shortest_way_leads_around_the_holes(desc, steps):
+    assert path_length(desc) == steps
+
+
+@pytest.mark.parametrize(("size", "p"), [(1, 0.8), (65, 0.8), (4, 0.0), (4, 1.5), (4, float("nan"))])
+def test_impossible_settings_are_refused(size, p):
+    for draw in (ragen_map, gymnasium_map):
+        with pytest.raises(ConfigError):
+            draw(1, size, p)
+
+
+def test_a_hopeless_search_ends_with_the_cure(monkeypatch):
+    monkeypatch.setattr("tsr_gym_envs.frozen_lake.lakes.MAX_ATTEMPTS", 3)
+    with pytest.raises(GenerationFailed, match="in 3 attempts: raise p"):
+        # Two cells of 4096 and almost no ice between them.
+        ragen_map(1, 64, 1e-9)

@@ -7,8 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tests.tsr_gym_envs.retrieval_qa.fakes import PASSAGES, QUESTIONS, WordRetriever, at, qa
-from tests.tsr_gym_envs.retrieval_qa.naive_world import holds
+from tests.tsr_gym_envs.retrieval_qa.fakes import PASSAGES, QUESTIONS, WordRetriever, at, holds, qa
 from tests.tsr_gym_envs.trips import trip
 from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.retrieval_qa.contract import Passage, Question

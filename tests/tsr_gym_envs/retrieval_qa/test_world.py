@@ -11,7 +11,7 @@ from itertools import combinations
 import pytest
 
 from tests.conftest import ROOT, run_python
-from tests.tsr_gym_envs.retrieval_qa.naive_world import holds, says, solve_naively
+from tests.tsr_gym_envs.retrieval_qa.fakes import holds, says, solve_naively
 from tsr_gym import ConfigError, GenerationFailed
 from tsr_gym_envs.retrieval_qa.questions import load_questions
 from tsr_gym_envs.retrieval_qa.world import WorldSettings, default_world, generate_world, write_world

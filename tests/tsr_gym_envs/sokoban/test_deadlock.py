@@ -1,6 +1,8 @@
-"""Deadlock proofs against exhaustive tables, labelled positions, and what must hold of any proof."""
+"""Deadlock rules, and the compiled kernels below them."""
 
+import itertools
 import json
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -10,11 +12,235 @@ import numpy as np
 import pytest
 
 from tsr_gym import InvalidLevel
+from tsr_gym_envs.compiled import numpy_below, python_below, python_random, python_twister, seed_by_number
+from tsr_gym_envs.sokoban.deadlock import freeze, keep_corral_pushes, unpacked
 from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, push, reachable
 from tsr_gym_envs.sokoban.score import retrograde
-from tsr_gym_envs.sokoban.solver import Deadlock, find_deadlock, solve
+from tsr_gym_envs.sokoban.solver import Deadlock, find_deadlock, list_pushes, solve
+from tsr_gym_envs.sokoban.tables import APART, UNREACHABLE, board_flags, flood, level_tables, match_boxes, rematch_box
 from tsr_gym_envs.tiles import symmetries
+
+STEPS = range(4)
+
+
+def random_levels(seed, num, num_boxes=2):
+    """Boards of up to 4x5 cells with walls at random places."""
+    rng = np.random.default_rng(seed)
+    for _ in range(num):
+        height, width = int(rng.integers(3, 5)) + 2, int(rng.integers(3, 6)) + 2
+        inside = [row * width + column for row in range(1, height - 1) for column in range(1, width - 1)]
+        floor = rng.permutation(inside)[: rng.integers(len(inside) * 3 // 5, len(inside) + 1)].tolist()
+        walls = ((1 << height * width) - 1) & ~sum(1 << cell for cell in floor)
+        yield Level(height, width, walls, sum(1 << cell for cell in floor[:num_boxes])), rng
+
+
+def floor_of(level):
+    return cells(~level.walls & ((1 << level.height * level.width) - 1))
+
+
+def area_of(level, boxes, player):
+    return reachable(SokobanState(level, sum(1 << box for box in boxes), player))
+
+
+def lone_table(level, num_boxes):
+    """Pushes to solved of positions with some boxes and as many of the goals, by pushing on from each position.
+
+    A position is its boxes and all cells that the player can walk to.
+    """
+    free, goals = floor_of(level), set(cells(level.goals))
+    positions = {
+        (boxes, area_of(level, boxes, player))
+        for boxes in itertools.combinations(free, num_boxes)
+        for player in free
+        if player not in boxes
+    }
+    pushes = {position: 0 for position in positions if set(position[0]) <= goals}
+    grown = True
+    while grown:
+        grown = False
+        for boxes, area in positions:
+            for box, step in itertools.product(boxes, level.offsets):
+                target = box + step
+                if not area >> (box - step) & 1 or target not in free or target in boxes:
+                    continue
+                after = tuple(sorted({*boxes, target} - {box}))
+                left = pushes.get((after, area_of(level, after, box)), UNREACHABLE) + 1
+                if left < pushes.get((boxes, area), UNREACHABLE):
+                    pushes[boxes, area] = left
+                    grown = True
+    return pushes
+
+
+def test_a_flood_measures_the_walk_to_every_cell_in_reach():
+    for level, rng in random_levels(1, 30):
+        free = floor_of(level)
+        box, start = rng.permutation(free)[:2].tolist()
+        blocked, step = board_flags(level, level.walls | 1 << box), np.array(level.offsets)
+        seen, queue = np.zeros(blocked.size, np.int64), np.empty(blocked.size, np.int64)
+        size = flood(blocked, step, start, seen, 7, queue)
+        walk, layer = {start: 0}, [start]
+        while layer:
+            layer = [c + s for c in layer for s in level.offsets if c + s in free and c + s != box]
+            layer = [cell for cell in dict.fromkeys(layer) if cell not in walk]
+            walk |= {cell: 1 + max(walk.values()) for cell in layer}
+        assert {cell: seen[cell] - 7 for cell in queue[:size].tolist()} == walk
+        assert (seen >= 7).sum() == size
+
+
+def test_player_sides_tell_apart_just_the_areas_around_a_box():
+    for level, _ in random_levels(2, 30):
+        side = level_tables(level).side
+        for box, player in itertools.permutations(floor_of(level), 2):
+            area = area_of(level, [box], player)
+            touching = [step for step in STEPS if area >> (box + level.offsets[step]) & 1]
+            assert side[box, player] == (touching[0] if touching else APART)
+
+
+def test_lone_distances_and_dead_sides_are_those_of_all_positions_of_one_box():
+    for level, _ in random_levels(3, 20):
+        tables = level_tables(level)
+        for number, goal in enumerate(cells(level.goals)):
+            pushes = lone_table(Level(level.height, level.width, level.walls, 1 << goal), 1)
+            for box, player in itertools.permutations(floor_of(level), 2):
+                expected = pushes.get(((box,), area_of(level, [box], player)), UNREACHABLE)
+                assert tables.distance[box, tables.side[box, player], number] == expected
+        any_goal = lone_table(level, 1)
+        for box, step in itertools.product(floor_of(level), STEPS):
+            player = box + level.offsets[step]
+            if not level.walls >> player & 1:
+                assert tables.dead[box, step] == (((box,), area_of(level, [box], player)) not in any_goal)
+
+
+def test_live_pairs_are_those_of_all_positions_of_two_boxes():
+    for level, _ in random_levels(4, 6, num_boxes=3):
+        pairs = level_tables(level).pairs
+        pushes = lone_table(level, 2)
+        for box, other in itertools.permutations(floor_of(level), 2):
+            for step in STEPS:
+                player = box + level.offsets[step]
+                if player != other and not level.walls >> player & 1:
+                    position = (tuple(sorted((box, other))), area_of(level, (box, other), player))
+                    assert (pairs[box, step, other] > 0) == (position in pushes)
+
+
+@pytest.mark.parametrize("num", [1, 2, 3, 5])
+def test_matchings_are_the_cheapest_of_all_permutations_also_when_mended(num):
+    rng = np.random.default_rng(num)
+    for _ in range(60):
+        size = 12
+        distance = rng.integers(0, 20, (size, 5, num)).astype(np.int32)
+        distance[rng.random(distance.shape) < 0.3] = UNREACHABLE
+        side = np.zeros((size, size), np.uint8)
+        boxes = rng.permutation(size)[:num].astype(np.int32)
+        plan, scratch = np.empty((3, num + 1), np.int64), np.empty((3, num + 1), np.int64)
+
+        def cheapest(boxes=boxes, distance=distance):
+            ways = itertools.permutations(range(num))
+            return min(sum(int(distance[box, 0, goal]) for box, goal in zip(boxes, way, strict=True)) for way in ways)
+
+        assert match_boxes(boxes, 0, side, distance, plan, scratch) == cheapest()
+        for _ in range(3):
+            moved = int(rng.integers(num))
+            boxes[moved] = rng.integers(size)
+            assert rematch_box(moved, boxes, 0, side, distance, plan, scratch) == cheapest()
+
+
+def test_frozen_boxes_are_the_largest_set_that_holds_itself():
+    for level, rng in random_levels(5, 60, num_boxes=4):
+        tables = level_tables(level)
+        boxes = rng.permutation(floor_of(level))[: int(rng.integers(1, 7))].astype(np.int32)
+        blocked = tables.walls.copy()
+        blocked[boxes] = True
+        order = boxes.copy()
+        frozen = set(order[: freeze(order, blocked, tables.step, tables.dead)].tolist())
+
+        def is_held(box, others, level=level, dead=tables.dead):
+            solid = level.walls | sum(1 << other for other in others)
+            for step in (0, 2):
+                ahead, behind = box + level.offsets[step], box - level.offsets[step]
+                if (solid >> ahead | solid >> behind) & 1:
+                    continue
+                if not (dead[ahead, step + 1] and dead[behind, step]):
+                    return False
+            return True
+
+        sets = [set(some) for size in range(7) for some in itertools.combinations(boxes.tolist(), size)]
+        holding = [some for some in sets if all(is_held(box, some) for box in some)]
+        assert frozen == max(holding, key=len)
+        assert set(np.flatnonzero(blocked)) == {*np.flatnonzero(tables.walls), *frozen}
+
+
+def test_packed_bitboards_are_unpacked():
+    rng = random.Random(1)
+    for size in (9, 64, 100, 4096):
+        boxes = sorted(rng.sample(range(size), 5))
+        packed = np.frombuffer(sum(1 << box for box in boxes).to_bytes((size + 7) // 8, "little"), np.uint8)
+        assert unpacked(packed.copy()).tolist() == boxes
+
+
+def test_corral_pruning_leaves_a_push_of_some_push_optimal_solution():
+    num_pruned = 0
+    for level, rng in random_levels(6, 60, num_boxes=3):
+        tables, table = level_tables(level), lone_table(level, 3)
+        for boxes, area in table:
+            blocked = tables.walls.copy()
+            blocked[list(boxes)] = True
+            seen, queue = np.zeros(blocked.size, np.int64), np.empty(blocked.size, np.int64)
+            player = int(rng.choice(cells(area)))
+            flood(blocked, tables.step, player, seen, 1, queue)
+            pushes, where = np.empty(12, np.int32), np.array(boxes, np.int32)
+            num = list_pushes(pushes, where, blocked, tables.step, tables.dead, seen, 1)
+            kept = keep_corral_pushes(
+                pushes, num, where, blocked, tables.walls, tables.goals, tables.step, tables.dead, seen, 1, queue
+            )
+            num_pruned += kept < num
+            left = table[boxes, area]
+            after = []
+            for code in pushes[:kept].tolist():
+                box, step = boxes[code // 4], level.offsets[code % 4]
+                moved = tuple(sorted({*boxes, box + step} - {box}))
+                after.append(table.get((moved, area_of(level, moved, box)), UNREACHABLE))
+            assert left == 0 or min(after) == left - 1
+    assert num_pruned > 30
+
+
+@pytest.mark.parametrize("seed", [0, 1, 123, 2**32 - 1, 2**64 + 17])
+def test_python_random_is_drawn_as_python_draws_it(seed):
+    original, twister = random.Random(seed), python_twister(seed)
+    for index in range(1500):
+        limit = 1 + index % 40
+        assert python_random(twister) == original.random()
+        assert python_below(twister, limit) == original.choice(range(limit))
+        assert python_below(twister, 5) == original.sample(range(5), 1)[0]
+        assert 1 + python_below(twister, limit) == original.randint(1, limit)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 123, 2**32 - 1])
+def test_legacy_numpy_is_drawn_as_numpy_draws_it(seed):
+    original, twister = np.random.RandomState(seed), seed_by_number(seed)
+    for index in range(1500):
+        assert numpy_below(twister, 1 + index % 40) == original.randint(1 + index % 40)
+
+
+def test_pushes_are_listed_as_the_rules_make_them():
+    for level, rng in random_levels(7, 40, num_boxes=2):
+        tables, table = level_tables(level), retrograde(level, max_moves=None, max_states=10**9)
+        board, player = sorted(table)[int(rng.integers(len(table)))]
+        blocked = tables.walls | board_flags(level, board)
+        seen, queue = np.zeros(blocked.size, np.int64), np.empty(blocked.size, np.int64)
+        flood(blocked, tables.step, player, seen, 1, queue)
+        boxes, pushes = np.array(cells(board), np.int32), np.empty(8, np.int32)
+        num = list_pushes(pushes, boxes, blocked, tables.step, tables.dead, seen, 1)
+        listed = {(boxes[code // 4], code % 4) for code in pushes[:num].tolist()}
+        made = set()
+        for cell, step in itertools.product(cells(reachable(SokobanState(level, board, player))), STEPS):
+            after = push(SokobanState(level, board, cell), step)
+            box = cell + level.offsets[step]
+            if after.boxes != board and not tables.dead[box + level.offsets[step], step ^ 1]:
+                made.add((box, step))
+        assert listed == made
+
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "sokoban"
 

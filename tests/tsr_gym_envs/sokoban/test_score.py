@@ -1,15 +1,21 @@
-"""Lower bounds against brute force over matchings, pushes and moves; potentials against the exact distance."""
+"""Tables of distances, bounds, potentials and plans, compared with exhaustive search."""
 
-from itertools import permutations
+from functools import cache
+from itertools import permutations, product
 
+import gymnasium as gym
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.tsr_gym_envs.sokoban.boards import boards, fewest_moves, state_of
-from tsr_gym_envs.sokoban import score
+import tsr_gym  # noqa: F401 (registers the worlds)
+from tests.tsr_gym_envs.sokoban.boards import NAMES, boards, fewest_moves, move, solved, state_of
+from tsr_gym.errors import MissingExtra
+from tsr_gym.state_env import NO_NOISE
+from tsr_gym_envs.sokoban import plan, score
 from tsr_gym_envs.sokoban.levels import parse_level
-from tsr_gym_envs.sokoban.rules import cells
+from tsr_gym_envs.sokoban.plan import best_value, dead_end, shortest_plan
+from tsr_gym_envs.sokoban.rules import ACTIONS, cells, push
 from tsr_gym_envs.sokoban.score import (
     DEADLOCKED,
     POTENTIALS,
@@ -184,3 +190,227 @@ def test_a_board_that_is_too_large_has_no_exact_potential():
 
 def test_every_potential_can_be_chosen_by_name():
     assert set(POTENTIALS) == {"estimate", "next_push", "oracle"}
+
+
+@given(boards(max_side=4, max_boxes=2))
+def test_distances_are_those_of_a_forward_search(rows):
+    assert score.distance(state_of(rows)) == fewest_moves(rows)
+
+
+def test_distances_are_the_golden_ones(golden):
+    compared = 0
+    for row in golden("sokoban/sokoban_states.jsonl")[::8]:
+        state = state_of(row["rows"])
+        if score.num_positions(state.level) < 40_000:
+            assert score.distance(state) == row["min_moves"], row["id"]
+            compared += 1
+    assert compared > 100
+
+
+def test_distances_of_handmade_boards_are_the_golden_ones(golden):
+    for row in golden("sokoban/sokoban_handmade.jsonl"):
+        state = state_of(row["rows"])
+        if score.num_positions(state.level) < 100_000:
+            assert score.distance(state) == row["min_moves"], row["note"]
+
+
+@pytest.mark.parametrize("name", ["gym_sokoban_6x6_1box_rooms", "sokoban_ragen_val256"])
+def test_distance_and_random_success_of_the_originals_rooms_are_the_golden_ones(golden, name):
+    for row in golden(f"sokoban/{name}.jsonl")[::3]:
+        state = state_of(row["rows"])
+        assert score.distance(state) == row["min_moves"]
+        assert score.random_success(state, 10) == pytest.approx(row["p_random10"], abs=1e-12)
+
+
+@given(boards(max_side=3, max_boxes=2))
+def test_random_success_is_the_share_of_all_sequences_that_solve(rows):
+    assume(not solved(rows))
+    wins = 0
+    for sequence in product(NAMES, repeat=4):
+        here = rows
+        for name in sequence:
+            here = move(here, name)
+            if solved(here):
+                wins += 1
+                break
+    assert score.random_success(state_of(rows), 4) == pytest.approx(wins / 4**4, abs=1e-12)
+
+
+@given(boards(max_side=4, max_boxes=2))
+def test_a_shortest_solution_has_as_many_moves_as_the_distance(rows):
+    state = state_of(rows)
+    plan = score.shortest_solution(state)
+    moves = fewest_moves(rows)
+    assert (None if plan is None else len(plan)) == moves
+    for action in plan or []:
+        state = push(state, action)
+    assert plan is None or state.solved
+
+
+def test_positions_are_counted_as_box_placements_times_player_cells():
+    # Seven floor cells and two boxes: 21 placements, five cells left for the player.
+    state = state_of(["#######", "#@$$..#", "# #####", "# #####", "#######"])
+    assert score.num_positions(state.level) == 21 * 5
+
+
+def test_a_board_that_is_too_large_is_refused_and_not_guessed():
+    state = state_of(["#" * 14, *["#" + " " * 12 + "#"] * 3, "#@$$$....$   #", "#" * 14])
+    assert score.distance_table(state.level) is None
+    with pytest.raises(ValueError, match=r"at most 200000 positions, got \d+"):
+        score.distance(state)
+
+
+def test_a_search_with_limits_lists_whole_layers_with_exact_distances():
+    level = state_of(["######", "#    #", "# $@ #", "# .  #", "######"]).level
+    whole = score.retrograde(level, max_moves=None, max_states=10**6)
+    near = score.retrograde(level, max_moves=3, max_states=10**6)
+    assert near == {position: moves for position, moves in whole.items() if moves <= 3}
+    few = score.retrograde(level, max_moves=None, max_states=40)
+    assert len(few) <= 40
+    deepest = max(few.values())
+    assert few == {position: moves for position, moves in whole.items() if moves <= deepest}
+
+
+def test_a_solved_position_is_no_moves_away_wherever_the_player_stands():
+    state = state_of(["#####", "#@* #", "#   #", "#####"])
+    for cell in cells(~state.level.walls & ~state.boxes & ((1 << 20) - 1)):
+        if cell not in cells(state.level.goals):
+            assert score.distance(state._replace(player=cell)) == 0
+
+
+SMALL = "######\n#@ $.#\n######"
+LARGE = "\n".join(
+    ["#" * 14, "#@" + " " * 11 + "#", *["#" + " " * 12 + "#"] * 8, "# $$ $$  .. .#", "#          . #", "#" * 14]
+)
+STUCK = LARGE.replace("#@" + " " * 11 + "#", "#$@" + " " * 9 + ".#")
+
+
+def played(state, actions):
+    for action in actions:
+        state = push(state, action)
+    return state
+
+
+@pytest.mark.parametrize("text", [SMALL, LARGE], ids=["small", "large"])
+def test_a_plan_solves_the_level(text):
+    state = parse_level(text)
+    assert played(state, shortest_plan(state)).solved
+    assert dead_end(state) is None
+
+
+def test_the_plan_of_a_small_board_has_the_fewest_moves():
+    assert shortest_plan(parse_level(SMALL)) == [3, 3]
+
+
+def test_where_nothing_solves_there_is_no_plan_and_a_reason():
+    for text in ("#####\n#$@.#\n#####", STUCK):
+        state = parse_level(text)
+        assert shortest_plan(state) is None
+        assert dead_end(state) == "dead square"
+
+
+def test_without_the_extra_small_boards_are_known_and_large_ones_ask_for_it(monkeypatch):
+    def missing(package, extra):
+        raise MissingExtra(package, extra)
+
+    monkeypatch.setattr(plan, "require", missing)
+    assert shortest_plan(parse_level(SMALL)) == [3, 3]
+    assert dead_end(parse_level("#####\n#$@.#\n#####")) == "table"
+    for ask in (shortest_plan, dead_end):
+        with pytest.raises(MissingExtra, match="envs"):
+            ask(parse_level(LARGE))
+
+
+CORNER = "######\n#$ @.#\n######"
+
+
+@settings(deadline=None, max_examples=40)
+@given(rows=boards(max_side=3, max_boxes=2), most=st.none() | st.integers(0, 8))
+def test_a_position_is_worth_one_where_its_shortest_solution_fits(rows, most):
+    moves = fewest_moves(rows)
+    expected = float(moves is not None and (most is None or moves <= most))
+    assert best_value(state_of(rows), most) == expected
+
+
+@settings(deadline=None, max_examples=40)
+@given(rows=boards(max_side=3, max_boxes=2), most=st.none() | st.integers(0, 8))
+def test_bound_and_solver_agree_with_the_table(rows, most):
+    state = state_of(rows)
+    expected = best_value(state, most)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "distance_table", lambda level: None)
+        assert best_value(state, most) == expected
+
+
+def test_a_solver_that_gives_up_leaves_the_value_open(monkeypatch):
+    monkeypatch.setattr(plan, "distance_table", lambda level: None)
+    state = parse_level("#######\n#@    #\n# $$  #\n#   ..#\n#######")
+    assert best_value(state, None) == 1.0
+    assert best_value(state, None, max_nodes=1) is None
+    # A bound needs no search.
+    assert best_value(state, 1, max_nodes=1) == 0.0
+
+
+def test_a_solution_longer_than_any_score_of_a_deadlock_is_no_deadlock(monkeypatch):
+    monkeypatch.setattr(plan, "distance_table", lambda level: None)
+    corridor = parse_level("#" * 60 + "\n#@$" + " " * 55 + ".#\n" + "#" * 60)
+    assert best_value(corridor, 56) == 1.0
+    assert best_value(corridor, 55) == 0.0
+
+
+def test_a_large_board_needs_the_extra(monkeypatch):
+    def missing(package, extra):
+        raise MissingExtra(package, extra)
+
+    monkeypatch.setattr(plan, "require", missing)
+    monkeypatch.setattr(plan, "distance_table", lambda level: None)
+    with pytest.raises(MissingExtra, match="envs"):
+        best_value(parse_level(SMALL), 5)
+    # What is solved or plainly lost needs nothing.
+    assert best_value(parse_level(CORNER), 5) == 0.0
+
+
+def by_trying(env, state, turns_left, actions_left):
+    """Return whether some turns of the environment solve a position, each tried with every sequence of actions."""
+
+    @cache
+    def can(state, turns, actions):
+        if env.is_success(state):
+            return True
+        if turns == 0 or actions == 0:
+            return False
+        for length in range(1, min(env.limits.max_actions_per_turn, actions) + 1):
+            for names in product(ACTIONS, repeat=length):
+                after = state
+                for name in names:
+                    # A turn ends where the room is solved.
+                    after = after if env.is_success(after) else env.transition(after, name, NO_NOISE).state
+                if can(after, turns - 1, actions - length):
+                    return True
+        return False
+
+    return float(can(state, turns_left, actions_left))
+
+
+def test_the_environment_counts_turns_and_actions():
+    limits = {"max_turns": 3, "max_actions_per_turn": 2, "max_actions": 5}
+    env = gym.make("tsr/Sokoban-v0", **limits).unwrapped
+    seen = set()
+    for seed in range(12):
+        env.reset(seed=seed)
+        for turns, actions in ((3, 5), (2, 3), (1, 2), (3, 1), (0, 5), (1, 5)):
+            expected = by_trying(env, env.state, turns, actions)
+            assert env.best_value(env.state, turns, actions) == expected, (seed, turns, actions)
+            seen.add(expected)
+    assert seen == {0.0, 1.0}
+
+
+def test_what_is_solved_stays_won_and_what_is_lost_stays_lost():
+    env = gym.make("tsr/Sokoban-v0", level=SMALL).unwrapped
+    env.reset(seed=0)
+    assert env.best_value(env.state, 5, 10) == 1.0
+    assert env.best_value(env.state, 5, 1) == 0.0
+    env.step("Right || Right")
+    assert env.best_value(env.state, 0, 0) == 1.0
+    env.reset(options={"level": CORNER})
+    assert env.best_value(env.state, None, None) == 0.0

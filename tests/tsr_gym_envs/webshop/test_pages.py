@@ -1,4 +1,6 @@
-"""Contents of pages: blank space as in browsers, JSON as in Flask, texts in the original's order."""
+"""Pages as text, and as web pages."""
+
+import re
 
 import pytest
 from bs4 import BeautifulSoup
@@ -7,9 +9,26 @@ from hypothesis import strategies as st
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import escape
 
-from tests.tsr_gym_envs.webshop.shops import product
-from tsr_gym_envs.webshop.pages import MODES, Page, PageNode, chosen_text, head, join, lay_out, options_json, shown
-from tsr_gym_envs.webshop.state import parse, parse_kindly
+from tests.tsr_gym_envs.webshop.shops import goal, odd_files, play_transcripts, product, tiny_shop
+from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
+from tsr_gym_envs.webshop.catalogue.original_random import generator_of
+from tsr_gym_envs.webshop.pages import (
+    MODES,
+    SUB_PAGES,
+    Page,
+    PageNode,
+    chosen_text,
+    head,
+    join,
+    lay_out,
+    options_json,
+    shown,
+)
+from tsr_gym_envs.webshop.rules import click, page_nodes, page_text, url
+from tsr_gym_envs.webshop.settings import make_settings
+from tsr_gym_envs.webshop.shop import open_shop
+from tsr_gym_envs.webshop.state import ShopState, parse, parse_kindly
+from tsr_gym_envs.webshop.web_page import OriginalLinks, nodes_of, page_html, text_of
 
 MUG = product(0, "Mug", options=(("color", ("red", "blue")), ("size", ("5", "red"))))
 
@@ -104,3 +123,135 @@ def test_a_page_is_written_in_the_form_of_its_mode(mode, wanted):
     assert join(mode, write(HEAD), write(NODES)) == wanted
     # In one piece as well as in two.
     assert join(mode, write(()), write(HEAD + NODES)) == wanted
+
+
+EVIL = "<img src=x onerror=alert(1)>\"'</title></style><script>alert(2)</script>{{ 7 * 7 }}"
+GROUPS = (("color", ("red", EVIL)), (EVIL, ("5",)))
+SHIRT = product(0, f"shirt {EVIL}", options=GROUPS, attributes=(EVIL,), description=EVIL, category=EVIL)
+SHOP = tiny_shop([SHIRT], [goal(SHIRT, f"Find me {EVIL}")])
+ITEM = ShopState(0, "s", "item_page", ("shirt", EVIL), row=0, options=(("color", EVIL),), opened=(0,))
+PAGES = {
+    "index": ShopState(0, "s"),
+    "search_results": ITEM._replace(page="search_results", row=-1),
+    "item_page": ITEM,
+    "item_sub_page": ITEM._replace(page="item_sub_page", sub="Description"),
+    "done": ITEM._replace(page="done"),
+}
+
+
+@pytest.fixture(scope="module")
+def odd_catalogue(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("odd")
+    return import_catalogue(odd_files(folder / "files"), folder / "store")
+
+
+def in_mode(mode, nodes):
+    write = MODES[mode][0]
+    return join(mode, write(()), write(nodes))
+
+
+def test_every_golden_page_reads_the_same_with_and_without_html(golden, real_catalogue):
+    num_pages = 0
+    for played in play_transcripts(golden, real_catalogue):
+        shop, state = played.env.shop, played.env.state
+        nodes = nodes_of(page_html(shop, state))
+        assert in_mode("text", nodes) == played.wanted["obs_text"], played.where
+        assert in_mode("rich", nodes) == played.wanted["obs_rich"], played.where
+        assert in_mode("text_options", nodes) == page_text(shop, state, "text_options"), played.where
+        num_pages += 1
+    assert num_pages > 900
+
+
+def pages_of(shop, goal, row):
+    """Yield a state for every kind of page about a product."""
+    groups = shop.product(row).options
+    dice = generator_of(1).getstate()
+    choices = tuple((name, values[goal % len(values)]) for name, values in groups)
+    item = ShopState(goal, "s", "item_page", ("shirt", '"red"'), row=row, opened=(row,), dice=dice)
+    yield item._replace(page="index", row=-1)
+    listed = item._replace(page="search_results", row=-1, keywords=("<r>",), drawn=tuple(range(row, row + 12)))
+    yield listed if not shop.repairs.plain_queries else listed._replace(keywords=("shirt", str(row)))
+    for options in ((), choices):
+        yield item._replace(options=options)
+        yield item._replace(page="done", options=options)
+        for sub in SUB_PAGES:
+            yield item._replace(page="item_sub_page", sub=sub, options=options)
+
+
+@pytest.mark.parametrize("rules", ["fixed", "original"])
+def test_odd_catalogues_read_the_same_with_and_without_html(odd_catalogue, rules):
+    shop = open_shop(
+        make_settings("default", {"catalogue": str(odd_catalogue.path), "rules": rules, "show_attrs": True})
+    )
+    num_pages = 0
+    for row in range(len(odd_catalogue) - 12):
+        for state in pages_of(shop, row, row):
+            nodes = nodes_of(page_html(shop, state))
+            assert nodes == page_nodes(shop, state), state
+            for mode in MODES:
+                assert in_mode(mode, nodes) == page_text(shop, state, mode), state
+            num_pages += 1
+    assert num_pages > 150
+
+
+@pytest.mark.parametrize("state", PAGES.values(), ids=PAGES)
+def test_texts_of_products_queries_and_goals_are_never_markup(state):
+    html = page_html(SHOP, state)
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "49" not in html
+    soup = BeautifulSoup(html, "html.parser")
+    assert not any(name.startswith("on") for tag in soup.find_all(True) for name in tag.attrs)
+    assert nodes_of(html) == page_nodes(SHOP, state)
+
+
+@pytest.mark.parametrize("state", PAGES.values(), ids=PAGES)
+def test_nothing_is_loaded_from_elsewhere(state):
+    shirt = SHIRT._replace(image="https://elsewhere.invalid/shirt.jpg")
+    html = page_html(tiny_shop([shirt], [goal(shirt, "Find it")]), state)
+    assert "elsewhere" not in html
+    assert set(re.findall(r"https?://[^/\"]+", html)) == {"http://127.0.0.1:3000"}
+    assert 'style="' not in html
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pages_are_turned_into_text_in_every_mode(mode):
+    for state in PAGES.values():
+        assert text_of(page_html(SHOP, state), mode) == page_text(SHOP, state, mode)
+
+
+def test_links_lead_where_clicks_lead():
+    for state in PAGES.values():
+        soup = BeautifulSoup(page_html(SHOP, state), "html.parser")
+        for link in soup.select("a[data-agent]"):
+            name = link.get_text().lower()
+            assert link["href"] == url(SHOP, click(SHOP, state, name)), name
+        for form in soup.select("form.buy"):
+            assert form["method"] == "post"
+            assert form["action"] == url(SHOP, click(SHOP, state, "buy now"))
+
+
+def test_a_page_can_be_drawn_with_other_links():
+    class Links(OriginalLinks):
+        def click(self, name):
+            return f"/go?to={name}"
+
+    soup = BeautifulSoup(page_html(SHOP, ITEM, Links(SHOP, ITEM)), "html.parser")
+    assert soup.select_one("form.buy")["action"] == "/go?to=buy now"
+    assert soup.select_one("a.chip")["href"] == "/go?to=red"
+
+
+def test_a_person_sees_the_goal_the_choices_and_the_score_after_a_purchase():
+    text = BeautifulSoup(page_html(SHOP, PAGES["done"]), "html.parser").get_text()
+    assert "Find me" in text
+    assert f"color: {EVIL}" in text
+    assert re.search(r"\b67\b\s+of 100 points", text) or re.search(r"\b\d+\b\s+of 100 points", text)
+
+
+def test_chosen_options_are_radio_buttons_that_are_checked():
+    chips = BeautifulSoup(page_html(SHOP, ITEM), "html.parser").select("[role=radio]")
+    assert [(chip.get_text(), chip["aria-checked"]) for chip in chips] == [
+        ("red", "false"),
+        (EVIL, "true"),
+        ("5", "false"),
+    ]

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT, run_python
-from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, ENTRY, item, write_files
+from tests.tsr_gym_envs.webshop.shops import ANNOTATION, ENTRY, item, write_files
 from tsr_gym import ConfigError, InvalidCatalogue
 from tsr_gym_envs.settings import in_split
 from tsr_gym_envs.webshop.catalogue.goals import drawn_prices, goal_table, make_goals

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.conftest import ROOT, run_python
-from tests.tsr_gym_envs.webshop.small_files import ANNOTATION, ENTRY, item, write_files
+from tests.tsr_gym_envs.webshop.shops import ANNOTATION, ENTRY, item, write_files
 from tsr_gym import ConfigError, InvalidCatalogue, TsrGymError
 from tsr_gym_envs.settings import in_split
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue, open_catalogue

@@ -1,4 +1,4 @@
-"""Generated products: schema, shares, dependence on seed and number only, files, and difficulty."""
+"""The generator: its draws, its words, and the products that it writes."""
 
 import json
 import re
@@ -7,18 +7,178 @@ import sys
 from collections import Counter
 from itertools import combinations, islice
 from math import prod
+from string import Formatter
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.generator import generate, write_catalogue
 from tsr_gym_envs.webshop.generator.products import shown_options
-from tsr_gym_envs.webshop.generator.vocabulary import vocabulary
+from tsr_gym_envs.webshop.generator.sketch import fitting_styles
+from tsr_gym_envs.webshop.generator.vocabulary import (
+    BLOCK,
+    CATEGORIES,
+    HALF,
+    LETTERS,
+    ROLES,
+    Draws,
+    _keys,
+    _mixed,
+    asin_of,
+    vocabulary,
+)
 from tsr_gym_envs.webshop.oracle import as_query
 from tsr_gym_envs.webshop.shoppers import FirstHitShopper, OracleShopper, RuleShopper, play
+from tsr_gym_envs.webshop.state import BUTTONS
+
+
+def test_draws_depend_on_what_they_are_for_and_on_nothing_else():
+    first = [Draws("product", 0, 7).below(10**9) for _ in range(2)]
+    others = [Draws("product", 0, 8), Draws("product", 1, 7), Draws("brand", 0, 7)]
+    assert first[0] == first[1]
+    assert first[0] not in [draws.below(10**9) for draws in others]
+
+
+def test_a_stream_continues_after_the_numbers_of_a_block():
+    draws = Draws("long")
+    assert len({draws.below(10**12) for _ in range(3 * BLOCK)}) == 3 * BLOCK
+
+
+def test_samples_hold_no_value_twice_and_all_values_equally_often():
+    draws, counts = Draws("sample"), Counter()
+    for _ in range(4000):
+        drawn = draws.sample(range(5), 2)
+        assert len(set(drawn)) == 2
+        counts.update(drawn)
+    assert all(abs(count / 1600 - 1) < 0.1 for count in counts.values())
+    assert sorted(draws.sample("abc", 7)) == ["a", "b", "c"]
+
+
+def test_early_values_are_drawn_more_often_where_that_is_asked_for():
+    draws = Draws("early")
+    counts = Counter(value for _ in range(4000) for value in draws.sample_early(range(4), 1))
+    # The square of a unit is below 1/4 half of the time.
+    assert abs(counts[0] / 2000 - 1) < 0.1
+    assert counts[0] > counts[1] > counts[2] > counts[3]
+    assert sorted(draws.sample_early("abc", 7)) == ["a", "b", "c"]
+
+
+def test_weighted_draws_have_the_shares_that_running_sums_say():
+    draws = Draws("weighted")
+    counts = Counter(draws.weighted((0.1, 0.1, 0.7, 1.0)) for _ in range(5000))
+    assert counts[1] == 0
+    assert [round(counts[number] / 5000, 1) for number in (0, 2, 3)] == [0.1, 0.6, 0.3]
+
+
+def test_quantiles_are_met_with_straight_lines_between_them():
+    draws = Draws("quantile")
+    values = [draws.quantile((0, 10, 100)) for _ in range(8000)]
+    assert np.quantile(values, [0.25, 0.5, 0.75]) == pytest.approx([5, 10, 55], rel=0.1)
+    assert 0 <= min(values) <= max(values) <= 100
+
+
+def row_of(seed, asin):
+    """Return the row of an id, by undoing the rounds one by one."""
+    left, right = (int(part, 36) for part in (asin[2:6], asin[6:]))
+    for key in reversed(_keys(seed)):
+        left, right = (right - _mixed(left ^ key)) % HALF, left
+    return left * HALF + right
+
+
+@given(st.integers(0, 50), st.integers(0, HALF**2 - 1))
+def test_every_row_can_be_read_from_its_id_so_no_two_share_one(seed, row):
+    asin = asin_of(seed, row)
+    assert re.fullmatch("B0[0-9A-Z]{8}", asin)
+    assert row_of(seed, asin) == row
+
+
+def test_ids_of_neighbors_and_of_other_seeds_look_unrelated():
+    assert LETTERS == "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    asins = [asin_of(0, row) for row in range(3000)]
+    for place in range(2, 10):
+        assert len({asin[place] for asin in asins}) == 36
+    assert not {asin_of(1, row) for row in range(3000)} & set(asins)
+
+
+WORDS = {"this", "This", "it", "them", "is", "has", "s", "noun", "Brand", "material", "code"}
+KINDS = [
+    (family, kind) for category in vocabulary().categories for family in category.families for kind in family.kinds
+]
+
+
+def names(template):
+    return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+
+
+def test_categories_have_the_shares_of_the_real_small_set():
+    shares = {category.name: category.share for category in vocabulary().categories}
+    assert tuple(shares) == CATEGORIES
+    assert shares == {"beauty": 238, "electronics": 229, "garden": 216, "fashion": 200, "grocery": 117}
+
+
+def test_there_are_many_kinds_and_no_query_stands_for_two():
+    queries = [kind.query for _, kind in KINDS]
+    assert len(set(queries)) == len(queries) > 250
+    assert all(len(category.families) >= 5 for category in vocabulary().categories)
+    assert all(sum(len(family.kinds) for family in category.families) >= 30 for category in vocabulary().categories)
+
+
+@pytest.mark.parametrize(("family", "kind"), KINDS, ids=[kind.query for _, kind in KINDS])
+def test_every_sentence_of_a_kind_can_be_filled_in(family, kind):
+    defined = WORDS | {name for name, _, _ in family.numbers}
+    says = [text for attribute in kind.attributes for text in attribute.says]
+    values = [value for _, source in kind.options for value in source.values]
+    for template in [*kind.details, *family.intro, *family.says, *says, *values, *vocabulary().closing]:
+        assert names(template) <= defined, template
+
+
+@pytest.mark.parametrize(("family", "kind"), KINDS, ids=[kind.query for _, kind in KINDS])
+def test_a_kind_has_nouns_styles_and_attributes_enough(family, kind):
+    assert len(kind.nouns) >= 2
+    assert all(len(fitting_styles(kind, noun)) >= 2 for noun in kind.nouns)
+    assert len(kind.attributes) >= 6
+    assert all(" " in text and text.endswith((".", "?", "!")) for text in (*family.intro, *family.says))
+    # Headwords are what bullets may begin with.
+    assert all(": " in text for text in family.says)
+
+
+def test_attributes_occur_in_sentences_that_contain_their_words():
+    attributes = {attribute for _, kind in KINDS for attribute in kind.attributes}
+    assert {attribute.role for attribute in attributes} == set(ROLES)
+    for attribute in attributes:
+        assert len(attribute.says) >= 2
+        words = set(attribute.phrase.split(" "))
+        for text in attribute.says:
+            words = set(text.lower().replace(".", " ").replace(",", " ").replace(":", " ").replace(";", " ").split())
+            assert words & words or attribute.phrase[:5] in text.lower(), (attribute.phrase, text)
+        assert attribute.words in attribute.rivals or not attribute.rivals
+
+
+def test_option_values_can_be_clicked():
+    for _, kind in KINDS:
+        for name, source in kind.options:
+            (values,) = shown_options({name: list(source.values)}).values()
+            assert len(set(values)) == len(values)
+            assert not set(values) & set(BUTTONS)
+            assert not any(letter in value for value in values for letter in "[]\n")
+
+
+def test_no_two_options_of_a_kind_have_a_value_in_common():
+    for _, kind in KINDS:
+        values = [value.lower() for _, source in kind.options for value in source.values]
+        assert len(set(values)) == len(values), kind.query
+
+
+def test_instructions_begin_in_thirty_ways_or_more():
+    assert len(set(vocabulary().openers)) >= 30
+    for request in vocabulary().requests:
+        assert {"thing", "that", "options"} <= names(request) <= {"thing", "that", "options", "it"}
+
 
 FIELDS = {
     "name": str,
