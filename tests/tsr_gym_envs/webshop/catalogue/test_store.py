@@ -19,6 +19,8 @@ from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.store import _load, guess_nouns, installed_model, open_nouns, open_store, tag_nouns
 from tsr_gym_envs.webshop.reward import rate_kind
 
+FIND_SPEC = "tsr_gym_envs.webshop.catalogue.store.find_spec"
+
 
 @pytest.fixture
 def store(tmp_path):
@@ -230,7 +232,7 @@ def test_the_callers_own_nouns_come_first():
 
 
 def test_without_spacy_the_guess_is_named(monkeypatch):
-    monkeypatch.setattr("tsr_gym_envs.webshop.catalogue.store.find_spec", lambda name: None)
+    monkeypatch.setattr(FIND_SPEC, lambda name: None)
     find, source = open_nouns()
     assert (find("Steel Mugs for Tea"), source) == (("steel", "mugs", "tea"), "heuristic")
 
@@ -283,7 +285,7 @@ def test_nouns_that_the_catalogue_stores_come_before_any_model(monkeypatch):
     find, source = open_nouns(catalogue=stored)
     assert (find("Steel mug"), find("Glass jug"), source) == (("mug",), ("glass", "jug"), "catalogue")
     without = SimpleNamespace(meta=SimpleNamespace(nouns=None))
-    monkeypatch.setattr("tsr_gym_envs.webshop.catalogue.store.find_spec", lambda name: None)
+    monkeypatch.setattr(FIND_SPEC, lambda name: None)
     assert open_nouns(catalogue=without)[1] == "heuristic"
 
 
