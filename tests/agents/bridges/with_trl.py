@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.agents.bridges.helpers import grown_trees
-from tests.agents.bridges.test_labels import small_tree
+from tests.agents.bridges.test_export import small_tree
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
 from tsr_gym import ConfigError
 from tsr_gym.agents.bridges.export import export
