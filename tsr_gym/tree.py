@@ -17,6 +17,9 @@ from tsr_gym.files import write_atomically
 from tsr_gym.node import Candidate, Node, node_from_json, node_to_json, plain
 from tsr_gym.seeds import derive_seed, numbered_seeds
 
+# Called with the name of a stage of long work, the finished count and the total.
+Watch = Callable[[str, int, int], None]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:

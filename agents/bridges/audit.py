@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.records import read_records
+from tsr_gym.tree import Watch
 
 # Names of columns: those of this package first, then those of TRL, verl, SkyRL, slime and Hugging Face collators.
 IDS = ("input_ids", "token_ids", "tokens")
@@ -200,7 +201,6 @@ def _encode(tokenizer: Any, text: str) -> list[int]:
 # Returns the log-probability of each token of a row under a model, 0 for the first.
 Logprobs = Callable[[Sequence[int]], Sequence[float]]
 # Called with the number of checked rows and the total.
-Watch = Callable[[int, int], None]
 
 
 class Finding(NamedTuple):
@@ -237,7 +237,7 @@ def audit_file(
     tokenizer: Any = None,
     logprobs: Logprobs | None = None,
     tolerance: float = 0.1,
-    watch: Watch = lambda done, total: None,
+    watch: Watch = lambda stage, done, total: None,
 ) -> list[Check]:
     """Return the checks of a file of rows, JSON lines or Parquet, as `audit` does."""
     records = read_records(path, error=ConfigError)
@@ -250,7 +250,7 @@ def audit(
     tokenizer: Any = None,
     logprobs: Logprobs | None = None,
     tolerance: float = 0.1,
-    watch: Watch = lambda done, total: None,
+    watch: Watch = lambda stage, done, total: None,
 ) -> list[Check]:
     """Return the results of all checks of some training rows.
 
@@ -260,7 +260,7 @@ def audit(
         tokenizer: With the chat template of the rows, to separate answers from prompts; None skips these checks.
         logprobs: Of the model that sampled the rows, at its sampling temperature; None skips this check.
         tolerance: Largest mean difference between recorded log-probabilities and the model's, in nats.
-        watch: Called with the number of rows that the model has scored and the total.
+        watch: See `Watch`; counts the rows that the model has scored.
 
     Raises:
         ConfigError: A record has no token ids, or no mask.
@@ -293,13 +293,13 @@ def _check(
     holds: str,
     rows: Sequence[AuditRow],
     violation: Callable[[AuditRow], str],
-    watch: Watch = lambda done, total: None,
+    watch: Watch = lambda stage, done, total: None,
 ) -> Check:
     findings = []
     for done, row in enumerate(rows, 1):
         if says := violation(row):
             findings.append(Finding(row.number, says))
-        watch(done, len(rows))
+        watch("rows that the model reads", done, len(rows))
     return Check(name, holds, len(rows), tuple(findings))
 
 

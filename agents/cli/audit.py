@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,9 +51,8 @@ def main(args: list[str]) -> int:
     from tsr_gym.agents.bridges.audit import audit_file
 
     with progress_bar() as watch:
-        asked = partial(watch, "rows that the model reads")
         checks = audit_file(
-            options.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=options.tolerance, watch=asked
+            options.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=options.tolerance, watch=watch
         )
     if options.json is not None:
         rows = [{**check._asdict(), "findings": [finding._asdict() for finding in check.findings]} for check in checks]

@@ -1,7 +1,6 @@
 """`tsr eval`: play held-out instances with a model or a run."""
 
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,7 +77,7 @@ def main(args: list[str]) -> int:
 
         play = evaluate_model
     with progress_bar() as watch:
-        result = play(**given, watch=partial(watch, "episodes"))
+        result = play(**given, watch=watch)
     if options.json != HERE:
         _show(result)
     for target in {options.out, options.json}:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+
+from tsr_gym.tree import Watch
 
 # Means the standard output, as in many programs.
 HERE = Path("-")
@@ -40,10 +42,6 @@ def write_json(value: Any, target: Path) -> None:
         print(text)
     else:
         target.write_text(text + "\n", encoding="utf-8")
-
-
-# Called with the name of a stage, how much of it is done, and how much there is.
-Watch = Callable[[str, int, int], None]
 
 
 @contextmanager

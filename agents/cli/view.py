@@ -3,7 +3,6 @@
 import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -37,9 +36,7 @@ def main(args: list[str]) -> int:
         from tsr_gym.agents.reports.view.server import export_page
 
         with progress_bar() as watch:
-            written = export_page(
-                options.paths, options.export, most_trees=options.trees, watch=partial(watch, "trees")
-            )
+            written = export_page(options.paths, options.export, most_trees=options.trees, watch=watch)
         left = f", {written.left_out:,} older ones left out (--trees)" if written.left_out else ""
         print(f"{options.export}: {_count(written.trees, 'tree')}{left}, {written.size / 1e6:.1f} MB")
         return 0

@@ -15,7 +15,7 @@ from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_api import ApiConfig, ApiPolicy
 from tsr_gym.agents.policies.engine import find_engine
 from tsr_gym.agents.policies.random_policy import legal_player
-from tsr_gym.agents.probing.players import RANDOM, Note, Watch, WorldConfig, check_scorer, set_up
+from tsr_gym.agents.probing.players import RANDOM, Note, WorldConfig, check_scorer, set_up
 from tsr_gym.agents.probing.rankings import (
     Drops,
     Rated,
@@ -32,7 +32,7 @@ from tsr_gym.agents.strategies import STRATEGIES, choose_strategy
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import Call, choose, fold, parse_call
 from tsr_gym.sections import check_choices, check_numbers
-from tsr_gym.tree import Policy, Strategy
+from tsr_gym.tree import Policy, Strategy, Watch
 
 # Names of the number that decides what a strategy spends, in the order in which they are looked up.
 BUDGETS = ("branching", "n", "simulations", "expansions", "rollouts", "max_rollouts")

@@ -21,8 +21,6 @@ from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Policy
 from tsr_gym.wrappers.scorers import choose_scorer
 
-# Called with the name of a part of the work, the finished count and the total.
-Watch = Callable[[str, int, int], None]
 # Called with a line about anything else that takes time, such as building the embedded model.
 Note = Callable[[str], None]
 RANDOM = "random"

@@ -15,7 +15,7 @@ from tsr_gym.agents.episodes.env_pool import DeadEndRule, EnvPool
 from tsr_gym.agents.episodes.intervals import Interval, Price, pooled_mean, price_of_success, wilson
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.probing.players import RANDOM, Note, Watch, WorldConfig, check_scorer, set_up
+from tsr_gym.agents.probing.players import RANDOM, Note, WorldConfig, check_scorer, set_up
 from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.agents.strategies.order import harvesting_of
 from tsr_gym.errors import CheckpointError, ConfigError
@@ -23,7 +23,7 @@ from tsr_gym.files import write_atomically
 from tsr_gym.keywords import bind
 from tsr_gym.sections import check_choices, check_numbers
 from tsr_gym.seeds import derive_seed
-from tsr_gym.tree import Policy
+from tsr_gym.tree import Policy, Watch
 
 FILE = "probe.json"
 PLAIN = "naive"

@@ -14,12 +14,10 @@ from tsr_gym.agents.policies.chat_api import ApiConfig, Ledger
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
 from tsr_gym.registration import env_id
-from tsr_gym.tree import Candidate, Expand, Policy, Tree
+from tsr_gym.tree import Candidate, Expand, Policy, Tree, Watch
 
 if TYPE_CHECKING:
     from tsr_gym.agents.episodes.model_player import ModelPlayer
-
-Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ def examine(
     temperature: float,
     seed: int,
     search: SearchConfig,
-    watch: Watch = lambda done, total: None,
+    watch: Watch = lambda stage, done, total: None,
 ) -> ModelEvaluation:
     """Play held-out instances.
 
@@ -58,7 +56,7 @@ def examine(
         temperature: Of sampling.
         seed: Of samples and random numbers.
         search: Naive for none; otherwise each turn is chosen by a search with imagined turns and then really played.
-        watch: Called with the number of finished episodes and the total.
+        watch: See `Watch`; counts the finished episodes.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
@@ -76,7 +74,7 @@ def examine(
     limits = exam.bars
     watched = _watched(chat, len(exam.tasks), watch)
     played = evaluate(pool, watched, tasks=exam.tasks, seed=seed, strategy=strategy, noise=search.noise, rater=rater)
-    watch(len(exam.tasks), len(exam.tasks))
+    watch("episodes", len(exam.tasks), len(exam.tasks))
     return ModelEvaluation(_words(player.env, split, player.task, search), played, limits)
 
 
@@ -87,7 +85,7 @@ def _watched(policy: Policy, total: int, watch: Watch) -> Policy:
     """
 
     def answer(requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
-        watch(total - min(total, len({id(tree) for tree, _ in requests})), total)
+        watch("episodes", total - min(total, len({id(tree) for tree, _ in requests})), total)
         return policy(requests)
 
     return answer
@@ -109,7 +107,7 @@ def evaluate_api(
     search: SearchConfig,
     model: ModelConfig,
     api: ApiConfig,
-    watch: Watch = lambda done, total: None,
+    watch: Watch = lambda stage, done, total: None,
 ) -> ModelEvaluation:
     """Play held-out instances with a model behind a server.
 
@@ -145,7 +143,7 @@ def evaluate_model(
     task: TaskConfig,
     search: SearchConfig,
     model: ModelConfig,
-    watch: Watch = lambda done, total: None,
+    watch: Watch = lambda stage, done, total: None,
 ) -> ModelEvaluation:
     """Play held-out instances with the model in a folder.
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from tsr_gym.agents.reports.view.site import CHUNK, Site
 from tsr_gym.errors import TsrGymError
 from tsr_gym.files import write_atomically
+from tsr_gym.tree import Watch
 
 STYLES = ("libraries/uplot.css", "view.css")
 SCRIPTS = (
@@ -71,7 +72,6 @@ def _page(styles: Sequence[str], scripts: Sequence[str], policy: str) -> str:
     return text.replace("<!-- head -->", "\n".join([head, *styles])).replace("<!-- scripts -->", "\n".join(scripts))
 
 
-Watch = Callable[[int, int], None]
 # Texts that many nodes share: they are written once and referred to by number.
 _SHARED = ("picture", "prompt", "observation", "page")
 
@@ -85,7 +85,7 @@ class ExportedPage(NamedTuple):
 
 
 def export_page(
-    paths: Sequence[Path], out: Path, *, most_trees: int = 100, watch: Watch = lambda done, total: None
+    paths: Sequence[Path], out: Path, *, most_trees: int = 100, watch: Watch = lambda stage, done, total: None
 ) -> ExportedPage:
     """Write runs and trees as one HTML file; an older file is replaced when all is written.
 
@@ -93,7 +93,7 @@ def export_page(
         paths: As `find_sources` takes them.
         out: The file.
         most_trees: Most trees, of which the newest are taken; their pictures, prompts and tokens need the most space.
-        watch: Called with the number of trees that are written and the total.
+        watch: See `Watch`; counts the trees that are written.
 
     Raises:
         ConfigError: The paths hold neither runs nor trees.
@@ -110,7 +110,7 @@ def export_page(
     data["summaries/0"] = {name: summaries[name] for name in kept}
     for number, name in enumerate(kept, start=1):
         data |= _tree(site, name)
-        watch(number, len(kept))
+        watch("trees", number, len(kept))
     text = single_page({address: json.dumps(value) for address, value in data.items()})
     write_atomically(out, text.encode())
     return ExportedPage(len(kept), left, len(text.encode()))
