@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -13,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from benchmarks.grid_speed import sokoban_rooms
-from benchmarks.measure import MissingPeer, Work, alternate, insist, require_peer
+from benchmarks.measure import MissingPeer, Work, alternate, insist, installed, require_peer
 from tsr_gym import Candidate
 from tsr_gym.agents.arrays import array_puct
 from tsr_gym.agents.episodes.search import search
@@ -27,6 +26,7 @@ from tsr_gym_envs.sokoban.rooms import generate_room
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "agents" / "golden" / "mctx_visits.json"
 
 # The first action is a little likelier than the last, so that no choice of a checked search is a tie.
+LIBRARIES = ("mctx", "jax", "jaxlib")
 TILT = 0.01
 STEP, ON_GOAL, DONE = -0.1, 1.0, 10.0
 
@@ -54,11 +54,6 @@ def load() -> tuple[Any, Any, Any]:
     except ImportError as error:
         raise MissingPeer(f"mctx cannot be imported: {error}") from error
     return jax, jnp, mctx
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the libraries."""
-    return {name: version(name) for name in ("mctx", "jax", "jaxlib")}
 
 
 def rooms_of(batch: Any) -> Rooms:
@@ -180,7 +175,7 @@ def write_golden() -> None:
     rooms = [generate_room(seed) for seed in range(3)] + [generate_room(0, dim=(8, 8), num_boxes=3)]
     cases = [golden_case(room.to_xsb(), simulations, 30) for room in rooms for simulations in (16, 200)]
     cases.append(golden_case("######\n#@ $.#\n######", 300, 5))
-    GOLDEN.write_text(json.dumps({"versions": versions(), "tilt": TILT, "cases": cases}, indent=1) + "\n")
+    GOLDEN.write_text(json.dumps({"versions": installed(LIBRARIES), "tilt": TILT, "cases": cases}, indent=1) + "\n")
 
 
 BATCHES = (1, 16, 256)
@@ -287,7 +282,7 @@ def puct_rows(quick: bool) -> dict[str, Any]:
     about = {"simulations": simulations, "rooms": "10x10 with 4 boxes", "value": "minus the boxes off goals"}
     try:
         load()
-        about |= versions()
+        about |= installed(LIBRARIES)
     except MissingPeer as error:
         about["mctx"] = f"not run: {error}"
     return about | rows
