@@ -25,8 +25,8 @@ from tsr_gym_envs.sokoban.rooms import generate_room
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "agents" / "golden" / "mctx_visits.json"
 
-# The first action is a little likelier than the last, so that no choice of a checked search is a tie.
 LIBRARIES = ("mctx", "jax", "jaxlib")
+# The first action is a little likelier than the last, so that no choice of a checked search is a tie.
 TILT = 0.01
 STEP, ON_GOAL, DONE = -0.1, 1.0, 10.0
 
