@@ -46,7 +46,7 @@ def keep(png, path):
     Image.open(BytesIO(png)).convert("RGB").quantize(256).save(path, optimize=True)
 
 
-# Contrast of each element with text of its own to the ground behind it, as WCAG 2.2 defines it, beside what it wants.
+# Contrast of each element that has text with the ground behind it, as WCAG 2.2 defines it, and the required contrast.
 CONTRASTS = """
 const pixel = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
 const parse = text => {

@@ -18,7 +18,7 @@ FILES = sorted(path for path in FOLDER.iterdir() if path.is_file())
 
 
 def train_lines(path):
-    """Return what the commands of a file give to `tsr train`, a new run's and a resumed one's."""
+    """Return the arguments of `tsr train` in the commands of a file, for new and resumed runs."""
     text = re.sub(r"^# ?", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE).replace("\\\n", " ")
     found = []
     for line in text.splitlines():
@@ -51,7 +51,7 @@ def test_a_command_of_a_script_is_understood(name, given, monkeypatch):
     monkeypatch.setattr(tyro, "cli", only_parse)
     with pytest.raises(Parsed) as parsed:
         cli.main(given)
-    # The flags of a new run and of a resumed one hold the workers alike.
+    # New and resumed runs have the same flags for workers.
     assert parsed.value.args[0].workers.ray != "off"
 
 

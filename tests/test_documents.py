@@ -56,7 +56,7 @@ def prose(page: Path) -> str:
 
 
 def spans(page: Path) -> list[str]:
-    """Return what stands between backticks in a page's prose."""
+    """Return the texts between backticks in a page's prose."""
     return re.findall(r"`([^`\n]+)`", prose(page))
 
 
@@ -67,7 +67,7 @@ def commands(page: Path) -> list[str]:
 
 
 def tsr_arguments(command: str) -> list[str] | None:
-    """Return what a command line gives to `tsr`; None for other programs."""
+    """Return the arguments that a command line gives to `tsr`; None for other programs."""
     words = shlex.split(command)
     for name in ("tsr", "tsr_gym"):
         if name in words:
@@ -156,7 +156,7 @@ def test_a_run_of_a_page_could_begin(page, given, cache, tmp_path, monkeypatch, 
         # Their worlds are built in a minute, and other tests make them.
         monkeypatch.setattr(check, "task_pool", lambda *of: None)
     if "--match-tokens" in given:
-        # The run beside it was made by the line above.
+        # The command above made the other run.
         monkeypatch.setattr(check, "token_targets", lambda of: None)
     with pytest.raises(Parsed):
         assert cli.main(given) == 0, capsys.readouterr().err
@@ -173,7 +173,7 @@ def test_the_settings_that_the_prose_names_exist(capsys):
     plugin = (ROOT / "tsr_gym" / "testing" / "pytest_plugin.py").read_text(encoding="utf-8")
     known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out + plugin))
     named = {flag for page in PAGES for span in spans(page) for flag in re.findall(r"(?<!\S)--[a-z][a-z-]+", span)}
-    # The long help does not name itself, and a resumed run has settings of its own, which it does not list.
+    # The long help does not name itself, and it does not list the settings of a resumed run.
     assert named <= known | {"--resume", "--help-all"}
 
 

@@ -1,4 +1,4 @@
-"""The examples run: each does what its page says, with small numbers where it trains."""
+"""The examples run: each as on its page, with small numbers where it trains."""
 
 import pytest
 

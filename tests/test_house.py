@@ -30,7 +30,7 @@ WATCHES_GLOBALS = {
     "tsr_gym/foreign/generators.py",
     "tsr_gym_envs/textarena/games.py",
 }
-# The one file that imitates published code which draws from Python's generator; it makes generators of its own.
+# The one file that imitates published code which draws from Python's generator; it makes separate generators.
 DRAWS_LIKE_PYTHON = {"tsr_gym_envs/webshop/catalogue/original_random.py"}
 # Where the import name is not the distribution's.
 DISTRIBUTIONS = {
@@ -43,7 +43,7 @@ DISTRIBUTIONS = {
     "jnius_config": "pyjnius",
     "transfer_queue": "transferqueue",
 }
-# What stands in an extra of its own, which brings it; it may be imported only inside functions, in one file of a room.
+# Libraries with a separate extra; it may be imported only inside functions, in one file of a room.
 OPTIONAL = (
     "vllm",
     "ray",
@@ -87,7 +87,7 @@ TREES = {name: ast.parse(text) for name, (_, text) in SOURCES.items()}
 
 
 def imports_of(name):
-    """Return (module, line) for everything that a file imports, names of its own package resolved."""
+    """Return (module, line) for everything that a file imports, relative names resolved."""
     found = []
     for node in ast.walk(TREES[name]):
         if isinstance(node, ast.Import):

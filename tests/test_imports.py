@@ -1,4 +1,4 @@
-"""Tests of the house: no circle of imports, and nobody uses what another module keeps to itself.
+"""Tests of the house: no circle of imports, and no use of another module's private names.
 
 Read with `ast`, so that nothing is imported; imports for type checking and inside functions count like all others.
 """
@@ -38,12 +38,12 @@ IMPORTS = {module: imported_by(module) for module in MODULES}
 
 
 def on_a_circle(imports):
-    """Return the modules that remain when whatever imports nothing that remains is taken away, again and again."""
+    """Return the modules that remain after removing, repeatedly, each module that imports no remaining one."""
     left = dict(imports)
     while ends := [module for module, needed in left.items() if not needed & left.keys()]:
         for module in ends:
             del left[module]
-    # And, from the other end, whatever nobody imports who remains.
+    # And, from the other end, each module that no remaining module imports.
     while starts := left.keys() - set().union(*left.values()):
         for module in starts:
             del left[module]

@@ -23,7 +23,7 @@ EXCEPTIONS = [
 
 
 def shape_of(node):
-    """Return what is left of a piece of syntax when names, attributes and constants are taken away."""
+    """Return a piece of syntax without its names, attributes and constants."""
     if isinstance(node, list):
         return tuple(shape_of(part) for part in node)
     if isinstance(node, ast.Constant):

@@ -1,4 +1,4 @@
-"""`tsr base-model`: a folder that says how it was made, or a message and nothing."""
+"""`tsr base-model`: a folder with a record of how it was made, or a message and no folder."""
 
 import json
 import re

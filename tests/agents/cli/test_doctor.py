@@ -52,7 +52,7 @@ def test_what_ends_the_process_is_named_and_what_came_before_is_kept():
 
 
 def test_what_takes_too_long_is_left_and_says_so():
-    # Long enough for a process to begin, on a machine that does other things beside.
+    # Long enough for a process to begin, on a busy machine.
     found = self_test(6, {"a": sleeps, "b": works})
     assert {one.state for one in found} == {"not done"}
     assert "within 6 s" in found[0].words

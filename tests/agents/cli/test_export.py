@@ -1,4 +1,4 @@
-"""`tsr export`: what the trees of a run say, as lines that are found again in these trees."""
+"""`tsr export`: the trees of a run as lines, each of which is in a tree."""
 
 import json
 

@@ -77,7 +77,7 @@ def test_what_was_played_is_saved_at_the_end_and_read_by_all_who_read_trees(play
 def test_scores_tell_what_every_action_would_bring_and_change_nothing(play):
     flags = ["--score", "SokobanScore(potential='estimate')"]
     shown = play("sokoban", "Right", "scores", "Right", settings=[CORRIDOR], flags=flags)
-    # One unit of way for a step, 1 for the box and 10 for the room besides.
+    # One unit of way for a step, 1 for the box and 10 for the room.
     assert shown[1].endswith("return -0.1, score 0.9, 4 turns left, 9 actions left")
     tried = dict(line.split(": ", 1) for line in shown[2].splitlines())
     assert list(tried) == ["Up", "Down", "Left", "Right"]

@@ -12,7 +12,7 @@ KEY = "sk-very-secret-7"
 
 
 def walker(number, body):
-    """Say a turn that depends on the seed alone."""
+    """Answer with a turn that depends on the seed alone."""
     action = ("Up", "Down", "Left", "Right")[body["seed"] % 4]
     return 200, completion(f"<think>so</think><answer>{action}</answer>")
 

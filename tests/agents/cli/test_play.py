@@ -1,4 +1,4 @@
-"""`tsr play`, by a script of lines: what was undone comes back, and whoever stops typing has left."""
+"""`tsr play`, by a script of lines: undone turns come back, and the end of the input ends the game."""
 
 import io
 import re

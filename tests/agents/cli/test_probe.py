@@ -1,4 +1,4 @@
-"""`tsr probe`: a table and one sentence on the screen, rows in a file, and a folder in which it goes on."""
+"""`tsr probe`: a table and one sentence on the screen, rows in a file, and a folder in which it continues."""
 
 import json
 

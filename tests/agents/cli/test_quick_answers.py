@@ -18,7 +18,7 @@ TYPOS = [
     ("base-model sokobann --out x", "did you mean sokoban?"),
     ("base-model sokoban --out mine", "mine exists: choose another folder"),
 ]
-# Everything that learns is found by whoever asks whether it is installed, and nobody may import it.
+# The libraries of learning can be found, but importing one raises.
 CODE = """
 import contextlib, io, sys
 from tsr_gym.agents import cli

@@ -10,7 +10,7 @@ from tsr_gym.agents import cli
 
 
 def other_seed(run, folder, seed):
-    """Return a copy of a run that says that it had another seed."""
+    """Return a copy of a run with another seed."""
     copy = shutil.copytree(run, folder)
     config = tomllib.loads((copy / "run.toml").read_text())
     config["run"]["seed"] = seed
@@ -60,7 +60,7 @@ def test_what_is_wrong_with_a_run_is_said_and_written(capsys, undisturbed, tmp_p
     written = json.loads(numbers.read_text())
     assert [finding["name"] for finding in written["findings"][str(sick)]] == ["nothing to learn"]
     assert written["ends"]["columns"][0] == "method"
-    # Nothing is said of a run that shows nothing.
+    # A run without findings has no line.
     assert cli.main(["report", str(undisturbed), "--out", str(curves)]) == 0
     assert f"{undisturbed}:" not in capsys.readouterr().out
 

@@ -67,7 +67,7 @@ def test_an_index_is_served_until_asked_to_stop(tmp_path, corpus):
         assert [len(hits) for hits in answer.json()["result"]] == [1]
         assert httpx.post(url, json={"query": "blue", "topk": 3}).status_code == 422
         server.send_signal(signal.SIGINT)
-        # Whoever runs the tests in the background may have the signal ignored, also in their children.
+        # A shell that runs the tests in the background ignores the signal, and the children inherit that.
         assert server.wait(timeout=30) == (0 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else 130)
 
 

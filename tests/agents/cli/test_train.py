@@ -1,4 +1,4 @@
-"""`tsr train`: a run as its flags say, and whatever stops it is one message, an exit status and nothing lost."""
+"""`tsr train`: a run by its flags; an error is one message and an exit status, and no file is lost."""
 
 import gc
 import json
@@ -26,7 +26,7 @@ def status(*args):
 
 
 def spent(run):
-    """Return what a run says that it took, by its last line."""
+    """Return the tokens that the last line of a run reports."""
     last = records(run)[-1]
     return f"{last['sampled_tokens_total']:,} sampled and {last['prompt_tokens_total']:,} prompt tokens"
 

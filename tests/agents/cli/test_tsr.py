@@ -20,7 +20,7 @@ from tsr_gym.agents.teaching.base_recipe import BaseRecipe
 from tsr_gym.version import __version__
 
 TRAIN = (TaskConfig, SearchConfig, ModelConfig, LearnConfig, Objective, RunConfig)
-# A section of its own, not a flag.
+# A section, not a flag.
 SECTIONS = ("objective",)
 
 

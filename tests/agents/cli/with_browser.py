@@ -67,7 +67,7 @@ def visit(browser, url):
 
 
 def settle(browser):
-    """Wait until the page has drawn what its address says, and knows the outcomes of the trees that it lists."""
+    """Wait until the page has drawn its address and has the outcomes of the trees that it lists."""
     drawn = (
         "return document.body.dataset.ready === location.hash && !document.querySelector('.canvas:empty, .dot.unread')"
     )
@@ -244,7 +244,7 @@ def test_a_damaged_tree_is_named_and_a_half_one_shown(browser, tmp_path):
     assert find(browser, ".title .damage").text == "line 6 is not whole: 4 nodes shown of 6"
     visit(browser, f"file://{tmp_path}/page.html#/tree/bad/0")
     assert "wanted a 'tsr-gym tree'" in find(browser, ".refused").text
-    # Nothing of another tree is left, and the outcomes of all are told.
+    # Nothing of another tree is left, and the outcomes of all are shown.
     find(browser, ".row:not(.here)").click()
     settle(browser)
     assert find(browser, ".panel h2").text.startswith("Node 0")

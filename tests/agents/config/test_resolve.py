@@ -96,7 +96,7 @@ def test_three_doors_give_the_same_file_byte_for_byte(tmp_path):
     python = TrainConfig.from_recipe("levin", env="sokoban", updates=40, seed=3)
     texts = [flags.to_toml(), file.to_toml()]
     assert texts == [python.to_toml()] * 2
-    # The file of a run repeats it, whatever else the defaults become.
+    # The file of a run repeats it, also when defaults change.
     (tmp_path / "run.toml").write_text(texts[0])
     assert read_config(["--config", str(tmp_path / "run.toml")]).to_toml() == texts[0]
 

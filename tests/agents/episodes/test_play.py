@@ -293,7 +293,7 @@ def turn_of_best_of_8(desc, cell):
     """Return the distribution of the next cell for a player who takes the best of eight imagined turns.
 
     The best imagined score of eight is v with probability F(v)^8 - F(below v)^8; the action there is distributed as
-    for any candidate with that score; and what is said is then played on other dice.
+    for any candidate with that score; and the answer is then played on other dice.
     """
     imagined = defaultdict(float)
     for said, chance in SAYINGS:

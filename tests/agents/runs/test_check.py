@@ -131,7 +131,7 @@ def test_a_run_is_checked_before_it_begins(tmp_path):
 
 
 def recipes():
-    """Return the arguments of every new run that the documents tell to start."""
+    """Return the arguments of every new run in the documents."""
     text = "\n".join((ROOT / name).read_text() for name in ("README.md", "docs/training.md")).replace("\\\n", " ")
     lines = re.findall(r"^(?:tsr|torchrun .* -m tsr_gym) train (.*)$", text, flags=re.MULTILINE)
     return sorted({line.partition(" # ")[0].strip() for line in lines if "--resume" not in line})
