@@ -76,7 +76,8 @@ def tsr_arguments(command: str) -> list[str] | None:
 
 
 TSR = [(page.name, given) for page in PAGES for line in commands(page) if (given := tsr_arguments(line))]
-RUNS = [(page, given) for page, given in TSR if given[0] == "train" and "--resume" not in given]
+# Runs that begin without the folder of an earlier one.
+RUNS = [(page, given) for page, given in TSR if given[0] == "train" and not {"--resume", "--config"} & {*given}]
 
 
 @pytest.fixture(scope="module")
