@@ -101,7 +101,12 @@ def _card(env: str, settings: Mapping[str, Setting]) -> ModelCard:
     if settings["engine"].value == "openai":
         return ModelCard()
     if model == "default":
-        return ModelCard(learn=training_settings(env, tuple(settings["env_set"].value)))
+        try:
+            return ModelCard(learn=training_settings(env, tuple(settings["env_set"].value)))
+        except ConfigError:
+            # No embedded model can be built here. The run reports why when it begins, after what is wrong with its
+            # environment.
+            return ModelCard()
     check_model_folder(Path(model))
     return ModelCard.load(Path(model))
 

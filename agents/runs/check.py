@@ -47,6 +47,10 @@ def check_start(config: TrainConfig) -> None:
     task_pool(config.env, config.task.held_out, config.task.eval_split)
     token_targets(config)
     _check_estimator(config)
+    # Late, because it imports torch and transformers.
+    from tsr_gym.agents.models.language_model import pick_device
+
+    pick_device(config.model.device)
 
 
 def check_choices(config: TrainConfig) -> None:

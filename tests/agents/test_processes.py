@@ -109,7 +109,7 @@ def test_a_process_that_is_lost_ends_the_others_with_a_clear_error(how, waits, w
     message, seconds = together(2, lose, how, waits, joins=False, until=0)[0]
     assert message is not None
     assert message.startswith("process 0 of 2: another process of this run has ended, or has not answered for")
-    assert "go on from the last checkpoint with tsr train --resume FOLDER" in message
+    assert "continue from the last checkpoint with tsr train --resume FOLDER" in message
     assert seconds < within
 
 

@@ -136,4 +136,4 @@ def test_the_status_says_whether_something_is_broken(capsys, monkeypatch, trials
 
 def test_a_package_that_is_not_installed_is_a_problem(monkeypatch):
     monkeypatch.setattr(doctor, "extras", lambda: None)
-    assert "pip install -e" in doctor.examine(self_test=False)["problems"][0]
+    assert "pip install -e" in doctor.examine(tests=False)["problems"][0]

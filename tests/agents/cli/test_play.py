@@ -106,10 +106,10 @@ def test_whoever_follows_the_hints_solves_a_generated_room(play, seed):
 
 def test_words_that_mean_nothing_are_told_why_and_cost_nothing(play):
     shown = play("sokoban", "please", "Right || oops", "", "undo", "Right", settings=[CORRIDOR])
-    assert shown[1] == "not understood: 'please' is no action: write Up, Down, Left or Right; nothing was done"
+    assert shown[1] == "not understood: 'please' is no action: write Up, Down, Left or Right; the position is unchanged"
     # Not even the part of a turn that was understood.
-    assert shown[2] == "not understood: 'oops' is no action: write Up, Down, Left or Right; nothing was done"
-    assert shown[3] == "not understood: the turn holds no action; nothing was done"
+    assert shown[2] == "not understood: 'oops' is no action: write Up, Down, Left or Right; the position is unchanged"
+    assert shown[3] == "not understood: the turn holds no action; the position is unchanged"
     assert shown[4] == "nothing to undo"
     assert shown[5].endswith(f"{MIDDLE}\n######\nreturn -0.1, 4 turns left, 9 actions left")
 
@@ -185,7 +185,7 @@ def test_levels_of_a_file_are_played_in_their_order_without_limits(play, level_f
     assert "\n#P_#\n#X_#\n#O_#\n" in shown[0]
     assert "left" not in "".join(shown).replace("to the left", "")
     assert rows(shown[17:19]) == ["#PXO#", "#_P√#"]
-    assert shown[21].startswith("there is no next one: wanted the number of a room below 3, got 3")
+    assert shown[21].startswith("there is no next instance: wanted the number of a room below 3, got 3")
     second = play("sokoban", seed=1, flags=["--levels", str(level_file)])
     assert rows(second)[0] == "#PXO#"
 

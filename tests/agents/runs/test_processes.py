@@ -374,7 +374,7 @@ def test_killing_one_of_two_ends_the_other_with_a_clear_error_and_the_run_can_be
     output = [path.read_text() for path in log.rglob(f"{1 - victim}/stderr.log")]
     assert len(output) == 1
     assert f"tsr train: process {1 - victim} of 2: another process of this run has ended" in output[0]
-    assert "go on from the last checkpoint with tsr train --resume FOLDER" in output[0]
+    assert "continue from the last checkpoint with tsr train --resume FOLDER" in output[0]
     assert "Traceback" not in output[0]
     assert seconds < 60
     # The checkpoint is complete: two processes resume it, and then one.
