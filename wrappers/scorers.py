@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import bind, choose
+from tsr_gym.keywords import Call, bind, choose
+from tsr_gym.registration import env_class
 from tsr_gym.wrappers.score_wrapper import RatedTurn, ScoreWrapper, state_of
 
 HOME = "tsr_gym.wrappers"
@@ -194,3 +195,17 @@ class PotentialScore(ScoreWrapper[Any]):
     def score(self, before: Any, action: Any, after: Any, reward: float) -> float:
         """Return the score of a turn that does not end the episode."""
         return self.rate_turn(RatedTurn(before, action, after, reward))
+
+
+def public_guide(env: str) -> str | None:
+    """Return the public scorer of an environment as the setting ``score`` writes it; None where it has none.
+
+    >>> public_guide("sokoban")
+    "SokobanScore(potential='next_push')"
+    """
+    world = env_class(env)
+    guide = None if world is None else world.guide
+    if guide is None:
+        return None
+    module, _, name = guide.scorer.partition(":")
+    return str(Call(name if module == HOME else guide.scorer, dict(guide.numbers)))

@@ -12,10 +12,10 @@ import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
 from tsr_gym.agents.cli.output import HERE, Shown, show_tables, with_json, write_json
-from tsr_gym.agents.config.recipes import public_guide
 from tsr_gym.errors import MissingExtra
 from tsr_gym.optional import load
 from tsr_gym.registration import ENTRY_POINTS, OPTIONAL_ENTRY_POINTS, SHORT_NAMES, find_env
+from tsr_gym.wrappers.scorers import public_guide
 
 EMPTY = inspect.Parameter.empty
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from tsr_gym.agents.config.sections import tables
 from tsr_gym.errors import ConfigError
-from tsr_gym.keywords import Call, no_such
-from tsr_gym.registration import env_class, env_id
-from tsr_gym.wrappers.scorers import HOME
+from tsr_gym.keywords import no_such
+from tsr_gym.registration import env_id
+from tsr_gym.wrappers.scorers import public_guide
 
 # The value of the setting `score` that stands for the public guide of the world.
 GUIDE = "guide"
@@ -69,20 +69,6 @@ def read_config_file(path: Path) -> ConfigFile:
         return parse_config(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: wanted a TOML file of settings, cannot read it ({error})") from error
-
-
-def public_guide(env: str) -> str | None:
-    """Return the public scorer of an environment as the setting ``score`` writes it; None where it has none.
-
-    >>> public_guide("sokoban")
-    "SokobanScore(potential='next_push')"
-    """
-    world = env_class(env)
-    guide = None if world is None else world.guide
-    if guide is None:
-        return None
-    module, _, name = guide.scorer.partition(":")
-    return str(Call(name if module == HOME else guide.scorer, dict(guide.numbers)))
 
 
 def parse_config(text: str, source: str) -> ConfigFile:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from tsr_gym.agents.config.recipes import GUIDE, ConfigFile, public_guide, recipe_settings
+from tsr_gym.agents.config.recipes import GUIDE, ConfigFile, recipe_settings
 from tsr_gym.agents.config.sections import all_settings, tables
 from tsr_gym.agents.lessons.settings import fold_keep
 from tsr_gym.agents.models.settings import ModelCard, check_model_folder
@@ -13,6 +13,7 @@ from tsr_gym.agents.teaching.base_recipe import training_settings
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import fold, no_such
 from tsr_gym.sections import typed
+from tsr_gym.wrappers.scorers import public_guide
 
 # Where the value of a setting comes from, in the order in which a later one wins.
 Source = Literal["default", "card", "recipe", "file", "flag"]

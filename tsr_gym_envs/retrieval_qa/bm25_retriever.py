@@ -6,12 +6,10 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsr_gym.errors import InvalidCorpus, RetrievalFailed
 from tsr_gym.files import cached, write_whole
-from tsr_gym_envs.lucene_bm25 import BM25Index, Hit
-from tsr_gym_envs.lucene_bm25.layout import VERSION
 from tsr_gym_envs.lucene_java import java, lucene_searcher
 from tsr_gym_envs.retrieval_qa.contract import Passage
 from tsr_gym_envs.retrieval_qa.corpus import (
@@ -25,6 +23,10 @@ from tsr_gym_envs.retrieval_qa.corpus import (
     split_contents,
     write_index,
 )
+
+if TYPE_CHECKING:
+    # The index is compiled by numba, which takes a third of a second to import. Listing the worlds does not need it.
+    from tsr_gym_envs.lucene_bm25 import Hit
 
 
 class BM25Retriever:
@@ -43,6 +45,8 @@ class BM25Retriever:
     """
 
     def __init__(self, path: str | Path, *, verify: bool = False) -> None:
+        from tsr_gym_envs.lucene_bm25 import BM25Index
+
         path = Path(path)
         if path.is_file():
             path = _indexed(path)
@@ -64,10 +68,9 @@ class BM25Retriever:
         Raises:
             InvalidCorpus: The files were damaged after they were opened.
         """
-        found = self._index.search(list(queries), k)
-        return [[self._passage(hit) for hit in hits] for hits in found]
+        return [[self._passage(hit) for hit in hits] for hits in self._index.search(list(queries), k)]
 
-    def _passage(self, hit: Hit) -> Passage:
+    def _passage(self, hit: "Hit") -> Passage:
         passage = self._corpus.passage(hit.number, hit.score)
         if passage.id != hit.id:
             raise InvalidCorpus(
@@ -78,6 +81,9 @@ class BM25Retriever:
 
 def _indexed(corpus: Path) -> Path:
     """Return the cached index of a jsonl file; one that is damaged is made anew."""
+    from tsr_gym_envs.lucene_bm25 import BM25Index
+    from tsr_gym_envs.lucene_bm25.layout import VERSION
+
     # An index of another version lies elsewhere.
     folder = cached(corpus, f"retrieval/indexes-{VERSION}", MANIFEST, partial(write_index, corpus, link=True))
     try:
