@@ -146,15 +146,15 @@ def choose(
     {'width': 2}
     """
     call = parse_call(text, what=what)
-    found = _find(call.name, home, what, among)
+    function = _find(call.name, home, what, among)
     try:
-        parameters = inspect.signature(found).parameters
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"wanted the {what} as something that can be called, {call.name!r} cannot: {error}"
         ) from error
     own = list(parameters)[takes:]
-    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     if (unknown := sorted(set(call.keywords) - set(own))) and not takes_any:
         raise ConfigError(f"the {what} {call.name!r} has no {unknown}; it has {sorted(own)}")
     keywords = {name: value for name, value in (offered or {}).items() if name in own} | call.keywords
@@ -162,7 +162,7 @@ def choose(
     needed = [name for name in own if parameters[name].default is empty and parameters[name].kind not in loose]
     if missing := [name for name in needed if name not in keywords]:
         raise ConfigError(f"the {what} {call.name!r} needs {missing}: write {call.name}({missing[0]}=...)")
-    bound = partial(found, **keywords)
+    bound = partial(function, **keywords)
     try:
         inspect.signature(bound).bind(*[None] * takes)
         if trial is not None:
@@ -225,11 +225,11 @@ def fold(text: str, numbers: Mapping[str, Any], *, home: str, what: str) -> str:
         raise ConfigError(
             f"{both[0]} stands in {text!r} and again as {both[0]}={given[both[0]]}: say it in one of the two places"
         )
-    known = list(inspect.signature(_find(call.name, home, what)).parameters)
-    if unknown := [name for name in given if name not in known]:
+    names = list(inspect.signature(_find(call.name, home, what)).parameters)
+    if unknown := [name for name in given if name not in names]:
         raise ConfigError(
             f"the {what} {call.name!r} has no {unknown[0]}, got {unknown[0]}={given[unknown[0]]}; it has "
-            f"{sorted(known[1:])}"
+            f"{sorted(names[1:])}"
         )
     return str(Call(call.name, call.keywords | given))
 

@@ -164,7 +164,7 @@ def choose_search(config: SearchConfig) -> ChosenSearch:
                 "rollouts, or make them equal"
             )
         return ChosenSearch(strategy, config.name, harvest, 1, 1)
-    numbers = {name: one.default for name, one in inspect.signature(strategy).parameters.items()}
+    numbers = {name: parameter.default for name, parameter in inspect.signature(strategy).parameters.items()}
     paths = config.paths_per_search
     if "keep" in numbers:
         if paths != 1:

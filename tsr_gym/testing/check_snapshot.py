@@ -338,8 +338,8 @@ def the_environments_own_methods_agree(trial: Trial) -> None:
         wander(base, recording.seed + 3000, 3)
         base.restore(taken)
         for name, env in (("snapshot() or restore()", base), ("clone()", twin)):
-            if found := difference(wanted, standing(env)):
-                raise CheckFailed("methods", f"{trial.name}.{name} is not exact: {found}; leave it to StateEnv")
+            if change := difference(wanted, standing(env)):
+                raise CheckFailed("methods", f"{trial.name}.{name} is not exact: {change}; leave it to StateEnv")
 
 
 NUM_SAMPLES = 24
