@@ -134,7 +134,7 @@ def recipes():
     """Return the arguments of every new run in the documents."""
     text = "\n".join((ROOT / name).read_text() for name in ("README.md", "docs/training.md")).replace("\\\n", " ")
     lines = re.findall(r"^(?:tsr|torchrun .* -m tsr_gym) train (.*)$", text, flags=re.MULTILINE)
-    return sorted({line.partition(" # ")[0].strip() for line in lines if "--resume" not in line})
+    return sorted({line.partition(" # ")[0].strip() for line in lines if not re.search("--resume|--config", line)})
 
 
 def test_the_documents_have_recipes():
