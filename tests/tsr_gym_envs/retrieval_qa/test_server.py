@@ -208,8 +208,9 @@ def test_200_clients_at_once_get_every_answer_right(shared, golden, tmp_path):
     wanted = BM25Retriever(index).retrieve(queries, 3)
     found, failures, start = {}, [], Barrier(200)
     with served(index) as (server, url):
-        one = HttpRetriever(url, max_retries=0, timeout_s=60)
-        batches, singles = one, HttpRetriever(url, dialect="single", max_retries=0, timeout_s=60)
+        # One retry: on a busy machine one of 200 connections may break, once in seven runs. Answers must be right.
+        batches = HttpRetriever(url, max_retries=1, timeout_s=60)
+        singles = HttpRetriever(url, dialect="single", max_retries=1, timeout_s=60)
 
         def play(client):
             start.wait()
@@ -225,7 +226,7 @@ def test_200_clients_at_once_get_every_answer_right(shared, golden, tmp_path):
             client.start()
         for client in clients:
             client.join()
-        assert one.digest == BM25Retriever(index).digest
+        assert batches.digest == BM25Retriever(index).digest
         server.send_signal(signal.SIGTERM)
         server.wait(timeout=30)
     assert failures == []
