@@ -37,7 +37,7 @@ class TransformersEngine:
     depend on the batch composition.
 
     Args:
-        model: A causal language model; it may be the one that is trained.
+        model: A causal language model; it may be the one that is trained: after a step nothing cached is used.
         stop_ids: Token ids that end an answer; they are part of it.
         max_tokens: Longest answer.
         temperature: Of the sampling distribution, 0 for the most likely token.
@@ -97,6 +97,8 @@ class TransformersEngine:
         samples = [(tuple(prompt), seed) for prompt, row in zip(prompts, seeds, strict=True) for seed in row]
         done: list[Completion] = []
         self._aborted.clear()
+        if self._cache is not None:
+            self._cache.refresh()
         self.model.eval()
         with (
             torch.inference_mode(),
