@@ -32,7 +32,7 @@ from benchmarks.pay.plan import (
     row_of,
     train_cells,
 )
-from benchmarks.pay.report import PAGE, difference, draw, law, law_sentence, write_tables
+from benchmarks.pay.report import COMMANDS, PAGE, README, commands, difference, draw, law, law_table, write_tables
 from benchmarks.tsr_runs import Row, base_row, build_bases
 from tsr_gym.files import write_atomically
 
@@ -104,9 +104,11 @@ def main() -> int:
 
 
 def publish(result: dict[str, Any]) -> None:
-    """Write figure and tables of the documents, and print the differences."""
+    """Write figure, commands and tables of the documents, and print the differences."""
     draw(result, FIGURE)
-    write_atomically(PAGE, write_tables(PAGE.read_text(), result).encode())
+    write_atomically(COMMANDS, commands(result["bases"], result["runs"]).encode())
+    for page in (PAGE, README):
+        write_atomically(page, write_tables(page.read_text(), result).encode())
     show(result)
 
 
@@ -157,8 +159,7 @@ def show(result: dict[str, Any]) -> None:
             f"{row['seeds']} pairs, {row['sampled_tokens']:,} and {row['control_sampled_tokens']:,} tokens, ratio "
             f"{row['ratio']}"
         )
-    if result["law"] is not None:
-        print(law_sentence(result["law"]))
+    print(law_table(result["law"]))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import matplotlib
 import numpy as np
 from matplotlib import pyplot
 
-from benchmarks.measure import difference_words, table_of, write_between_marks
-from benchmarks.pay.plan import EASIER, FILTERING, Contrast
+from benchmarks.measure import RESULTS, difference_words, table_of, write_between_marks
+from benchmarks.pay.plan import EASIER, FILTERING, LEVIN, TSR_PLUS, Contrast
 from tsr_gym.agents.episodes.intervals import Interval, pooled, student
 from tsr_gym.agents.probing.rankings import spearman
 
@@ -22,8 +22,9 @@ matplotlib.use("Agg")
 
 Row = dict[str, Any]
 ENDS = ("points", "low", "high")
-# Least number of settings for which a rank correlation is reported.
-FEWEST = 8
+# Least number of cells for which a rank correlation is reported, and of base models for its interval.
+FEWEST = 5
+FEWEST_BASES = 4
 SHARES = {"at_half": 0.5, "at_three_quarters": 0.75, "at_end": 1.0}
 # What else than sampled tokens both sides of a pair can be given equally.
 PRICES = ("prompt_tokens", "seconds")
@@ -118,22 +119,30 @@ def _price(row: Mapping[str, Any]) -> float:
 
 
 def law(differences: Sequence[Row]) -> Row | None:
-    """Return the rank correlation of the probe's ratio and the difference after training, over settings.
+    """Return the rank correlation of the probe's ratio and the difference after training.
 
-    All worlds together come first, then each world with enough settings by itself: worlds differ in many other things,
-    so a correlation over several worlds claims less than it seems to. Intervals are bootstraps over settings. Settings
-    that share a base model are not independent, which the intervals ignore.
+    Cells (world, setting, base model) count once, with the first method listed. They share base models, so intervals
+    are bootstraps over base models. Worlds differ in more than their ratio: the correlation is given over all cells,
+    within each world, and over all worlds but one.
     """
-    rows = [row for row in differences if row.get("ratio") is not None]
+    cells: dict[tuple[str, ...], Row] = {}
+    for row in differences:
+        if row.get("ratio") is not None:
+            cells.setdefault((row["world"], row["setting"], row["base"]), row)
+    rows = list(cells.values())
     whole = _correlation(rows)
     if whole is None:
         return None
     worlds = sorted({row["world"] for row in rows})
     within = {world: _correlation([row for row in rows if row["world"] == world]) for world in worlds}
+    without = {world: _correlation([row for row in rows if row["world"] != world]) for world in worlds}
     return {
         "worlds": worlds,
         **whole,
         "within": {world: numbers for world, numbers in within.items() if numbers is not None},
+        "without": {world: numbers for world, numbers in without.items() if numbers is not None},
+        "clear": len(clear := [row for row in rows if row["low"] is not None and row["low"] * row["high"] > 0]),
+        "right": sum((row["ratio"] > 1) == (row["points"] > 0) for row in clear),
         "rows": [
             {name: row[name] for name in ("world", "setting", "base", "ratio", "points", "low", "high")} for row in rows
         ],
@@ -141,13 +150,17 @@ def law(differences: Sequence[Row]) -> Row | None:
 
 
 def _correlation(rows: Sequence[Row]) -> Row | None:
-    """Return the number of settings, their rank correlation and its interval; None for fewer than `FEWEST` settings."""
-    ratios, points = ([row[name] for row in rows] for name in ("ratio", "points"))
-    estimate = pooled(spearman, ratios, points, range(len(rows))) if len(rows) >= FEWEST else None
+    """Return numbers of cells and base models, and their rank correlation; None for fewer than `FEWEST` cells.
+
+    Fewer than `FEWEST_BASES` base models have no interval.
+    """
+    ratios, points, bases = ([row[name] for row in rows] for name in ("ratio", "points", "base"))
+    estimate = pooled(spearman, ratios, points, bases) if len(rows) >= FEWEST else None
     if estimate is None:
         return None
-    ends = {"rank_correlation": estimate.mean, "low": estimate.low, "high": estimate.high}
-    return {"settings": len(rows)} | {name: round(value, 3) for name, value in ends.items()}
+    few = len(set(bases)) < FEWEST_BASES
+    ends = {"low": None, "high": None} if few else {"low": round(estimate.low, 2), "high": round(estimate.high, 2)}
+    return {"cells": len(rows), "bases": len(set(bases)), "rank_correlation": round(estimate.mean, 2)} | ends
 
 
 COLOURS = {"tsr+": "C0", "filtering": "C1", "levin and its loss": "C3"}
@@ -214,32 +227,118 @@ def _law(panel: Any, rows: Sequence[Row]) -> None:
 
 
 PLAIN = (FILTERING.name, EASIER.name)
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "does_search_pay.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, README = ROOT / "docs" / "does_search_pay.md", ROOT / "README.md"
+COMMANDS = RESULTS / "does_search_pay_commands.txt"
 
 
 def write_tables(page: str, result: Row) -> str:
-    """Return a page whose tables are those of a result."""
+    """Return a page, or the README, whose tables are those of a result."""
     tables = {
+        "cells": cells(result),
         "bases": bases(result["bases"]),
-        "headline": differences(result, ("headline",)),
+        "equal": equal(result, ("headline", "unguided")),
+        "searches": differences(result, ("unguided",), TSR_PLUS.name),
         "easier": differences(result, ("easier",)),
-        "equal": equal(result, "headline"),
-        "unguided": differences(result, ("unguided",)),
-        "unguided_equal": equal(result, "unguided"),
-        "by_levin": differences(result, ("by levin",)),
-        "moments": differences(result, ("moments",)),
-        "ablation": differences(result, ("estimate", "ablation")),
-        "elsewhere": differences(result, ("hard", "lake", "words")),
-        "probes": probes(result["probes"]),
-        "law": law_sentence(result["law"]),
-        "settings": differences(result, ("law",)),
-        "commands": commands(result["bases"], result["runs"]),
+        "ablation": differences(result, ("estimate", "ablation", "by levin", "moments")),
+        "law": law_table(result["law"]),
+        "headline": headline(result["differences"]),
+        "losses": losses(result["differences"]),
+        "forecast": forecast(result["law"]),
     }
     return write_between_marks(page, tables)
 
 
-def differences(result: Row, parts: Sequence[str]) -> str:
-    """Return a row per contrast of some parts."""
+def headline(rows: Sequence[Row]) -> str:
+    """Return the README's table: a row per base model of rooms of 10 to 16 moves."""
+    plain = [row for row in rows if row["control"] == FILTERING.name]
+    guided = {row["base"]: row for row in plain if row["part"] == "headline"}
+    levin = {row["base"]: row for row in plain if row["part"] == "unguided"}
+    table = []
+    for base, row in guided.items():
+        pair = (row, levin[base])
+        prices = ", ".join(f"{other['tokens_per_success']:,.0f}" for other in pair)
+        steps = (row["control_optimizer_steps"], *(other["optimizer_steps"] for other in pair))
+        table.append(
+            (
+                base,
+                f"{row['control_tokens_per_success']:,.0f}; {prices}",
+                f"{row['control_success']:.1f} ± {row['control_success_sd']:.1f}",
+                *map(_ended, pair),
+                *(f"**{difference_words(other)}**" for other in pair),
+                ", ".join(map(str, steps)),
+            )
+        )
+    head = ("base model", "tokens per success before: plain; `tsr+`, `levin`", "filtering", "`tsr+`", "`levin`")
+    return table_of((*head, "`tsr+` - filtering", "`levin` - filtering", "steps"), table)
+
+
+LOSSES = {
+    ("webshop", "compact"): "shop of 1,000 products: a success costs about as much by search as without",
+    ("retrieval_qa", "compact"): "questions of one or two hops: the same",
+    ("retrieval_qa", "2 to 4 hops"): "questions of two to four hops: the same",
+    ("webshop", "2 options and more"): "a shop where plain play succeeds once in 3,840 episodes: search wins",
+}
+
+
+def losses(rows: Sequence[Row]) -> str:
+    """Return the README's second table: worlds of words, where search mostly loses."""
+    first: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        first.setdefault((row["world"], row["setting"]), row)
+    table = []
+    for place, words in LOSSES.items():
+        row = first[place]
+        steps = f"{row['control_optimizer_steps']}, {row['optimizer_steps']}"
+        table.append((words, f"**{difference_words(row)}**", str(row["seeds"]), steps))
+    return table_of(("where", "search - filtering", "pairs", "steps"), table)
+
+
+def forecast(correlation: Row) -> str:
+    """Return the README's sentences on what the probe's ratio is worth."""
+    rooms, others = correlation["within"]["sokoban"], correlation["without"]["sokoban"]
+    ends = f"[{rooms['low']:.2f}, {rooms['high']:.2f}]"
+    return (
+        f"Over {rooms['cells']} cells within Sokoban its ratio orders the gains, by length and rarity of success:\n"
+        f"rank correlation {rooms['rank_correlation']:.2f}, interval over base models {ends}. "
+        f"Over {others['cells']} cells elsewhere it is {others['rank_correlation']:.2f}:\n"
+        "the forecast decides whether to search, and not how much it pays."
+    )
+
+
+def cells(result: Row) -> str:
+    """Return a row per setting and base model: forecast, success of control and searches, differences, steps, pairs."""
+    places: dict[tuple[str, ...], list[Row]] = {}
+    for row in result["differences"]:
+        if row["control"] == FILTERING.name and row["part"] not in ("ablation", "by levin", "moments"):
+            places.setdefault((row["world"], row["setting"], row["base"]), []).append(row)
+    rows = []
+    for place, here in places.items():
+        guided = next((row for row in here if row["method"] != LEVIN.name), None)
+        levin = next((row for row in here if row["method"] == LEVIN.name), None)
+        first = guided or here[0]
+        steps = [first["control_optimizer_steps"], *(row["optimizer_steps"] for row in (guided, levin) if row)]
+        rows.append(
+            (
+                ", ".join(place),
+                "" if first["ratio"] is None else f"{first['ratio']:.1f}",
+                f"{first['control_success']:.1f} ± {first['control_success_sd']:.1f}",
+                *(_ended(row) for row in (guided, levin)),
+                *(f"**{difference_words(row)}**" if row else "" for row in (guided, levin)),
+                ", ".join(map(str, steps)),
+                f"{first['seeds']}",
+            )
+        )
+    head = ("setting, base", "forecast", "control %", "tsr+ %", "levin %", "tsr+ - control", "levin - control", "steps")
+    return table_of((*head, "pairs"), rows)
+
+
+def _ended(row: Row | None) -> str:
+    return f"{row['success']:.1f} ± {row['success_sd']:.1f}" if row else ""
+
+
+def differences(result: Row, parts: Sequence[str], control: str | None = None) -> str:
+    """Return a row per contrast of some parts; with `control`, of those against it."""
     rows = [
         (
             f"{row['world']}, {row['setting']}, {row['base']}",
@@ -255,7 +354,7 @@ def differences(result: Row, parts: Sequence[str]) -> str:
             f"{row['optimizer_steps']}, {row['control_optimizer_steps']}",
         )
         for row in result["differences"]
-        if row["part"] in parts
+        if row["part"] in parts and control in (None, row["control"])
     ]
     return table_of(
         (
@@ -266,8 +365,8 @@ def differences(result: Row, parts: Sequence[str]) -> str:
     )
 
 
-def equal(result: Row, part: str) -> str:
-    """Return a part's differences at equal sampled tokens, equal prompt tokens and equal seconds."""
+def equal(result: Row, parts: Sequence[str]) -> str:
+    """Return the differences of some parts at equal sampled tokens, equal prompt tokens and equal seconds."""
     return table_of(
         ("where", "method", "at equal sampled tokens", "at equal prompt tokens", "at equal seconds", "pairs"),
         [
@@ -279,50 +378,38 @@ def equal(result: Row, part: str) -> str:
                 str(row["seeds"]),
             )
             for row in result["differences"]
-            if row["part"] == part and row["control"] == FILTERING.name
+            if row["part"] in parts and row["control"] == FILTERING.name
         ],
     )
 
 
-def probes(probe_rows: Sequence[Row]) -> str:
-    """Return a row per setting and way to play, as `tsr probe` measured it before any training."""
+def law_table(correlation: Row | None) -> str:
+    """Return a row per choice of cells: all, one world alone, all worlds but one."""
+    if correlation is None:
+        return "Too few cells have been run."
+    choices = [("all worlds", correlation)]
+    choices += [(f"{world} alone", numbers) for world, numbers in correlation["within"].items()]
+    choices += [(f"all but {world}", numbers) for world, numbers in correlation["without"].items()]
     rows = [
         (
-            f"{probe['world']}, {probe['setting']}, {probe['base']}",
-            "plain play" if row["search"] == "naive" else f"`{row['search']}`",
-            "" if row["search"] == "naive" else f"`{row['score']}`",
-            f"{100 * row['success']:.2f}",
-            f"{row['episodes']:,}",
-            "none" if row["tokens_per_success"] is None else f"{row['tokens_per_success']:,.0f}",
+            name,
+            str(numbers["cells"]),
+            str(numbers["bases"]),
+            f"{numbers['rank_correlation']:.2f}",
+            "too few bases" if numbers["low"] is None else f"{numbers['low']:.2f} to {numbers['high']:.2f}",
         )
-        for probe in sorted(probe_rows, key=lambda probe: (probe["world"], probe["setting"], probe["base"]))
-        for row in probe["rows"]
+        for name, numbers in choices
     ]
-    # Plain play of a setting has one row, also where several searches were probed.
-    head = ("where", "search", "guide", "success %", "episodes", "sampled tokens per success")
-    return table_of(head, list(dict.fromkeys(rows)))
-
-
-def law_sentence(correlation: Row | None) -> str:
-    """Return the law as a sentence, or a note that too few settings were run."""
-    if correlation is None:
-        return "Too few settings have been run."
-
-    def words(numbers: Row) -> str:
-        interval = f"{numbers['low']:.2f} to {numbers['high']:.2f}"
-        return f"**{numbers['rank_correlation']:.2f}** over {numbers['settings']} settings, 95 % interval {interval}"
-
-    within = [f"within {world} it is {words(numbers)}" for world, numbers in correlation["within"].items()]
-    whole = f"over all worlds ({', '.join(correlation['worlds'])}) {words(correlation)}"
-    return f"The rank correlation of the two: {'; '.join([*within, whole])} (bootstrap over settings)."
+    head = ("cells of", "cells", "base models", "rank correlation", "95 % interval over base models")
+    right, clear = (correlation[name] for name in ("right", "clear"))
+    return (
+        f"{table_of(head, rows)}\n\nThe forecast has the sign of {right} of {clear} cells whose interval is clear of 0."
+    )
 
 
 def bases(rows: Sequence[Row]) -> str:
-    """Return a row per base model: its success before its skill was hidden, and after."""
-    return table_of(
-        ("base model", "success before hiding, %", "after, %"),
-        [(row["base"], f"{100 * row['success_skilled']:.1f}", f"{100 * row['success']:.1f}") for row in rows],
-    )
+    """Return each base model's success in % before its skill was hidden, and after, in one line."""
+    return "; ".join(f"{row['base']} {100 * row['success_skilled']:.1f}, {100 * row['success']:.1f}" for row in rows)
 
 
 def commands(bases: Sequence[Row], runs: Sequence[Row]) -> str:
@@ -330,4 +417,4 @@ def commands(bases: Sequence[Row], runs: Sequence[Row]) -> str:
     first: dict[tuple[str, ...], str] = {(row["base"],): f"# {row['base']}\n{row['command']}" for row in bases}
     for run in runs:
         first.setdefault((run["world"], run["setting"], run["method"]), f"# {run['method']}\n{run['command']}")
-    return "```text\n" + "\n".join(first.values()) + "\n```"
+    return "\n".join(first.values()) + "\n"

@@ -13,7 +13,7 @@ from benchmarks import boxoban_search
 from benchmarks.does_search_pay import analysed
 from benchmarks.measure import RESULTS
 from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
-from benchmarks.pay.report import PAGE, difference, equal_difference, interval, law, success_at, write_tables
+from benchmarks.pay.report import PAGE, README, difference, equal_difference, interval, law, success_at, write_tables
 from benchmarks.tsr_runs import finished, measured
 from tests.agents.worlds import cycle, letters, words_of
 from tsr_gym.agents.cli.train import read_config
@@ -146,14 +146,30 @@ def test_two_pairs_have_no_interval():
     assert interval([3.0, 5.0]) == {"points": 4.0, "low": None, "high": None}
 
 
-def test_the_law_is_told_over_settings_whose_ratio_is_known():
-    row = {"world": "sokoban", "setting": "", "base": "", "low": 0.0, "high": 0.0}
-    rows = [row | {"ratio": float(n), "points": float(-n)} for n in range(1, 9)] + [
-        row | {"ratio": None, "points": 9.0}
+def test_the_law_counts_a_cell_once_and_draws_base_models():
+    rows = [
+        {
+            "world": world,
+            "setting": str(n),
+            "base": f"{world}{n // 2}",
+            "ratio": float(n),
+            "points": sign * n,
+            "low": 0.0,
+        }
+        | {"high": 0.0}
+        for world, sign in (("a", 1.0), ("b", -1.0))
+        for n in range(1, 9)
     ]
-    found = law(rows)
-    assert (found["settings"], found["rank_correlation"], found["high"]) == (8, -1.0, -1.0)
-    assert law(rows[:7]) is None
+    again = rows[0] | {"points": 99.0}
+    result = law([*rows, again, rows[0] | {"base": "unprobed", "ratio": None}])
+    assert (result["cells"], result["bases"]) == (16, 10)
+    assert [result[name]["b"]["rank_correlation"] for name in ("within", "without")] == [-1.0, 1.0]
+    assert (result["within"]["a"]["low"], result["within"]["a"]["high"]) == (1.0, 1.0)
+    one_base = [row | {"base": "same"} for row in rows]
+    assert law(one_base)["low"] is None
+    clear = [row | {"low": row["points"] - 1.5, "high": row["points"] + 1.5} for row in rows]
+    assert (law(clear)["clear"], law(clear)["right"]) == (14, 7)
+    assert law(rows[:4]) is None
 
 
 @pytest.mark.parametrize("part", get_args(Part))
@@ -179,7 +195,8 @@ def test_the_differences_and_the_tables_of_the_page_are_those_of_the_runs_in_the
     wanted = [one for part in get_args(Part) for one in contrasts(part)]
     again = analysed(wanted, result["runs"], result["probes"])
     assert again == {name: result[name] for name in again}
-    assert write_tables(PAGE.read_text(), result) == PAGE.read_text()
+    for page in (PAGE, README):
+        assert write_tables(page.read_text(), result) == page.read_text()
 
 
 ROWS = ("#@       #", "# $      #", "#    $   #", "#        #", "#        #", "# ..     #", "#        #", "#        #")
