@@ -185,7 +185,7 @@ def hand_overs(bench: Bench, address: str, rounds: int, folder: Path) -> dict[st
 def resized(folder: Path, out: Path, hidden: int, layers: int) -> Path:
     """Write a model of random weights and another size, with the tokenizer of a known one."""
     policy = load_policy(folder, device=torch.device("cpu"))
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     config.update({"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_hidden_layers": layers})
     config.update({"layer_types": ["full_attention"] * layers})
     torch.manual_seed(0)

@@ -73,7 +73,7 @@ def load_policy(
     check_model_folder(folder)
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, local_files_only=True, output_loading_info=True
+            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
         tokenizer = load_tokenizer(folder)
     except CheckpointError:
@@ -155,7 +155,7 @@ def frozen_reference(policy: LanguageModel) -> Any:
 @_without_progress_bars()
 def load_critic(folder: Path, *, device: torch.device) -> Critic:
     """Return a separate critic whose backbone begins as the policy in a folder; see `Critic.on` for a head alone."""
-    backbone = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    backbone = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False)
     return Critic(backbone).to(device)
 
 

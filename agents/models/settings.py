@@ -60,17 +60,32 @@ class ModelCard:
 
 
 def check_model_folder(folder: Path) -> None:
-    """Check that a folder holds a Hugging Face model; the error names a similar folder that does.
+    """Check that a folder holds a Hugging Face model without code; the error names a similar folder that does.
 
     Raises:
-        CheckpointError: There is no ``config.json``.
+        CheckpointError: There is no ``config.json``, or the model or its tokenizer needs code that lies next to it.
     """
+    for name in ("config.json", "tokenizer_config.json"):
+        if "auto_map" in _read_json(folder / name):
+            raise CheckpointError(
+                f"{folder}: {name} has auto_map: the model brings Python code of its own, which is never run; choose "
+                "another model, or delete auto_map if transformers has this architecture itself"
+            )
     if (folder / "config.json").is_file():
         return
     neighbours = [path.parent.name for path in folder.parent.glob("*/config.json")]
     close = get_close_matches(folder.name, neighbours, 1)
     hint = f"; did you mean {folder.parent / close[0]}?" if close else ""
     raise CheckpointError(f"{folder}: wanted the folder of a Hugging Face model with config.json, found none{hint}")
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    """Return the object in a file; an empty one where it cannot be read, which the loading of the model reports."""
+    try:
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,12 +98,16 @@ def load_tokenizer(folder: Path) -> Any:
     """Return the tokenizer in a folder.
 
     Raises:
-        CheckpointError: It encodes a text otherwise than when it was saved.
+        CheckpointError: Its vocabulary is missing, or it encodes a text otherwise than when it was saved.
     """
     file, saved_as = folder / "tokenizer.json", _saved_class(folder)
     # `AutoTokenizer` would turn a tokenizer of the generic class into one of the model's class.
     loader: Any = PreTrainedTokenizerFast if saved_as in _GENERIC and file.exists() else AutoTokenizer
-    tokenizer = loader.from_pretrained(folder, local_files_only=True)
+    tokenizer = loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    # Where the files are missing, transformers makes an empty tokenizer, which encodes every text as nothing.
+    if not file.exists() and len({*_encoded(tokenizer, _TEXT)} - {*tokenizer.all_special_ids}) < 2:
+        names = " or ".join(dict.fromkeys([file.name, *type(tokenizer).vocab_files_names.values()]))
+        raise CheckpointError(f"{folder}: wanted the tokenizer's {names}, got neither: copy all files of the model")
     loaded_as, spelling = type(tokenizer).__name__, ModelCard.load(folder).spelling
     if not spelling and saved_as not in (*_GENERIC, "") and not loaded_as.startswith(saved_as.removesuffix("Fast")):
         spelling = _spelling_in(file)

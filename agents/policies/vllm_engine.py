@@ -288,6 +288,7 @@ BLOCK = 32
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 SETTINGS = {
     "skip_tokenizer_init": True,
+    "trust_remote_code": False,
     "generation_config": "vllm",
     "enable_prefix_caching": True,
     "block_size": BLOCK,

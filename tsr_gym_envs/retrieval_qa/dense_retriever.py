@@ -204,7 +204,7 @@ def _require_engines() -> None:
 def _load_encoder(name: str, device: str | None) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(name, device=device)
+    return SentenceTransformer(name, device=device, trust_remote_code=False)
 
 
 def _encode(model: Any, texts: Sequence[str], prefix: str, batch_size: int = 32) -> Floats:

@@ -96,6 +96,15 @@ def test_a_damaged_model_is_told_by_its_folder(folder, name, data):
         load_policy(folder, device=CPU)
 
 
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_a_model_that_brings_code_is_refused_and_its_code_never_run(folder, file):
+    (folder / "own.py").write_text("raise SystemExit('this code was run')")
+    content = json.loads((folder / file).read_text()) | {"auto_map": {"AutoModelForCausalLM": "own.Model"}}
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=rf"{file} has auto_map.*never run"):
+        load_policy(folder, device=CPU)
+
+
 def test_parameters_that_are_missing_are_not_made_up(folder):
     rewrite(folder, lambda tensors: tensors.pop("model.layers.1.mlp.up_proj.weight"))
     with pytest.raises(

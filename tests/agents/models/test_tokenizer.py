@@ -41,6 +41,14 @@ def test_a_tokenizer_of_whole_words_beside_a_qwen_model_is_read_as_what_it_is(tm
     assert load_policy(folder, device=torch.device("cpu")).tokenizer("push the box")["input_ids"] == [3, 4, 5]
 
 
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3", "gpt2", "bert", "gemma", "gpt_neox", "t5", "opt"])
+def test_a_tokenizer_without_its_vocabulary_is_refused(tmp_path, model_type):
+    # Transformers reads these folders without an error.
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    with pytest.raises(CheckpointError, match=r"wanted the tokenizer's tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
 def test_a_tokenizer_that_is_read_as_another_kind_is_refused_by_both_names(tmp_path):
     folder = saved(tmp_path, word_level(), tokenizer_class="WordsOfMyOwn")
     with pytest.raises(CheckpointError, match=r"saved as WordsOfMyOwn and is read as \w+"):
