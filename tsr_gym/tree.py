@@ -34,6 +34,7 @@ class Budget:
         prompt_tokens_saved: The part of `prompt_tokens` that was not computed again, because prefixes are shared.
         env_steps: Calls of `step`.
         restores: Snapshots restored.
+        expansions: Requests for candidates at a node; a node that is sampled twice counts twice.
         seconds: Wall-clock time of growing the tree. The time of a call of the policy is divided by the requested
             candidates, that of a rater by the rated nodes, so the trees of a call add up to its time. Not compared.
         env_seconds: The part of `seconds` that was spent in `step`.
@@ -48,6 +49,7 @@ class Budget:
     prompt_tokens_saved: int = 0
     env_steps: int = 0
     restores: int = 0
+    expansions: int = 0
     seconds: float = field(default=0.0, compare=False)
     env_seconds: float = field(default=0.0, compare=False)
 

@@ -211,7 +211,8 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
             self._stack.restore(_snapshot_of(tree.nodes[self._cursor]))
             steps, inside = sum([attempt.steps for attempt in tries]), sum([attempt.seconds for attempt in tries])
             seconds = perf_counter() - started
-            tree.spend(env_steps=steps, restores=steps + 1, seconds=seconds, env_seconds=inside)
+            counts = {"env_steps": steps, "restores": steps + 1, "expansions": len(tries)}
+            tree.spend(**counts, seconds=seconds, env_seconds=inside)
         return new
 
     def _imagination(self, node: int, noise: Noise) -> Imagination:

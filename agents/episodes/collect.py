@@ -20,7 +20,6 @@ from tsr_gym.agents.episodes.trajectory import (
     harvest_all,
     harvest_edges,
     harvest_leaves,
-    num_expanded,
     trajectory_to,
 )
 from tsr_gym.agents.strategies import check_numbers, naive
@@ -302,9 +301,8 @@ class Collector:
             Group(
                 task,
                 tuple(
-                    self._named(trajectory, expansions)
+                    self._named(trajectory, tree.spent.expansions)
                     for number, tree in enumerate(grown)
-                    for expansions in (num_expanded(tree),)
                     for trajectory in harvested(tree, number)
                 ),
             )
@@ -333,7 +331,7 @@ class Collector:
         return harvest(tree, paths, selected_by=name, number=number)
 
     def _named(self, trajectory: Trajectory, expansions: int) -> Trajectory:
-        """Return a trajectory with the guide of its search and the number of nodes that it expanded."""
+        """Return a trajectory with the guide and the expansions of its search."""
         if trajectory.selected_by == "naive" or self.search.harvest in ("episodes", "branches"):
             return trajectory
         # Reports compare searches by their guides, so a trajectory keeps the name of the guide that selected it.

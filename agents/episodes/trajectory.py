@@ -62,7 +62,7 @@ class Trajectory:
         finished: Whether the episode ended; False for a branch that the search left.
         counts: Weight of the trajectory in a loss.
         selected_for: What its search went by: ``"reward"``, or the scorer or rater as configured; empty for plain play.
-        expansions: Nodes that its search expanded, to the end of what it selected; 0 for plain play.
+        expansions: Expansions of its search, those of a node that was sampled again included; 0 for plain play.
     """
 
     turns: tuple[Turn, ...]
@@ -197,11 +197,6 @@ def _turn(tree: Tree, before: int, after: int) -> Turn:
         golden_answers=tuple(node.info.get("golden_answers", ())),
         weight_version=node.candidate.weight_version,
     )
-
-
-def num_expanded(tree: Tree) -> int:
-    """Return at how many nodes of a tree something was tried."""
-    return sum(bool(tree.children(node)) for node in tree.below())
 
 
 def action_of(node: Node) -> Hashable:

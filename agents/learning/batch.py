@@ -61,7 +61,7 @@ class Batch:
         finished: `[B]` bool, True where the trajectory's episode ended.
         solved: `[B]` bool, True where the trajectory solved its task.
         counts: `[B]`, weight of the trajectory in a loss, relative to others.
-        expansions: `[B]`, nodes expanded by the search that selected the trajectory; 0 for plain play.
+        expansions: `[B]`, of the search that selected the trajectory; 0 for plain play.
         values: `[B, T]`, the critic's value of the state in which each token was sampled; None without a critic.
         layout: How a model reads the rows, see `tsr_gym.agents.learning.layouts`: with padding, one after the other
             without padding, or as a trie in which equal beginnings are computed once; ``"auto"`` for the cheapest. Only

@@ -81,7 +81,7 @@ def policy_counts(objective: Objective, batch: Batch) -> Tensor:
 def imitation_counts(objective: Objective, batch: Batch) -> Tensor:
     """Return the count of each row's trajectory in the imitation loss, `[B]`; 0 for all but searched successes.
 
-    With ``imitated="expansions"`` a solution n counts as the N nodes that its search expanded: the loss of LevinTS and
+    With ``imitated="expansions"`` a solution n counts as the N expansions of its search: the loss of LevinTS and
     PHS* (Orseau and Lelis, arXiv 2103.11505). Their bound on N is d0(n) / pi(n), with d0 the depth plus one. Its
     gradient is d0(n) / pi(n) times that of -log pi(n). Replacing the factor, which is the bound, by N itself makes a
     step lower the real cost of the search:

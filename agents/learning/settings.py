@@ -59,8 +59,8 @@ class Objective:
     imitation: float = 0.0
     """Weight of the imitation of successful searched trajectories."""
     imitated: Literal["alike", "expansions"] = "alike"
-    """Weight of each of them: the same (alike), or the number of nodes that its search expanded, the loss of LevinTS
-    and PHS*."""
+    """Weight of each of them: the same (alike), or the number of expansions of its search, the loss of LevinTS and
+    PHS*."""
 
     def __post_init__(self) -> None:
         _check(self)

@@ -119,18 +119,18 @@ def levin(
 
         ``d0(n) / pi(n)``
 
-    where d0 counts the nodes on the path, the root included, and pi is the product of the probabilities of its turns.
-    Where these add up to at most 1 at every node, no more than ``min d0(n) / pi(n)`` over all solutions n are expanded
-    (its Theorem 3). With an estimate h of the turns that are still to come it is PHS* (Orseau and Lelis, AAAI 2021,
-    arXiv 2103.11505), without that bound:
+    where d0 counts the nodes on the path and pi is the product of the probabilities of its turns. Where candidates are
+    all actions of the policy, no more than the least ``d0(n) / pi(n)`` of a solution are expanded (its Theorem 3);
+    sampled ones may leave it out. With an estimate h of the turns to come it is PHS* (arXiv 2103.11505), unbounded:
 
         ``(d0(n) + h(n)) / pi(n) ** (1 + h(n) / d0(n))``
 
-    A state is not expanded again where it was with at least this probability: the paper's state cut, for policies that
-    go by the state alone. Unlike the paper's, which looks at a node when it is expanded, the search ends as soon as a
-    solution has grown, as in the authors' code (github.com/levilelis/h-levin). Solutions are chosen, the least cost
-    first; where there are none, the finished episodes by merit, else the best leaf. Of equal candidates of a node, only
-    the first counts. Where nothing waits and expansions are left, `Frontier` chooses the nodes that are sampled again.
+    A state is not expanded again where it was with at least this probability: the paper's state cut. Under a limit of
+    turns the path that it cuts may be the only short one, so that ``merge="state"`` can miss all solutions; the bound
+    holds with ``"turns"``. The search ends as soon as a solution has grown, as in the authors' code
+    (github.com/levilelis/h-levin), and in the paper when one is expanded. Solutions are chosen, the least cost first;
+    else finished episodes by merit; else the best leaf. Of equal candidates of a node, only the first counts. With
+    nothing waiting and expansions left, `Frontier` chooses the nodes that are sampled again.
 
     Args:
         tree: What has grown.

@@ -38,7 +38,9 @@ def test_a_search_grows_the_tree_below_the_cursor_and_stays_there():
     assert [env.tree.nodes[index].candidate.text for index in view.children(1)] == ["Right", "Left"]
     assert [len(view.children(index)) for index in view.children(1)] == [1, 1]
     # Two rounds; two and two samples, each of one token and conditioned on two.
-    assert env.tree.spent == Budget(model_calls=2, sampled_tokens=4, prompt_tokens=8, env_steps=5, restores=6)
+    assert env.tree.spent == Budget(
+        model_calls=2, sampled_tokens=4, prompt_tokens=8, env_steps=5, restores=6, expansions=3
+    )
 
 
 def test_all_searches_share_one_call_of_the_policy_per_round():

@@ -117,7 +117,7 @@ def test_fresh_noise_gives_every_child_its_own_dice_even_for_the_same_text():
     # The ice carries one to the left, up or right, with a third each: four standard deviations of 60 throws.
     assert sorted(set(places)) == sorted({"_P_\n___\n_G_", "___\nP__\n_G_", "___\n__P\n_G_"})
     assert all(6 <= places.count(place) <= 34 for place in set(places))
-    assert env.tree.spent == Budget(env_steps=60, restores=61)
+    assert env.tree.spent == Budget(env_steps=60, restores=61, expansions=1)
 
 
 def test_common_noise_is_shared_by_siblings_and_is_not_the_episodes_own():
@@ -337,7 +337,7 @@ def test_repeats_score_a_turn_by_several_draws_and_go_on_from_the_first():
         node = env.tree.nodes[index]
         assert (node.reward, node.observation, node.info["score_draws"]) == (row[0], row[0], tuple(row))
         assert node.score == pytest.approx(sum(row) / 5)
-    assert env.tree.spent == Budget(env_steps=15, restores=16)
+    assert env.tree.spent == Budget(env_steps=15, restores=16, expansions=1)
 
 
 def test_risk_scores_a_turn_by_a_quantile_of_its_draws():
@@ -396,7 +396,7 @@ def test_actions_without_a_hash_are_tried_one_by_one():
     env.reset(seed=1)
     new = env.expand(0, [Candidate((1, np.array([1]))), Candidate((1, np.array([1]))), Candidate((0, np.array([2])))])
     assert len({env.tree.nodes[index].observation for index in new}) == 1
-    assert env.tree.spent == Budget(env_steps=3, restores=4)
+    assert env.tree.spent == Budget(env_steps=3, restores=4, expansions=1)
 
 
 def test_what_was_tried_before_a_turn_raised_is_in_the_tree_and_was_paid_for():
@@ -406,7 +406,7 @@ def test_what_was_tried_before_a_turn_raised_is_in_the_tree_and_was_paid_for():
     with pytest.raises(EpisodeOver):
         env.expand_each([(0, candidates("Right", "Jump")), (ended, candidates("Left"))])
     assert len(env.tree.children(0)) == 3
-    assert env.tree.spent == Budget(env_steps=3, restores=5)
+    assert env.tree.spent == Budget(env_steps=3, restores=5, expansions=2)
     assert snapshot(env.env) == before
 
 

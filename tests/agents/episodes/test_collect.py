@@ -59,13 +59,19 @@ def test_every_search_yields_the_same_number_of_trajectories_per_instance(world,
     assert labels == {config.name}
 
 
-def test_a_trajectory_remembers_how_much_its_search_expanded():
-    config = SearchConfig(search="levin(expansions=7, samples=3)", trajectories=2, naive=1)
-    found = collector(config).collect(0, 4)
+def thrice(tree):
+    """Sample the first node three times, so that one node has three expansions."""
+    for _ in range(3):
+        yield [Expand(tree.root, 2)]
+    return tree.children(tree.root)[:1]
+
+
+def test_a_trajectory_remembers_the_expansions_of_its_search():
+    found = collector(SearchConfig(search=f"{__name__}:thrice", trajectories=2, naive=1)).collect(0, 4)
     for group, trees in zip(found.groups, found.trees, strict=True):
-        # Wherever something grew; the last tree is plain play.
-        inner = [len({node.parent for node in tree.nodes[1:]}) for tree in trees]
-        assert [one.expansions for one in group.trajectories] == [*inner[:-1], 0]
+        # Three at the first node, then one for every turn to the end of the episode; the last tree is plain play.
+        made = [3 + max(node.depth for node in tree.nodes) - 1 for tree in trees]
+        assert [one.expansions for one in group.trajectories] == [*made[:-1], 0]
 
 
 def test_random_branching_yields_all_that_it_played_tree_by_tree():

@@ -113,7 +113,9 @@ def test_what_a_search_spent_adds_up():
     # One node is expanded in the first round and two in each of the others, two candidates each: 10 nodes, two tokens;
     # prompts have one, two and three tokens: 2 + 8 + 12. A restore per sample, and one back to the cursor a round.
     assert len(tree.nodes) == 11
-    assert tree.spent == Budget(model_calls=3, sampled_tokens=20, prompt_tokens=22, env_steps=10, restores=13)
+    assert tree.spent == Budget(
+        model_calls=3, sampled_tokens=20, prompt_tokens=22, env_steps=10, restores=13, expansions=5
+    )
     assert 0 < tree.spent.env_seconds < tree.spent.seconds
 
 

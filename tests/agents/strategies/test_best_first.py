@@ -212,8 +212,11 @@ def test_no_more_is_expanded_than_the_theorem_allows(seed, branching, depth, sol
     assert bool(world.solved) == any(tree.nodes[end].solved for end in chosen)
 
 
-@given(seed=st.integers(0, 10**6), states=st.integers(2, 12), actions=st.integers(1, 3))
-def test_the_bound_holds_with_state_cuts_on_graphs_with_cycles(seed, states, actions):
+LIMITS = st.one_of(st.none(), st.integers(1, 6))
+
+
+@given(seed=st.integers(0, 10**6), states=st.integers(2, 12), actions=st.integers(1, 3), limit=LIMITS)
+def test_the_bound_holds_with_cuts_on_graphs_with_cycles(seed, states, actions, limit):
     rng = np.random.default_rng(seed)
     leads = rng.integers(states, size=(states, actions))
     shares = rng.dirichlet(np.full(actions, 0.7), size=states)
@@ -225,13 +228,14 @@ def test_the_bound_holds_with_state_cuts_on_graphs_with_cycles(seed, states, act
         return {
             "candidate": said(number, shares[here, number]),
             "terminated": there == goal,
+            "truncated": there != goal and tree.nodes[parent].depth + 1 == limit,
             "info": {"success": there == goal},
             "state_key": there.to_bytes(2),
         }
 
     # The most probable walk of every length to every state; no walk continues past the goal.
     best, bound = np.where(np.arange(states) == 0, 0.0, -inf), inf
-    for depth in range(1, 4 * states):
+    for depth in range(1, (limit or 4 * states - 1) + 1):
         after = np.full(states, -inf)
         for here in range(goal):
             for number in range(actions):
@@ -242,9 +246,35 @@ def test_the_bound_holds_with_state_cuts_on_graphs_with_cycles(seed, states, act
         bound = min(bound, (depth + 1) * exp(-best[goal]))
     if bound > 500:
         return
-    tree, chosen, asked = counted(partial(levin, expansions=10**4, samples=actions), child)
+    merge = "state" if limit is None else "turns"
+    tree, chosen, asked = counted(partial(levin, expansions=10**4, samples=actions, merge=merge), child)
     assert len(asked) <= bound * (1 + 1e-9)
     assert [tree.nodes[end].solved for end in chosen] == [True] * len(chosen)
+
+
+@pytest.mark.parametrize(("merge", "solves"), [("state", False), ("turns", True)])
+def test_under_a_limit_of_turns_a_likelier_longer_path_cuts_the_only_one_that_is_short_enough(merge, solves):
+    # State s with .1 at once or with .81 by way of m; of 3 turns a success needs 2 from s on.
+    leads = {"": [("m", 0.9), ("s", 0.1)], "m": [("s", 0.9), ("o", 0.1)], "s": [("t", 0.9), ("o", 0.1)]}
+    leads["t"] = [("goal", 0.9), ("o", 0.1)]
+
+    def child(tree, parent, number):
+        there, probability = leads[tree.nodes[parent].observation][number % 2]
+        fields = {"candidate": said(number, probability), "observation": there, "state_key": there.encode()}
+        fields |= {"terminated": there == "goal", "info": {"success": there == "goal"}}
+        return fields | {"truncated": there == "o" or (there != "goal" and tree.nodes[parent].depth == 2)}
+
+    tree, chosen, asked = counted(partial(levin, expansions=40, samples=2, merge=merge), child)
+    assert any(tree.nodes[end].solved for end in chosen) == solves
+    assert not solves or len(asked) <= 4 / (0.1 * 0.9 * 0.9)
+
+
+def test_sampled_candidates_that_leave_out_a_solution_exceed_the_bound():
+    # The success has probability .5, so the bound is 2 / .5 = 4, but the first four samples are the other turn.
+    policy = Script({"": "bbbba", "b": "bbbbb"}, {"a": [log(0.5)], "b": [log(0.5)]})
+    tree = letters({"a": 1.0, "b": 0.0}, "a", bag=True, turns=1).search(policy, partial(levin, expansions=9, samples=1))
+    assert [words_of(tree)[end] for end in tree.chosen] == ["a"]
+    assert tree.spent.expansions == 5
 
 
 def test_an_estimate_of_the_turns_to_go_changes_the_order():
