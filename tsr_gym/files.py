@@ -31,6 +31,26 @@ Write = Callable[[Path], None]
 Step = Callable[[], None]
 
 
+def read_regular(path: Path, *, within: Path | None = None) -> bytes:
+    """Return the content of a file.
+
+    Args:
+        path: The file, or a link to one.
+        within: Folder that a link must not leave; None for links to any file.
+
+    Raises:
+        OSError: There is no such file, it is no regular file (reading a pipe would wait for ever), or a link leaves the
+            folder.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: wanted a file, got {'a broken link' if path.is_symlink() else 'none'}")
+    if not path.is_file():
+        raise OSError(f"{path}: wanted a regular file, got {'a folder' if path.is_dir() else 'a pipe or a device'}")
+    if within is not None and not path.resolve().is_relative_to(within.resolve()):
+        raise PermissionError(f"{path}: a link that leaves {within} is not followed")
+    return path.read_bytes()
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that it is at any moment either the old one or the complete new one."""
     partial = path.with_name(path.name + ".partial")

@@ -4,6 +4,7 @@ import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import isfinite
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -138,7 +139,8 @@ def node_from_json(data: dict[str, Any]) -> Node:
     """Return the node that `node_to_json` wrote.
 
     Raises:
-        ValueError: A field has the wrong type. TypeError, KeyError and others where fields are missing or new.
+        ValueError: A field has the wrong type or is not finite. TypeError, KeyError, OverflowError and others where
+            fields are missing, new or beyond a float.
         SnapshotError: The snapshot is damaged.
     """
     text, prompt_ids, token_ids, logprobs, *rest = data.pop("candidate")
@@ -147,10 +149,16 @@ def node_from_json(data: dict[str, Any]) -> Node:
     for name, types in _TYPES.items():
         if type(data[name]) not in types:
             raise ValueError(f"{name} is {shown(data[name])}")
+    for name in ("reward", "score"):
+        # Raises OverflowError for a whole number beyond a float.
+        if not isfinite(data[name]):
+            raise ValueError(f"{name} is {shown(data[name])}")
     if not all(type(ids) is list and all(type(number) is int for number in ids) for ids in (prompt_ids, token_ids)):
         raise ValueError("token ids are not all integers")
     if type(logprobs) is not list or not all(type(number) in (int, float) for number in logprobs):
         raise ValueError("log-probabilities are not all numbers")
+    if not all(map(isfinite, logprobs)):
+        raise ValueError("log-probabilities are not all finite")
     if type(version) not in (int, type(None)):
         raise ValueError(f"the version of weights is {shown(version)}")
     snap, key = data.pop("snapshot"), data.pop("state_key", None)

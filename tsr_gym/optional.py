@@ -1,9 +1,43 @@
-"""Import of optional packages; a missing one raises MissingExtra with the exact pip command."""
+"""Import by name: optional packages, whose absence raises MissingExtra, and modules that a file or a user names.
 
+Code that only looks at files runs inside `importing_only`, so that a file of a stranger imports nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import find_spec
 
-from tsr_gym.errors import MissingExtra
+from tsr_gym.errors import ConfigError, MissingExtra, shown
+
+OURS = ("tsr_gym", "tsr_gym_envs", "gymnasium")
+# Modules that may be imported, and the advice of the message about all others; None where any module may.
+_allowed: ContextVar[tuple[tuple[str, ...], str] | None] = ContextVar("allowed", default=None)
+
+
+@contextmanager
+def importing_only(modules: Sequence[str], advice: str) -> Iterator[None]:
+    """Refuse to import modules by name, except ours, Gymnasium's and some of the user's.
+
+    Args:
+        modules: Names of modules of the user.
+        advice: The end of the message, such as the flag that allows a module.
+    """
+    token = _allowed.set(((*OURS, *modules), advice))
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def check_import(module: str) -> None:
+    """Raise ConfigError where `importing_only` refuses to import a module."""
+    if (allowed := _allowed.get()) is None:
+        return
+    names, advice = allowed
+    if not any(module == name or module.startswith(f"{name}.") for name in names):
+        raise ConfigError(f"the file names the module {shown(module)}, which is not imported for a file: {advice}")
 
 
 def require(package: str, extra: str) -> None:
@@ -26,9 +60,11 @@ def load(path: str) -> object:
     Raises:
         ValueError: `path` has no colon.
         ImportError: The module cannot be imported.
-        AttributeError: The module has no such name.
+        KeyError: The module has no such name.
+        ConfigError: See `importing_only`.
     """
     module, colon, name = path.partition(":")
     if not colon:
         raise ValueError(f"wanted 'package.module:name', got {path!r}")
+    check_import(module)
     return vars(import_module(module))[name]

@@ -2,11 +2,12 @@
 
 import io
 import json
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from tsr_gym.errors import TsrGymError, shown
+from tsr_gym.errors import ConfigError, TsrGymError, shown
 from tsr_gym.files import write_atomically
 from tsr_gym.optional import require
 
@@ -60,6 +61,7 @@ def write_records(path: Path, records: Sequence[dict[str, Any]], *, like: type) 
         like: The class whose annotations give the types of the columns; used only for Parquet.
 
     Raises:
+        ConfigError: Parquet cannot hold a value; JSON lines can.
         MissingExtra: pyarrow is needed and not installed.
     """
     if path.suffix == PARQUET:
@@ -114,6 +116,7 @@ def write_parquet(path: Path, records: Sequence[dict[str, Any]], *, like: type) 
             too. The types of other columns are inferred from their values.
 
     Raises:
+        ConfigError: A value has no form in its column, such as a whole number of more than 64 bits.
         MissingExtra: pyarrow is not installed.
     """
     require("pyarrow", "parquet")
@@ -124,10 +127,31 @@ def write_parquet(path: Path, records: Sequence[dict[str, Any]], *, like: type) 
     columns = {}
     for name in records[0]:
         values = [record[name] for record in records]
-        columns[name] = pyarrow.array(values, type=_type(hints[name], pyarrow) if name in hints else None)
+        column = _type(hints[name], pyarrow) if name in hints else None
+        try:
+            columns[name] = pyarrow.array(values, type=column)
+        except (pyarrow.ArrowException, OverflowError, UnicodeError) as error:
+            number = _first_unfit(values, column, pyarrow)
+            raise ConfigError(
+                f"{path}, record {number + 1}: Parquet cannot hold {name}={shown(values[number])} ({error}): give a "
+                "file name that does not end in .parquet, for JSON lines"
+            ) from error
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
     write_atomically(path, buffer.getvalue())
+
+
+def _first_unfit(values: Sequence[Any], column: Any, pyarrow: Any) -> int:
+    """Return the number of the first value at which a column cannot be made."""
+
+    def is_unfit(number: int) -> bool:
+        try:
+            pyarrow.array(values[: number + 1], type=column)
+        except (pyarrow.ArrowException, OverflowError, UnicodeError):
+            return True
+        return False
+
+    return bisect_left(range(len(values) - 1), True, key=is_unfit)
 
 
 def _type(hint: Any, pyarrow: Any) -> Any:

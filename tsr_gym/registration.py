@@ -10,7 +10,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import no_such
-from tsr_gym.optional import load
+from tsr_gym.optional import check_import, load
 from tsr_gym.text_env import TextEnv
 
 # The class of every world. Its module also has the function `make`, which Gymnasium calls: it reads the settings, and
@@ -70,11 +70,12 @@ def find_env(name: str) -> EnvSpec:
         name: Gymnasium id, short name, or ``package.module:Id`` where importing the module registers the id.
 
     Raises:
-        ConfigError: There is no such environment, or its module cannot be imported.
+        ConfigError: There is no such environment, or its module cannot or may not be imported (`importing_only`).
     """
     module, _, own = env_id(name).rpartition(":")
     try:
-        if module:
+        if module and own not in gym.registry:
+            check_import(module)
             import_module(module)
         return gym.spec(own)
     except ImportError as error:
@@ -82,6 +83,19 @@ def find_env(name: str) -> EnvSpec:
     except gym.error.Error as error:
         choices = sorted(set(SHORT_NAMES) - {"frozenlake"})
         raise no_such("environment", name, choices, "a Gymnasium id, or package.module:Id of yours") from error
+
+
+def trusted_modules(name: str | None) -> tuple[str, ...]:
+    """Return the module of an environment that the user named, for `importing_only`, after importing it.
+
+    Raises:
+        ConfigError: See `find_env`.
+    """
+    if name is None:
+        return ()
+    find_env(name)
+    module = env_id(name).rpartition(":")[0]
+    return (module,) if module else ()
 
 
 def env_class(name: str) -> type[TextEnv[Any]] | None:

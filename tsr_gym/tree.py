@@ -8,12 +8,13 @@ import json
 import os
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 from operator import add, attrgetter, sub
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tsr_gym.errors import InvalidTree, SnapshotError, shown
-from tsr_gym.files import write_atomically
+from tsr_gym.files import read_regular, write_atomically
 from tsr_gym.node import Candidate, Node, node_from_json, node_to_json, plain
 from tsr_gym.seeds import derive_seed, numbered_seeds
 
@@ -130,6 +131,8 @@ VERSION = 1
 # Nodes that the representation of a tree shows.
 SHORT = 10
 SCORES_OF = ("turn", "state")
+# Exceptions that a damaged line of a file may raise.
+DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 Quantity = Literal["reward", "score"]
 
 
@@ -443,7 +446,7 @@ class Tree:
             InvalidTree: The file is damaged, cut short or of another format; the message names the line.
             OSError: The file cannot be read.
         """
-        data, number = Path(path).read_bytes(), 1
+        data, number = read_regular(Path(path)), 1
         try:
             first, *lines = data.decode().splitlines() or ["{}"]
             header = json.loads(first)
@@ -467,7 +470,7 @@ class Tree:
             tree.choose(header.get("chosen", ()))
             for index in tree.played:
                 tree.node(index)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SnapshotError) as error:
+        except (*DAMAGE, SnapshotError) as error:
             if isinstance(error, InvalidTree):
                 raise
             what = "a node" if number > 1 else "the header"
@@ -485,7 +488,9 @@ def _begun(header: dict[str, Any]) -> Tree:
     facts, spent, score_of = header["about"], header["spent"], header["score_of"]
     if not all(type(number) is int for number in numbers) or type(facts) is not dict or score_of not in SCORES_OF:
         raise ValueError("a part of it has the wrong type")
-    if not all(type(count) in (int, float) for count in spent.values()):
+    if header["seed"] < 0:
+        raise ValueError(f"the seed is {header['seed']}")
+    if not all(type(count) in (int, float) and isfinite(count) for count in spent.values()):
         raise ValueError("the counts of spent are not all numbers")
     tree = Tree(seed=header["seed"], score_of=score_of, about=facts)
     tree.charge(Budget(**spent))

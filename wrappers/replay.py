@@ -12,14 +12,16 @@ import numpy as np
 from tsr_gym.errors import ConfigError, InvalidTree, TsrGymError, shown
 from tsr_gym.foreign.recorder import ReplayRecorder
 from tsr_gym.node import Node, node_to_json, plain
-from tsr_gym.optional import load
-from tsr_gym.registration import find_env
+from tsr_gym.optional import importing_only, load
+from tsr_gym.registration import find_env, trusted_modules
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import NOISES, Stack
+from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Tree
 from tsr_gym.wrappers.imagine import Imagination, ImaginedTurn, node_of
 
 OURS = ("tsr_gym.wrappers.", "gymnasium.wrappers.")
+ADVICE = "give --env package.module:Id, with the module that registers it, if you trust that module"
 BY_HAND = "Make the same stack in Python and call tsr_gym.wrappers.replay.replay(tree, env)"
 # Of a spec, what decides which wrappers Gymnasium puts around an environment by itself.
 MADE_WITH = ("kwargs", "max_episode_steps", "order_enforce", "disable_env_checker")
@@ -49,7 +51,7 @@ def stack_of(tree: Tree, name: str | None = None) -> gym.Env[Any, Any]:
     Args:
         tree: As it was loaded.
         name: The environment, such as ``my.module:My/Env-v0`` where a module must be imported first; None for the id
-            that the tree names.
+            that the tree names. No other module of the user is imported because the tree names it.
 
     Raises:
         ConfigError: The tree does not record how its environment was made, or it cannot be made here.
@@ -60,13 +62,17 @@ def stack_of(tree: Tree, name: str | None = None) -> gym.Env[Any, Any]:
             "the tree does not record how its environment was made: its version is older, or a setting is an object. "
             f"{BY_HAND}"
         )
+    modules = trusted_modules(name)
+    if name is None and env_id not in gym.registry:
+        raise ConfigError(f"the environment {shown(env_id)} of the tree is not registered: {ADVICE}")
     spec = deepcopy(find_env(name or env_id))
     try:
         for field in MADE_WITH:
             vars(spec)[field] = facts[field]
-        env = gym.make(spec)
-        for wrapper in facts["wrappers"]:
-            env = _wrapped(env, wrapper["entry_point"], wrapper["kwargs"])
+        with importing_only(modules, ADVICE):
+            env = gym.make(spec)
+            for wrapper in facts["wrappers"]:
+                env = _wrapped(env, wrapper["entry_point"], wrapper["kwargs"])
     except (gym.error.Error, AttributeError, ImportError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, TsrGymError):
             raise
@@ -132,9 +138,12 @@ def replay(tree: Tree, env: gym.Env[Any, Any], *, scores: bool = True) -> Replay
 
     Raises:
         SnapshotError: A snapshot is of another environment or of other rules.
-        InvalidTree: The tree's record of its dice is impossible.
+        InvalidTree: The tree's record of its dice is impossible, or a turn is none of the environment's.
     """
     dice = _dice_of(tree)
+    texts = [node.candidate.text for node in tree.nodes]
+    if isinstance(env.unwrapped, TextEnv) and (wrong := [text for text in texts if not isinstance(text, str)]):
+        raise InvalidTree(f"wanted turns as text, as {type(env.unwrapped).__name__} takes them, got {shown(wrong[0])}")
     observation, info = env.reset(seed=tree.seed)
     stack = Stack(env)
     fields = [field for field in FIELDS if scores or field != "score"]

@@ -20,8 +20,9 @@ from tsr_gym.agents.lessons.filters import are_equal
 from tsr_gym.agents.policies.prompts import PROMPTS
 from tsr_gym.errors import ConfigError, InvalidTree, TsrGymError
 from tsr_gym.keywords import choose, parse_call
-from tsr_gym.optional import require
+from tsr_gym.optional import importing_only, require
 from tsr_gym.records import write_records
+from tsr_gym.registration import find_env
 from tsr_gym.text_env import TextEnv
 from tsr_gym.tree import Tree
 
@@ -288,6 +289,7 @@ def tree_files(source: Path) -> Iterator[Path]:
 
     Raises:
         ConfigError: There is no such file, or no tree in the folder.
+        InvalidTree: A file in the folder is a link that leaves the folder or the run.
     """
     if not source.is_dir():
         if not source.is_file():
@@ -298,6 +300,9 @@ def tree_files(source: Path) -> Iterator[Path]:
     files = sorted(folder.rglob("*.jsonl"))
     if not files:
         raise ConfigError(f"{folder}: found no trees; a run saves some at every checkpoint (--save-trees)")
+    home = source.resolve()
+    if outside := [file for file in files if not file.resolve().is_relative_to(home)]:
+        raise InvalidTree(f"{outside[0]}: a link that leaves {source} is not followed")
     yield from files
 
 
@@ -377,7 +382,9 @@ def _answer_text(tree: Tree, node: int, *, think: bool) -> str:
 def _instructions(env: str) -> str:
     """Return the rules of an environment with its default settings."""
     try:
-        made = gym.make(env)
+        # A tree's file may name any environment.
+        with importing_only((), "give instructions='...' in the kind"):
+            made = gym.make(find_env(env))
     except (gym.error.Error, TsrGymError, TypeError) as error:
         raise ConfigError(f"{env} cannot be made to read its rules ({error}): give instructions='...'") from error
     base = made.unwrapped

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from io import TextIOWrapper
 from typing import Any
 
 from tsr_gym.errors import ConfigError, TsrGymError
@@ -66,6 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # package.module:name may name a module in the current folder. Python searches that folder for `python -m`, but
         # not for an installed script.
         sys.path.append("")
+    for stream in (sys.stdout, sys.stderr):
+        # A text of a file may hold half of a surrogate pair, which no encoding has.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         for package in ("tyro", "rich"):
             require(package, "cli")

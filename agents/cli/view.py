@@ -11,6 +11,7 @@ import tyro
 from tsr_gym.agents.cli.arguments import read_arguments
 from tsr_gym.agents.cli.output import progress_bar
 from tsr_gym.errors import ConfigError
+from tsr_gym.registration import trusted_modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +28,27 @@ class ViewArgs:
     """Write one HTML file instead, which needs no server and no network."""
     trees: int = 100
     """Most trees in the file; the newest are kept."""
+    env: str | None = None
+    """Environment as package.module:Id, whose module is imported so that its states are drawn; no module is imported
+    because a file names it."""
 
 
 def main(args: list[str]) -> int:
     """Serve the page until interrupted, or write the file."""
     options = read_arguments(ViewArgs, args, prog="tsr view")
+    modules = trusted_modules(options.env)
     if options.export is not None:
         from tsr_gym.agents.reports.view.server import export_page
 
         with progress_bar() as watch:
-            written = export_page(options.paths, options.export, most_trees=options.trees, watch=watch)
+            written = export_page(options.paths, options.export, most_trees=options.trees, modules=modules, watch=watch)
         left = f", {written.left_out:,} older ones left out (--trees)" if written.left_out else ""
         print(f"{options.export}: {_count(written.trees, 'tree')}{left}, {written.size / 1e6:.1f} MB")
         return 0
     from tsr_gym.agents.reports.view.server import address_of, make_server
     from tsr_gym.agents.reports.view.site import Site
 
-    shown = Site(options.paths)
+    shown = Site(options.paths, modules)
     try:
         server = make_server(shown, options.port)
     except (OSError, OverflowError) as error:

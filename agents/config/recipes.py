@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym.agents.config.sections import tables
 from tsr_gym.errors import ConfigError
+from tsr_gym.files import read_regular
 from tsr_gym.keywords import no_such
 from tsr_gym.registration import env_id
 from tsr_gym.wrappers.scorers import public_guide
@@ -66,7 +67,7 @@ def read_config_file(path: Path) -> ConfigFile:
         ConfigError: The file cannot be read, or is not a configuration.
     """
     try:
-        return parse_config(path.read_text(encoding="utf-8"), str(path))
+        return parse_config(read_regular(path).decode(), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: wanted a TOML file of settings, cannot read it ({error})") from error
 

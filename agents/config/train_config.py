@@ -17,6 +17,7 @@ from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.models.settings import LoraSettings, ModelCard, ModelConfig
 from tsr_gym.errors import ConfigError
+from tsr_gym.files import read_regular
 from tsr_gym.keywords import Choice
 from tsr_gym.optional import require
 from tsr_gym.sections import build_section, settings_of
@@ -132,7 +133,7 @@ class TrainConfig:
         """
         path = folder / RUN_FILE
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: wanted the configuration of a run, cannot read it ({error})") from error
         config = cls.from_toml(text, source=str(path), bound=bound)

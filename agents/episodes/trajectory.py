@@ -188,15 +188,21 @@ def _turn(tree: Tree, before: int, after: int) -> Turn:
         logprobs=node.candidate.logprobs,
         reward=node.reward,
         is_valid=bool(node.info.get("action_is_valid", True)),
-        num_actions=len(node.info.get("executed", ())),
+        num_actions=len(_listed(node, "executed")),
         node=after,
         state=tree.nodes[before].state_key,
         score=node.score,
         observation=node.observation,
         action=action_of(node),
-        golden_answers=tuple(node.info.get("golden_answers", ())),
+        golden_answers=_listed(node, "golden_answers"),
         weight_version=node.candidate.weight_version,
     )
+
+
+def _listed(node: Node, name: str) -> tuple[Any, ...]:
+    """Return a list among the facts of a turn; () where an environment of others means something else by the name."""
+    values = node.info.get(name)
+    return tuple(values) if isinstance(values, list | tuple) else ()
 
 
 def action_of(node: Node) -> Hashable:
@@ -285,7 +291,7 @@ def _edges_of(tree: Tree) -> Iterator[Edge]:
         node = tree.nodes[index]
         state = None if node.parent is None else tree.nodes[node.parent].state_key
         if state is not None and index != tree.root:
-            actions = len(node.info.get("executed", ()))
+            actions = len(_listed(node, "executed"))
             yield Edge(state, action_of(node), node.state_key, actions, node.solved, not node.is_open)
 
 

@@ -14,7 +14,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tsr_gym.errors import CheckpointError, ConfigError, shown
-from tsr_gym.files import locked, write_atomically
+from tsr_gym.files import locked, read_regular, write_atomically
 from tsr_gym.tree import Tree
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class JsonLines:
         if not self.path.exists():
             return []
         try:
-            *whole, last = self.path.read_bytes().split(b"\n")
+            *whole, last = read_regular(self.path).split(b"\n")
         except OSError as error:
             raise CheckpointError(f"{self.path} could not be read ({error})") from error
         # Every whole line ends with a line break. What follows the last one is either the beginning of a record that a

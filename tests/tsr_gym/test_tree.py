@@ -5,6 +5,7 @@ import json
 import pickle
 from dataclasses import FrozenInstanceError, fields
 from functools import partial
+from math import inf, nan
 
 import pytest
 
@@ -398,6 +399,7 @@ DAMAGE = {
     "an observation nested too deep": (lambda lines: [*lines[:2], deep(lines[2], 700), *lines[3:]], "line 3"),
     "a depth that is not its parent's and one": (lambda lines: with_node(lines, depth=3), "line 3"),
     "a seed in words": (lambda lines: with_header(lines, seed="one"), "line 1"),
+    "a seed below 0": (lambda lines: with_header(lines, seed=-1), "line 1"),
     "a seed that is no number": (lambda lines: with_header(lines, seed=True), "line 1"),
     "scores of something else": (lambda lines: with_header(lines, score_of="path"), "line 1"),
     "facts that are none": (lambda lines: with_header(lines, about=[]), "line 1"),
@@ -411,12 +413,15 @@ DAMAGE = {
         for name, value in (
             *(("parent", value) for value in ("0", True, 0.0, -1)),
             *(("depth", value) for value in ("1", True, 1.0, None)),
-            *((name, value) for name in ("reward", "score") for value in ("1", None, True, [1])),
+            *((name, value) for name in ("reward", "score") for value in ("1", None, True, [1], 10**400, nan, inf)),
             *((name, value) for name in ("terminated", "truncated") for value in ("no", 0, None)),
             *(("info", value) for value in ([], None, "x")),
             *(("snapshot", value) for value in (7, ["AAAA"], "")),
             *(("state_key", value) for value in (7, "xy", [])),
-            *(("candidate", ["x", *rest]) for rest in (("ab", [], []), ([], ["1"], []), ([], [], ["-1"]))),
+            *(
+                ("candidate", ["x", *rest])
+                for rest in (("ab", [], []), ([], ["1"], []), ([], [1], ["-1"]), ([], [1], [nan]))
+            ),
             *(("candidate", value) for value in ("abcd", None, ["x", [True], [], []])),
         )
     },

@@ -120,6 +120,12 @@ def test_dice_that_no_tree_has_are_refused():
         replay(tree, stack_of(tree))
 
 
+def test_a_turn_that_is_no_text_is_refused_where_turns_are_text(tmp_path):
+    tree = changed(grown("tsr/Sokoban-v0"), tmp_path, 2, candidate=[5, [], [], []])
+    with pytest.raises(InvalidTree, match=r"wanted turns as text.*got 5"):
+        replay(tree, stack_of(tree))
+
+
 # Random interleavings of all operations that move a searched environment are compared with replays from the start. A
 # life is the history of a state: the actions since the reset, and where dice were exchanged. The reference plays a life
 # in a new stack, step by step, and uses neither snapshots nor trees.

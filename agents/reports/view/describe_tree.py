@@ -11,7 +11,6 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from struct import pack
@@ -23,19 +22,21 @@ import numpy as np
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.env_pool import task_settings
 from tsr_gym.agents.episodes.trajectory import NAME, learned_from
-from tsr_gym.agents.reports.view.read_files import DAMAGE, SeenTree, tree_header
-from tsr_gym.errors import ConfigError, SnapshotError
+from tsr_gym.agents.reports.view.read_files import SeenTree, is_finite, tree_header
+from tsr_gym.errors import ConfigError, SnapshotError, shown
+from tsr_gym.files import read_regular
 from tsr_gym.keywords import parse_settings
 from tsr_gym.node import Node
-from tsr_gym.registration import accepted, env_class, env_id, find_env
+from tsr_gym.registration import accepted, env_class, find_env
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore
 from tsr_gym.text_env import TextEnv
-from tsr_gym.tree import Tree
+from tsr_gym.tree import DAMAGE, Tree
 
 # Returns the picture of a snapshot in base64 as a data URI; None without a picture.
 Draw = Callable[[str], str | None]
 MODE = "rgb_array"
+ADVICE = "start tsr view with --env package.module:Id if you trust that module"
 
 
 def find_drawing(seen: SeenTree, run: Path | None) -> Draw | None:
@@ -53,7 +54,7 @@ def find_drawing(seen: SeenTree, run: Path | None) -> Draw | None:
         try:
             if MODE not in _modes(name):
                 continue
-            env = gym.make(env_id(name), **accepted(name, settings), render_mode=MODE).unwrapped
+            env = gym.make(find_env(name), **accepted(name, settings), render_mode=MODE).unwrapped
             env.reset(seed=0)
             _drawn(env, first)
         except Exception:
@@ -80,8 +81,7 @@ def _ways(seen: SeenTree, run: Path | None) -> Iterator[tuple[str, Mapping[str, 
 
 def _modes(name: str) -> list[str]:
     """Return the render modes of an environment."""
-    find_env(name)
-    made: Any = gym.make(env_id(name))
+    made: Any = gym.make(find_env(name))
     modes: list[str] = made.metadata.get("render_modes", [])
     made.close()
     return modes
@@ -140,7 +140,7 @@ def find_reading(seen: SeenTree) -> Read | None:
     """
     first = next((snapshot for snapshot in seen.snapshots if snapshot is not None), None)
     name, stack = seen.tree.about.get("env"), seen.tree.about.get("stack")
-    if first is None or name not in gym.registry or not isinstance(stack, dict):
+    if first is None or not isinstance(name, str) or name not in gym.registry or not isinstance(stack, dict):
         return None
     # Foreign code may raise any exception, see the module.
     try:
@@ -306,16 +306,20 @@ _SHOWN_ELSEWHERE = {"executed", "available_actions"}
 Spell = Callable[[Sequence[int]], list[str]]
 
 
-def summarise_tree(path: Path) -> dict[str, Any]:
+def summarise_tree(path: Path, within: Path | None = None) -> dict[str, Any]:
     """Return a summary of the tree in a file without building it: nodes, ends by outcome, the best return.
 
     Only whole lines count, so a damaged file has a summary of its readable part.
 
+    Args:
+        path: The file.
+        within: See `read_regular`.
+
     Raises:
         InvalidTree: Its header cannot be read.
-        OSError: The file cannot be read.
+        OSError: The file cannot be read, or a link leaves the folder.
     """
-    first, *lines = path.read_bytes().splitlines() or [b""]
+    first, *lines = read_regular(path, within=within).splitlines() or [b""]
     header = tree_header(first, path)
     returns: list[float] = []
     ends = {"solved": 0, "failed": 0, "cut": 0}
@@ -351,7 +355,7 @@ def describe_tree(seen: SeenTree) -> dict[str, Any]:
         "about": {name: as_text(value) for name, value in tree.about.items() if name != NAME},
         "estimator": learned.estimator if learned.of else None,
         "score_of": tree.score_of,
-        "note": seen.note,
+        "note": "; ".join(filter(None, (seen.note, _missing_env(seen)))),
         "chosen": list(tree.chosen),
         "played": list(tree.played) if len(tree.played) > 1 else [],
         "parent": [node.parent for node in tree.nodes],
@@ -366,6 +370,13 @@ def describe_tree(seen: SeenTree) -> dict[str, Any]:
         "outcome": [outcome_of(node) for node in tree.nodes],
         "fate": fate,
     }
+
+
+def _missing_env(seen: SeenTree) -> str:
+    """Return a note where states cannot be drawn because nothing registered their environment; else ""."""
+    name = seen.tree.about.get("env")
+    drawable = not isinstance(name, str) or name in gym.registry or not any(seen.snapshots)
+    return "" if drawable else f"states are not drawn, because {shown(name)} is not registered: {ADVICE}"
 
 
 def describe_node(
@@ -413,7 +424,7 @@ def _why(tree: Tree, index: int) -> str:
 
 def number(value: float | None) -> float | None:
     """Return a number with the digits that a page shows; None for a value that JSON cannot hold."""
-    return round(value, 6) if isinstance(value, (int, float)) and isfinite(value) else None
+    return round(value, 6) if isinstance(value, (int, float)) and is_finite(value) else None
 
 
 def as_text(value: object) -> str:

@@ -15,11 +15,9 @@ from tsr_gym.agents.config.recipes import read_config_file
 from tsr_gym.agents.reports.diagnosis import Finding, at_random, diagnose
 from tsr_gym.agents.reports.methods import label_of
 from tsr_gym.errors import ConfigError, InvalidTree, shown
+from tsr_gym.files import read_regular
 from tsr_gym.node import node_from_json
-from tsr_gym.tree import FORMAT, SCORES_OF, VERSION, Tree
-
-# Exceptions that a damaged line may raise.
-DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+from tsr_gym.tree import DAMAGE, FORMAT, SCORES_OF, VERSION, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +35,18 @@ class SeenTree:
     note: str
 
 
-def read_tree(path: Path) -> SeenTree:
+def read_tree(path: Path, within: Path | None = None) -> SeenTree:
     """Return the tree in a file, up to the first line that is not whole.
+
+    Args:
+        path: The file.
+        within: See `read_regular`.
 
     Raises:
         InvalidTree: Not even the header and the first node can be read.
-        OSError: The file cannot be read.
+        OSError: The file cannot be read, or a link leaves the folder.
     """
-    lines = path.read_bytes().splitlines()
+    lines = read_regular(path, within=within).splitlines()
     header = tree_header(lines[0] if lines else b"", path)
     tree = Tree(seed=header["seed"], score_of=header["score_of"], about=header["about"])
     played, snapshots, note = set(_ints(header.get("played"))), [], ""
@@ -75,7 +77,7 @@ def tree_header(line: bytes, path: Path) -> dict[str, Any]:
     try:
         header: dict[str, Any] = json.loads(line)
         readable = header["format"] == FORMAT and header["version"] == VERSION and header["score_of"] in SCORES_OF
-        if readable and type(header["seed"]) is int and isinstance(header["about"], dict):
+        if readable and type(header["seed"]) is int and header["seed"] >= 0 and isinstance(header["about"], dict):
             return header
     except DAMAGE:
         pass
@@ -123,10 +125,14 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 def whole_lines(path: Path) -> tuple[list[Record], list[str]]:
     """Return the lines of a log up to the first that is not an object with a step, and a note about that line."""
-    if not path.is_file():
+    if not path.exists() and not path.is_symlink():
         return [], [f"{path.name}: not written yet"]
+    try:
+        lines = read_regular(path, within=path.parent).splitlines()
+    except OSError as error:
+        return [], [str(error)]
     records: list[Record] = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
             if type(record["step"]) is not int:
@@ -140,7 +146,7 @@ def whole_lines(path: Path) -> tuple[list[Record], list[str]]:
 def _read_config(path: Path) -> tuple[Any, ...]:
     """Return a run's settings, followed by a note where they cannot be read."""
     try:
-        return (tomllib.loads(path.read_text(encoding="utf-8")),)
+        return (tomllib.loads(read_regular(path, within=path.parent).decode()),)
     except (OSError, ValueError, RecursionError) as error:
         return {}, f"{path.name}: cannot be read ({error})"
 
@@ -163,10 +169,17 @@ def _about(config: Record) -> dict[str, str]:
     }
 
 
+def is_finite(value: float) -> bool:
+    """Return whether a number is finite and not beyond a float, which whole numbers in a file may be."""
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _number(value: object) -> float | int | None:
     """Return a number that JSON can hold, None for anything else."""
-    finite = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
-    return value if finite else None  # type: ignore[return-value]
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and is_finite(value) else None
 
 
 def _columns(records: Sequence[Record], names: Sequence[str]) -> dict[str, list[Any]]:
@@ -253,6 +266,7 @@ def _tokenizer_files(folder: Path) -> list[Path]:
     try:
         model = read_config_file(folder / RUN_FILE).settings["model"]
     except (ConfigError, LookupError):
-        return saved
+        model = None
     began = Path(model) / "tokenizer.json" if isinstance(model, str) else None
-    return [*saved, *([began] if began is not None and began.is_file() else [])]
+    own = [file for file in saved if file.is_file() and file.resolve().is_relative_to(folder.resolve())]
+    return [*own, *([began] if began is not None and began.is_file() else [])]

@@ -85,7 +85,12 @@ class ExportedPage(NamedTuple):
 
 
 def export_page(
-    paths: Sequence[Path], out: Path, *, most_trees: int = 100, watch: Watch = lambda stage, done, total: None
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    most_trees: int = 100,
+    modules: Sequence[str] = (),
+    watch: Watch = lambda stage, done, total: None,
 ) -> ExportedPage:
     """Write runs and trees as one HTML file; an older file is replaced when all is written.
 
@@ -93,13 +98,14 @@ def export_page(
         paths: As `find_sources` takes them.
         out: The file.
         most_trees: Most trees, of which the newest are taken; their pictures, prompts and tokens need the most space.
+        modules: See `Site`.
         watch: See `Watch`; counts the trees that are written.
 
     Raises:
         ConfigError: The paths hold neither runs nor trees.
         OSError: A file cannot be read or written.
     """
-    site = Site(paths)
+    site = Site(paths, modules)
     data: dict[str, Any] = {"overview": site.data("overview")}
     names = list(site.sources.trees)
     kept, left = names[max(0, len(names) - most_trees) :], max(0, len(names) - most_trees)
@@ -120,7 +126,7 @@ def _tree(site: Site, name: str) -> dict[str, Any]:
     """Return the data of a tree by address; of an unreadable tree, the error."""
     try:
         shape = site.data(f"tree/{name}")
-    except TsrGymError as error:
+    except (TsrGymError, OSError) as error:
         return {f"tree/{name}": {"error": str(error)}}
     nodes = [site.data(f"node/{index}/{name}") for index in range(len(shape["parent"]))]
     shared: dict[str, int] = {}

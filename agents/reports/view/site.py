@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym.agents.config import RUN_FILE
 from tsr_gym.agents.reports.view.describe_tree import (
+    ADVICE,
     Draw,
     describe_node,
     describe_tree,
@@ -21,6 +22,21 @@ from tsr_gym.agents.reports.view.describe_tree import (
 )
 from tsr_gym.agents.reports.view.read_files import Spell, find_spelling, read_run, read_tree
 from tsr_gym.errors import ConfigError, TsrGymError
+from tsr_gym.optional import importing_only
+
+
+class TreeFile(NamedTuple):
+    """A file of a tree.
+
+    Attributes:
+        path: The file.
+        home: The folder that links must not leave; None for a file that the user named.
+        run: Folder of the run that grew the tree; None where none is known.
+    """
+
+    path: Path
+    home: Path | None = None
+    run: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +45,11 @@ class Sources:
 
     Attributes:
         runs: Folders of runs by name.
-        trees: Files of trees by name; the name of a run's tree begins with the run's name and a slash.
+        trees: Trees by name; the name of a tree in a folder begins with the name of the run or the folder and a slash.
     """
 
     runs: Mapping[str, Path]
-    trees: Mapping[str, Path]
+    trees: Mapping[str, TreeFile]
 
 
 def find_sources(paths: Sequence[Path]) -> Sources:
@@ -48,19 +64,20 @@ def find_sources(paths: Sequence[Path]) -> Sources:
     if not paths:
         raise ConfigError("wanted the folder of a run or a file of a tree, got none")
     runs: dict[str, Path] = {}
-    trees: dict[str, Path] = {}
+    trees: dict[str, TreeFile] = {}
+    taken: set[str] = set()
     for path in paths:
         if path.is_file():
-            trees[_unused(path.stem, trees)] = path
+            trees[_unused(path.stem, taken)] = TreeFile(path)
             continue
         if not path.is_dir():
             raise ConfigError(f"{path}: wanted the folder of a run or a file of a tree, found nothing")
         folders = _runs_in(path)
         for folder in folders:
-            name = _unused(folder.resolve().name, runs)
+            name = _unused(folder.resolve().name, taken)
             runs[name] = folder
-            trees |= _trees_in(name, folder / "trees")
-        own_trees = {} if folders else _trees_in(_unused(path.resolve().name, runs), path)
+            trees |= _trees_in(name, folder / "trees", folder)
+        own_trees = {} if folders else _trees_in(_unused(path.resolve().name, taken), path)
         if not folders and not own_trees:
             raise ConfigError(f"{path}: found neither a run nor trees; a run saves trees at checkpoints (--save-trees)")
         trees |= own_trees
@@ -74,17 +91,20 @@ def _runs_in(folder: Path) -> list[Path]:
     return sorted(file.parent for file in folder.rglob("metrics.jsonl"))
 
 
-def _trees_in(name: str, folder: Path) -> dict[str, Path]:
-    files = sorted(folder.rglob("*.jsonl"))
-    return {f"{name}/{file.relative_to(folder).with_suffix('').as_posix()}": file for file in files}
+def _trees_in(name: str, folder: Path, run: Path | None = None) -> dict[str, TreeFile]:
+    return {
+        f"{name}/{file.relative_to(folder).with_suffix('').as_posix()}": TreeFile(file, run or folder, run)
+        for file in sorted(folder.rglob("*.jsonl"))
+    }
 
 
-def _unused(name: str, taken: Mapping[str, Path]) -> str:
-    """Return the name, with a number after it where it is taken."""
+def _unused(name: str, taken: set[str]) -> str:
+    """Return the name, with a number after it where it is taken, and take it."""
     number, unused = 1, name
     while unused in taken:
         number += 1
         unused = f"{name}-{number}"
+    taken.add(unused)
     return unused
 
 
@@ -95,7 +115,7 @@ CHUNK = 50
 class _Stamp(NamedTuple):
     """A version of a file; a rewritten file has another stamp, so caches by stamp are never stale."""
 
-    path: Path
+    file: TreeFile
     size: int
     changed: int
 
@@ -108,20 +128,22 @@ class Site:
 
     Args:
         paths: Folders of runs, folders that hold runs or trees, or files of trees.
+        modules: Names of modules that files may name; no other module of a file is imported.
 
     Raises:
         ConfigError: The paths hold neither runs nor trees.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], modules: Sequence[str] = ()) -> None:
         self._paths = tuple(paths)
+        self._modules = tuple(modules)
         self.sources: Sources = find_sources(paths)
         # One environment draws all pictures of a tree, so requests are answered one after the other.
         self._lock = RLock()
-        self._seen = lru_cache(maxsize=16)(lambda stamp: read_tree(stamp.path))
-        self._summary = lru_cache(maxsize=100_000)(lambda stamp: _summary(stamp.path))
-        self._drawing: Callable[[_Stamp, Path | None], Draw | None] = lru_cache(maxsize=16)(
-            lambda stamp, run: find_drawing(self._seen(stamp), run)
+        self._seen = lru_cache(maxsize=16)(lambda stamp: read_tree(stamp.file.path, stamp.file.home))
+        self._summary = lru_cache(maxsize=100_000)(lambda stamp: _summary(stamp.file))
+        self._drawing: Callable[[_Stamp], Draw | None] = lru_cache(maxsize=16)(
+            lambda stamp: find_drawing(self._seen(stamp), stamp.file.run)
         )
         self._reading = lru_cache(maxsize=16)(lambda stamp: find_reading(self._seen(stamp)))
         self._spelling: Callable[[Path], Spell | None] = lru_cache(maxsize=16)(find_spelling)
@@ -135,7 +157,7 @@ class Site:
             OSError: A file cannot be read.
         """
         page, _, rest = address.partition("/")
-        with self._lock:
+        with self._lock, importing_only(self._modules, ADVICE):
             if page == "overview" and not rest:
                 return self._overview()
             if page == "summaries" and _is_number(rest):
@@ -159,19 +181,20 @@ class Site:
 
     def _node(self, index: int, name: str) -> dict[str, Any]:
         stamp = self._stamp(name)
-        seen, run = self._seen(stamp), self.sources.runs.get(name.partition("/")[0])
+        seen, run = self._seen(stamp), stamp.file.run
         seen.tree.node(index)
         snapshot, spell = seen.snapshots[index], None if run is None else self._spelling(run)
-        draw, read = self._drawing(stamp, run), self._reading(stamp)
+        draw, read = self._drawing(stamp), self._reading(stamp)
         picture = draw(snapshot) if draw is not None and snapshot is not None else None
         # A picture replaces the text for people.
         reading = read(snapshot) if read is not None and snapshot is not None and picture is None else None
         return describe_node(seen, index, spell=spell, picture=picture, reading=reading)
 
     def _stamp(self, name: str) -> _Stamp:
-        path = self.sources.trees[name]
-        stat = path.stat()
-        return _Stamp(path, stat.st_size, stat.st_mtime_ns)
+        file = self.sources.trees[name]
+        # A broken link has a stamp, too; reading it raises the error.
+        stat = file.path.stat() if file.path.exists() else file.path.lstat()
+        return _Stamp(file, stat.st_size, stat.st_mtime_ns)
 
 
 def _is_number(text: str) -> bool:
@@ -179,8 +202,8 @@ def _is_number(text: str) -> bool:
     return text.isdecimal() and len(text) < 10
 
 
-def _summary(path: Path) -> dict[str, Any]:
+def _summary(file: TreeFile) -> dict[str, Any]:
     try:
-        return summarise_tree(path)
+        return summarise_tree(file.path, file.home)
     except (TsrGymError, OSError) as error:
         return {"nodes": 0, "outcome": "damaged", "ends": {}, "best": None, "whole": False, "error": str(error)}

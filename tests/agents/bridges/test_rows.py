@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -167,6 +168,25 @@ def trees(tmp_path_factory):
     for tree, file in zip(grown, files, strict=True):
         tree.save(file)
     return dict(zip(map(str, files), grown, strict=True))
+
+
+CHAT = "chat(successes=False, instructions='Walk.')"
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "message"),
+    [
+        ("nodes", '"seed": ', '"seed": 9223372036854775808', "record 1: Parquet cannot hold seed=9223372036854775808"),
+        (CHAT, '"observation": "', r'"observation": "\ud800', "record 1: Parquet cannot hold messages="),
+    ],
+    ids=["seed", "half a surrogate pair"],
+)
+def test_a_value_that_parquet_cannot_hold_is_refused_and_json_lines_hold_it(trees, tmp_path, kind, old, new, message):
+    file = tmp_path / "tree.jsonl"
+    file.write_text(Path(next(iter(trees))).read_text().replace(old, new, 1))
+    with pytest.raises(ConfigError, match=message):
+        export([file], tmp_path / "nodes.parquet", kind=kind)
+    export([file], tmp_path / "nodes.jsonl", kind=kind)
 
 
 @pytest.mark.parametrize("name", ["nodes.jsonl", "nodes.parquet"])

@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from pathlib import Path
 from textwrap import dedent
 
 import gymnasium as gym
@@ -10,7 +11,10 @@ import pytest
 
 from tests.agents.short_runs import records, train_flags
 from tsr_gym.agents import cli
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.env_pool import task_settings
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
 
 MINE = '''
     from typing import NamedTuple
@@ -171,3 +175,68 @@ def test_modules_in_the_folder_where_one_stands_are_found(mine, monkeypatch):
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", str(mine))])
     assert cli.main(["base-model", "my_worlds:My/Counting-v0", "--out", "model"]) == 2
     assert "my_worlds" in sys.modules
+
+
+@pytest.fixture
+def their_tree(mine):
+    """A tree of an environment of a stranger, saved; its module is then forgotten."""
+    env = TreeSearchWrapper(AnswerFormat(gym.make("my_worlds:My/Counting-v0")))
+    env.reset(seed=1)
+    env.step("One")
+    (mine / "run" / "trees").mkdir(parents=True)
+    env.tree.save(mine / "run" / "trees" / "tree.jsonl")
+    gym.registry.pop("My/Counting-v0")
+    gym.registry.pop("My/Told-v0")
+    sys.modules.pop("my_worlds")
+    return mine / "run" / "trees" / "tree.jsonl"
+
+
+def named_by(file, **about):
+    """Write other facts about a tree into its file."""
+    header, *lines = file.read_text().splitlines()
+    header = json.loads(header)
+    header["about"] |= about
+    file.write_text("\n".join([json.dumps(header), *lines]))
+
+
+QA, FOREIGN = "tsr/RetrievalQA-v0", "my_worlds:My/Counting-v0"
+PROOF = {"entry_point": "tsr_gym.wrappers.dead_ends:DeadEnds", "kwargs": {"prove": "my_worlds:Count"}}
+MADE = {"kwargs": {}, "max_episode_steps": None, "order_enforce": True, "disable_env_checker": None, "wrappers": []}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"env": FOREIGN},
+        {"env": "tsr/FrozenLake-v0", "stack": {**MADE, "wrappers": [PROOF]}},
+        {"env": QA, "stack": {**MADE, "kwargs": {"questions": "asked.jsonl", "retriever": "my_worlds:Count"}}},
+    ],
+    ids=["environment", "wrapper", "retriever"],
+)
+def test_looking_at_a_file_imports_nothing_that_the_file_names(capsys, their_tree, about):
+    run = their_tree.parent.parent
+    config = TrainConfig(env=FOREIGN, model=ModelConfig(engine="transformers"))
+    text = config.to_toml().replace('engine = "transformers"', 'engine = "my_worlds:Count"')
+    (run / "run.toml").write_text(text.replace('search = "naive"', 'search = "my_worlds:Count"'))
+    (run / "metrics.jsonl").touch()
+    Path("asked.jsonl").write_text('{"id": "1", "question": "Who?", "golden_answers": ["I"]}\n')
+    named_by(their_tree, **about)
+    cli.main(["view", str(run), "--export", "page.html"])
+    cli.main(["report", str(run), "--out", "curves.png"])
+    cli.main(["tree", str(run)])
+    cli.main(["export", str(run), "--out", "chats.jsonl", "--kind", "chat(successes=False)"])
+    capsys.readouterr()
+    assert cli.main(["replay", str(their_tree)]) == 2
+    assert "--env package.module:Id" in capsys.readouterr().err
+    assert "my_worlds" not in sys.modules
+
+
+def test_a_tree_of_an_environment_of_ones_own_is_replayed_and_shown_by_a_flag(capsys, their_tree):
+    assert cli.main(["view", str(their_tree), "--export", "page.html"]) == 0
+    assert "--env package.module:Id" in Path("page.html").read_text()
+    assert cli.main(["replay", str(their_tree)]) == 2
+    assert "'My/Counting-v0' of the tree is not registered" in capsys.readouterr().err
+    assert cli.main(["replay", str(their_tree), "--env", FOREIGN]) == 0
+    assert "2 nodes, bit for bit" in capsys.readouterr().out
+    assert cli.main(["view", str(their_tree), "--export", "page.html", "--env", FOREIGN]) == 0
+    assert "--env package.module:Id" not in Path("page.html").read_text()

@@ -1,6 +1,7 @@
 """The viewer's server, its site of runs and trees, and the export as one HTML file."""
 
 import json
+import os
 import re
 import shutil
 from html.parser import HTMLParser
@@ -8,9 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.agents.reports.view.trees import EVIL, evil_tree, small_tree, sokoban_tree
+from tsr_gym.agents.bridges.export import tree_files
 from tsr_gym.agents.reports.view.server import SCRIPTS, STYLES, asset, export_page, harmless
 from tsr_gym.agents.reports.view.site import Site, find_sources
-from tsr_gym.errors import ConfigError
+from tsr_gym.errors import ConfigError, InvalidTree
 from tsr_gym.tree import Tree
 
 
@@ -155,6 +157,59 @@ def test_files_and_folders_of_trees_need_no_run(tmp_path):
     assert (dict(sources.runs), list(sources.trees)) == ({}, ["lone", f"{tmp_path.name}/lone"])
 
 
+def test_trees_of_folders_and_files_of_one_name_are_all_kept_and_belong_to_no_run(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder / "trees").mkdir(parents=True)
+        small_tree().save(tmp_path / folder / "trees" / "x.jsonl")
+    run = make_run(tmp_path / "beam", "x")
+    small_tree().save(tmp_path / "beam.jsonl")
+    paths = [tmp_path / "a" / "trees", tmp_path / "b" / "trees", run, tmp_path / "beam.jsonl"]
+    trees = find_sources(paths).trees
+    assert list(trees) == ["trees/x", "trees-2/x", "beam/x", "beam-2"]
+    # A tree of no run has no tokenizer and no settings of a run.
+    assert [file.run for file in trees.values()] == [None, None, run, None]
+
+
+SECRET = "the first line of a secret"
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda file, outside: file.symlink_to(outside / "secret.txt"), "a link that leaves"),
+        (lambda file, outside: (file.parent.rmdir(), file.parent.symlink_to(outside)), "a link that leaves"),
+        (lambda file, outside: file.symlink_to("nothing"), "a broken link"),
+        (lambda file, outside: os.mkfifo(file), "a pipe or a device"),
+        (lambda file, outside: file.mkdir(), "a folder"),
+    ],
+    ids=["link", "linked folder", "broken link", "pipe", "folder"],
+)
+def test_what_is_no_file_of_the_run_is_neither_read_nor_waited_for(tmp_path, harm, message):
+    run, outside = make_run(tmp_path / "run"), tmp_path / "outside"
+    outside.mkdir()
+    (run / "run.toml").touch()
+    (outside / "secret.txt").write_text(SECRET)
+    (outside / "x.jsonl").write_text(SECRET)
+    harm(run / "trees" / "x.jsonl", outside)
+    export_page([run], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert SECRET not in text
+    assert message in Reader(text).data["tree/run/x"]["error"]
+    with pytest.raises((InvalidTree, OSError), match=message):
+        list(map(Tree.load, tree_files(run)))
+
+
+def test_the_settings_and_logs_of_a_run_are_not_read_through_links_that_leave_it(tmp_path):
+    run = make_run(tmp_path / "run", "x")
+    (tmp_path / "secret.toml").write_text(f'secret = "{SECRET}"')
+    (run / "run.toml").symlink_to(tmp_path / "secret.toml")
+    (run / "evaluations.jsonl").symlink_to(tmp_path / "nothing")
+    shown = json.dumps(Site([run]).data("overview"))
+    assert SECRET not in shown
+    assert "a link that leaves" in shown
+    assert "a broken link" in shown
+
+
 @pytest.mark.parametrize(("path", "message"), [("nowhere", "found nothing"), (".", "found neither a run nor trees")])
 def test_a_path_without_runs_and_trees_is_refused(tmp_path, path, message):
     with pytest.raises(ConfigError, match=message):
@@ -179,7 +234,7 @@ def test_a_run_of_the_trainer_is_shown_with_its_trees_tokens_prompts_and_picture
     assert shown["updates"]["step"] == [1, 2, 3, 4, 5]
     assert all(value is not None for value in shown["updates"]["entropy"])
     name = overview["trees"][0]
-    tree = Tree.load(site.sources.trees[name])
+    tree = Tree.load(site.sources.trees[name].path)
     assert site.data(f"tree/{name}")["parent"] == [node.parent for node in tree.nodes]
     node = site.data(f"node/1/{name}")
     assert node["logprobs"] == pytest.approx(list(tree.nodes[1].candidate.logprobs), abs=1e-6)
@@ -194,7 +249,7 @@ def test_a_run_in_progress_is_read_again(run):
     before = site.data("overview")
     new = run / "trees" / "000009"
     new.mkdir()
-    shutil.copy(site.sources.trees[before["trees"][0]], new / "00-00.jsonl")
+    shutil.copy(site.sources.trees[before["trees"][0]].path, new / "00-00.jsonl")
     with open(run / "metrics.jsonl", "a") as file:
         file.write('{"step": 6, "success": 1.0}\n')
     after = site.data("overview")
