@@ -61,13 +61,7 @@ def grow(draw: torch.Generator, path: Path, length: int, vocabulary: int) -> Pat
 
 
 def beam_tree(
-    draw: torch.Generator,
-    length: int,
-    *,
-    every: bool,
-    vocabulary: int = 1024,
-    turns: int = TURNS,
-    width: int = WIDTH,
+    draw: torch.Generator, length: int, *, every: bool, vocabulary: int = 1024, turns: int = TURNS, width: int = WIDTH
 ) -> list[Path]:
     """Return paths of a beam search: all candidates of the last turn, or every candidate that there was."""
     turn = length // (turns + 3)

@@ -103,13 +103,7 @@ def alternate(works: Mapping[str, Work], rounds: int) -> dict[str, dict[str, Any
             rates[name].append(work.units / (process_time() - started))
     gc.unfreeze()
     return {
-        name: {
-            "median": median(rate),
-            "min": min(rate),
-            "max": max(rate),
-            "units": work.units,
-            "how": work.how,
-        }
+        name: {"median": median(rate), "min": min(rate), "max": max(rate), "units": work.units, "how": work.how}
         for (name, rate), work in zip(rates.items(), works.values(), strict=True)
     }
 

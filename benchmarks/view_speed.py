@@ -190,10 +190,7 @@ def main() -> None:
             }
         moved = {name: scrolled(folder, *given) for name, given in SCROLLED.items()}
     about = {"trees": NUM_TREES, "updates": NUM_UPDATES, "repeats": REPEATS, "aim": "painted within 1000 ms"}
-    write_result(
-        "view_speed",
-        {"what": "milliseconds from the visit", **about, "pages": by_page, "scrolled": moved},
-    )
+    write_result("view_speed", {"what": "milliseconds from the visit", **about, "pages": by_page, "scrolled": moved})
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ MIN_LINES = 6
 # Files that share a shape all the same, with the reason.
 EXCEPTIONS = [
     # One Hungarian algorithm: over compiled tables, a box at a time, and over lists of any costs, without numba.
-    {"tsr_gym_envs/sokoban/tables.py", "tsr_gym_envs/sokoban/score.py"},
+    {"tsr_gym_envs/sokoban/tables.py", "tsr_gym_envs/sokoban/score.py"}
 ]
 
 

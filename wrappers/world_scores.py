@@ -159,12 +159,7 @@ class RetrievalQAScore(ScoreWrapper[RetrievalState]):
         ConfigError: There is no such kind, or the environment is another one.
     """
 
-    def __init__(
-        self,
-        env: gym.Env[Any, Any],
-        kind: EvidenceScore = "first_occurrence",
-        alpha: float = 0.5,
-    ) -> None:
+    def __init__(self, env: gym.Env[Any, Any], kind: EvidenceScore = "first_occurrence", alpha: float = 0.5) -> None:
         if kind not in get_args(EvidenceScore):
             raise ConfigError(f"wanted kind of {list(get_args(EvidenceScore))}, got {kind!r}")
         # Imported here, so that this module can be imported without the libraries of the environment.

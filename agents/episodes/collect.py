@@ -276,12 +276,7 @@ class Collector:
         return self._search(places, play, 1, "naive", self._harvest_naive)
 
     def _search(
-        self,
-        places: Sequence[Place],
-        strategy: Strategy,
-        copies: int,
-        name: str,
-        harvested: "Harvested",
+        self, places: Sequence[Place], strategy: Strategy, copies: int, name: str, harvested: "Harvested"
     ) -> Collected:
         """Run searches from some places, `copies` of each."""
         started = perf_counter()

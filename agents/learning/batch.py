@@ -114,10 +114,7 @@ class Batch:
 
 
 def collate(
-    groups: Sequence[Group],
-    *,
-    layout: LayoutChoice = "padded",
-    edges: Mapping[int, Sequence[Edge]] | None = None,
+    groups: Sequence[Group], *, layout: LayoutChoice = "padded", edges: Mapping[int, Sequence[Edge]] | None = None
 ) -> Batch:
     """Return the batch of some groups.
 

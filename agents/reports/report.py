@@ -64,11 +64,7 @@ class Report:
 
 
 def summarise_runs(
-    folders: Sequence[Path],
-    *,
-    against: str | None = None,
-    equal: Cost = "sampled_tokens",
-    with_student: bool = False,
+    folders: Sequence[Path], *, against: str | None = None, equal: Cost = "sampled_tokens", with_student: bool = False
 ) -> Report:
     """Return the tables of some runs, with methods in the order of their first runs.
 

@@ -51,12 +51,7 @@ def default_folder(env: str, env_set: Sequence[str] = ()) -> Path:
 
 
 def build_base_model(
-    env: str,
-    out: Path,
-    recipe: BaseRecipe | None = None,
-    *,
-    keep_skilled: bool = False,
-    note: Note = lambda text: None,
+    env: str, out: Path, recipe: BaseRecipe | None = None, *, keep_skilled: bool = False, note: Note = lambda text: None
 ) -> dict[str, Any]:
     """Build a base model in a folder, in Hugging Face form.
 

@@ -32,15 +32,7 @@ TREE_MODELS = (*READERS, NOT_NAMED)
 READER = "--algorithm grpo --lr 1.5e-4 --groups 16 --minibatch 16 --entropy 0.003"
 DEEP = "hops=[2,3,4] entities=1000 questions=3000 max_turns=5"
 NEAR_READER = Setting(
-    "retrieval_qa",
-    "1 or 2 hops",
-    READER,
-    16,
-    256,
-    (),
-    recipe="retrieval_qa --seed 0",
-    tokens=40_000,
-    evaluations=4,
+    "retrieval_qa", "1 or 2 hops", READER, 16, 256, (), recipe="retrieval_qa --seed 0", tokens=40_000, evaluations=4
 )
 DEEP_READER = replace(
     NEAR_READER,
@@ -135,10 +127,7 @@ TSPO_ABLATION = Table(
             "--search naive --trajectories 5 --estimator grpo --filter mixed_success --minibatch 4",
             scale="tiny",
         ),
-        Method(
-            TSPO,
-            "--search naive --trajectories 5 --estimator tspo --credit first_occurrence --filter learnable",
-        ),
+        Method(TSPO, "--search naive --trajectories 5 --estimator tspo --credit first_occurrence --filter learnable"),
         Method(
             TSPO_ALL,
             "--search naive --trajectories 5 --estimator tspo(groups='all') --credit first_occurrence(groups='all') "

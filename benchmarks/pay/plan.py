@@ -131,11 +131,7 @@ def sokoban(low: int, high: int, tokens: int = 120_000) -> Setting:
     """Return rooms of one box whose shortest solution has so many moves; one action a turn, 20 turns."""
     limits = "max_actions_per_turn=1 max_turns=20 max_actions=20"
     return Setting(
-        "sokoban",
-        f"{low} to {high} moves",
-        f"solution_length=[{low},{high}] {limits}",
-        (BEAM, ESTIMATE),
-        tokens,
+        "sokoban", f"{low} to {high} moves", f"solution_length=[{low},{high}] {limits}", (BEAM, ESTIMATE), tokens
     )
 
 

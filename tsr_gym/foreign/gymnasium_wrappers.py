@@ -145,7 +145,7 @@ STATELESS = frozenset(
 )
 REFUSED = {
     "RecordVideo": "it writes files, which a restore cannot undo, and a search would film imagined steps. Put it "
-    "outside the search: around TreeSearchWrapper it films the episode that is played",
+    "outside the search: around TreeSearchWrapper it films the episode that is played"
 }
 # The types of Gymnasium's counters and sums; which of them depends on the first value.
 _NUMBERS = (bool, int, float, np.generic, np.ndarray)

@@ -371,11 +371,7 @@ def bytes_and_pickles_are_exact(trial: Trial) -> None:
     for recording in trial.recordings:
         for turn in recording.points:
             snap = recording.snapshots[turn]
-            copies = [
-                Snapshot.from_bytes(snap.to_bytes()),
-                pickle.loads(pickle.dumps(snap)),
-                copy.deepcopy(snap),
-            ]
+            copies = [Snapshot.from_bytes(snap.to_bytes()), pickle.loads(pickle.dumps(snap)), copy.deepcopy(snap)]
             for twin in copies:
                 if (twin, hash(twin), twin.to_bytes()) != (snap, hash(snap), snap.to_bytes()):
                     raise CheckFailed("bytes", f"a snapshot of {trial.name} is not the same after a byte round trip")

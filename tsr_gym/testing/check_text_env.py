@@ -89,12 +89,7 @@ _ADVICE = ("No render fps was declared", "Not able to test alternative render mo
 _TRUNCATES_AT_ONCE = "truncates after 1 step"
 _OPTIONAL_INT = (int, type(None))
 _RESET_TYPES: dict[str, Any] = {"success": bool, "turns_left": _OPTIONAL_INT, "actions_left": _OPTIONAL_INT}
-_STEP_TYPES: dict[str, Any] = {
-    "action_is_valid": bool,
-    "action_is_effective": bool,
-    "executed": tuple,
-    **_RESET_TYPES,
-}
+_STEP_TYPES: dict[str, Any] = {"action_is_valid": bool, "action_is_effective": bool, "executed": tuple, **_RESET_TYPES}
 
 
 def gymnasium_is_satisfied(trial: TextTrial) -> None:
@@ -435,11 +430,7 @@ RULES: tuple[Callable[[TextTrial], None], ...] = (
 
 
 def check_text_env(
-    env: gym.Env[Any, Any],
-    *,
-    seeds: Sequence[int] = (0, 1, 2),
-    steps: int = 12,
-    junk: Sequence[str] = JUNK,
+    env: gym.Env[Any, Any], *, seeds: Sequence[int] = (0, 1, 2), steps: int = 12, junk: Sequence[str] = JUNK
 ) -> None:
     """Check by play that a text environment keeps the contract of `TextEnv`, and passes Gymnasium's own checks.
 

@@ -149,11 +149,7 @@ def _named(spec: EnvSpec) -> EnvSpec:
 
 
 # Gymnasium's wrappers that keep state of earlier episodes across a reset.
-_REMEMBER = (
-    gym.wrappers.MaxAndSkipObservation,
-    gym.wrappers.NormalizeObservation,
-    gym.wrappers.NormalizeReward,
-)
+_REMEMBER = (gym.wrappers.MaxAndSkipObservation, gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,10 +80,7 @@ class _Vocabulary(dict[str, int]):
 
 
 def stretches(
-    passages: Iterable[tuple[str, str]],
-    digest: blake2b,
-    progress: Progress | None = None,
-    max_words: int = MAX_WORDS,
+    passages: Iterable[tuple[str, str]], digest: blake2b, progress: Progress | None = None, max_words: int = MAX_WORDS
 ) -> Iterator[Stretch]:
     """Yield the passages stretch by stretch, and update the digest with every id and text.
 
@@ -358,12 +355,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def merge_postings(
-    runs: list[Run],
-    numbers: list[Ints],
-    num_terms: int,
-    lengths: Bytes,
-    inverse: Singles,
-    files: dict[str, ArrayFile],
+    runs: list[Run], numbers: list[Ints], num_terms: int, lengths: Bytes, inverse: Singles, files: dict[str, ArrayFile]
 ) -> int:
     """Write the postings of all terms in blocks and return the number of blocks.
 

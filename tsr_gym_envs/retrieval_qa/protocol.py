@@ -259,11 +259,7 @@ def _show(hits: list[list[Passage]], protocol: Protocol, max_text: int) -> Shown
             )
             documents.append(f"{cut.title}\n{cut.text}")
             block += protocol.document.format(
-                number=number,
-                title=f'"{cut.title}"',
-                name=cut.title,
-                text=cut.text,
-                contents=cut.contents.strip(),
+                number=number, title=f'"{cut.title}"', name=cut.title, text=cut.text, contents=cut.contents.strip()
             )
         blocks.append(block.strip() if protocol.strip else block)
     text = protocol.between.join(blocks)

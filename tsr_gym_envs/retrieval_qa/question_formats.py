@@ -411,12 +411,7 @@ def bamboogle(row: PlacedRecord, defaults: Defaults) -> Iterator[Question]:
     """Yield the question of a Bamboogle row; two hops, and no id: its number among the questions is one."""
     question, answer = ("Question", "Answer") if "Question" in row.fields else ("question", "answer")
     yield Question(
-        str(row.number),
-        defaults.data_source,
-        row.text(question),
-        row.texts(answer),
-        split=defaults.split,
-        hops=2,
+        str(row.number), defaults.data_source, row.text(question), row.texts(answer), split=defaults.split, hops=2
     )
 
 

@@ -18,13 +18,7 @@ from tsr_gym_envs.sokoban.tables import UNREACHABLE, flood, level_tables, match_
 
 # What `broken_rule` returns: no rule holds, or one of `RULES`, or some boxes on goals will never move again.
 ALIVE, DEAD_SQUARE, PLAYER_SIDE, FREEZE, MATCHING, PAIR, FROZEN = range(7)
-RULES = {
-    DEAD_SQUARE: "dead square",
-    PLAYER_SIDE: "player side",
-    FREEZE: "freeze",
-    MATCHING: "matching",
-    PAIR: "pair",
-}
+RULES = {DEAD_SQUARE: "dead square", PLAYER_SIDE: "player side", FREEZE: "freeze", MATCHING: "matching", PAIR: "pair"}
 
 
 def judge(state: SokobanState) -> tuple[int, SokobanState]:

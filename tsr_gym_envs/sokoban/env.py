@@ -25,12 +25,7 @@ from tsr_gym_envs.sokoban.rules import (
     reward_of,
     state_key,
 )
-from tsr_gym_envs.sokoban.score import (
-    distance,
-    distance_table,
-    fewest_moves,
-    random_success,
-)
+from tsr_gym_envs.sokoban.score import distance, distance_table, fewest_moves, random_success
 from tsr_gym_envs.sokoban.settings import SokobanSettings, make_settings
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 

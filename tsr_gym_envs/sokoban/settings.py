@@ -10,10 +10,7 @@ from tsr_gym_envs.tiles import ARRAYS
 
 GeneratorName = Literal["native", "ragen", "gym-sokoban"]
 # The settings of TSR's paper, and those of the authors' released code.
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "tsr-code": {"obs_type": "grid_coord", "max_actions_per_turn": 2},
-}
+PRESETS: dict[str, dict[str, Any]] = {"paper": {}, "tsr-code": {"obs_type": "grid_coord", "max_actions_per_turn": 2}}
 # Where actions are discrete; the limit is gym-sokoban's.
 DISCRETE = {"obs_type": "array", "max_turns": None, "max_actions_per_turn": None, "max_actions": 120}
 

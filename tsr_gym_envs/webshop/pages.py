@@ -18,16 +18,7 @@ SUB_PAGES = ("Description", "Features", "Reviews", "Attributes")
 # Blank space in HTML.
 _BLANKS = " \n\t\f\r"
 _PRODUCT_FIELDS = ("attrs", "category", "query", "product category")
-_TARGET_FIELDS = (
-    "asin",
-    "options",
-    "attrs",
-    "price upper",
-    "instuction text",
-    "category",
-    "product category",
-    "query",
-)
+_TARGET_FIELDS = ("asin", "options", "attrs", "price upper", "instuction text", "category", "product category", "query")
 
 
 class PageNode(NamedTuple):

@@ -8,14 +8,7 @@ import numpy as np
 from tsr_gym.state_env import left
 from tsr_gym.teaching import Teaching
 from tsr_gym_envs.settings import actions_within
-from tsr_gym_envs.webshop.compact import (
-    BUTTONS,
-    CompactPage,
-    Want,
-    compact_page,
-    vocabulary_of,
-    want_of,
-)
+from tsr_gym_envs.webshop.compact import BUTTONS, CompactPage, Want, compact_page, vocabulary_of, want_of
 from tsr_gym_envs.webshop.oracle import MAX_SCANNED
 from tsr_gym_envs.webshop.shop import PAGE_SIZE, Shop
 

@@ -193,10 +193,7 @@ class Visitors:
     """
 
     def __init__(
-        self,
-        max_visitors: int = MAX_VISITORS,
-        idle_s: float = IDLE_S,
-        clock: Callable[[], float] = time.monotonic,
+        self, max_visitors: int = MAX_VISITORS, idle_s: float = IDLE_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._max_visitors = max_visitors
         self._idle_s = idle_s

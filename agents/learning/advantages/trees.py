@@ -153,9 +153,7 @@ def tree_value_targets(batch: Batch, advantages: Tensor) -> Tensor:
 
 
 @estimator(
-    needs={"naive": {"baseline": "naive"}, "values": {"unfinished": "value"}},
-    targets=tree_value_targets,
-    compares=True,
+    needs={"naive": {"baseline": "naive"}, "values": {"unfinished": "value"}}, targets=tree_value_targets, compares=True
 )
 def tree_backup(
     batch: Batch,

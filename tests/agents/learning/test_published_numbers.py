@@ -195,12 +195,7 @@ def test_a_loss_and_its_gradient_are_trls(name):
     advantages = given("row_advantages")[:, None].expand(4, 7) if name == "gspo" else given("advantages")
     now = given("now").requires_grad_()
     terms = Given(
-        given("old"),
-        advantages,
-        weights(objective.aggregation),
-        turn,
-        sequence,
-        reference_logprobs=given("reference"),
+        given("old"), advantages, weights(objective.aggregation), turn, sequence, reference_logprobs=given("reference")
     )
     result = policy_loss(objective, now, given("entropy"), terms)
     assert result.loss.item() == pytest.approx(recorded["loss"], abs=1e-6)

@@ -117,10 +117,7 @@ def test_keys_and_values_of_older_weights_are_seen_by_the_suite_and_by_the_probe
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda weights: weights.pop("model.norm.weight"),
-            "'model.norm.weight' is missing",
-        ),
+        (lambda weights: weights.pop("model.norm.weight"), "'model.norm.weight' is missing"),
         (lambda weights: weights.update({"model.norm.weight": torch.ones(3)}), "wanted model.norm.weight of shape"),
         (lambda weights: weights.update({"other": torch.ones(3)}), "no parameter 'other'"),
     ],

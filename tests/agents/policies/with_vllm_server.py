@@ -11,14 +11,7 @@ import pytest
 import torch
 
 from tests.agents.policies.test_engine import TEMPERATURE
-from tests.agents.policies.vllm_trial import (
-    LONG,
-    check_whole_contract,
-    engine_of,
-    logprobs_of,
-    saved_model,
-    soft_model,
-)
+from tests.agents.policies.vllm_trial import LONG, check_whole_contract, engine_of, logprobs_of, saved_model, soft_model
 from tests.conftest import ROOT
 from tsr_gym import ConfigError, EngineFailed
 from tsr_gym.agents.policies.vllm_server import VllmServer

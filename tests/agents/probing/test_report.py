@@ -26,10 +26,7 @@ def calibration(**changes):
     fields = {
         "config": CalibrationConfig(env="frozenlake", score="FrozenLakeScore", budgets=(1, 4)),
         "budget": "branching",
-        "turns": [
-            TurnRanking(1, 1024, 0.375, Interval(0.9, 0.8, 0.95), 0.8),
-            TurnRanking(2, 12, 0.0, None, None),
-        ],
+        "turns": [TurnRanking(1, 1024, 0.375, Interval(0.9, 0.8, 0.95), 0.8), TurnRanking(2, 12, 0.0, None, None)],
         "siblings": SIBLINGS,
         "alone": Interval(0.25, 0.2, 0.3),
         "alone_env_steps": 5.0,

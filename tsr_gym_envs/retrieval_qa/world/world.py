@@ -223,11 +223,7 @@ def _fill(patterns: Sequence[str], phrase: str, start: str, pick: Callable[[Sequ
 
 
 def _steps(
-    hops: Sequence[Hop],
-    way: Sequence[Fact],
-    start: str,
-    before: int,
-    knowledge: Knowledge,
+    hops: Sequence[Hop], way: Sequence[Fact], start: str, before: int, knowledge: Knowledge
 ) -> list[tuple[str, str]]:
     """Return a query and its answer per hop; `before` queries stand before these."""
     steps = []

@@ -274,12 +274,7 @@ def test_two_learning_processes_have_a_worker_each(nodes, base_model, tmp_path):
     flags = train_flags(tmp_path / "run", base_model, **own)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*torchrun, "-m", "tsr_gym", *flags],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+        [*torchrun, "-m", "tsr_gym", *flags], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     trained = result(tmp_path / "run")

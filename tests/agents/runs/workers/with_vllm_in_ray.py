@@ -129,12 +129,7 @@ def test_two_learning_processes_have_a_worker_with_vllm_each(here, by_one, base,
     flags = train_flags(tmp_path / "run", base, **own)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*torchrun, "-m", "tsr_gym", *flags],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
+        [*torchrun, "-m", "tsr_gym", *flags], cwd=ROOT, capture_output=True, text=True, check=False, timeout=500
     )
     assert done.returncode == 0, done.stderr
     trained = result(tmp_path / "run")
