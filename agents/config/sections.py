@@ -8,7 +8,7 @@ from typing import Any
 
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.settings import LearnConfig
-from tsr_gym.agents.lessons.settings import LessonConfig
+from tsr_gym.agents.lessons.settings import LessonConfig, StoreConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.sections import check_numbers, setting, setting_fields
@@ -88,6 +88,7 @@ SECTIONS: dict[str, type[Any]] = {
     "search": SearchConfig,
     "model": ModelConfig,
     "lessons": LessonConfig,
+    "store": StoreConfig,
     "learn": LearnConfig,
     "run": RunConfig,
 }

@@ -14,7 +14,7 @@ from tsr_gym.agents.config.resolve import NONE, Setting, collect_settings, witho
 from tsr_gym.agents.config.sections import RunConfig, all_settings
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.settings import LearnConfig
-from tsr_gym.agents.lessons.settings import LessonConfig
+from tsr_gym.agents.lessons.settings import LessonConfig, StoreConfig
 from tsr_gym.agents.models.settings import LoraSettings, ModelCard, ModelConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import read_regular
@@ -39,6 +39,7 @@ class TrainConfig:
     search: SearchConfig = field(default_factory=SearchConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     lessons: LessonConfig = field(default_factory=LessonConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
     learn: LearnConfig = field(default_factory=LearnConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
@@ -60,6 +61,10 @@ class TrainConfig:
             raise ConfigError(
                 "lora_engine=adapter hands low-rank matrices to vLLM in this process: wanted engine=vllm and lora_rank "
                 f">= 1, got {self.model.engine} and {self.learn.lora_rank}"
+            )
+        if self.store.solutions and self.learn.lora_rank:
+            raise ConfigError(
+                f"a fit to solutions trains all weights: wanted solutions=0 or lora_rank=0, got {self.learn.lora_rank}"
             )
         if self.run.overlap:
             self._check_overlap({**ends, "total_tokens": self.run.total_tokens})
@@ -83,8 +88,8 @@ class TrainConfig:
         """Return the configuration of a recipe with some settings of the caller.
 
         Args:
-            recipe: Name of a recipe of the package (filtering, levin, paper, tsr+), or the path of a TOML file; None
-                for the defaults.
+            recipe: Name of a recipe of the package (expert, filtering, levin, paper, tsr+), or the path of a TOML file;
+                None for the defaults.
             env: Gymnasium id, short name or ``package.module:Id``.
             settings: By the names that ``tsr train --help-all`` lists, with underscores, such as ``total_tokens``.
 

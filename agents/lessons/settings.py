@@ -9,7 +9,7 @@ from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.lessons.credit import CreditRule
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import Choice, bind, choose, fold, parse_call
-from tsr_gym.sections import check_choices, setting
+from tsr_gym.sections import check_choices, check_numbers, setting
 
 FILTERS = "tsr_gym.agents.lessons.filters"
 # Filters by the words that configurations have for them.
@@ -45,6 +45,30 @@ class LessonConfig:
         # TSPO's gate, the filter "learnable", applies the credit rules itself.
         rules = in_order([rule.bound for rule in credit]) if credit else None
         object.__setattr__(self, "filter", bind(self.filter, partial(choose_filter, credit=rules)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """Solutions that the run keeps, and the fits of the policy to them (expert iteration)."""
+
+    solutions: int = 0
+    """Keep this many solutions of each instance, searched or played: those of fewest turns first, then the likeliest;
+    0 keeps none, and nothing is fitted."""
+    fit_every: int = 32
+    """Fit the policy to all solutions every so many updates, and after the last one."""
+    fit_steps: int = 800
+    """Optimizer steps of a fit."""
+    fit_batch: int = 32
+    """Rows per step of a fit: a row is an episode, or a turn where prompts show only the present state."""
+    fit_lr: float = 2e-3
+    """Learning rate of a fit, which falls to a tenth."""
+    fit_from: Literal["first", "current"] = "first"
+    """Weights that a fit begins with: those that the run began with, or the present ones."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_numbers(self, "solutions", "fit_lr", least=0)
+        check_numbers(self, "fit_every", "fit_steps", "fit_batch", least=1)
 
 
 def choose_filter(text: str, *, credit: CreditRule | None = None) -> "partial[Any]":

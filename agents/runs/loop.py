@@ -4,6 +4,7 @@ A run can be stopped at any time, and a resumed run repeats bit for bit what it 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
@@ -19,18 +20,20 @@ from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.lessons.groups import choose_groups
-from tsr_gym.agents.models.language_model import hand_over_adapter
+from tsr_gym.agents.models.language_model import hand_over_adapter, load_policy
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.checkpoint import Stateful, drop_old, save_checkpoint
 from tsr_gym.agents.runs.health import prompt_metrics
 from tsr_gym.agents.runs.log import Record, RunLog, Watch
 from tsr_gym.agents.runs.parity import check_parity, check_versions
-from tsr_gym.agents.runs.parts import build_parts
+from tsr_gym.agents.runs.parts import FIRST, build_parts
 from tsr_gym.agents.runs.progress import Progress, counted, lr_scale, share_done
 from tsr_gym.agents.runs.record import evaluation_record, note_advantages, update_record
 from tsr_gym.agents.runs.sampling import Sampler
+from tsr_gym.agents.runs.solutions import SolutionStore
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
+from tsr_gym.agents.teaching.imitation import fit_rows
 from tsr_gym.errors import EngineFailed, PromptTooLong, TrainingDiverged, WorkerLost
 from tsr_gym.seeds import derive_seed
 
@@ -73,6 +76,7 @@ class Trainer:
         self.parts = build_parts(config, folder, model_dir, processes, workers)
         self.select = choose_groups(config.lessons)
         self.sampler = Sampler(config, self.parts.collector, self.parts.learner, self.select, token_targets, processes)
+        self.solutions = SolutionStore(config.store)
         self.log = RunLog(folder, writes=processes.leads)
 
     @property
@@ -84,7 +88,7 @@ class Trainer:
     @property
     def stateful(self) -> list[Stateful]:
         """What a checkpoint holds in addition to weights, optimizers and counts."""
-        return [self.sampler.starts]
+        return [self.sampler.starts, self.solutions]
 
     def run(self, *, watch: Watch = lambda event, record: None, stop: Callable[[], bool] = lambda: False) -> bool:
         """Train until the last update, or until the last of the tokens that the run may sample.
@@ -159,6 +163,7 @@ class Trainer:
         groups = self.select(collected)
         learning = perf_counter()
         update = self.progress.update + 1
+        self.solutions.keep(collected.groups)
         learned = self._learn(collected, groups)
         self.progress = Progress(
             update,
@@ -167,17 +172,23 @@ class Trainer:
             self.progress.prompt_tokens + collected.spent.prompt_tokens,
             self.progress.optimizer_steps + int(learned.get("optimizer_steps") or 0),
         )
+        fit_steps = self._fit()
+        self.progress = replace(self.progress, optimizer_steps=self.progress.optimizer_steps + fit_steps)
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}
         # The parity check samples from the engine, so the hand-over counts as time of the model.
         seconds["model"] += handed_over - started
         record = update_record(self.parts.collector.search, self.progress, collected, groups, learned, seconds)
-        record |= self.sampler.starts.metrics() | self._prompt_metrics(collected.groups)
+        record |= self.sampler.starts.metrics() | self.solutions.metrics(fit_steps)
+        record |= self._prompt_metrics(collected.groups)
         behind = {"weights_behind": update - 1 - version} if self.config.run.overlap else {}
         return record | self.parts.collector.metrics() | behind, collected
 
     def _learn(self, collected: Collected, groups: Filtered) -> dict[str, float | None]:
         """Change the weights by the groups that were selected, and return the learner's metrics."""
+        # A learning rate of 0 leaves all learning to the fits.
+        if self.config.store.solutions and not self.config.learn.lr:
+            return {}
         if not any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
             return {}
         config, learner, search = self.config, self.parts.learner, self.parts.collector.search
@@ -190,6 +201,21 @@ class Trainer:
         )
         note_advantages(collected, groups, batch, learner.advantages, config, search)
         return {**learned}
+
+    def _fit(self) -> int:
+        """Fit the policy to all solutions of the run where it is due, and return the optimizer steps taken."""
+        store, parts = self.config.store, self.parts
+        if not len(self.solutions) or not self._is_due(store.fit_every):
+            return 0
+        model = parts.policy.model
+        if store.fit_from == "first":
+            model.load_state_dict(load_policy(self.folder / FIRST, device=model.device).model.state_dict())
+        seed = derive_seed(self.config.run.seed, "fit", self.progress.update)
+        rows = self.solutions.rows()
+        fit_rows(model, rows, steps=store.fit_steps, lr=store.fit_lr, batch=store.fit_batch, seed=seed)
+        # The moments of the policy's optimizer belong to other weights.
+        parts.learner.optimizers["policy"].state.clear()
+        return store.fit_steps
 
     def _prompt_metrics(self, groups: Sequence[Group]) -> dict[str, float]:
         """Return how much answers depend on their prompts, in updates that are evaluated.

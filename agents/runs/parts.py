@@ -29,6 +29,9 @@ from tsr_gym.agents.runs.workers.worker import files_of
 from tsr_gym.errors import ConfigError
 from tsr_gym.tree import Rater
 
+# Folder of a run that holds the model that it began with, for a KL term and for fits that begin there.
+FIRST = "reference"
+
 
 class Parts(NamedTuple):
     """The parts of a run.
@@ -73,6 +76,8 @@ def build_parts(
     Raises:
         ConfigError: The settings exclude each other with this number of processes or with workers.
     """
+    if config.store.solutions and processes.size > 1:
+        raise ConfigError(f"a single process fits to solutions: wanted solutions=0, got {processes.size} processes")
     device = pick_device(config.model.device)
     policy = load_policy(model_dir, device=device, lora=config.lora)
     is_resumed = folder in model_dir.parents
@@ -147,7 +152,7 @@ def _reference(config: TrainConfig, policy: LanguageModel, folder: Path) -> Any 
     """Return the model that the run began with if the objective has a KL term, else None."""
     if not config.learn.objective.kl_weight:
         return None
-    saved = folder / "reference"
+    saved = folder / FIRST
     if saved.exists():
         return load_policy(saved, device=policy.model.device).model.requires_grad_(False)
     return frozen_reference(policy)

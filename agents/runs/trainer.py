@@ -12,6 +12,7 @@ from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.log import writing
 from tsr_gym.agents.runs.loop import Trainer
+from tsr_gym.agents.runs.parts import FIRST
 from tsr_gym.agents.runs.progress import TARGETS, read_targets, token_targets
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
 from tsr_gym.agents.teaching.imitation import WarmStart, warm_started
@@ -92,9 +93,10 @@ def _begin_folder(partial: Path, config: TrainConfig, model_dir: Path, targets: 
         for name in ("trees", "checkpoints"):
             (partial / name).mkdir(parents=True)
         (partial / RUN_FILE).write_text(config.to_toml(), encoding="utf-8")
+        fits_from_first = config.store.solutions and config.store.fit_from == "first"
         # With LoRA the policy itself holds the weights that it began with.
-        if config.learn.objective.kl_weight and config.lora is None:
-            shutil.copytree(model_dir, partial / "reference")
+        if (config.learn.objective.kl_weight or fits_from_first) and config.lora is None:
+            shutil.copytree(model_dir, partial / FIRST)
         if targets is not None:
             (partial / TARGETS).write_text(json.dumps(targets))
 

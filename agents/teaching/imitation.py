@@ -34,6 +34,8 @@ _SHORTEST, _LONGEST, _DRILLS = 6, 20, 64
 _WARMUP = 20
 # Batches that are drawn together, sorted by length and split, to keep padding small.
 _DEALT = 8
+# Share of the learning rate that is left at the last step of a fit.
+_FINAL = 0.1
 # Steps over which the accuracy of copying is averaged.
 _JUDGED = 5
 
@@ -84,6 +86,21 @@ def rows_of(tree: Tree, end: int, chat: ChatPolicy, answers: Sequence[Answer]) -
 
 def _row(prompt: Sequence[int], answer: Answer) -> Row:
     return Row(np.array([*prompt, *answer.ids]), np.array([False] * len(prompt) + [answer.learned] * len(answer.ids)))
+
+
+def fit_rows(model: Any, rows: Sequence[Row], *, steps: int, lr: float, batch: int, seed: int) -> None:
+    """Train a model on the learned tokens of rows, at a learning rate that falls to a tenth.
+
+    Args:
+        model: A causal language model, changed in place.
+        rows: Rows to imitate.
+        steps: Optimizer steps.
+        lr: Learning rate at the beginning.
+        batch: Rows per step.
+        seed: Seed of the batches.
+    """
+    recipe, no_exchange = WordRecipe(batch=batch, seed=seed), Exchange(0, (), 0.0)
+    imitate_rows(model, rows, recipe, exchange=no_exchange, steps=steps, lr=lr, final=_FINAL)
 
 
 def imitate_rows(
@@ -237,8 +254,6 @@ def _deal(rows: Sequence[Row], batch: int, rng: np.random.Generator) -> Iterator
 
 
 MARKER = "warm_start.json"
-# Share of the learning rate that is left at the last step.
-_FINAL = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,9 +329,7 @@ def _write(settings: WarmStart, model_dir: Path, about: Mapping[str, Any], folde
         raise ConfigError(
             f"{settings.episodes}: an episode has {longest} tokens, the model's context {context}: leave it out"
         )
-    recipe = WordRecipe(batch=settings.batch, seed=settings.seed)
-    no_exchange = Exchange(len(policy.tokenizer), (), 0.0)
-    imitate_rows(policy.model, rows, recipe, exchange=no_exchange, steps=settings.steps, lr=settings.lr, final=_FINAL)
+    fit_rows(policy.model, rows, steps=settings.steps, lr=settings.lr, batch=settings.batch, seed=settings.seed)
     policy.card.about["warm_start"] = {**about, "rows": len(rows)}
     save_policy(LanguageModel(*policy), folder)
     (folder / MARKER).write_text(json.dumps(about))
