@@ -37,7 +37,7 @@ test-abuse: $(READY)
 ## make test-bridges: searched rollouts in the trainers of others, each in an environment of its own
 test-bridges: test-trl test-verl test-sb3 test-verifiers test-openenv
 
-## make test-trl: our losses against TRL's on the same tokens, and its trainer on searched rollouts and exports
+## make test-trl: our losses against TRL's on the same tokens, and its trainers on searched rollouts and exports
 test-trl: .venv-trl/.ready
 	.venv-trl/bin/python -m pytest tests/agents/learning/with_trl.py tests/agents/bridges/with_trl.py tests/agents/bridges/with_trl_worker.py
 

@@ -7,6 +7,7 @@ a process reward model learns the values that the estimator would have used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby, pairwise
 from math import nan
 from pathlib import Path
@@ -41,6 +42,10 @@ class Pair(NamedTuple):
         rejected_logprobs: Of each of `rejected_ids`.
         gap: Worth of the better candidate minus that of the worse one.
         node: Index of the node at which both were sampled.
+        prompt: Text of `prompt_ids`, special tokens included, without those that the tokenizer puts before any text;
+            empty, like the other two, where no tokenizer is known.
+        chosen: Text of `chosen_ids`.
+        rejected: Text of `rejected_ids`.
     """
 
     prompt_ids: tuple[int, ...]
@@ -50,6 +55,9 @@ class Pair(NamedTuple):
     rejected_logprobs: tuple[float, ...]
     gap: float
     node: int
+    prompt: str = ""
+    chosen: str = ""
+    rejected: str = ""
 
 
 def merit(tree: Tree) -> list[float]:
@@ -140,6 +148,70 @@ def _pair(tree: Tree, better: int, worse: int, gap: float) -> Pair:
     return Pair(chosen.prompt_ids, *ids, *logprobs, gap, parent)
 
 
+def preferences(
+    tree: Tree,
+    *,
+    tokenizer: str = "",
+    worth: Worth | str = merit,
+    margin: float = 0.0,
+    pairing: Pairing = "extremes",
+) -> list[Pair]:
+    """Return the pairs of `sibling_pairs` with their texts, the columns that trainers of preferences read.
+
+    Args:
+        tree: A grown tree.
+        tokenizer: Folder with the ``tokenizer.json`` of the model that sampled the tokens; `export` fills in that of
+            the newest checkpoint of the tree's run.
+        worth: See `sibling_pairs`, as for the other two.
+        margin: The least difference.
+        pairing: Which candidates are compared.
+
+    Raises:
+        ConfigError: There is no such tokenizer, worth or pairing.
+        MissingExtra: The package tokenizers is not installed.
+    """
+    pairs = sibling_pairs(tree, worth=worth, margin=margin, pairing=pairing)
+    if not pairs:
+        return []
+    if not tokenizer:
+        raise ConfigError("texts need a tokenizer: wanted preferences(tokenizer='FOLDER'), got no run with one")
+    text = _decoder(tokenizer)
+    return [
+        pair._replace(
+            prompt=text(pair.prompt_ids, True), chosen=text(pair.chosen_ids), rejected=text(pair.rejected_ids)
+        )
+        for pair in pairs
+    ]
+
+
+@lru_cache(maxsize=8)
+def _decoder(folder: str) -> Callable[..., str]:
+    require("tokenizers", "agents")
+    from tokenizers import Tokenizer
+
+    file = Path(folder) / "tokenizer.json"
+    # The library raises plain exceptions for a damaged file.
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:
+        raise ConfigError(f"{file}: wanted a tokenizer, got {error}") from error
+    before = tokenizer.encode("").ids
+
+    def decode(ids: Sequence[int], begins: bool = False) -> str:
+        # A trainer's tokenizer adds these tokens again.
+        skipped = len(before) if begins and list(ids[: len(before)]) == before else 0
+        return str(tokenizer.decode(list(ids[skipped:]), skip_special_tokens=False))
+
+    return decode
+
+
+def _tokenizer_of(file: Path) -> dict[str, str]:
+    """Return the setting that names the tokenizer of the run whose folder a tree is in; empty outside of runs."""
+    run = next((folder for folder in file.resolve().parents if (folder / RUN_FILE).is_file()), None)
+    saved = [] if run is None else sorted(run.glob("checkpoints/*/model/tokenizer.json"))
+    return {"tokenizer": str(saved[-1].parent)} if saved else {}
+
+
 class StepValue(NamedTuple):
     """A sampled turn and its value.
 
@@ -225,7 +297,7 @@ def tree_step_values(
 
 
 KINDS = {
-    "preferences": "tsr_gym.agents.bridges.export:sibling_pairs",
+    "preferences": "tsr_gym.agents.bridges.export:preferences",
     "step-values": "tsr_gym.agents.bridges.export:tree_step_values",
     "trajectories": "tsr_gym.agents.bridges.rows:tree_rows",
     "nodes": "tsr_gym.agents.bridges.rows:tree_nodes",
@@ -260,7 +332,8 @@ def export(
         sources: Folders of runs, folders of trees, or files of trees.
         out: The file: Parquet where its name ends in .parquet, else JSON lines.
         kind: One of `KINDS`, with keywords of its function as in ``"preferences(pairing='all')"``, or
-            ``package.module:name`` of your own function from a tree to NamedTuples.
+            ``package.module:name`` of your own function from a tree to NamedTuples. A function with a keyword
+            ``tokenizer`` gets the folder of the run's tokenizer.
         watch: Called with the number of trees that were read and the total.
 
     Raises:
@@ -269,14 +342,14 @@ def export(
         MissingExtra: The kind, or Parquet, needs a package that is not installed.
         OSError: A file cannot be read or written.
     """
-    records_of = _records_of(kind)
+    _records_of(kind, {})
     files = [file for source in sources for file in tree_files(source)]
     if not files:
         raise ConfigError("wanted the folder of at least one run, or a file of a tree")
     read = Tree.load if parse_call(kind, what="kind of records").name in OF_TEXTS else _with_tokens
     records: list[tuple[str, Any]] = []
     for number, file in enumerate(files, start=1):
-        records += [(str(file), record) for record in records_of(read(file))]
+        records += [(str(file), record) for record in _records_of(kind, _tokenizer_of(file))(read(file))]
         watch(number, len(files))
     if not records:
         raise InvalidTree(f"the {len(files)} trees hold no {kind}: nothing was written")
@@ -306,14 +379,14 @@ def tree_files(source: Path) -> Iterator[Path]:
     yield from files
 
 
-def _records_of(kind: str) -> Callable[[Tree], Sequence[Any]]:
+def _records_of(kind: str, offered: dict[str, str]) -> Callable[[Tree], Sequence[Any]]:
     call = parse_call(kind, what="kind of records")
     if call.name not in KINDS and ":" not in call.name:
         raise ConfigError(f"wanted kind of {', '.join(KINDS)} or package.module:name, got {kind!r}")
     if call.name == "step-values":
         require("torch", "agents")
     text = str(call._replace(name=KINDS.get(call.name, call.name)))
-    return choose(text, home=__name__, what="kind of records")
+    return choose(text, home=__name__, what="kind of records", offered=offered)
 
 
 def _with_tokens(file: Path) -> Tree:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
+from tsr_gym.agents.bridges.audit import IGNORED
 from tsr_gym.agents.episodes.trajectory import (
     NAME,
     Group,
@@ -203,7 +204,8 @@ class Row(NamedTuple):
         task: Seed of the tree.
         trajectory: Number of the trajectory in its tree.
         input_ids: `[T]` token ids.
-        mask: `[T]` 1 where the model sampled the token, 0 elsewhere.
+        labels: `[T]` the token ids that the model sampled, `IGNORED` elsewhere, as losses of Hugging Face read them.
+        completion_mask: `[T]` 1 where the model sampled the token, 0 elsewhere.
         logprobs: `[T]` log-probability of each sampled token when it was sampled; 0 elsewhere.
         starts: `[K]` index of the first sampled token of each turn in `input_ids`.
         ends: `[K]` index after the last one.
@@ -221,7 +223,8 @@ class Row(NamedTuple):
     task: int
     trajectory: int
     input_ids: tuple[int, ...]
-    mask: tuple[int, ...]
+    labels: tuple[int, ...]
+    completion_mask: tuple[int, ...]
     logprobs: tuple[float, ...]
     starts: tuple[int, ...]
     ends: tuple[int, ...]
@@ -269,6 +272,7 @@ def _row(ids: list[int], turns: list[tuple[int, Turn, int]], trajectory: Traject
         task,
         number,
         tuple(ids),
+        tuple(token if sampled else IGNORED for token, sampled in zip(ids, mask, strict=True)),
         tuple(mask),
         tuple(logprobs),
         starts=tuple(start for *_, start in turns),
@@ -343,7 +347,7 @@ def _trajectory(rows: Sequence[dict[str, Any]], tree: int) -> Trajectory:
 def _turns(row: dict[str, Any]) -> list[Turn]:
     ids, logprobs = tuple(row["input_ids"]), tuple(row["logprobs"])
     places = [0, *(place for both in zip(row["starts"], row["ends"], strict=True) for place in both), len(ids)]
-    if not len(ids) == len(logprobs) == len(row["mask"]) or places != sorted(places):
+    if not len(ids) == len(logprobs) == len(row["completion_mask"]) or places != sorted(places):
         raise ValueError("ids, mask and log-probabilities are of different lengths, or turns overlap")
     columns = zip(row["starts"], row["ends"], row["nodes"], row["rewards"], row["scores"], strict=True)
     return [
@@ -356,7 +360,7 @@ class TrainedRow(NamedTuple):
     """A row with rewards and advantages per token.
 
     Attributes:
-        row: Tokens, mask and log-probabilities.
+        row: Tokens, labels and log-probabilities.
         rewards: `[T]` reward of each turn on its last sampled token; 0 elsewhere.
         advantages: `[T]` 0 where no token was sampled; None without an estimator.
     """

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import torch
 
+from tsr_gym.agents.bridges.audit import IGNORED
 from tsr_gym.agents.bridges.rows import Row, drawn_evenly, trained_rows
 from tsr_gym.agents.episodes.collect import Collected, Collector, Place
 from tsr_gym.agents.episodes.model_player import ModelPlayer
@@ -157,7 +158,7 @@ class _Rollout:
             "prompt_ids": [list(trl_row.row.input_ids[:start]) for trl_row, start in pairs],
             "completion_ids": [list(trl_row.row.input_ids[start:]) for trl_row, start in pairs],
             "logprobs": [list(trl_row.row.logprobs[start:]) for trl_row, start in pairs],
-            "env_mask": [list(trl_row.row.mask[start:]) for trl_row, start in pairs],
+            "env_mask": [list(trl_row.row.completion_mask[start:]) for trl_row, start in pairs],
             "env_reward": [row.reward for row in rows],
             "success": [trl_row.row.success for trl_row in rows],
         }
@@ -191,7 +192,8 @@ def _with(row: Row, advantages: list[float] | None) -> RowOfTrl:
 
 def _filling(like: RowOfTrl) -> RowOfTrl:
     """Return a row that trains no token and that no baseline counts."""
-    empty = like.row._replace(mask=(0,) * len(like.row.mask))
+    size = len(like.row.input_ids)
+    empty = like.row._replace(labels=(IGNORED,) * size, completion_mask=(0,) * size)
     return RowOfTrl(empty, None if like.advantages is None else [0.0] * len(like.advantages), None)
 
 

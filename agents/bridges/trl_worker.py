@@ -183,7 +183,7 @@ def async_rows(trained: TrainedRow, *, version: int, group: int) -> Iterable[Asy
         group: Number of its group.
     """
     row, advantages = trained.row, np.array(trained.advantages)
-    sampled, ids = np.array(row.mask) > 0, np.array(row.input_ids)
+    sampled, ids = np.array(row.completion_mask) > 0, np.array(row.input_ids)
     metrics = {"reward": row.total_reward, "success": float(row.success), "turns": float(len(row.starts))}
     prompt = [{"role": "user", "content": f"instance {group}"}]
     logprobs = np.array(row.logprobs, dtype=np.float32)

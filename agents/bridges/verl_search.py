@@ -212,7 +212,7 @@ def output_fields(trained: TrainedRow, longest: int, extra_fields: Mapping[str, 
     fields: dict[str, Any] = {
         "prompt_ids": list(row.input_ids[:start]),
         "response_ids": list(row.input_ids[start:end]),
-        "response_mask": list(row.mask[start:end]),
+        "response_mask": list(row.completion_mask[start:end]),
         "response_logprobs": list(row.logprobs[start:end]),
         # With a score, verl calls no reward function; `as_dict` writes the rewards of the tokens.
         "reward_score": row.total_reward,

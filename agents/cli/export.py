@@ -22,7 +22,7 @@ class ExportArgs:
     new one is complete."""
     kind: str = "preferences"
     """preferences (pairs of answers to one prompt, the better one first), step-values (the mean return after a turn),
-    trajectories (training rows of tokens, mask and log-probabilities), nodes (whole trees) or chat (messages), with
+    trajectories (training rows of tokens, labels and log-probabilities), nodes (whole trees) or chat (messages), with
     settings as in preferences(worth='mean_return', pairing='all'), step-values(backup='leaf_mean') and
     trajectories(take='leaves'), or package.module:name of a function of your own."""
 

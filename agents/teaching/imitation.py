@@ -339,8 +339,8 @@ def warm_rows(records: Sequence[Mapping[str, Any]], chat: ChatPolicy, ends: Sequ
     """Return episodes as rows to imitate: the tokens that the run's own policy would have read and answered.
 
     Args:
-        records: Records with ``messages`` of ``role`` and ``content``, or with ``input_ids`` and ``mask`` of tokens to
-            use unchanged.
+        records: Records with ``messages`` of ``role`` and ``content``, or with ``input_ids`` and ``completion_mask`` of
+            tokens to use unchanged.
         chat: The run's policy. Its tokenizer and template encode messages, its history decides how many earlier turns a
             row repeats.
         ends: Ids that end an answer.
@@ -353,14 +353,14 @@ def warm_rows(records: Sequence[Mapping[str, Any]], chat: ChatPolicy, ends: Sequ
         try:
             rows += _rows(record, chat, ends)
         except (ConfigError, KeyError, TypeError, ValueError) as error:
-            expected = "messages of role and content, or input_ids and mask"
+            expected = "messages of role and content, or input_ids and completion_mask"
             raise ConfigError(f"record {number} of the warm start: wanted {expected}, got {error}") from error
     return rows
 
 
 def _rows(record: Mapping[str, Any], chat: ChatPolicy, ends: Sequence[int]) -> list[Row]:
     if "messages" not in record:
-        ids, mask = np.array(record["input_ids"], dtype=np.int64), np.array(record["mask"]) > 0
+        ids, mask = np.array(record["input_ids"], dtype=np.int64), np.array(record["completion_mask"]) > 0
         if len(ids) != len(mask) or not mask[1:].any() or not 0 <= ids.min() <= ids.max() < len(chat.tokenizer):
             raise ValueError(f"{len(ids)} ids and a mask of {len(mask)}, {int(mask.sum())} of them to learn")
         return [Row(ids, mask)]

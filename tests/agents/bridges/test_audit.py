@@ -79,7 +79,7 @@ def test_the_forms_of_other_trainers_are_understood(grown, rows):
         {
             "prompt_ids": row["input_ids"][: row["starts"][0]],
             "completion_ids": row["input_ids"][row["starts"][0] :],
-            "env_mask": row["mask"][row["starts"][0] :],
+            "env_mask": row["completion_mask"][row["starts"][0] :],
             "logprobs": row["logprobs"][row["starts"][0] :],
         }
         for row in rows
@@ -87,11 +87,9 @@ def test_the_forms_of_other_trainers_are_understood(grown, rows):
     labels = [
         {
             "input_ids": row["input_ids"],
-            "labels": [
-                value if trained else -100 for value, trained in zip(row["input_ids"], row["mask"], strict=True)
-            ],
+            "labels": row["labels"],
             "rollout_log_probs": [
-                value for value, trained in zip(row["logprobs"], row["mask"], strict=True) if trained
+                value for value, trained in zip(row["logprobs"], row["completion_mask"], strict=True) if trained
             ],
         }
         for row in rows
@@ -104,11 +102,11 @@ def test_the_forms_of_other_trainers_are_understood(grown, rows):
 def test_an_inverted_mask_is_found_by_each_check_that_can_see_it(grown, rows):
     _, tokenizer, _, _ = grown
     for row in rows:
-        row["mask"] = [1 - bit for bit in row["mask"]]
+        row["completion_mask"] = [1 - bit for bit in row["completion_mask"]]
     problems = wrong(rows, tokenizer=tokenizer)
     assert len(problems["trained"]) == len(problems["answers"]) == len(problems["recorded"]) == len(rows)
     assert all("the mask is inverted" in says for name in ("trained", "answers", "recorded") for says in problems[name])
-    bare = [{"input_ids": row["input_ids"], "mask": row["mask"]} for row in rows]
+    bare = [{"input_ids": row["input_ids"], "mask": row["completion_mask"]} for row in rows]
     assert list(wrong(bare)) == ["trained"]
 
 
@@ -116,7 +114,7 @@ def test_training_the_last_turn_only_is_found(grown, rows):
     _, tokenizer, _, _ = grown
     bare = []
     for row in rows:
-        cut = [0] * row["starts"][-1] + row["mask"][row["starts"][-1] :]
+        cut = [0] * row["starts"][-1] + row["completion_mask"][row["starts"][-1] :]
         bare.append({"input_ids": row["input_ids"], "mask": cut})
     problems = wrong(bare, tokenizer=tokenizer)
     assert list(problems) == ["turns"]
@@ -151,7 +149,7 @@ def test_log_probabilities_that_are_off_by_one_are_found(grown, rows, by, word):
     for row in rows:
         values = witness.logprobs(row["input_ids"])
         moved = [values[1], *values[1:2], *values[1:-1]] if by == 1 else [*values[1:], values[-1]]
-        dense.append({"input_ids": row["input_ids"], "mask": row["mask"], "logprobs": moved})
+        dense.append({"input_ids": row["input_ids"], "mask": row["completion_mask"], "logprobs": moved})
     assert wrong(dense) == {}
     problems = wrong(dense, logprobs=witness.logprobs)
     assert all(f"one token too {word}: moved by one they are the model's" in says for says in problems["model"])
@@ -162,7 +160,7 @@ def test_log_probabilities_that_are_off_by_one_are_found(grown, rows, by, word):
 def test_a_mask_that_is_off_by_one_is_found(grown, rows, by):
     _, tokenizer, _, _ = grown
     for row in rows:
-        row["mask"] = [0, *row["mask"][:-1]] if by == 1 else [*row["mask"][1:], 0]
+        row["completion_mask"] = [0, *row["completion_mask"][:-1]] if by == 1 else [*row["completion_mask"][1:], 0]
         del row["logprobs"]
     problems = wrong(rows, tokenizer=tokenizer)
     assert "trained tokens are not in answers" in problems["answers"][0]
@@ -227,14 +225,14 @@ def test_messages_are_compared_with_tokens(grown):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"mask": [1]}, "mask has 1 entries, wanted"),
+        ({"completion_mask": [1]}, "completion_mask has 1 entries, wanted"),
         ({"logprobs": [-0.1]}, "logprobs has 1 entries, wanted"),
-        ({"mask": lambda mask: [0, *mask[1:-1], 2]}, "mask holds [2], wanted only 0 and 1"),
+        ({"completion_mask": lambda mask: [0, *mask[1:-1], 2]}, "completion_mask holds [2], wanted only 0 and 1"),
         ({"logprobs": lambda given: [0.5, *given[1:]]}, "logprobs holds 0.5, which is no log-probability"),
         ({"logprobs": lambda given: [float("nan"), *given[1:]]}, "logprobs holds nan"),
         ({"input_ids": lambda ids: [-1, *ids[1:]]}, "token ids are not whole numbers from 0"),
-        ({"mask": lambda mask: [0] * len(mask)}, "nothing is trained"),
-        ({"mask": lambda mask: [1] * len(mask)}, "every token is trained"),
+        ({"completion_mask": lambda mask: [0] * len(mask)}, "nothing is trained"),
+        ({"completion_mask": lambda mask: [1] * len(mask)}, "every token is trained"),
     ],
 )
 def test_contradictory_columns_are_found_in_their_row(rows, change, says):

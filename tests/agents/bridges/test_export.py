@@ -148,6 +148,21 @@ def test_a_prompt_that_begins_anew_is_that_of_the_turn_alone():
     assert step_values([group]) == [StepValue(1, (1, 2), (3,), 1.0, 1, 0), StepValue(1, (7,), (8, 9), 1.0, 1, 1)]
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A folder with a tokenizer in which token n is the word "n", after a first token that stands before any text."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    tokenizer = Tokenizer(models.WordLevel({"<s>": 9, **{str(number): number for number in range(9)}}))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 9)])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    monkeypatch.chdir(tmp_path)
+
+
+PREFERENCES = "preferences(tokenizer='.')"
+
+
 @pytest.fixture
 def saved(tmp_path):
     """The file of a small tree."""
@@ -161,8 +176,15 @@ def lines(path):
 
 def test_each_preference_is_a_line_with_the_columns_of_a_trainer(saved, tmp_path):
     out = tmp_path / "pairs.jsonl"
-    assert export([saved], out) == Exported(trees=1, records=2)
+    tree_of(sampled(0, 1, [2], 1.0, prompt=(9, 3, 4)), sampled(0, 1, [1, 5], 0.0, prompt=(9, 3, 4))).save(
+        tmp_path / "texts.jsonl"
+    )
+    assert export([saved, tmp_path / "texts.jsonl"], out, kind=PREFERENCES) == Exported(trees=2, records=3)
+    assert [lines(out)[2][name] for name in ("prompt", "chosen", "rejected")] == ["3 4", "2", "1 5"]
     assert lines(out)[0] == {
+        "prompt": "",
+        "chosen": "2",
+        "rejected": "1",
         "tree": str(saved),
         "prompt_ids": [100],
         "chosen_ids": [2],
@@ -174,12 +196,24 @@ def test_each_preference_is_a_line_with_the_columns_of_a_trainer(saved, tmp_path
     }
 
 
+def test_the_tokenizer_of_a_run_is_that_of_its_newest_checkpoint_and_other_trees_need_one(saved, tmp_path):
+    out, folder = tmp_path / "out.jsonl", tmp_path / "runs/a/checkpoints/000002/model"
+    folder.mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"wanted preferences\(tokenizer='FOLDER'\)"):
+        export([saved], out)
+    (tmp_path / "runs/a/run.toml").touch()
+    shutil.copy(saved, tmp_path / "runs/a/tree.jsonl")
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"000002/model/tokenizer.json: wanted a tokenizer"):
+        export([tmp_path / "runs/a/tree.jsonl"], out)
+
+
 def test_the_kind_may_have_settings(saved, tmp_path):
     out = tmp_path / "pairs.jsonl"
     # Of three children each is compared with each: three pairs, and one below.
-    assert export([saved], out, kind="preferences(pairing='all')").records == 4
+    assert export([saved], out, kind="preferences(tokenizer='.', pairing='all')").records == 4
     # Node 2 was left, and the other two have the same mean return: only the pair at node 1 remains.
-    assert export([saved], out, kind="preferences(worth='mean_return')").records == 1
+    assert export([saved], out, kind="preferences(tokenizer='.', worth='mean_return')").records == 1
     assert [(row["chosen_ids"], row["gap"]) for row in lines(out)] == [([4, 4], 4.0)]
 
 
@@ -226,7 +260,7 @@ def test_an_older_file_stays_where_something_is_wrong(saved, tmp_path):
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(saved.read_bytes()[:-40])
     with pytest.raises(InvalidTree, match=r"damaged\.jsonl, line 7: not a node of a tree"):
-        export([saved, damaged], out)
+        export([saved, damaged], out, kind=PREFERENCES)
     assert out.read_text() == "older\n"
     assert not list(tmp_path.glob("*.partial"))
 

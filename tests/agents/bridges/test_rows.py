@@ -21,10 +21,11 @@ from tsr_gym.agents.learning.batch import collate
 def test_an_episode_whose_prompts_grow_is_one_row():
     trajectory = episode(turn([1, 2], [3], 0.5, -0.25), turn([1, 2, 3, 9], [4, 5], 1.0, -0.5, -0.75))
     (row,) = rows_of(trajectory, task=8, number=2)
-    assert row[:8] == (
+    assert row[:9] == (
         8,
         2,
         (1, 2, 3, 9, 4, 5),
+        (-100, -100, 3, -100, 4, 5),
         (0, 0, 1, 0, 1, 1),
         (0, 0, -0.25, 0, -0.5, -0.75),
         (2, 4),
@@ -53,7 +54,7 @@ def test_rows_hold_what_a_learner_learns_from(history):
     for index, row in enumerate(rows):
         length = int(batch.present[index].sum())
         assert list(row.input_ids) == batch.ids[index, :length].tolist()
-        assert [bool(bit) for bit in row.mask] == batch.sampled[index, :length].tolist()
+        assert [bool(bit) for bit in row.completion_mask] == batch.sampled[index, :length].tolist()
         assert torch.equal(torch.tensor(row.logprobs), batch.old_logprobs[index, :length])
 
 

@@ -81,7 +81,7 @@ def test_rewards_stand_at_the_ends_of_turns_and_sum_to_the_return():
         row, fields = trained.row, output_fields(trained, 1000, {"min_global_steps": 3})
         start = row.starts[0]
         wanted = dict(zip((end - 1 - start for end in row.ends), row.rewards, strict=True))
-        assert fields["token_rewards"] == pytest.approx([wanted.get(at, 0.0) for at in range(len(row.mask) - start)])
+        assert fields["token_rewards"] == pytest.approx([wanted.get(at, 0.0) for at in range(len(row.labels) - start)])
         assert sum(fields["token_rewards"]) == pytest.approx(fields["reward_score"])
         assert fields["num_turns"] == 2 * len(row.starts)
         assert fields["extra_fields"]["min_global_steps"] == 3

@@ -1,5 +1,10 @@
 """Searched rollouts in TRL 1.16.0's GRPOTrainer, and exports read by `datasets`; `make test-trl` runs it with TRL."""
 
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from math import log
+
 import pytest
 import torch
 
@@ -17,11 +22,17 @@ from tsr_gym.agents.bridges.trl import (
     tsr_grpo_trainer,
     tsr_rollout_func,
 )
+from tsr_gym.agents.config import RUN_FILE
+from tsr_gym.agents.episodes.trajectory import Group, harvest_leaves
+from tsr_gym.agents.learning.batch import collate
+from tsr_gym.agents.learning.losses import step_weights
+from tsr_gym.agents.learning.settings import Objective
 from tsr_gym.agents.models.language_model import LanguageModel
+from tsr_gym.agents.models.logprobs import token_logprobs
 from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 
 STEPS, GROUP, ROWS = 3, 4, 8
-WORLD = "tests.agents.bridges.counting:tests/Counting-v0"
+WORLD = "tests.agents.bridges.helpers:tests/Counting-v0"
 
 
 @pytest.fixture
@@ -125,16 +136,16 @@ def test_three_steps_of_grpo_with_beam_search(policy, settings):
 
 def matching(given, recorded):
     """Compare the inputs of a loss with the returned rows, and return the rows in its order."""
-    rows = {}
+    by_tokens = {}
     for returned in recorded.rows:
         for number, ids in enumerate(returned["completion_ids"]):
             key = (tuple(returned["prompt_ids"][number]), tuple(ids))
-            rows[key] = {name: column[number] for name, column in returned.items()}
+            by_tokens[key] = {name: column[number] for name, column in returned.items()}
     rows = []
     for number in range(len(given["completion_ids"])):
         prompt = given["prompt_ids"][number][given["prompt_mask"][number] > 0].tolist()
         ids = given["completion_ids"][number][given["completion_mask"][number] > 0].tolist()
-        row = rows[tuple(prompt), tuple(ids)]
+        row = by_tokens[tuple(prompt), tuple(ids)]
         assert given["tool_mask"][number, : len(ids)].tolist() == row["env_mask"]
         rows.append(row)
     return rows
@@ -205,18 +216,19 @@ def test_an_environment_with_a_tool_is_played_by_the_trainer_itself(settings):
     assert any("ToolEnvironment" in name for name in line)
 
 
-KINDS = ["trajectories(take='leaves')", "nodes", "preferences(pairing='all')", "step-values(unfinished='return')"]
 FORMS = {"jsonl": "json", "parquet": "parquet"}
 
 
 @pytest.mark.parametrize("suffix", FORMS)
 @pytest.mark.parametrize(
-    "kind", ["trajectories(take='leaves')", "nodes", "preferences", "step-values(unfinished='return')"]
+    "kind", ["trajectories(take='leaves')", "nodes", "preferences(tokenizer='.')", "step-values(unfinished='return')"]
 )
-def test_a_data_set_has_the_records_that_were_written(tmp_path, suffix, kind):
+def test_a_data_set_has_the_records_that_were_written(tmp_path, monkeypatch, suffix, kind):
     from datasets import load_dataset
 
-    # All lakes of an untrained model have the same return, so there are no preferences.
+    chatml_tokenizer().save_pretrained(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
     tree = small_tree() if kind.startswith("preferences") else grown_trees()[0][0]
     tree.save(tmp_path / "tree.jsonl")
     out = tmp_path / f"rows.{suffix}"
@@ -226,5 +238,78 @@ def test_a_data_set_has_the_records_that_were_written(tmp_path, suffix, kind):
     if kind.startswith("trajectories"):
         for row, wanted in zip(dataset, tree_rows(tree, take="leaves"), strict=True):
             assert row["input_ids"] == list(wanted.input_ids)
-            assert row["mask"] == list(wanted.mask)
+            assert row["completion_mask"] == list(wanted.completion_mask)
             assert row["logprobs"] == list(wanted.logprobs)
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """A function that exports a kind of records from a folder like that of a run, and reads them as a data set."""
+    from datasets import load_dataset
+
+    (tree,), model, tokenizer = grown_trees(turns=3, max_tokens=6)
+    tokenizer.save_pretrained(tmp_path / "run/checkpoints/000001/model")
+    (tmp_path / "run" / RUN_FILE).touch()
+    # All of these lakes earn the same, so that only a rater's scores make preferences.
+    for leaf in tree.leaves():
+        tree.rate(leaf, float(leaf))
+    tree.save(tmp_path / "run/trees.jsonl")
+
+    def read(kind):
+        out = tmp_path / "rows.parquet"
+        export([tmp_path / "run/trees.jsonl"], out, kind=kind)
+        return load_dataset("parquet", data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
+
+    return read, tree, model, tokenizer
+
+
+def stepped(trainer_class, config_class, settings, model, tokenizer, dataset, **more):
+    """Return the loss of the first step of one of TRL's trainers, on all rows at once."""
+    shared = ("use_cpu", "bf16", "report_to", "save_strategy", "logging_steps", "gradient_checkpointing")
+    config = config_class(
+        settings.output_dir,
+        max_steps=1,
+        per_device_train_batch_size=len(dataset),
+        learning_rate=1e-3,
+        **{name: getattr(settings, name) for name in shared},
+        **more,
+    )
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    trainer = trainer_class(model, args=config, train_dataset=dataset, processing_class=tokenizer)
+    trainer.train()
+    assert any(not torch.equal(now, was) for now, was in zip(trainer.model.parameters(), before, strict=True))
+    (loss,) = losses(trainer)
+    return loss
+
+
+@pytest.mark.parametrize("columns", [["labels"], ["completion_mask"]])
+def test_fine_tuning_on_an_export_has_the_loss_of_our_imitation_of_the_same_trajectories(settings, exported, columns):
+    from trl import SFTConfig, SFTTrainer
+
+    read, tree, model, tokenizer = exported
+    dataset = read("trajectories(take='leaves')").select_columns(["input_ids", *columns])
+    trajectories = [replace(leaf, selected_by="beam", success=True) for leaf in harvest_leaves(tree)]
+    batch = collate([Group(0, tuple(trajectories))])
+    objective = Objective(imitation=1.0, searched_weight=0.0, aggregation="token")
+    with torch.no_grad():
+        logprobs, _ = token_logprobs(model, batch.ids, batch.present, batch.sampled)
+    ours = -float((step_weights(objective, batch).imitation * logprobs).sum())
+    # Most tokens are the environment's, so a loss that learned them too would differ.
+    assert batch.sampled.sum() < batch.present.sum() / 2
+    more = {"completion_only_loss": True} if columns == ["completion_mask"] else {}
+    loss = stepped(SFTTrainer, SFTConfig, settings, model, tokenizer, dataset, max_length=None, **more)
+    assert loss == pytest.approx(ours, rel=1e-4)
+
+
+def test_preferences_are_trained_as_they_are_exported(settings, exported):
+    from trl import DPOConfig, DPOTrainer
+
+    read, _, model, tokenizer = exported
+    dataset = read("preferences(pairing='all')")
+    # Later prompts hold sampled answers, whose text may have other tokens.
+    firsts = [row for row in dataset if row["node"] == 0]
+    assert firsts
+    assert all(tokenizer(row["prompt"])["input_ids"] == row["prompt_ids"] for row in firsts)
+    # Before the first step the policy is its own reference, where the loss is the logarithm of 2.
+    trainer = partial(DPOTrainer, ref_model=deepcopy(model))
+    assert stepped(trainer, DPOConfig, settings, model, tokenizer, dataset) == pytest.approx(log(2), abs=1e-4)

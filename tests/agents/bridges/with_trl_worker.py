@@ -20,7 +20,7 @@ from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
 
-WORLD = "tests.agents.bridges.counting:tests/Counting-v0"
+WORLD = "tests.agents.bridges.helpers:tests/Counting-v0"
 STEPS, ROWS = 3, 16
 
 

@@ -24,7 +24,7 @@ def test_rows_are_clean_or_the_exit_status_says_that_they_are_not(capsys, tmp_pa
 
     export([tmp_path / "tree.jsonl"], tmp_path / "rows.jsonl", kind="trajectories(take='leaves')")
     lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    lines[0]["mask"] = [1 - one for one in lines[0]["mask"]]
+    lines[0]["completion_mask"] = [1 - one for one in lines[0]["completion_mask"]]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     out = tmp_path / "findings.json"
     flags = ["--tokenizer", str(tmp_path / "model"), "--json", str(out)]

@@ -69,10 +69,11 @@ def test_what_is_wrong_is_a_message(capsys, tmp_path):
     assert "wanted kind of preferences, step-values" in capsys.readouterr().err
 
 
-def test_preferences_need_no_extra_and_step_values_name_theirs(run, searched, tmp_path):  # noqa: F811
+def test_trajectories_need_no_extra_and_other_kinds_name_theirs(run, searched, tmp_path):  # noqa: F811
     code = "import sys; from tsr_gym.agents.cli import main; sys.exit(main(sys.argv[1:]))"
     export = ("-c", code, "export", str(searched), "--out", str(tmp_path / "out.jsonl"))
-    done = run(*export, "--kind", "preferences(pairing='all')")
+    done = run(*export, "--kind", "trajectories")
     assert done.returncode == 0, done.stderr
-    done = run(*export, "--kind", "step-values")
-    assert "needs the package 'torch', which is not installed: pip install 'tsr-gym[agents]'" in done.stderr
+    for kind, package in (("step-values", "torch"), ("preferences(pairing='all')", "tokenizers")):
+        done = run(*export, "--kind", kind)
+        assert f"needs the package '{package}', which is not installed: pip install 'tsr-gym[agents]'" in done.stderr

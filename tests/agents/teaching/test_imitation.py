@@ -175,7 +175,7 @@ def test_messages_become_the_tokens_that_the_runs_own_policy_would_have_read_and
     encoded = [(row.ids.tolist(), row.learned.tolist()) for row in rows]
     if history == "full":
         (row,) = tree_rows(tree)
-        assert encoded == [(list(row.input_ids), [bool(value) for value in row.mask])]
+        assert encoded == [(list(row.input_ids), [bool(value) for value in row.completion_mask])]
         return
     answers = [tree.nodes[node].candidate for node in tree.path(tree.leaves()[0])[1:]]
     shown = [([*answer.prompt_ids, *answer.token_ids], [False] * len(answer.prompt_ids)) for answer in answers]
@@ -184,7 +184,7 @@ def test_messages_become_the_tokens_that_the_runs_own_policy_would_have_read_and
 
 def test_rows_of_tokens_are_used_unchanged():
     chat, _ = scripted("full")
-    (row,) = warm_rows([{"input_ids": [5, 6, 7], "mask": [0, 1, 0]}], chat, [0])
+    (row,) = warm_rows([{"input_ids": [5, 6, 7], "completion_mask": [0, 1, 0]}], chat, [0])
     assert (row.ids.tolist(), row.learned.tolist()) == ([5, 6, 7], [False, True, False])
 
 
@@ -192,9 +192,9 @@ def test_rows_of_tokens_are_used_unchanged():
     ("record", "message"),
     [
         ({"prompt": "a"}, "got 'input_ids'"),
-        ({"input_ids": [1, 2], "mask": [0]}, "2 ids and a mask of 1"),
-        ({"input_ids": [1, 2], "mask": [1, 0]}, "1 of them to learn"),
-        ({"input_ids": [1, 90_000], "mask": [0, 1]}, "2 ids"),
+        ({"input_ids": [1, 2], "completion_mask": [0]}, "2 ids and a mask of 1"),
+        ({"input_ids": [1, 2], "completion_mask": [1, 0]}, "1 of them to learn"),
+        ({"input_ids": [1, 90_000], "completion_mask": [0, 1]}, "2 ids"),
         ({"messages": [{"role": "user", "content": "a"}]}, "messages without an answer"),
         ({"messages": ["hello"]}, "string indices"),
     ],
@@ -202,7 +202,7 @@ def test_rows_of_tokens_are_used_unchanged():
 def test_a_record_that_is_no_episode_is_refused_by_its_number(record, message):
     chat, _ = scripted("full")
     with pytest.raises(ConfigError, match=f"record 1 of the warm start: .*{message}"):
-        warm_rows([{"input_ids": [5, 6, 7], "mask": [0, 1, 0]}, record], chat, [0])
+        warm_rows([{"input_ids": [5, 6, 7], "completion_mask": [0, 1, 0]}, record], chat, [0])
 
 
 def test_a_template_that_rewrites_earlier_answers_is_refused():
