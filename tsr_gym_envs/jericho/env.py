@@ -74,7 +74,7 @@ class JerichoEnv(StoryEnv[StoryState]):
     | `story_seed` | 1: seed of the interpreter's own generator |
     | `valid_actions` | False: whether `info` and `legal_actions` hold Jericho's valid actions; needs spaCy's model |
     | `max_turns` | 100; None for any number |
-    | `max_seconds` | 10: when the interpreter is ended because it does not answer; that command then means nothing |
+    | `max_seconds` | 10: processor time after which the interpreter is ended; that command then means nothing |
     | `preset` | ``default`` |
     | `render_mode` | None or ``ansi`` |
 

@@ -4,7 +4,7 @@ Every answer of an operation depends on its arguments alone.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -100,14 +100,23 @@ def begin(story: Path, seed: int) -> StoryState:
     return _state(_opened(story, seed).start)
 
 
-def step(story: Path, seed: int, state: StoryState, command: str, dice: int | None) -> StoryState:
-    """Return the state after a command; `dice` are those of `Machine.run`."""
-    return _state(_opened(story, seed).run(state.memory, command, dice))
-
-
-def valid(story: Path, seed: int, state: StoryState) -> tuple[str, ...] | None:
-    """Return the commands that change the story, by Jericho; None where it does not support the file."""
+def step(
+    story: Path, seed: int, state: StoryState, command: str, dice: int | None
+) -> Generator[None, None, StoryState]:
+    """Return the state after a command; `dice` are those of `Machine.run`. Yield once the story is loaded."""
     machine = _opened(story, seed)
+    yield
+    return _state(machine.run(state.memory, command, dice))
+
+
+def valid(story: Path, seed: int, state: StoryState) -> Generator[None, None, tuple[str, ...] | None]:
+    """Return the commands that change the story, by Jericho; None where it does not support the file.
+
+    Yield once the story and what Jericho needs for this question are loaded.
+    """
+    machine = _opened(story, seed)
+    machine.load_parser()
+    yield
     machine.put(state.memory)
     return machine.valid_actions()
 

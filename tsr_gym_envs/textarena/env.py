@@ -12,7 +12,7 @@ from tsr_gym.optional import require
 from tsr_gym.teaching import Teaching
 from tsr_gym_envs.reasons import invalid
 from tsr_gym_envs.textarena.games import TextArenaState
-from tsr_gym_envs.zmachine.child import Child, InterpreterFailed, NoAnswer, shared_child
+from tsr_gym_envs.zmachine.child import Child, InterpreterFailed, NoAnswer, checked_seconds, shared_child
 
 OPERATIONS = "tsr_gym_envs.textarena.games:operations"
 INSTRUCTIONS = "You play a game. Read its rules, and write your move in the form that it asks for, such as [up]."
@@ -52,7 +52,7 @@ class TextArenaEnv(TextEnv[TextArenaState]):
     |---|---|
     | `game` | TextArena's id, such as ``TowerOfHanoi-v0`` |
     | `max_turns` | 50; None for any number |
-    | `max_seconds` | 60: when a turn, its replay included, is given up; it then means nothing |
+    | `max_seconds` | 60: processor time after which a turn is given up; it then means nothing |
     | `render_mode` | None or ``ansi`` |
 
     ## Version History
@@ -65,7 +65,7 @@ class TextArenaEnv(TextEnv[TextArenaState]):
         rules = (game, version("textarena"))
         super().__init__(rules, limits=Limits(max_turns, 1), separator=None, render_mode=render_mode)
         self.game = game
-        self.max_seconds = max_seconds
+        self.max_seconds = checked_seconds(max_seconds)
         self.instructions = INSTRUCTIONS
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> TextArenaState:
@@ -87,7 +87,7 @@ class TextArenaEnv(TextEnv[TextArenaState]):
         try:
             after: TextArenaState = _child().ask("step", self.game, state, text, dice, seconds=self.max_seconds)
         except NoAnswer as error:
-            return Step(state, 0.0, False, invalid(f"the game did not answer: {error}"))
+            return Step(state, 0.0, False, invalid(f"the game cannot answer: {error}"))
         return Step(after, after.reward, after.ended, {})
 
     def observe(self, state: TextArenaState) -> str:

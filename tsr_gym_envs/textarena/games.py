@@ -6,7 +6,7 @@ the replay is compared with what came before.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -51,8 +51,8 @@ class _Table:
         self.game.reset(num_players=1)
         return self._stands(name, TextArenaState(seed, (), "", "", 0.0, False), False)
 
-    def step(self, name: str, state: TextArenaState, text: str, dice: int) -> TextArenaState:
-        """Return the state after a turn.
+    def step(self, name: str, state: TextArenaState, text: str, dice: int) -> Generator[None, None, TextArenaState]:
+        """Return the state after a turn; yield once the game stands before it.
 
         Raises:
             RuntimeError: The game does not repeat itself, so that there is no way back to the state.
@@ -64,6 +64,7 @@ class _Table:
             if replayed != state:
                 self.at = None
                 raise RuntimeError(f"{name} does not repeat itself after {len(state.turns)} turns: it has no snapshots")
+        yield
         return self._turn(name, state, text, dice)
 
     def _turn(self, name: str, state: TextArenaState, text: str, dice: int) -> TextArenaState:

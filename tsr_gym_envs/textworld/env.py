@@ -65,7 +65,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
     | `num_games` | 100: how many games of the split |
     | `observation_mode` | ``full`` |
     | `max_turns` | 50; None for any number |
-    | `max_seconds` | 10: when the interpreter is ended because it does not answer; that command then means nothing |
+    | `max_seconds` | 10: processor time after which the interpreter is ended; that command then means nothing |
     | `preset` | ``default`` |
     | `render_mode` | None or ``ansi`` |
 

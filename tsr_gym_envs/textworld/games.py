@@ -6,7 +6,7 @@ every path to them.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache, partial
 from hashlib import blake2b
 from importlib.metadata import version
@@ -130,9 +130,10 @@ def begin(story: Path) -> Scene:
     return _judged(world, first, first)
 
 
-def step(story: Path, before: Scene, command: str) -> Scene:
-    """Return the scene after a command."""
+def step(story: Path, before: Scene, command: str) -> Generator[None, None, Scene]:
+    """Return the scene after a command; yield once the game is loaded."""
     world = _opened(story)
+    yield
     output = world.machine.run(before.memory, command)
     shown, feedback = _printed(output.text)
     ended = "won" if "*** The End ***" in feedback else "lost" if "*** You lost! ***" in feedback else ""
@@ -245,8 +246,6 @@ def _number(text: str | None) -> int:
 
 
 OPERATIONS = "tsr_gym_envs.textworld.games:operations"
-# A large game takes some seconds; the machine may be busy.
-GENERATE_SECONDS = 600.0
 
 
 def library_version() -> str:
@@ -289,4 +288,4 @@ def story_of(settings: TextWorldSettings, number: int) -> Path:
 
 
 def _write(game: str, options: dict[str, Any], number: int, folder: Path) -> None:
-    child().ask("generate", folder.resolve(), game, options, number, seconds=GENERATE_SECONDS)
+    child().ask("generate", folder.resolve(), game, options, number)

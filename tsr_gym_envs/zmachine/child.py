@@ -1,11 +1,13 @@
 """Child: a process that answers calls, and is ended where it does not answer in time.
 
-An interpreter may hang, and its library may end the process that it lives in. Both become errors that a caller can
-handle, and the next call starts the process anew. What is asked must not depend on what was asked before.
+An interpreter may hang, and its library may end the process that it lives in. Both become `NoAnswer`, which a caller can
+handle, and the next call starts the process anew. Loading a game, a busy machine and a process that was ended from outside
+are no facts of the game, and never become `NoAnswer`. What is asked must not depend on what was asked before.
 """
 
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -15,21 +17,26 @@ from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
-from tsr_gym import MissingExtra, TsrGymError
+from tsr_gym import ConfigError, MissingExtra, TsrGymError
 
 ANSWERING = "tsr_gym_envs.zmachine.answering"
-# To start a process and import what it needs, on a busy machine.
-START_SECONDS = 120.0
+# To start a process, import what it needs and load a game, on a busy machine.
+LOAD_SECONDS = 600.0
+# The longest processor time of an operation: a day.
+MAX_SECONDS = 86_400.0
+# How often a question is asked whose process was ended from outside, or ended itself.
+ASKED = 3
+_OUTSIDE = frozenset(-number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 
 class InterpreterFailed(TsrGymError):
-    """An interpreter or its library failed at what it was asked."""
+    """An interpreter or its library failed at what it was asked, or could not be started."""
 
 
 class NoAnswer(InterpreterFailed):
-    """An interpreter gave no answer in its time, or ended its process; the next call starts it anew."""
+    """A game used up the time of a command, or ends its process whenever it gets that command."""
 
 
 class Child:
@@ -46,56 +53,65 @@ class Child:
         self._pipe: Connection | None = None
         self._stop: Any = None
 
-    def ask(self, name: str, *given: Any, seconds: float | None = None) -> Any:
+    def ask(self, name: str, *given: Any, seconds: float = LOAD_SECONDS) -> Any:
         """Run an operation in the child process and return its result.
 
         Args:
-            name: Of the operation.
+            name: Of the operation. One that is a generator yields once, when it has loaded what it needs.
             given: Its arguments, which can be pickled.
-            seconds: When to give up and end the process; None waits for ever.
+            seconds: Processor time of the process from that `yield` on, after which it is ended.
 
         Raises:
-            NoAnswer: There was no answer in that time, or the process ended.
-            InterpreterFailed: The operation raised an error.
+            NoAnswer: The operation took more than that time, or ended its process each time after loading.
+            InterpreterFailed: The operation raised an error, loading took longer than `LOAD_SECONDS`, or something else
+                ended the process each time.
             MissingExtra: A library is not installed.
         """
+        question = pickle.dumps((name, given, seconds))
         with self._lock:
-            question = pickle.dumps((name, given))
-            try:
-                status, answer = self._asked(question, seconds)
-            except (EOFError, OSError):
-                # The process may have been ended from outside since the last call, so the operation is tried once
-                # more: one that ends the process itself does so again.
-                self.stop()
-                try:
-                    status, answer = self._asked(question, seconds)
-                except (EOFError, OSError) as error:
-                    self.stop()
-                    raise NoAnswer(f"the process ended during {name}") from error
-        if status == "missing":
-            raise MissingExtra(*answer)
-        if status == "failed":
-            raise InterpreterFailed(answer)
-        return answer
+            ends = []
+            while len(ends) < ASKED:
+                end = self._asked(name, question, seconds)
+                if isinstance(end, _End):
+                    if end.status == -signal.SIGPROF:
+                        raise NoAnswer(f"{name} took more than {seconds:g} s of processor time")
+                    ends.append(end)
+                    continue
+                status, answer = end
+                if status == "missing":
+                    raise MissingExtra(*answer)
+                if status == "failed":
+                    raise InterpreterFailed(answer)
+                return answer
+        error = NoAnswer if all(end.loaded and end.status not in _OUTSIDE for end in ends) else InterpreterFailed
+        raise error(
+            f"the process ended during {name} {ASKED} times: status {', '.join(f'{end.status}' for end in ends)}"
+        )
 
-    def stop(self) -> None:
-        """End the process, if there is one."""
-        if self._stop is not None and self._pid == os.getpid():
-            self._stop()
+    def stop(self) -> int | None:
+        """End the process, if there is one, and return its exit status."""
+        status = self._stop() if self._stop is not None and self._pid == os.getpid() else None
         self._pipe = self._stop = None
+        return status
 
-    def _asked(self, question: bytes, seconds: float | None) -> tuple[str, Any]:
-        pipe = self._started()
+    def _asked(self, name: str, question: bytes, seconds: float) -> "tuple[str, Any] | _End":
+        limit, loaded = LOAD_SECONDS, False
         try:
+            pipe = self._started()
             pipe.send_bytes(question)
-            if not pipe.poll(seconds):
-                raise NoAnswer(f"nothing came within {seconds:g} s")
-            status, answer = pickle.loads(pipe.recv_bytes())
+            while True:
+                if not pipe.poll(limit):
+                    raise InterpreterFailed(f"no answer to {name} within {limit:g} s: is this machine overloaded?")
+                status, answer = pickle.loads(pipe.recv_bytes())
+                if status != "loaded":
+                    return status, answer
+                limit, loaded = LOAD_SECONDS + seconds, True
+        except (EOFError, OSError):
+            return _End(self.stop(), loaded)
         except BaseException:
             # Also where a user interrupts: the next question would get the answer to this one.
             self.stop()
             raise
-        return status, answer
 
     def _started(self) -> Connection:
         # A process that was forked has its parent's pipe, which it must not speak into.
@@ -117,9 +133,8 @@ class Child:
         pipe = Connection(ours.detach())
         self._pid, self._pipe = os.getpid(), pipe
         self._stop = weakref.finalize(self, _end, process, pipe, folder, self._pid)
-        if not pipe.poll(START_SECONDS):
-            self.stop()
-            raise NoAnswer(f"the process did not start within {START_SECONDS:g} s")
+        if not pipe.poll(LOAD_SECONDS):
+            raise InterpreterFailed(f"the process did not start within {LOAD_SECONDS:g} s")
         pipe.recv_bytes()
         return pipe
 
@@ -129,6 +144,24 @@ class Child:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Child":
         # No operation depends on earlier ones, so copies of an environment can share the process.
         return self
+
+
+def checked_seconds(seconds: float) -> float:
+    """Return a time limit.
+
+    Raises:
+        ConfigError: It is not above 0, not at most a day, or not a number.
+    """
+    if not 0 < seconds <= MAX_SECONDS:
+        raise ConfigError(f"wanted 0 < max_seconds <= {MAX_SECONDS:g}, got {seconds}")
+    return seconds
+
+
+class _End(NamedTuple):
+    """The end of a process: its exit status, and whether the question was loaded before."""
+
+    status: int | None
+    loaded: bool
 
 
 @cache
@@ -145,9 +178,11 @@ def _surroundings() -> dict[str, str]:
 
 def _end(
     process: "subprocess.Popen[bytes]", pipe: Connection, folder: "tempfile.TemporaryDirectory[str]", pid: int
-) -> None:
+) -> int | None:
     if pid == os.getpid():
+        # This does not change the status of a process that is about to end.
         process.kill()
         process.wait()
         folder.cleanup()
     pipe.close()
+    return process.returncode

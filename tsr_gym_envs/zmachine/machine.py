@@ -7,6 +7,7 @@ child process, and no environment calls it directly.
 import re
 import warnings
 from collections.abc import Set
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ from tsr_gym.snapshots import EnvState
 from tsr_gym.state_env import StateT
 from tsr_gym.teaching import Teaching
 from tsr_gym_envs.reasons import invalid, shown
-from tsr_gym_envs.zmachine.child import NoAnswer
+from tsr_gym_envs.zmachine.child import NoAnswer, checked_seconds
 
+# The model that Jericho reads texts with.
+ENGLISH = "en_core_web_sm"
 # Bytes of the Z-machine's memory, its stack included.
 Cells = NDArray[np.uint8]
 
@@ -146,6 +149,21 @@ class Machine:
         """Return the number of points; None where Jericho does not support the story."""
         return int(self.frotz.get_max_score()) if self.supported else None
 
+    def load_parser(self) -> None:
+        """Load what `valid_actions` reads texts with, so that the question does not.
+
+        Raises:
+            ConfigError: Jericho supports the story, and spaCy's model of English is not installed.
+        """
+        import jericho.util
+
+        if not (self.supported and self.frotz.bindings):
+            return
+        # Jericho would download the model, and end this process where it cannot.
+        if find_spec(ENGLISH) is None:
+            raise ConfigError(f"valid_actions=True needs spaCy's model: python -m spacy download {ENGLISH}")
+        jericho.util.extract_objs("look")
+
     def valid_actions(self) -> tuple[str, ...] | None:
         """Return the commands that change the current story, by Jericho; None where it does not support the story."""
         if not (self.supported and self.frotz.bindings):
@@ -230,15 +248,13 @@ class StoryEnv(TextEnv[StateT]):
     Args:
         rules: What the rules depend on.
         max_turns: Turns of an episode; None for any number.
-        max_seconds: When the interpreter is ended because it does not answer a command.
+        max_seconds: Processor time that the interpreter may take for a command.
         render_mode: ``"ansi"`` or None.
     """
 
     def __init__(self, rules: Any, *, max_turns: int | None, max_seconds: float, render_mode: str | None) -> None:
-        if max_seconds <= 0:
-            raise ConfigError(f"wanted max_seconds > 0, got {max_seconds}")
         super().__init__(rules, limits=Limits(max_turns, 1), separator=None, render_mode=render_mode)
-        self.max_seconds = max_seconds
+        self.max_seconds = checked_seconds(max_seconds)
 
     def memory(self, state: StateT) -> Memory:
         """Return the interpreter's memory in a state."""
@@ -252,7 +268,7 @@ class StoryEnv(TextEnv[StateT]):
         """Return the effect of a command that passed `refusal`.
 
         Raises:
-            NoAnswer: The interpreter hangs, or ended.
+            NoAnswer: The interpreter hangs over this command, or ends itself at it.
         """
         raise NotImplementedError
 
@@ -265,7 +281,7 @@ class StoryEnv(TextEnv[StateT]):
         try:
             return self.run_command(state, command, rng)
         except NoAnswer as error:
-            return Step(state, 0.0, False, invalid(f"the game did not answer: {error}"))
+            return Step(state, 0.0, False, invalid(f"the game cannot answer: {error}"))
 
     def teaching(self) -> Teaching | None:
         """Return None: the texts are not for a very small model."""

@@ -9,7 +9,8 @@ from tests.tsr_gym_envs.textworld.beside import compare
 from tsr_gym import ConfigError, Snapshot
 from tsr_gym.wrappers import TextWorldScore
 from tsr_gym_envs.textworld.env import about
-from tsr_gym_envs.zmachine.child import Child
+from tsr_gym_envs.textworld.games import child
+from tsr_gym_envs.zmachine.child import Child, NoAnswer
 from tsr_gym_envs.zmachine.machine import Machine
 
 pytest.importorskip("textworld", reason="needs TextWorld: pip install 'tsr-gym[textworld]', or make test-textworld")
@@ -115,15 +116,28 @@ def test_observations_show_what_they_are_asked_for():
 
 
 def test_a_command_that_hangs_means_nothing_and_leaves_the_game_where_it_was(monkeypatch):
-    env = make(max_seconds=1e-6)
+    env = make()
     env.reset(seed=0)
     before = env.state
-    *_, info = env.step("look")
+
+    def hang(*asked, seconds):
+        raise NoAnswer(f"step took more than {seconds:g} s")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(child(), "ask", hang)
+        *_, info = env.step("look")
     assert not info["action_is_valid"]
-    assert info["invalid_reason"].startswith("the game did not answer: nothing came within")
+    assert info["invalid_reason"] == "the game cannot answer: step took more than 10 s"
     assert env.state == before
-    env.max_seconds = 60
     assert env.step("look")[-1]["action_is_valid"]
+
+
+def test_a_killed_interpreter_loads_the_game_anew_outside_of_the_time_of_the_command():
+    env = make(max_seconds=0.1)
+    env.reset(seed=0)
+    for _ in range(3):
+        child().stop()
+        assert env.step("look")[-1]["action_is_valid"]
 
 
 @pytest.mark.parametrize(

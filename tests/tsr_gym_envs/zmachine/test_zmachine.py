@@ -1,6 +1,7 @@
 """Memories as differences, commands that are refused, and the child process that plays."""
 
 import copy
+import math
 import os
 import pickle
 import re
@@ -9,8 +10,8 @@ import signal
 import numpy as np
 import pytest
 
-from tsr_gym import MissingExtra
-from tsr_gym_envs.zmachine.child import Child, InterpreterFailed, NoAnswer, shared_child
+from tsr_gym import ConfigError, MissingExtra
+from tsr_gym_envs.zmachine.child import ASKED, Child, InterpreterFailed, NoAnswer, checked_seconds, shared_child
 from tsr_gym_envs.zmachine.machine import Memory, can_be, command_of, differences, filled, refusal
 
 
@@ -91,18 +92,44 @@ def test_a_child_is_another_process_that_stays(child):
     assert child.ask("pid") == child.ask("pid") != os.getpid()
 
 
-def test_what_hangs_is_ended_in_its_time_and_started_anew(child):
+@pytest.mark.parametrize("end", [("hang",), ("end", 3), ("shot", signal.SIGSEGV)], ids=str)
+def test_a_command_that_hangs_or_ends_the_interpreter_has_no_answer_and_the_next_question_has(child, end):
     before = child.ask("pid")
-    with pytest.raises(NoAnswer, match=r"nothing came within 0\.2 s"):
-        child.ask("hang", 60, seconds=0.2)
+    with pytest.raises(NoAnswer):
+        child.ask(*end, seconds=0.2)
     assert child.ask("pid") != before
     assert child.ask("add", 1, 1) == 2
 
 
-def test_what_ends_its_process_is_an_error_and_not_the_end_of_ours(child):
-    with pytest.raises(NoAnswer, match="the process ended during end"):
-        child.ask("end")
+@pytest.mark.parametrize(("loading", "waiting"), [(0.5, 0.0), (0.0, 0.5)])
+def test_neither_loading_nor_a_busy_machine_takes_the_time_of_a_command(child, loading, waiting):
+    os.kill(child.ask("pid"), signal.SIGKILL)
+    assert child.ask("play", loading, waiting, 7, seconds=0.05) == 7
+
+
+@pytest.mark.parametrize("end", [("shot", signal.SIGKILL), ("shot", signal.SIGTERM), ("unloaded",)], ids=str)
+def test_a_process_that_was_ended_from_outside_or_before_it_loaded_is_an_error_and_no_fact_of_the_game(child, end):
+    with pytest.raises(InterpreterFailed, match=f"{ASKED} times") as error:
+        child.ask(*end, seconds=1.0)
+    assert not isinstance(error.value, NoAnswer)
     assert child.ask("add", 1, 1) == 2
+
+
+@pytest.mark.parametrize("stage", ["loading", "after"])
+def test_a_question_that_the_clock_ends_is_an_error_and_no_fact_of_the_game(stage, monkeypatch):
+    child = Child(OPERATIONS)
+    child.ask("pid")
+    monkeypatch.setattr("tsr_gym_envs.zmachine.child.LOAD_SECONDS", 0.1)
+    with pytest.raises(InterpreterFailed, match=r"no answer to play within 0\.\d+ s") as error:
+        child.ask("play", *((30, 0) if stage == "loading" else (0, 30)), 7, seconds=0.05)
+    assert not isinstance(error.value, NoAnswer)
+    child.stop()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, 1e9])
+def test_a_limit_that_is_no_time_is_refused(seconds):
+    with pytest.raises(ConfigError, match="wanted 0 < max_seconds"):
+        checked_seconds(seconds)
 
 
 def test_a_child_that_was_ended_from_outside_answers_all_the_same(child):
