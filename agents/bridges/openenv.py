@@ -53,14 +53,12 @@ class Session:
     def __init__(self, env: gym.Env[str, str]) -> None:
         self.env = env
         # An environment that was never reset can neither take nor restore a snapshot.
-        text, info = env.reset(seed=0)
-        self.seen = Seen(text, None, False, False, _plain(info))
+        env.reset(seed=0)
 
-    def reset(self, seed: int | None = None, token: str | None = None) -> Seen:
-        """Begin the episode of a seed, or continue the one at a token."""
+    def reset(self, seed: int | None = None) -> Seen:
+        """Begin the episode of a seed."""
         text, info = self.env.reset(seed=seed)
-        self.seen = Seen(text, None, False, False, _plain(info))
-        return self.seen if token is None else self.enter(token)
+        return Seen(text, None, False, False, _plain(info))
 
     def enter(self, token: str, *, noise: Literal["same", "fresh", "common"] = "same", seed: int | None = None) -> Seen:
         """Continue from a token.
@@ -80,14 +78,12 @@ class Session:
         restore(self.env, snap, noise=noise, seed=seed)
         base: Any = self.env.unwrapped
         episode = base.episode
-        self.seen = Seen(base.observe(episode.state), None, episode.terminated, episode.truncated, {})
-        return self.seen
+        return Seen(base.observe(episode.state), None, episode.terminated, episode.truncated, {})
 
     def step(self, text: str) -> Seen:
         """Take a turn."""
         observation, reward, terminated, truncated, info = self.env.step(text)
-        self.seen = Seen(observation, float(reward), terminated, truncated, _plain(info))
-        return self.seen
+        return Seen(observation, float(reward), terminated, truncated, _plain(info))
 
     def token(self) -> str:
         """Return the token of the current state."""
@@ -123,30 +119,35 @@ class OpenEnvKinds(NamedTuple):
     """OpenEnv's classes for environments of text.
 
     Attributes:
-        action: `text` (None to take no turn), `enter` (a token to restore first), `noise` and `seed` (of the random
-            numbers from there on), and `keep` (whether the answer holds a token).
+        action: A turn: its `text`, `enter` (a token to restore first), `noise` and `seed` (of the random numbers from
+            there on), and `keep` (whether the answer holds a token).
         observation: `text`, `terminated`, `truncated`, and `token` where it was requested; `metadata` is the info.
+        state: OpenEnv's state of an episode, and its `token`.
         environment: OpenEnv's `Environment` over a `Session`.
         client: OpenEnv's typed client.
     """
 
     action: type[Any]
     observation: type[Any]
+    state: type[Any]
     environment: type[Any]
     client: type[Any]
 
 
 @cache
-def _messages() -> tuple[type[Any], type[Any]]:
-    """Return the classes of actions and observations."""
-    from openenv.core.env_server import Action, Observation
+def _messages() -> tuple[type[Any], type[Any], type[Any], type[Any]]:
+    """Return the classes of actions, observations and states, and that of what a reset is asked for."""
+    from openenv.core.env_server import Action, Observation, State
 
-    class TsrAction(Action):  # type: ignore[misc, unused-ignore]
-        text: str | None = None
+    # Unknown fields are refused, and words for numbers are read, as in every action of OpenEnv.
+    class TsrReset(Action):  # type: ignore[misc, unused-ignore]
         enter: str | None = None
         noise: Literal["same", "fresh", "common"] = "same"
         seed: int | None = None
         keep: bool = False
+
+    class TsrAction(TsrReset):
+        text: str
 
     class TsrObservation(Observation):  # type: ignore[misc, unused-ignore]
         text: str
@@ -154,14 +155,10 @@ def _messages() -> tuple[type[Any], type[Any]]:
         truncated: bool = False
         token: str | None = None
 
-    return TsrAction, TsrObservation
+    class TsrState(State):  # type: ignore[misc, unused-ignore]
+        token: str
 
-
-def _shown(seen: Seen, token: str | None) -> Any:
-    """Return the result of a turn as OpenEnv's observation."""
-    done = seen.terminated or seen.truncated
-    ends = {"terminated": seen.terminated, "truncated": seen.truncated, "done": done}
-    return _messages()[1](text=seen.text, reward=seen.reward, token=token, metadata=seen.info, **ends)
+    return TsrAction, TsrObservation, TsrState, TsrReset
 
 
 @cache
@@ -174,37 +171,51 @@ def openenv_kinds() -> OpenEnvKinds:
     require("openenv", "openenv")
     from openenv.core import EnvClient
     from openenv.core.client_types import StepResult
-    from openenv.core.env_server import Environment, State
+    from openenv.core.env_server import Environment
 
-    action, observation = _messages()
+    action, observation, state, options = _messages()
 
-    class TsrEnvironment(Environment[action, observation, State]):  # type: ignore[misc, valid-type, unused-ignore]
+    class TsrEnvironment(Environment[action, observation, state]):  # type: ignore[misc, valid-type, unused-ignore]
         SUPPORTS_CONCURRENT_SESSIONS = True
 
         def __init__(self, session: Session) -> None:
             super().__init__()
             self.session = session
-            self._state = State(episode_id=uuid4().hex)
+            self._episode, self._turns = uuid4().hex, 0
 
         def reset(self, seed: int | None = None, episode_id: str | None = None, **given: Any) -> Any:
-            token, keep = given.get("enter"), bool(given.get("keep", False))
-            seen = self.session.reset(seed, token)
-            self._state = State(episode_id=episode_id or uuid4().hex)
-            return _shown(seen, self.session.token() if keep else None)
+            asked: Any = options(seed=seed, **given)
+            if asked.enter is None and asked.noise == "same":
+                seen = self.session.reset(asked.seed)
+            else:
+                # Nothing changes before the token is read, so a damaged one leaves the episode where it is.
+                seen = self._enter(asked)
+            self._episode, self._turns = episode_id or uuid4().hex, 0
+            return self._shown(seen, asked)
 
         def step(self, action: Any, timeout_s: float | None = None, **given: Any) -> Any:
-            if action.enter is not None:
-                self.session.enter(action.enter, noise=action.noise, seed=action.seed)
-            if action.text is not None:
-                self.session.step(action.text)
-                self._state.step_count += 1
-            return _shown(self.session.seen, self.session.token() if action.keep else None)
+            if (action.enter, action.noise, action.seed) != (None, "same", None):
+                self._enter(action)
+            seen = self.session.step(action.text)
+            # Every step is a turn, and brings its reward once, so that sums over an episode are its return.
+            self._turns += 1
+            return self._shown(seen, action)
 
         @property
         def state(self) -> Any:
-            return self._state
+            return state(episode_id=self._episode, step_count=self._turns, token=self.session.token())
 
-    class TsrClient(EnvClient[action, observation, State]):  # type: ignore[misc, valid-type, unused-ignore]
+        def _enter(self, asked: Any) -> Seen:
+            if asked.enter is None:
+                raise ValueError(f"noise={asked.noise!r} and seed={asked.seed} are those of a token: give enter=TOKEN")
+            return self.session.enter(asked.enter, noise=asked.noise, seed=asked.seed)
+
+        def _shown(self, seen: Seen, asked: Any) -> Any:
+            done, token = seen.terminated or seen.truncated, self.session.token() if asked.keep else None
+            ends = {"terminated": seen.terminated, "truncated": seen.truncated, "done": done}
+            return observation(text=seen.text, reward=seen.reward, token=token, metadata=seen.info, **ends)
+
+    class TsrClient(EnvClient[action, observation, state]):  # type: ignore[misc, valid-type, unused-ignore]
         def _step_payload(self, action: Any) -> dict[str, Any]:
             payload: dict[str, Any] = action.model_dump()
             return payload
@@ -215,9 +226,9 @@ def openenv_kinds() -> OpenEnvKinds:
             return StepResult(observation=seen, reward=reward, done=done, metadata=payload.get("metadata"))
 
         def _parse_state(self, payload: dict[str, Any]) -> Any:
-            return State(**payload)
+            return state(**payload)
 
-    return OpenEnvKinds(action, observation, TsrEnvironment, TsrClient)
+    return OpenEnvKinds(action, observation, state, TsrEnvironment, TsrClient)
 
 
 def openenv_factory(env: str, **settings: Any) -> Callable[[], Any]:
