@@ -162,6 +162,30 @@ def _messages() -> tuple[type[Any], type[Any], type[Any], type[Any]]:
 
 
 @cache
+def _client() -> type[Any]:
+    """Return the class of clients."""
+    from openenv.core import EnvClient
+    from openenv.core.client_types import StepResult
+
+    action, observation, state, _ = _messages()
+
+    class TsrClient(EnvClient[action, observation, state]):  # type: ignore[misc, valid-type, unused-ignore]
+        def _step_payload(self, action: Any) -> dict[str, Any]:
+            payload: dict[str, Any] = action.model_dump()
+            return payload
+
+        def _parse_result(self, payload: dict[str, Any]) -> Any:
+            reward, done = payload.get("reward"), bool(payload.get("done", False))
+            seen = observation(**{**payload["observation"], "reward": reward, "done": done})
+            return StepResult(observation=seen, reward=reward, done=done, metadata=payload.get("metadata"))
+
+        def _parse_state(self, payload: dict[str, Any]) -> Any:
+            return state(**payload)
+
+    return TsrClient
+
+
+@cache
 def openenv_kinds() -> OpenEnvKinds:
     """Return the classes, which are made at the first call.
 
@@ -169,8 +193,6 @@ def openenv_kinds() -> OpenEnvKinds:
         MissingExtra: OpenEnv is not installed.
     """
     require("openenv", "openenv")
-    from openenv.core import EnvClient
-    from openenv.core.client_types import StepResult
     from openenv.core.env_server import Environment
 
     action, observation, state, options = _messages()
@@ -215,20 +237,7 @@ def openenv_kinds() -> OpenEnvKinds:
             ends = {"terminated": seen.terminated, "truncated": seen.truncated, "done": done}
             return observation(text=seen.text, reward=seen.reward, token=token, metadata=seen.info, **ends)
 
-    class TsrClient(EnvClient[action, observation, state]):  # type: ignore[misc, valid-type, unused-ignore]
-        def _step_payload(self, action: Any) -> dict[str, Any]:
-            payload: dict[str, Any] = action.model_dump()
-            return payload
-
-        def _parse_result(self, payload: dict[str, Any]) -> Any:
-            reward, done = payload.get("reward"), bool(payload.get("done", False))
-            seen = observation(**{**payload["observation"], "reward": reward, "done": done})
-            return StepResult(observation=seen, reward=reward, done=done, metadata=payload.get("metadata"))
-
-        def _parse_state(self, payload: dict[str, Any]) -> Any:
-            return state(**payload)
-
-    return OpenEnvKinds(action, observation, state, TsrEnvironment, TsrClient)
+    return OpenEnvKinds(action, observation, state, TsrEnvironment, _client())
 
 
 def openenv_factory(env: str, **settings: Any) -> Callable[[], Any]:

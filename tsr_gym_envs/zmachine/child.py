@@ -1,8 +1,8 @@
 """Child: a process that answers calls, and is ended where it does not answer in time.
 
-An interpreter may hang, and its library may end the process that it lives in. Both become `NoAnswer`, which a caller can
-handle, and the next call starts the process anew. Loading a game, a busy machine and a process that was ended from outside
-are no facts of the game, and never become `NoAnswer`. What is asked must not depend on what was asked before.
+An interpreter may hang, and its library may end the process that it lives in. Both become `NoAnswer`, which a caller
+can handle, and the next call starts the process anew. Loading a game, a busy machine and a process that was ended from
+outside are no facts of the game: they never become `NoAnswer`. What is asked must not depend on what was asked before.
 """
 
 import os
@@ -69,7 +69,7 @@ class Child:
         """
         question = pickle.dumps((name, given, seconds))
         with self._lock:
-            ends = []
+            ends: list[_End] = []
             while len(ends) < ASKED:
                 end = self._asked(name, question, seconds)
                 if isinstance(end, _End):
@@ -84,9 +84,7 @@ class Child:
                     raise InterpreterFailed(answer)
                 return answer
         error = NoAnswer if all(end.loaded and end.status not in _OUTSIDE for end in ends) else InterpreterFailed
-        raise error(
-            f"the process ended during {name} {ASKED} times: status {', '.join(f'{end.status}' for end in ends)}"
-        )
+        raise error(f"the process ended {ASKED} times during {name}, with status {[end.status for end in ends]}")
 
     def stop(self) -> int | None:
         """End the process, if there is one, and return its exit status."""

@@ -155,7 +155,7 @@ class Machine:
         Raises:
             ConfigError: Jericho supports the story, and spaCy's model of English is not installed.
         """
-        import jericho.util
+        import jericho
 
         if not (self.supported and self.frotz.bindings):
             return

@@ -73,7 +73,6 @@ def test_words_of_the_game_reach_it(command):
     ],
 )
 def test_everything_else_is_told_why_not(command, reason):
-
     assert re.match(rf".*{reason}", refusal(command_of(command), WORDS))
 
 
@@ -130,11 +129,6 @@ def test_a_question_that_the_clock_ends_is_an_error_and_no_fact_of_the_game(stag
 def test_a_limit_that_is_no_time_is_refused(seconds):
     with pytest.raises(ConfigError, match="wanted 0 < max_seconds"):
         checked_seconds(seconds)
-
-
-def test_a_child_that_was_ended_from_outside_answers_all_the_same(child):
-    os.kill(child.ask("pid"), signal.SIGKILL)
-    assert child.ask("add", 4, 4) == 8
 
 
 def test_an_error_of_an_operation_is_told_and_the_process_stays(child):
