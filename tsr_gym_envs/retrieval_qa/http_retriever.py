@@ -8,8 +8,9 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
+from threading import local
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
@@ -72,7 +73,7 @@ class HttpRetriever:
         self._max_batch = max_batch if dialect == "batch" else 1
         self._max_reply_bytes = max_reply_bytes
         self._digest: str | None = None
-        self._clients: dict[int, Any] = {}
+        self._own = _Own()
 
     def __reduce__(self) -> tuple[Any, ...]:
         again = partial(
@@ -172,16 +173,32 @@ class HttpRetriever:
             return response.status_code, response.headers, bytes(reply)
 
     def _http(self) -> Any:
-        """Return this process's client; one that came through a fork shares its sockets with the parent."""
+        """Return the client of this thread."""
         import httpx
 
-        client = self._clients.get(os.getpid())
-        if client is not None:
-            return client
-        # httpx can close an idle connection that another thread has just received, so connections stay idle for long.
-        limits = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=15)
-        # Two threads that open a client at the same time both get the first one: dropping a client in use closes it.
-        return self._clients.setdefault(os.getpid(), httpx.Client(timeout=self._timeout_s, limits=limits))
+        if self._own.process != os.getpid():
+            client = httpx.Client(timeout=self._timeout_s, verify=_certificates())
+            self._own.process, self._own.client = os.getpid(), client
+        return self._own.client
+
+
+class _Own(local):
+    """The client of a thread, and its process: a fork shares sockets with its parent.
+
+    Threads that share a client of httpx would close each other's connections: one looks whether an idle connection has
+    expired, while another begins to use it.
+    """
+
+    process: int | None = None
+    client: Any = None
+
+
+@cache
+def _certificates() -> Any:
+    """Return what servers' certificates are checked with; it takes longer to load than a client to make."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def read_reply(reply: bytes, num_queries: int, k: int) -> list[list[Passage]]:
