@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tsr_gym.codec import encode
 from tsr_gym.errors import CheckpointError, ConfigError, PromptTooLong
 from tsr_gym.keywords import bind, choose
+from tsr_gym.ranges import finite
 from tsr_gym.tree import Node, Rater, Tree
 
 __all__ = ["CriticValue", "OwnScore", "SelfConsistency", "WeightedRater", "choose_rater", "goes_by", "make_rater"]
@@ -238,7 +239,7 @@ class WeightedRater:
     ) -> None:
         if not parts:
             raise ConfigError("wanted at least one part of the rating, got none")
-        self.weights = {name: float(weight) for name, (_, weight) in parts.items()}
+        self.weights = {name: finite(weight, f"the weight of {name}") for name, (_, weight) in parts.items()}
         self.raters: dict[str, Rater] = {
             name: make_rater(rater, chat=chat, critic=critic) if isinstance(rater, str) else rater
             for name, (rater, _) in parts.items()

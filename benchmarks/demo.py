@@ -25,6 +25,7 @@ from benchmarks.pay.report import difference
 from benchmarks.tsr_runs import Row, build_bases
 from tsr_gym.agents.cli.output import show_tables
 from tsr_gym.agents.reports.report import draw_curves, summarise_runs
+from tsr_gym.records import to_json
 
 BASE = "S1"
 CONTRAST = Contrast("headline", sokoban(10, 16, 90_000), BASE, TSR_PLUS, FILTERING)
@@ -78,7 +79,7 @@ def main() -> int:
     draw_curves(folders, out / "report.png")
     rows = [row for cell in cells if (row := row_of(out, cell)) is not None]
     contrast_row = difference(contrast, rows, [])
-    (out / "report.json").write_text(json.dumps(asdict(report) | {"difference": contrast_row}, indent=2))
+    (out / "report.json").write_text(to_json(asdict(report) | {"difference": contrast_row}, indent=2))
     if args.record:
         write_result("demo", asdict(report) | {"difference": contrast_row, "rows": rows})
     print(SMOKE if args.smoke else headline(contrast_row))

@@ -20,6 +20,8 @@ from subprocess import CalledProcessError, run
 from time import process_time
 from typing import Any, NamedTuple
 
+from tsr_gym.records import to_json
+
 PACKAGES = ("gymnasium", "numpy", "numba", "torch", "transformers")
 RESULTS = Path(__file__).parent / "results"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -142,13 +144,13 @@ def laid_out(value: Any) -> str:
 
 
 def _laid_out(value: Any, indent: str) -> str:
-    flat = json.dumps(value)
+    flat = to_json(value)
     inner = f"{indent}  "
     if isinstance(value, Mapping) and len(flat) > WIDE:
         lines = [f"{inner}{json.dumps(str(key))}: {_laid_out(part, inner)}" for key, part in value.items()]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     if isinstance(value, list | tuple) and len(flat) > WIDE and isinstance(value[0], Mapping | list | tuple):
-        return "[\n" + ",\n".join(f"{inner}{json.dumps(part)}" for part in value) + f"\n{indent}]"
+        return "[\n" + ",\n".join(f"{inner}{to_json(part)}" for part in value) + f"\n{indent}]"
     return flat
 
 

@@ -57,7 +57,7 @@ CASES = {
     "unknown settings": lambda _: gym.make("tsr/Sokoban-v0", boxes=2),
     "the strategy": lambda _: choose_strategy("beam(wide=2)"),
     "... exists: choose another": lambda folder: check_start(TrainConfig(env="sokoban", run=RunConfig(out=folder))),
-    "... may select fewer": lambda _: choose_search(SearchConfig(search="best_of_n(n=8)")),
+    "... may select fewer": lambda _: choose_search(SearchConfig(search="beam(width=2)", paths_per_search=4)),
     "... has no state yet": lambda _: tsr_gym.snapshot(gym.make("CartPole-v1")),
     "wanted a snapshot of": lambda _: restored_elsewhere(),
     "the bytes do not match": lambda _: changed_bytes(),

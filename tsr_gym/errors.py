@@ -4,6 +4,9 @@ An agent's bad move is data and never raises. These errors are for the programme
 wanted, what came and what to do.
 """
 
+from functools import partial
+from types import FunctionType, MethodType
+
 MAX_SHOWN = 300
 
 
@@ -15,6 +18,18 @@ def shown(value: object) -> str:
     except Exception:
         return f"a {type(value).__qualname__}"
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
+
+def named(part: object) -> str:
+    """Return the name of a function or class for a message, as the command line writes it; of an object, its class.
+
+    >>> named(partial(named)), named(3)
+    ('tsr_gym.errors:named', 'builtins:int')
+    """
+    while isinstance(part, partial | MethodType):
+        part = part.func if isinstance(part, partial) else part.__func__
+    owner = part if isinstance(part, FunctionType | type) else type(part)
+    return f"{owner.__module__}:{owner.__qualname__}"
 
 
 class TsrGymError(Exception):
@@ -47,6 +62,10 @@ class RetrievalFailed(TsrGymError):
 
 class GenerationFailed(TsrGymError):
     """No level with the wanted properties was found within the bounded number of attempts."""
+
+
+class NotFinite(TsrGymError, ValueError):
+    """A score, value, reward or log-probability is NaN, infinite, or no number: a search cannot compare it."""
 
 
 class InvalidTree(TsrGymError, ValueError):

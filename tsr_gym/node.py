@@ -1,16 +1,14 @@
 """Node: one state of the world in a tree, the turn that led to it, and the JSON form of both."""
 
 import base64
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from math import isfinite
+from math import inf, isfinite
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tsr_gym.errors import shown
+from tsr_gym.ranges import finite
 from tsr_gym.snapshots import Snapshot
 
 
@@ -85,21 +83,6 @@ class Node:
 _PARTS = attrgetter(*(field.name for field in fields(Node)))
 
 
-def plain(value: Any) -> Any:
-    """Return the JSON form of a numpy value or a path.
-
-    Raises:
-        TypeError: The value has none.
-    """
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    raise TypeError(f"a {type(value).__name__} in a node's observation or info has no JSON form")
-
-
 def _tupled(value: Any) -> Any:
     """Return a value with tuples in place of lists, which is how JSON stores them."""
     return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
@@ -149,16 +132,15 @@ def node_from_json(data: dict[str, Any]) -> Node:
     for name, types in _TYPES.items():
         if type(data[name]) not in types:
             raise ValueError(f"{name} is {shown(data[name])}")
-    for name in ("reward", "score"):
-        # Raises OverflowError for a whole number beyond a float.
-        if not isfinite(data[name]):
-            raise ValueError(f"{name} is {shown(data[name])}")
+    data["reward"], data["score"] = finite(data["reward"], "the reward"), finite(data["score"], "the score")
     if not all(type(ids) is list and all(type(number) is int for number in ids) for ids in (prompt_ids, token_ids)):
         raise ValueError("token ids are not all integers")
-    if type(logprobs) is not list or not all(type(number) in (int, float) for number in logprobs):
+    if type(logprobs) is not list or not all(type(number) in (int, float, type(None)) for number in logprobs):
         raise ValueError("log-probabilities are not all numbers")
-    if not all(map(isfinite, logprobs)):
+    if not all(isfinite(number) for number in logprobs if number is not None):
         raise ValueError("log-probabilities are not all finite")
+    # JSON has no infinite numbers: null is the log-probability of an answer that is never sampled.
+    logprobs = [-inf if number is None else number for number in logprobs]
     if type(version) not in (int, type(None)):
         raise ValueError(f"the version of weights is {shown(version)}")
     snap, key = data.pop("snapshot"), data.pop("state_key", None)

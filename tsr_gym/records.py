@@ -1,11 +1,16 @@
-"""Files of records: JSON lines and Parquet, the latter through pyarrow, which is imported here and nowhere else."""
+"""Values as JSON, and files of records: JSON lines and Parquet, the latter through pyarrow, imported here alone."""
 
 import io
 import json
+import os
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from tsr_gym.errors import ConfigError, TsrGymError, shown
 from tsr_gym.files import write_atomically
@@ -14,6 +19,52 @@ from tsr_gym.optional import require
 # The first bytes of every Parquet file.
 MAGIC = b"PAR1"
 PARQUET = ".parquet"
+
+
+def plain(value: Any) -> Any:
+    """Return the JSON form of a numpy value or a path.
+
+    Raises:
+        TypeError: The value has none.
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"a {type(value).__name__} in a node's observation or info has no JSON form")
+
+
+def to_json(value: Any, *, indent: int | None = None, unknown: Callable[[Any], Any] = plain) -> str:
+    """Return a value as JSON that every program reads; numbers that JSON lacks, NaN and infinite ones, are null.
+
+    Args:
+        value: Types of JSON, tuples included, and what `unknown` makes into them.
+        indent: Blanks per level; None for one line.
+        unknown: Called with values of other types.
+
+    Raises:
+        TypeError: A value has no JSON form.
+
+    >>> to_json({"gap": float("nan"), "scores": (1.5, float("inf"))})
+    '{"gap": null, "scores": [1.5, null]}'
+    """
+    write = partial(json.dumps, indent=indent, default=unknown, allow_nan=False)
+    try:
+        return write(value)
+    except ValueError:
+        return write(_without_nan(value))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def read_records(path: Path, *, error: type[TsrGymError]) -> list[dict[str, Any]]:
@@ -67,7 +118,7 @@ def write_records(path: Path, records: Sequence[dict[str, Any]], *, like: type) 
     if path.suffix == PARQUET:
         write_parquet(path, records, like=like)
     else:
-        write_atomically(path, "".join(f"{json.dumps(record)}\n" for record in records).encode())
+        write_atomically(path, "".join(f"{to_json(record)}\n" for record in records).encode())
 
 
 def read_parquet(path: Path, *, error: type[TsrGymError]) -> list[dict[str, Any]]:

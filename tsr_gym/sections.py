@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import Choice
+from tsr_gym.ranges import check_counts, check_range
 
 SectionT = TypeVar("SectionT")
 
@@ -57,16 +58,21 @@ def check_numbers(
     Raises:
         ConfigError: A number is out of range, or is NaN.
     """
-    low = f">= {least:g}" if above is None else f"> {above:g}"
-    words = low if most == inf else f"{low} and <= {most:g}"
-    values = values_of(section)
+    values, hints = values_of(section), get_type_hints(type(section))
     for name in names:
         value = values[name]
         for number in value if isinstance(value, tuple) else (value,):
             if number is None:
                 continue
-            if not (least <= number <= most and (number < inf or not finite) and (above is None or number > above)):
-                raise ConfigError(f"wanted {name} {words}, got {number}")
+            if _is_count(hints[name]):
+                check_counts(least=int(least), **{name: number})
+            check_range(least=least, most=most, above=above, finite=finite, **{name: number})
+
+
+def _is_count(hint: Any) -> bool:
+    """Return whether the annotation of a setting takes whole numbers only."""
+    parts = {part for part in get_args(hint) if part not in (NoneType, Ellipsis)} or {hint}
+    return parts == {int}
 
 
 def values_of(section: Any) -> dict[str, Any]:

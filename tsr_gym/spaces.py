@@ -8,6 +8,8 @@ import gymnasium as gym
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 from gymnasium.wrappers.utils import create_zero_array
 
+from tsr_gym.ranges import check_counts
+
 # Most bytes of a text in shared memory. The memory is allocated for every environment, used or not.
 MAX_SHARED = 1 << 20
 _SIZE = 8
@@ -41,8 +43,7 @@ class FreeText(gym.Space[str]):
         max_words: int = 1,
         seed: int | None = None,
     ) -> None:
-        if max_length < 1 or max_words < 1:
-            raise ValueError(f"wanted max_length and max_words >= 1, got {max_length} and {max_words}")
+        check_counts(max_length=max_length, max_words=max_words)
         super().__init__(shape=None, dtype=str, seed=seed)
         self.max_length = max_length
         self.words = tuple(words)

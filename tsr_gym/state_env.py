@@ -16,6 +16,7 @@ from gymnasium.utils import seeding
 
 from tsr_gym.errors import ConfigError, EpisodeOver, SnapshotError, TsrGymError, shown
 from tsr_gym.random_stream import RandomStream, Seeded, is_position
+from tsr_gym.ranges import check_limits
 from tsr_gym.snapshots import EnvState, Layer, Snapshot
 
 StateT = TypeVar("StateT")
@@ -52,13 +53,9 @@ class Limits:
     max_actions: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("max_turns", self.max_turns),
-            ("max_actions_per_turn", self.max_actions_per_turn),
-            ("max_actions", self.max_actions),
-        ):
-            if value is not None and value < 1:
-                raise ConfigError(f"wanted {name} >= 1 or None, got {value}")
+        check_limits(
+            max_turns=self.max_turns, max_actions_per_turn=self.max_actions_per_turn, max_actions=self.max_actions
+        )
 
 
 class Episode(NamedTuple):

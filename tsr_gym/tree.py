@@ -8,14 +8,16 @@ import json
 import os
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from math import isfinite
+from math import inf, isfinite
 from operator import add, attrgetter, sub
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from tsr_gym.errors import InvalidTree, SnapshotError, shown
+from tsr_gym.errors import InvalidTree, NotFinite, SnapshotError, shown
 from tsr_gym.files import read_regular, write_atomically
-from tsr_gym.node import Candidate, Node, node_from_json, node_to_json, plain
+from tsr_gym.node import Candidate, Node, node_from_json, node_to_json
+from tsr_gym.ranges import check_counts, check_range
+from tsr_gym.records import to_json
 from tsr_gym.seeds import derive_seed, numbered_seeds
 
 # Called with the name of a stage of long work, the finished count and the total.
@@ -26,7 +28,7 @@ Watch = Callable[[str, int, int], None]
 class Budget:
     """Counts of the work that a search does. Budgets are added with ``+`` and subtracted with ``-``.
 
-    As a limit (`reached`), counts of 0 are not limited.
+    As a limit (`reached`), counts of 0 are not limited. A negative or fractional count is a ConfigError.
 
     Attributes:
         model_calls: Rounds in which the policy was called.
@@ -53,6 +55,11 @@ class Budget:
     expansions: int = 0
     seconds: float = field(default=0.0, compare=False)
     env_seconds: float = field(default=0.0, compare=False)
+
+    def __post_init__(self) -> None:
+        *counts, seconds, env_seconds = _counts(self)
+        check_counts(least=0, **dict(zip(_NAMES, counts, strict=False)))
+        check_range(least=0, seconds=seconds, env_seconds=env_seconds)
 
     def __sub__(self, other: "Budget") -> "Budget":
         return Budget(**dict(zip(_NAMES, map(sub, _counts(self), _counts(other)), strict=True)))
@@ -123,9 +130,6 @@ def _words(node: Node) -> str:
 
 __all__ = ["Candidate", "Expand", "Node", "Policy", "Quantity", "Rater", "Strategy", "Tree", "Wishes"]
 
-_BUDGET = tuple(Budget.__dataclass_fields__)
-_counts = attrgetter(*_BUDGET)
-
 FORMAT = "tsr-gym tree"
 VERSION = 1
 # Nodes that the representation of a tree shows.
@@ -159,7 +163,19 @@ class _Store:
     played: list[int] = field(default_factory=list)
     chosen: tuple[int, ...] = ()
     # A dictionary with the field names of `Budget`: every turn adds to it, and making a `Budget` each time is slow.
-    spent: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_BUDGET, 0))
+    spent: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_NAMES, 0))
+
+    def sum(self, quantity: Quantity, parent: int, value: float) -> float:
+        """Return the sum of a quantity on a path that continues by a turn with this value.
+
+        Raises:
+            NotFinite: The value or the sum is not finite. Comparisons with NaN are false: a search would take any path.
+        """
+        above = self.sums[quantity][parent]
+        total = above + value
+        if not isfinite(total):
+            raise NotFinite(f"wanted a finite {quantity} below node {parent}, got {value:g}, after {above:g} before it")
+        return total
 
 
 class Tree:
@@ -240,7 +256,7 @@ class Tree:
 
     def charge(self, budget: Budget) -> None:
         """Add to `spent`."""
-        self.spend(**dict(zip(_BUDGET, _counts(budget), strict=True)))
+        self.spend(**dict(zip(_NAMES, _counts(budget), strict=True)))
 
     def spend(self, **counts: float) -> None:
         """Add to `spent` by names, such as ``spend(env_steps=3)``; faster than `charge`.
@@ -256,12 +272,15 @@ class Tree:
         """Add a node and return its index.
 
         Raises:
-            ValueError: The parent is not in the tree.
+            ValueError: The parent is not in the tree, or some tokens of its candidate have no log-probability.
+            NotFinite: Its reward or score is not finite, or the sum of its path's is not, or a log-probability is NaN.
         """
         store, parent = self._store, node.parent
         index = len(store.nodes)
         if (parent is None) != (index == 0) or (parent is not None and not 0 <= parent < index):
             raise ValueError(f"wanted a parent among the {index} nodes of the tree, got {parent}")
+        if logprobs := node.candidate.logprobs:
+            _check_logprobs(logprobs, len(node.candidate.token_ids), index)
         # Sums run from the first node, also under a view with another root: `total` returns the difference of two sums.
         rewards, scores = store.sums["reward"], store.sums["score"]
         if parent is None:
@@ -269,10 +288,11 @@ class Tree:
             rewards.append(0.0)
             scores.append(0.0)
         else:
+            reward, score = store.sum("reward", parent, node.reward), store.sum("score", parent, node.score)
             siblings = store.children[parent]
             store.branches.append((*store.branches[parent], len(siblings)))
-            rewards.append(rewards[parent] + node.reward)
-            scores.append(scores[parent] + node.score)
+            rewards.append(reward)
+            scores.append(score)
             siblings.append(index)
         store.nodes.append(node)
         store.children.append([])
@@ -290,12 +310,13 @@ class Tree:
 
         Raises:
             ValueError: The node is the first, or has children, whose paths include its old score.
+            NotFinite: The score is not finite.
         """
         store, node = self._store, self.node(index)
         if store.children[index] or node.parent is None:
             raise ValueError(f"node {index} is the first or has children: wanted a leaf to rate")
+        store.sums["score"][index] = store.sum("score", node.parent, score)
         store.nodes[index] = replace(node, score=float(score))
-        store.sums["score"][index] = store.sums["score"][node.parent] + float(score)
 
     def at(self, root: int) -> "Tree":
         """Return the same tree as seen by a search that begins at another node.
@@ -396,6 +417,7 @@ class Tree:
             num: How many to return, or fewer if there are not as many.
             quantity: The quantity to sum along their paths; None ranks by `merit`.
         """
+        check_counts(least=0, num=num)
 
         def rank(index: int) -> tuple[float, int]:
             worth = self.merit(index) if quantity is None else self.total(index, quantity)
@@ -416,12 +438,14 @@ class Tree:
     def save(self, path: str | os.PathLike[str], *, snapshots: bool = True) -> None:
         """Write the tree as JSON lines, a header and one line per node. The old file is replaced at the end, at once.
 
+        Numbers of observations and infos that JSON lacks, NaN and infinite ones, become null.
+
         Args:
             path: The file.
             snapshots: Whether to write the snapshots, which a tree needs to be grown further.
         """
-        lines = [json.dumps(self._header(), default=plain)]
-        lines += [json.dumps(node_to_json(node, snapshots), default=plain) for node in self.nodes]
+        lines = [to_json(self._header())]
+        lines += [to_json(node_to_json(node, snapshots)) for node in self.nodes]
         write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
 
     def _header(self) -> dict[str, Any]:
@@ -476,6 +500,18 @@ class Tree:
             what = "a node" if number > 1 else "the header"
             raise InvalidTree(f"{path}, line {number}: not {what} of a tree ({error}): damaged") from error
         return tree
+
+
+def _check_logprobs(logprobs: Sequence[float], tokens: int, index: int) -> None:
+    """Raise an error where the log-probabilities of a candidate are not one number per token."""
+    # A policy without tokens may give the log-probability of a whole answer.
+    if tokens and len(logprobs) != tokens:
+        raise ValueError(
+            f"wanted a log-probability for each of the {tokens} tokens of node {index}, or none, got {len(logprobs)}"
+        )
+    # Minus infinity is the log-probability of an answer that a policy lists and never samples.
+    if not sum(logprobs) < inf:
+        raise NotFinite(f"wanted log-probabilities for the answer of node {index}, got {shown(tuple(logprobs))}")
 
 
 def _begun(header: dict[str, Any]) -> Tree:

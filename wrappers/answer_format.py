@@ -5,7 +5,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from tsr_gym.errors import ConfigError
+from tsr_gym.ranges import check_range
 
 _TAGS = re.compile(r"</?think>|</?answer>|<\|im_start\|>|<\|im_end\|>")
 _BETWEEN = re.compile(r"</think>\s*<answer>")
@@ -23,7 +23,7 @@ class AnswerFormat(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorA
 
     Args:
         env: An environment with text actions.
-        penalty: Price of a malformed turn, 0.1 in the paper.
+        penalty: Price of a malformed turn, which is subtracted; 0.1 in the paper.
         think: Whether the thinking part is required; without it ``<answer>...</answer>`` is enough.
 
     >>> AnswerFormat.parse("<think>the box is above</think> <answer>Up || Left</answer>")
@@ -31,8 +31,7 @@ class AnswerFormat(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorA
     """
 
     def __init__(self, env: gym.Env[str, str], penalty: float = 0.1, think: bool = True) -> None:
-        if penalty < 0:
-            raise ConfigError(f"wanted a penalty >= 0, which is subtracted, got {penalty}")
+        check_range(least=0, penalty=penalty)
         gym.utils.RecordConstructorArgs.__init__(self, penalty=penalty, think=think)
         super().__init__(env)
         self.penalty = penalty

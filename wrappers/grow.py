@@ -4,14 +4,15 @@ Invariant: a tree depends on its seed, the policy and the strategy, never on the
 whether they wait for each other.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from itertools import islice
 from time import perf_counter
 from typing import Any, Protocol
 
-from tsr_gym.errors import TsrGymError
+from tsr_gym.errors import EpisodeOver, TsrGymError, named, shown
+from tsr_gym.ranges import check_counts, check_limits, finite
 from tsr_gym.stack import Noise
 from tsr_gym.tree import Budget, Candidate, Expand, Policy, Rater, Strategy, Tree
 
@@ -51,7 +52,10 @@ class _Search:
         self.view.choose(())
         self.wishes: list[Expand] = []
         self._before = env.tree.spent
+        self._name = named(strategy)
         self._plan: Any = strategy(self.view)
+        if not isinstance(self._plan, Iterator):
+            raise TsrGymError(f"wanted the strategy {self._name} as a generator, it returned {shown(self._plan)}")
 
     def goes_on(self, limit: Budget | None) -> bool:
         """Ask the strategy for its next wishes; return False where it has none or the limit is reached."""
@@ -60,11 +64,34 @@ class _Search:
         try:
             self.wishes = next(self._plan)
         except StopIteration as end:
-            self.view.choose(end.value or ())
+            self._choose(end.value)
             return False
-        if not self.wishes:
-            raise TsrGymError("a strategy yielded an empty list: let it return when it wants nothing more")
+        self._check()
         return True
+
+    def _choose(self, ends: Any) -> None:
+        try:
+            self.view.choose(() if ends is None else [self.view.path(end)[-1] for end in ends])
+        except (TypeError, LookupError, ValueError) as error:
+            raise self._nonsense("returned", ends, f"wanted the nodes at which paths end ({error})") from error
+
+    def _check(self) -> None:
+        """Raise TsrGymError where the wishes are no requests that a policy can answer."""
+        wishes = self.wishes
+        if not isinstance(wishes, list | tuple) or not all(isinstance(wish, Expand) for wish in wishes):
+            raise self._nonsense("yielded", wishes, "wanted a list of Expand(node, samples)")
+        if not wishes:
+            raise self._nonsense("yielded", wishes, "let it return when it wants nothing more")
+        try:
+            for node, samples in wishes:
+                check_counts(samples=samples)
+                if self.view.node(node).done:
+                    raise EpisodeOver(f"node {node} ends its episode: expand an open leaf")
+        except (TsrGymError, TypeError, LookupError) as error:
+            raise self._nonsense("yielded", wishes, str(error)) from error
+
+    def _nonsense(self, verb: str, value: object, reason: str) -> TsrGymError:
+        return TsrGymError(f"the strategy {self._name} {verb} {shown(value)}: {reason}")
 
     def requests(self) -> list[tuple[Tree, Expand]]:
         """Return the wishes as a policy is asked for them."""
@@ -115,9 +142,10 @@ def grow(
         watch: Called after every round with the number of running searches.
 
     Raises:
-        TsrGymError: The policy or the rater answered with another number than it was asked for, or a strategy
-            yielded an empty list.
+        TsrGymError: The policy or the rater answered with another number than it was asked for, or the strategy
+            yielded something else than requests for open nodes.
     """
+    check_limits(workers=workers)
     searches = [_Search(env, strategy) for env in envs]
     waiting = [search for search in searches if search.goes_on(limit)]
     left = len(waiting)
@@ -165,7 +193,8 @@ def _best_end(view: Tree) -> int:
         raise TsrGymError(f"the strategy expanded nothing at node {view.root}: there is no turn to play")
     # A path into a dead end may have the best return so far, but no success can follow.
     alive = [leaf for leaf in leaves if view.nodes[leaf].is_open or view.nodes[leaf].done]
-    return view.chosen[0] if view.chosen else view.best(alive or leaves, 1)[0]
+    ends = [node for node in view.chosen if node != view.root]
+    return ends[0] if ends else view.best(alive or leaves, 1)[0]
 
 
 def _in_lock_step(waiting: list[_Search], policy: Policy) -> Generator[Answered, None, None]:
@@ -223,8 +252,8 @@ def _rate(rater: Rater, grown: Sequence[tuple[Tree, int]]) -> None:
     started = perf_counter()
     scores = rater(grown)
     share = (perf_counter() - started) / max(len(grown), 1)
-    if len(scores) != len(grown):
-        raise TsrGymError(f"the rater was asked for {len(grown)} scores and gave {len(scores)}")
+    if not isinstance(scores, Sized) or len(scores) != len(grown):
+        raise TsrGymError(f"the rater {named(rater)} was asked for {len(grown)} scores and gave {shown(scores)}")
     for (tree, node), score in zip(grown, scores, strict=True):
-        tree.rate(node, score)
+        tree.rate(node, finite(score, f"the score of node {node}", rater))
         tree.spend(seconds=share)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from tsr_gym.ranges import finite
 from tsr_gym.seeds import derive_seed, numbered_seeds
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import Noise, Stack
@@ -134,9 +135,14 @@ class Imagination:
 
 
 def score_in(result: Any) -> float:
-    """Return the score of a turn: that of a scorer, the reward without one."""
+    """Return the score of a turn: that of a scorer, the reward without one.
+
+    Raises:
+        NotFinite: The reward or the score is not finite.
+    """
     _, reward, _, _, info = result
-    return float(info.get("score", reward))
+    paid = finite(reward, "the reward")
+    return finite(info["score"], 'info["score"]') if "score" in info else paid
 
 
 def key_of(base: gym.Env[Any, Any]) -> bytes | None:

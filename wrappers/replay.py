@@ -11,8 +11,9 @@ import numpy as np
 
 from tsr_gym.errors import ConfigError, InvalidTree, TsrGymError, shown
 from tsr_gym.foreign.recorder import ReplayRecorder
-from tsr_gym.node import Node, node_to_json, plain
+from tsr_gym.node import Node, node_to_json
 from tsr_gym.optional import importing_only, load
+from tsr_gym.records import plain, to_json
 from tsr_gym.registration import find_env, trusted_modules
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import NOISES, Stack
@@ -40,8 +41,8 @@ def stack_facts(env: gym.Env[Any, Any]) -> dict[str, Any] | None:
     ]
     facts = {**{name: vars(spec)[name] for name in MADE_WITH}, "wrappers": wrappers}
     try:
-        return dict(json.loads(json.dumps(facts, default=plain)))
-    except TypeError:
+        return dict(json.loads(json.dumps(facts, default=plain, allow_nan=False)))
+    except (TypeError, ValueError):
         return None
 
 
@@ -218,5 +219,5 @@ def _difference(index: int, saved: Node, replayed: Node, fields: Sequence[str]) 
 
 def _plain(node: Node) -> dict[str, Any]:
     digest = None if node.snapshot is None else node.snapshot.digest
-    fields = json.loads(json.dumps(node_to_json(node, False), default=plain))
+    fields = json.loads(to_json(node_to_json(node, False)))
     return {**fields, "snapshot": digest}

@@ -5,6 +5,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_ori
 import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
+from tsr_gym.ranges import finite
 from tsr_gym.state_env import StateEnv
 
 StateT = TypeVar("StateT")
@@ -65,7 +66,7 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
 
     def rate_turn(self, turn: RatedTurn) -> float:
         """Return the score of a turn; a subclass that cares whether the episode ended with it overrides this."""
-        return float(self.score(turn.before, turn.action, turn.after, turn.reward))
+        return self.score(turn.before, turn.action, turn.after, turn.reward)
 
     def rate_state(self, state: StateT) -> float:
         """Return the worth of a state alone: a potential, and the way to mix scores of states and of turns.
@@ -83,11 +84,15 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
             raise ConfigError(f"{name} rates states, but cannot rate one without the turn ({error})") from error
         if worth != worth:
             raise ConfigError(f"{name} rates states, but its score depends on the turn's reward")
-        return worth
+        return finite(worth, "the score of a state", type(self))
 
     def facts(self, turn: RatedTurn) -> dict[str, Any]:
-        """Return the entries that are added to `info` for a turn."""
-        return {"score": self.rate_turn(turn)}
+        """Return the entries that are added to `info` for a turn.
+
+        Raises:
+            NotFinite: The score is not finite.
+        """
+        return {"score": finite(self.rate_turn(turn), "the score", type(self))}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""

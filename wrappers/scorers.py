@@ -9,6 +9,7 @@ import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import Call, bind, choose
+from tsr_gym.ranges import check_range, finite
 from tsr_gym.registration import env_class
 from tsr_gym.wrappers.score_wrapper import RatedTurn, ScoreWrapper, state_of
 
@@ -98,7 +99,7 @@ class WeightedScore(ScoreWrapper[Any]):
         if not parts:
             raise ConfigError("wanted at least one part of the score, got none")
         super().__init__(env, parts=dict(parts))
-        self.weights = {name: float(weight) for name, (_, weight) in parts.items()}
+        self.weights = {name: finite(weight, f"the weight of {name}") for name, (_, weight) in parts.items()}
         self.parts = {name: make_scorer(scorer, env) for name, (scorer, _) in parts.items()}
         kinds = {part.score_of for part in self.parts.values()}
         self.score_of = "state" if kinds == {"state"} else "turn"
@@ -107,7 +108,10 @@ class WeightedScore(ScoreWrapper[Any]):
 
     def facts(self, turn: RatedTurn) -> dict[str, Any]:
         """Return the sum and its parts."""
-        scores = {name: part.rate_turn(turn) for name, part in self.parts.items()}
+        scores = {
+            name: finite(part.rate_turn(turn), f"the part {name!r} of the score", type(part))
+            for name, part in self.parts.items()
+        }
         total = 0.0
         for name, score in scores.items():
             start = self.parts[name].rate_state(turn.before) if name in self._gains else 0.0
@@ -171,8 +175,10 @@ class PotentialScore(ScoreWrapper[Any]):
         offset: float = 0.0,
         end: End = "done",
     ) -> None:
-        if not 0 <= gamma <= 1 or end not in get_args(End):
-            raise ConfigError(f"wanted 0 <= gamma <= 1 and end of {list(get_args(End))}, got {gamma} and {end!r}")
+        check_range(least=0, most=1, gamma=gamma)
+        check_range(weight=weight, offset=offset)
+        if end not in get_args(End):
+            raise ConfigError(f"wanted end of {list(get_args(End))}, got {end!r}")
         super().__init__(env, potential=potential, gamma=gamma, reward=reward, weight=weight, offset=offset, end=end)
         self.gamma = gamma
         self.reward = reward
@@ -183,7 +189,7 @@ class PotentialScore(ScoreWrapper[Any]):
 
     def phi(self, state: Any) -> float:
         """Return the potential of a state of a running episode."""
-        return self.weight * (float(self._potential(state)) + self.offset)
+        return self.weight * (finite(self._potential(state), "the potential", self._potential) + self.offset)
 
     def rate_turn(self, turn: RatedTurn) -> float:
         """Return the reward and the gain of the potential."""

@@ -13,7 +13,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from tsr_gym.errors import EpisodeOver, SnapshotError, TsrGymError
+from tsr_gym.errors import ConfigError, EpisodeOver, NotFinite, SnapshotError, TsrGymError, named, shown
+from tsr_gym.ranges import check_counts, check_range
 from tsr_gym.seeds import derive_seed
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import NOISES, Noise, Stack, env_support, replayable, restore
@@ -56,8 +57,11 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
     def __init__(self, env: gym.Env[Any, Any], noise: Noise = "fresh", repeats: int = 1, risk: Risk = "mean") -> None:
         if noise not in NOISES:
             raise ValueError(f"wanted noise of {NOISES}, got {noise!r}")
-        if repeats < 1 or not (risk == "mean" or (not isinstance(risk, str) and 0 <= risk <= 1)):
-            raise ValueError(f'wanted repeats >= 1 and risk "mean" or from 0 to 1, got {repeats} and {risk!r}')
+        check_counts(repeats=repeats)
+        if risk != "mean":
+            if isinstance(risk, str):
+                raise ConfigError(f'wanted risk "mean" or a quantile from 0 to 1, got {risk!r}')
+            check_range(least=0, most=1, risk=risk)
         gym.utils.RecordConstructorArgs.__init__(self, noise=noise, repeats=repeats, risk=risk)
         super().__init__(replayable(env) if env_support(env).level == "replay" else env)
         self.noise: Noise = noise
@@ -142,9 +146,14 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
     def play(self, candidate: Candidate) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take the turn of a candidate, as `step` does, and record its tokens with it."""
         tree, cursor = self.tree, self._cursor
-        result = self.env.step(candidate.text)
-        tree.spend(env_steps=1)
-        score = score_in(result)
+        try:
+            result = self.env.step(candidate.text)
+            tree.spend(env_steps=1)
+            score = score_in(result)
+        except NotFinite as error:
+            # Here the turn was taken already, so the environment goes back to where the tree stands.
+            self._stack.restore(_snapshot_of(tree.nodes[cursor]))
+            raise self._placed(error, cursor, candidate) from error
         turn = ImaginedTurn(result, self._stack.snapshot(), key_of(self.unwrapped), score, (score,))
         node = node_of(tree, cursor, candidate, turn)
         # The turn belongs to the played episode only if it continues it: after `goto` it is another branch.
@@ -204,7 +213,10 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
                 # The number of a child is part of its address, from which its dice derive. So a node that is expanded
                 # twice with 4 candidates has the same dice as one that is expanded once with 8.
                 for number, candidate in enumerate(map(_candidate, candidates), start=len(tree.children(node))):
-                    turn = imagined.turn(candidate.text, number)
+                    try:
+                        turn = imagined.turn(candidate.text, number)
+                    except NotFinite as error:
+                        raise self._placed(error, node, candidate) from error
                     new.append(tree.add(node_of(tree, node, candidate, turn)))
         finally:
             # Also after an exception: the turns before it are in the tree, and their cost counts.
@@ -214,6 +226,10 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
             counts = {"env_steps": steps, "restores": steps + 1, "expansions": len(tries)}
             tree.spend(**counts, seconds=seconds, env_seconds=inside)
         return new
+
+    def _placed(self, error: NotFinite, node: int, candidate: Candidate) -> NotFinite:
+        """Return the error of a score or reward with the turn that it belongs to."""
+        return NotFinite(f"{named(self.unwrapped)}, turn {shown(candidate.text)} at node {node}: {error}")
 
     def _imagination(self, node: int, noise: Noise) -> Imagination:
         before = self.tree.node(node)

@@ -24,6 +24,7 @@ from tsr_gym.agents.arrays.tree import (
     njit,
     root_seeds,
 )
+from tsr_gym.ranges import check_counts, finite_array
 from tsr_gym.stack import NOISES, Noise
 
 # Merits that differ by less are a tie, because sums of the same rewards in another order differ in the last digits.
@@ -87,8 +88,7 @@ def array_beam(
     >>> found.actions[0].tolist(), found.returns.round(1).tolist()
     ([3, 3], [10.8, 10.8, 10.8])
     """
-    if min(width, branching, depth) < 1:
-        raise ValueError(f"wanted width, branching and depth >= 1, got {width}, {branching} and {depth}")
+    check_counts(width=width, branching=branching, depth=depth)
     if noise not in NOISES:
         raise ValueError(f"wanted noise of {NOISES}, got {noise!r}")
     if score_of not in ("turn", "state"):
@@ -283,6 +283,6 @@ def _play(
     numbers = np.tile(np.arange(branching), tasks * width)
     actions = policy(batch, ArrayRequest(turn, numbers, fan.choices.ravel(), fan.wanted.ravel()))
     rewards, terminated, truncated = batch.advance(actions)
-    scores = rewards if score is None else np.asarray(score(batch, rewards), np.float64)
+    scores = rewards if score is None else finite_array(score(batch, rewards), "scores of the batch", score)
     parts = (np.asarray(actions, np.int64), rewards, scores, terminated, truncated)
     return fan, Came._make(part.reshape(shape) for part in parts)

@@ -20,6 +20,7 @@ from tsr_gym.agents.arrays.tree import (
     njit,
     root_seeds,
 )
+from tsr_gym.ranges import check_counts, check_range, finite_array
 from tsr_gym.stack import NOISES, Noise
 
 # Of a selection's bound, so little is left to chance that it decides ties only.
@@ -86,8 +87,9 @@ def array_puct(
     >>> array_puct(envs, simulations=64, seeds=range(2)).actions.tolist()
     [3, 3]
     """
-    if simulations < 1 or c_init < 0 or c_base <= 0:
-        raise ValueError(f"wanted simulations >= 1, c_init >= 0, c_base > 0, got {simulations}, {c_init} and {c_base}")
+    check_counts(simulations=simulations)
+    check_range(least=0, c_init=c_init)
+    check_range(above=0, c_base=c_base)
     if noise not in NOISES:
         raise ValueError(f"wanted noise of {NOISES}, got {noise!r}")
     everyone, places = np.arange(envs.num_envs), simulations + 1
@@ -297,7 +299,7 @@ def _evaluated(played: Any, evaluate: Evaluate | None) -> tuple[Any, Any]:
     if evaluate is None:
         return 1.0 / int(played.single_action_space.n), np.zeros(played.num_envs)
     priors, values = evaluate(played)
-    return priors, np.asarray(values, np.float64)
+    return finite_array(priors, "priors", evaluate), finite_array(values, "values", evaluate)
 
 
 def _walk(tasks: int) -> Walk:

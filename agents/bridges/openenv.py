@@ -16,8 +16,8 @@ import gymnasium as gym
 
 from tsr_gym.codec import encode
 from tsr_gym.errors import ConfigError, SnapshotError
-from tsr_gym.node import plain
 from tsr_gym.optional import require
+from tsr_gym.records import to_json
 from tsr_gym.registration import env_id
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore, snapshot
@@ -98,7 +98,7 @@ def _plain(info: dict[str, Any]) -> dict[str, Any]:
             encode(value)
         except SnapshotError:
             continue
-        facts[name] = json.loads(json.dumps(value, default=plain))
+        facts[name] = json.loads(to_json(value))
     return facts
 
 

@@ -26,8 +26,8 @@ from tsr_gym.agents.episodes.trajectory import (
     learned_from,
 )
 from tsr_gym.errors import ConfigError, InvalidTree, shown
-from tsr_gym.node import node_from_json, plain
-from tsr_gym.records import read_records
+from tsr_gym.node import node_from_json
+from tsr_gym.records import read_records, to_json
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Tree
 
@@ -190,7 +190,7 @@ def _facts(tree: Tree) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, default=plain)
+    return to_json(value)
 
 
 Taken = Literal["chosen", "episodes", "leaves"]

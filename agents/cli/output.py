@@ -1,6 +1,5 @@
 """Output of commands: JSON for programs, tables and progress bars for people."""
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from tsr_gym.records import to_json
 from tsr_gym.tree import Watch
 
 # Means the standard output, as in many programs.
@@ -37,7 +37,7 @@ def write_json(value: Any, target: Path) -> None:
         OSError: The file cannot be written.
     """
     plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-    text = json.dumps(plain, indent=2, default=str)
+    text = to_json(plain, indent=2, unknown=str)
     if target == HERE:
         print(text)
     else:

@@ -21,7 +21,8 @@ from tsr_gym.codec import decode, digest, encode
 from tsr_gym.errors import ConfigError, InvalidTree, SnapshotError, TsrGymError
 from tsr_gym.files import write_atomically
 from tsr_gym.keywords import choose, no_such, parse_call
-from tsr_gym.node import plain
+from tsr_gym.ranges import check_counts, check_range
+from tsr_gym.records import plain, to_json
 from tsr_gym.snapshots import EnvState, Snapshot
 from tsr_gym.tree import Node, Tree
 
@@ -124,8 +125,8 @@ def harvest_start_states(
         ValueError: A number is out of range.
         TsrGymError: The tree was saved without snapshots.
     """
-    if not 0 < threshold <= 1 or min_tries < 1:
-        raise ValueError(f"wanted 0 < threshold <= 1 and min_tries >= 1, got {threshold} and {min_tries}")
+    check_range(above=0, most=1, threshold=threshold)
+    check_counts(min_tries=min_tries)
     counts = _count(tree, turns, solved)
     uncertain = {
         key for key, (_, tries, successes) in counts.items() if tries >= min_tries and 0 < successes < threshold * tries
@@ -282,7 +283,7 @@ class StartStateBank:
             SnapshotError: A snapshot or an observation has no pickle-free form.
         """
         lines = [json.dumps({"format": FORMAT, "version": VERSION, "start_states": len(self)})]
-        lines += [json.dumps(_to_json(start_state)) for start_state in self]
+        lines += [to_json(_to_json(start_state)) for start_state in self]
         write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
 
     @classmethod

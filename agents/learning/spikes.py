@@ -9,7 +9,8 @@ from math import isfinite
 from statistics import median
 from typing import Any, NamedTuple
 
-from tsr_gym.errors import ConfigError, TrainingDiverged
+from tsr_gym.errors import TrainingDiverged
+from tsr_gym.ranges import check_counts, check_range
 
 
 def require_finite(values: Mapping[str, float], *, where: str, advice: str = "") -> None:
@@ -89,11 +90,9 @@ class SpikeRule:
     """Most steps skipped in a row: gradients that stay larger are no spike."""
 
     def __post_init__(self) -> None:
-        if min(self.window, self.warm_up, self.max_skips) < 1 or not self.factor > 0 or not self.floor >= 0:
-            raise ConfigError(
-                "wanted window, warm_up and max_skips >= 1, factor > 0 and floor >= 0, got "
-                f"{self.window}, {self.warm_up}, {self.max_skips}, {self.factor} and {self.floor}"
-            )
+        check_counts(window=self.window, warm_up=self.warm_up, max_skips=self.max_skips)
+        check_range(above=0, finite=False, factor=self.factor)
+        check_range(least=0, floor=self.floor)
 
     def judge(self, memory: GradientMemory, norm: float) -> Judgement:
         """Return the verdict on a step, with the memory after it.

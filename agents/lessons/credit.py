@@ -15,6 +15,7 @@ from typing import Literal
 
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.lessons.filters import are_equal
+from tsr_gym.ranges import check_counts, check_range
 
 CreditRule = Callable[[Group], Group]
 GoldenAnswers = Sequence[str] | Callable[[Group], Sequence[str]]
@@ -60,8 +61,7 @@ def first_occurrence(
     Raises:
         ValueError: Alpha is out of range, there are no golden answers, or observations are not text.
     """
-    if not 0 < alpha <= 1:
-        raise ValueError(f"wanted 0 < alpha <= 1, got {alpha}")
+    check_range(above=0, most=1, alpha=alpha)
     if groups == "all_wrong" and any(trajectory.success for trajectory in group.trajectories):
         return group
     if found == "score":
@@ -191,8 +191,9 @@ def length_penalty(
         weight: The full penalty.
         per: Whether each turn is penalised for its tokens, or the last turn for those of the whole trajectory.
     """
-    if not 0 < cache <= max_tokens:
-        raise ValueError(f"wanted 0 < cache <= max_tokens, got cache {cache} and max_tokens {max_tokens}")
+    check_counts(cache=cache)
+    check_counts(least=cache, max_tokens=max_tokens)
+    check_range(weight=weight)
 
     def penalty(tokens: int) -> float:
         return -weight * min(1.0, max(0.0, (tokens - (max_tokens - cache)) / cache))

@@ -13,6 +13,7 @@ from typing import Literal
 
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory
 from tsr_gym.errors import TrainingDiverged
+from tsr_gym.ranges import check_counts, check_range
 
 Filter = Callable[[Sequence[Group]], list[Group]]
 Credit = Callable[[Group], Group]
@@ -71,8 +72,7 @@ def keep_uncertain(groups: Sequence[Group], ratio: float = 0.25) -> Filtered:
         groups: Candidates.
         ratio: Share of the groups to keep, 0.25 in the paper; at least one.
     """
-    if not 0 < ratio <= 1:
-        raise ValueError(f"wanted a ratio 0 < ratio <= 1, got {ratio}")
+    check_range(above=0, most=1, ratio=ratio)
     # 0.07 * 100 is 7.000000000000001 in floating point, and means 7 groups.
     return keep_top_k(groups, ceil(ratio * len(groups) - 1e-9))
 
@@ -84,8 +84,7 @@ def keep_top_k(groups: Sequence[Group], k: int) -> Filtered:
         groups: Candidates; those without variation are never kept.
         k: Largest number of groups to keep.
     """
-    if k < 0:
-        raise ValueError(f"wanted k >= 0 groups, got {k}")
+    check_counts(least=0, k=k)
     varied = keep_varied(groups)
     return _at(varied, _by_spread(varied)[:k], "group_less_uncertain")
 
@@ -106,8 +105,8 @@ def keep_top_p(
             reaches ``p``, so that their scale matters.
         slack: 0.01 in the released code; only for ``"linear"``.
     """
-    if not 0 < p <= 1:
-        raise ValueError(f"wanted a share 0 < p <= 1, got {p}")
+    check_range(above=0, most=1, p=p)
+    check_range(least=0, slack=slack)
     varied = keep_varied(groups)
     if not varied:
         return varied
@@ -132,6 +131,7 @@ def keep_mixed_success(groups: Sequence[Group], ratio: float = 1.0) -> Filtered:
         groups: Candidates.
         ratio: Share of all groups to keep at most; at least one.
     """
+    check_range(above=0, ratio=ratio)
     mixed = _where(groups, lambda group: group.has_mixed_success, _outcome)
     if not mixed:
         return mixed
@@ -272,8 +272,7 @@ def _at(groups: Filtered, places: Sequence[int], reason: str) -> Filtered:
 
 def _cut(groups: Sequence[Group], keep: int, rank: Callable[[Trajectory], float], reason: str) -> Filtered:
     """Return each group cut to its `keep` trajectories of lowest rank, in their order."""
-    if keep < 1:
-        raise ValueError(f"wanted to keep at least 1 trajectory per group, got {keep}")
+    check_counts(keep=keep)
     kept, dropped = [], Counter[str]()
     for group in groups:
         # Called for its error: there is no order among returns that are not finite.

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from tsr_gym.errors import ConfigError, PromptTooLong
+from tsr_gym.errors import PromptTooLong
 from tsr_gym.keywords import choose, no_such, parse_call
+from tsr_gym.ranges import check_limits
 
 
 class Completion(NamedTuple):
@@ -191,10 +192,8 @@ def answer_limit(own: int, given: int | None) -> int:
     Raises:
         ConfigError: It leaves no room for a token.
     """
-    limit = own if given is None else min(given, own)
-    if limit < 1:
-        raise ConfigError(f"wanted max_tokens >= 1, got {limit}")
-    return limit
+    check_limits(max_tokens=given)
+    return own if given is None else min(given, own)
 
 
 def check_prompt(length: int, context: int) -> None:

@@ -23,6 +23,7 @@ from tsr_gym.agents.policies.prefix_cache import (
     roomy_cache,
 )
 from tsr_gym.errors import ConfigError
+from tsr_gym.ranges import check_counts, check_range
 
 _GAMMA = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
@@ -59,11 +60,10 @@ class TransformersEngine:
         max_batch: int = 512,
         autocast: torch.dtype | None = None,
     ) -> None:
-        if max_tokens < 1 or max_batch < 1 or temperature < 0 or not stop_ids:
-            raise ConfigError(
-                f"wanted max_tokens >= 1, max_batch >= 1, temperature >= 0 and some stop_ids, got {max_tokens}, "
-                f"{max_batch}, {temperature} and {list(stop_ids)}"
-            )
+        check_counts(max_tokens=max_tokens, max_batch=max_batch)
+        check_range(least=0, temperature=temperature, cache_gib=cache_gib)
+        if not stop_ids:
+            raise ConfigError("wanted some stop_ids, got none: answers would only end at max_tokens")
         self.model = model
         self.max_tokens = max_tokens
         self.temperature = temperature

@@ -20,6 +20,7 @@ import torch
 from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
 from tsr_gym.errors import CheckpointError, ConfigError, EngineFailed, Unsupported
 from tsr_gym.optional import require
+from tsr_gym.ranges import check_counts, check_range
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,8 +111,10 @@ class VllmEngine:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1 or not self.stop_ids:
-            raise ConfigError(f"wanted max_tokens >= 1 and some stop_ids, got {self.max_tokens} and {self.stop_ids}")
+        check_counts(max_tokens=self.max_tokens)
+        check_range(least=0, temperature=self.temperature)
+        if not self.stop_ids:
+            raise ConfigError("wanted some stop_ids, got none: answers would only end at max_tokens")
         if self.temperature and not self.temperature >= LEAST_TEMPERATURE:
             raise ConfigError(
                 f"vLLM samples at temperatures from {LEAST_TEMPERATURE} on, or at 0, got {self.temperature}"

@@ -1,6 +1,5 @@
 """Reports of calibrations and probes: tables, plots, rows for programs, and one sentence of advice."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from tsr_gym.agents.probing.calibrate import Calibration, SettingResult
 from tsr_gym.agents.probing.players import player_in_words
 from tsr_gym.agents.probing.probe import PLAIN, Probe, Tally, label
 from tsr_gym.agents.reports.report import Table
+from tsr_gym.records import to_json
 
 UNITS = {"sampled_tokens": "sampled tokens", "env_steps": "steps of the environment"}
 
@@ -124,7 +124,7 @@ def save_calibration(result: Calibration, folder: Path) -> list[Path]:
     """Write ``calibration.json`` and ``calibration.png`` into a folder and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers, picture = folder / "calibration.json", folder / "calibration.png"
-    numbers.write_text(json.dumps({"what": calibration_heading(result), **asdict(result)}, indent=2) + "\n")
+    numbers.write_text(to_json({"what": calibration_heading(result), **asdict(result)}, indent=2) + "\n")
     draw_calibration(result, picture)
     return [numbers, picture]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tsr_gym.errors import CheckpointError, ConfigError, shown
 from tsr_gym.files import locked, read_regular, write_atomically
+from tsr_gym.records import to_json
 from tsr_gym.tree import Tree
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class JsonLines:
             CheckpointError: The disk is full or not writable.
         """
         with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(to_json(record) + "\n")
             # Without this a power cut could lose lines of updates whose checkpoint is on the disk.
             file.flush()
             os.fsync(file.fileno())
@@ -139,7 +140,7 @@ class JsonLines:
         Raises:
             CheckpointError: The disk is full or not writable, or a line is damaged; the file is then as it was.
         """
-        lines = [json.dumps(record) for record in self.read() if record["step"] <= step]
+        lines = [to_json(record) for record in self.read() if record["step"] <= step]
         with writing(self.path):
             write_atomically(self.path, "".join(line + "\n" for line in lines).encode())
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from tsr_gym.agents.strategies.order import harvested, ranked
 from tsr_gym.agents.strategies.play_on import play_on
+from tsr_gym.ranges import check_counts, check_range
 from tsr_gym.tree import Tree, Wishes
 
 Outcome = Literal["success", "return"]
@@ -54,11 +55,11 @@ def adaptive(
         trust: Continuations that the parent's expectations are worth; with less, nodes count as known after fewer.
         parallel: Continuations per round; more ask the policy less often, on less knowledge.
     """
-    if min_rollouts < 1 or max_rollouts < min_rollouts or parallel < 1:
-        got = f"{min_rollouts}, {max_rollouts} and {parallel}"
-        raise ValueError(f"wanted 1 <= min_rollouts <= max_rollouts and parallel >= 1, got {got}")
-    if outcome not in ("success", "return") or trust < 0:
-        raise ValueError(f"wanted outcome of 'success' or 'return' and trust >= 0, got {outcome!r} and {trust}")
+    check_counts(min_rollouts=min_rollouts, parallel=parallel)
+    check_counts(least=min_rollouts, max_rollouts=max_rollouts)
+    check_range(least=0, trust=trust)
+    if outcome not in ("success", "return"):
+        raise ValueError(f"wanted outcome of 'success' or 'return', got {outcome!r}")
     outcomes = _Outcomes(tree, outcome)
     starts = [tree.root] * min_rollouts
     left = max_rollouts

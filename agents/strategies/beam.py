@@ -6,6 +6,7 @@ from typing import Literal
 
 from tsr_gym.agents.strategies.order import Merge, distinct, ranked
 from tsr_gym.agents.strategies.play_on import play_on
+from tsr_gym.ranges import check_counts, check_limits
 from tsr_gym.tree import Expand, Tree, Wishes
 
 Rank = Literal["merit", "sum", "last"]
@@ -37,10 +38,8 @@ def beam(
         merge: Of the members that stand in the same state after a turn, only the best is kept.
         until_success: End at the first turn that solves the task, and choose the episodes that did, best first.
     """
-    if width < 1 or branching < 1:
-        raise ValueError(f"wanted width and branching >= 1, got {width} and {branching}")
-    if depth is not None and depth < 1:
-        raise ValueError(f"wanted depth >= 1 or None, got {depth}")
+    check_counts(width=width, branching=branching)
+    check_limits(depth=depth)
     worth = _worth(tree, rank)
     members = distinct(tree, [tree.root], merge)
     turns = 0
@@ -105,10 +104,9 @@ def lookahead(
         reduce: What the merits of a candidate's leaves come to.
         moves: Turns to decide, None to the end of the episode.
     """
-    if branching < 1 or depth < 0:
-        raise ValueError(f"wanted branching >= 1 and depth >= 0, got {branching} and {depth}")
-    if rollouts < 1 or (moves is not None and moves < 1):
-        raise ValueError(f"wanted rollouts >= 1 and moves >= 1 or None, got {rollouts} and {moves}")
+    check_counts(branching=branching, rollouts=rollouts)
+    check_counts(least=0, depth=depth)
+    check_limits(moves=moves)
     if reduce not in ("mean", "max"):
         raise ValueError(f"wanted reduce of 'mean' or 'max', got {reduce!r}")
     reduced = fmean if reduce == "mean" else max

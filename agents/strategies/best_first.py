@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
-from math import exp, fsum, log
+from math import exp, fsum, inf, log
 from typing import Literal
 
-from tsr_gym.agents.strategies.order import Merge, best_ends, identity
+from tsr_gym.agents.strategies.order import Merge, best_ends, identity, valued
+from tsr_gym.ranges import check_counts
 from tsr_gym.tree import Expand, Tree, Wishes
 
 
@@ -86,8 +87,7 @@ def best_first(
         merge: Of nodes in the same state, only the one that is expanded first ever is. Where that leaves nothing to
             expand and expansions are left, `Frontier` chooses the nodes that are sampled again.
     """
-    if expansions < 1 or samples < 1 or parallel < 1:
-        raise ValueError(f"wanted expansions, samples and parallel >= 1, got {expansions}, {samples} and {parallel}")
+    check_counts(expansions=expansions, samples=samples, parallel=parallel)
     worth, frontier = {tree.root: 0.0}, Frontier(tree, merge)
     frontier.add(tree.root, 0.0)
     left = expansions
@@ -95,7 +95,7 @@ def best_first(
         yield [Expand(node, samples) for node in batch]
         left -= len(batch)
         for child in [child for node in batch for child in tree.children(node)[-samples:]]:
-            worth[child] = tree.merit(child) if value is None else value(tree, child)
+            worth[child] = tree.merit(child) if value is None else valued(value, tree, child)
             frontier.add(child, -worth[child])
     return best_ends(tree, worth, worth.__getitem__)
 
@@ -142,8 +142,7 @@ def levin(
         parallel: Nodes that are expanded in one round; more ask the policy less often, on less knowledge.
         merge: Which nodes are in the same state; None cuts nothing.
     """
-    if expansions < 1 or samples < 1 or parallel < 1:
-        raise ValueError(f"wanted expansions, samples and parallel >= 1, got {expansions}, {samples} and {parallel}")
+    check_counts(expansions=expansions, samples=samples, parallel=parallel)
     if chance not in ("sampled", "proposed", "uniform"):
         raise ValueError(f"wanted chance of 'sampled', 'proposed' or 'uniform', got {chance!r}")
     above, frontier = tree.nodes[tree.root].depth - 1, Frontier(tree, merge)
@@ -157,7 +156,9 @@ def levin(
         for node in batch:
             for child, logp in _grown(tree, node, samples, chance).items():
                 chances[child] = chances[node] + logp
-                depth, ahead = tree.nodes[child].depth - above, 0.0 if togo is None else max(0.0, togo(tree, child))
+                depth, ahead = tree.nodes[child].depth - above, 0.0
+                if togo is not None:
+                    ahead = max(0.0, valued(togo, tree, child))
                 costs[child] = log(depth + ahead) - (1 + ahead / depth) * chances[child]
                 frontier.add(child, costs[child], chances[child])
                 if tree.nodes[child].solved:
@@ -180,6 +181,6 @@ def _grown(tree: Tree, node: int, samples: int, chance: Chance) -> dict[int, flo
     # Sampled probabilities are used as they are. Otherwise, and where a child has none, the children share 1 in
     # proportion: the total is the log of the sum over all children of the node, also those of earlier expansions.
     total, most = 0.0, max(logits.values())
-    if chance != "sampled" or not all(logprobs.values()):
+    if (chance != "sampled" or not all(logprobs.values())) and most > -inf:
         total = most + log(fsum(exp(logit - most) for logit in logits.values()))
     return {child: logits[child] - total for child in children[-samples:] if child in logits}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from tsr_gym.ranges import finite
 from tsr_gym.tree import Quantity, Tree
 
 # Whether the turns and actions that are left belong to the state; None merges nothing.
@@ -56,6 +57,15 @@ def best_ends(tree: Tree, nodes: Iterable[int], worth: Callable[[int], float]) -
     leaves = [node for node in nodes if node != tree.root and not tree.children(node)]
     finished = [leaf for leaf in leaves if tree.nodes[leaf].done]
     return ranked(tree, finished, worth) or ranked(tree, leaves, worth)[:1]
+
+
+def valued(value: Callable[[Tree, int], float], tree: Tree, node: int) -> float:
+    """Return the value of a node by a function of a user.
+
+    Raises:
+        NotFinite: It is not finite; the message names the function and the node.
+    """
+    return finite(value(tree, node), f"the value of node {node}", value)
 
 
 def is_dead(tree: Tree, node: int) -> bool:

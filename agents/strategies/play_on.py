@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from tsr_gym.agents.strategies.order import harvested, is_dead, ranked
+from tsr_gym.errors import ConfigError
+from tsr_gym.ranges import check_counts
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Expand, Tree, Wishes
 
@@ -45,8 +47,7 @@ def play_on(
 @harvested("episodes")
 def naive(tree: Tree, *, rollouts: int = 1) -> Wishes:
     """Play `rollouts` independent episodes from the root to their ends."""
-    if rollouts < 1:
-        raise ValueError(f"wanted rollouts >= 1, got {rollouts}")
+    check_counts(rollouts=rollouts)
     yield from play_on(tree, [tree.root] * rollouts)
     return None
 
@@ -86,10 +87,13 @@ def best_of_n(tree: Tree, *, n: int = 32, keep: int = 1) -> Wishes:
     Args:
         tree: What has grown.
         n: Episodes (paper: 32).
-        keep: How many to choose at most (paper: 16).
+        keep: How many to choose, at most `n` (paper: 16).
     """
-    if n < 1 or keep < 1:
-        raise ValueError(f"wanted n and keep >= 1, got {n} and {keep}")
+    check_counts(n=n, keep=keep)
+    if keep > n:
+        raise ConfigError(
+            f"wanted keep of at most the n={n} episodes, got {keep}: raise n, or lower keep (trajectories)"
+        )
     ends = yield from play_on(tree, [tree.root] * n)
     finished = [end for end in ends if tree.nodes[end].done and end != tree.root]
     return tree.best(finished, keep, "reward")
@@ -162,8 +166,8 @@ def random_branching(tree: Tree, *, trees: int = 2, nodes: int = 2, rounds: int 
         nodes: Draws per tree and round, the paper's N (2).
         rounds: The paper's L (1).
     """
-    if trees < 1 or nodes < 1 or rounds < 0:
-        raise ValueError(f"wanted trees and nodes >= 1 and rounds >= 0, got {trees}, {nodes} and {rounds}")
+    check_counts(trees=trees, nodes=nodes)
+    check_counts(least=0, rounds=rounds)
     yield from _forest(tree, lambda starts: play_on(tree, starts), trees, nodes, rounds)
     return None
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from math import exp, fsum, inf, log, sqrt
 from typing import Literal, NamedTuple
 
-from tsr_gym.agents.strategies.order import Merge, identity, is_dead, ranked
+from tsr_gym.agents.strategies.order import Merge, identity, is_dead, ranked, valued
 from tsr_gym.agents.strategies.play_on import play_on
+from tsr_gym.ranges import check_counts, check_limits, check_range
 from tsr_gym.tree import Candidate, Expand, Tree, Wishes
 
 Prior = Literal["sum", "mean", "uniform"]
@@ -28,9 +29,9 @@ class Rules:
     merge: Merge
 
     def __post_init__(self) -> None:
-        if self.c < 0 or self.k <= 0 or not 0 <= self.alpha <= 1 or self.temperature <= 0:
-            got = f"c={self.c}, k={self.k}, alpha={self.alpha} and temperature={self.temperature}"
-            raise ValueError(f"wanted c >= 0, k > 0, alpha from 0 to 1 and temperature > 0, got {got}")
+        check_range(least=0, c=self.c)
+        check_range(above=0, k=self.k, temperature=self.temperature)
+        check_range(least=0, most=1, alpha=self.alpha)
         if self.prior not in ("sum", "mean", "uniform") or self.backup not in ("mean", "max"):
             raise ValueError(
                 f"wanted prior of 'sum', 'mean' or 'uniform' and backup of 'mean' or 'max', got {self.prior!r} and "
@@ -199,12 +200,14 @@ class Visits:
     def _rate(self, node: int) -> float:
         if node not in self._rated:
             value = self.rules.value
-            self._rated[node] = self.tree.merit(node) if value is None else value(self.tree, node)
+            self._rated[node] = self.tree.merit(node) if value is None else valued(value, self.tree, node)
         return self._rated[node]
 
     def _priors(self, candidates: Sequence[int]) -> list[float]:
         logits = [self._logit(self.tree.nodes[child].candidate) / self.rules.temperature for child in candidates]
-        weights = [exp(logit - max(logits)) for logit in logits]
+        most = max(logits)
+        # Where no candidate has a chance, none is preferred.
+        weights = [1.0 if most == -inf else exp(logit - most) for logit in logits]
         return [weight / fsum(weights) for weight in weights]
 
     def _logit(self, candidate: Candidate) -> float:
@@ -261,8 +264,9 @@ def puct(
         merge: Of nodes in one state only the first has candidates; simulations that reach another continue below it
             (Childs et al., CIG 2008). A move is always searched below itself.
     """
-    if simulations < 1 or parallel < 1 or (moves is not None and moves < 1):
-        raise ValueError(f"wanted simulations, parallel and moves >= 1, got {simulations}, {parallel} and {moves}")
+    check_counts(simulations=simulations, parallel=parallel)
+    check_limits(moves=moves)
+    check_limits(least=0, rollout_turns=rollout_turns)
     visits = Visits(tree, Rules(c, k, alpha, prior, temperature, value, backup, merge))
     here, made = tree.root, 0
     while tree.nodes[here].is_open:

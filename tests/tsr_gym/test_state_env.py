@@ -88,7 +88,7 @@ def test_without_limits_nothing_is_truncated():
 
 def test_an_impossible_limit_is_refused_by_name():
     for name in ("max_turns", "max_actions_per_turn", "max_actions"):
-        with pytest.raises(ConfigError, match=f"wanted {name} >= 1 or None, got 0"):
+        with pytest.raises(ConfigError, match=f"wanted {name} as a whole number >= 1, got 0"):
             Limits(**{name: 0})
 
 

@@ -2,15 +2,17 @@
 
 import copy
 import json
+import math
 import pickle
 from dataclasses import FrozenInstanceError, fields
 from functools import partial
 from math import inf, nan
 
+import numpy as np
 import pytest
 
 from tests.tsr_gym.testing.worlds import Walk
-from tsr_gym import Budget, Candidate, InvalidTree, Node, Tree, restore
+from tsr_gym import Budget, Candidate, ConfigError, InvalidTree, Node, NotFinite, Tree, restore
 from tsr_gym.seeds import derive_seed
 
 ROWS = [
@@ -371,6 +373,58 @@ def deep(line, depth):
     )
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["reward", "score"])
+def test_numbers_that_cannot_be_compared_are_refused_with_their_node(name, wrong):
+    tree = grown()
+    with pytest.raises(NotFinite, match=f"wanted a finite {name} below node 4, got"):
+        tree.add(node(tree, 4, **{name: wrong}))
+    with pytest.raises(NotFinite, match="wanted a finite score below node 6"):
+        tree.rate(7, wrong)
+    assert len(tree.nodes) == len(ROWS)
+
+
+def test_sums_that_are_too_large_are_refused():
+    tree = grown()
+    far = tree.add(node(tree, 4, score=1e308))
+    with pytest.raises(NotFinite, match=r"got 1e\+308, after 1e\+308"):
+        tree.add(node(tree, far, score=1e308))
+
+
+@pytest.mark.parametrize(
+    ("candidate", "error"),
+    [
+        (Candidate("x", (1,), (2, 3), (-0.5,)), "each of the 2 tokens of node 8, or none, got 1"),
+        (Candidate("x", (1,), (2,), (-0.5, -0.5)), "each of the 1 tokens of node 8, or none, got 2"),
+        (Candidate("x", (1,), (2,), (math.nan,)), "wanted log-probabilities for the answer of node 8"),
+    ],
+)
+def test_every_token_has_a_log_probability_or_none_has(candidate, error):
+    tree = grown()
+    with pytest.raises(ValueError, match=error):
+        tree.add(node(tree, 4, candidate=candidate))
+    for right in (Candidate("x", (1,), (2, 3)), Candidate("x", logprobs=(-0.5,))):
+        tree.add(node(tree, 4, candidate=right))
+
+
+def test_files_hold_only_numbers_that_json_has(tmp_path):
+    tree, path = walked(), tmp_path / "tree.jsonl"
+    candidate = Candidate("never", (1,), (2,), (-math.inf,))
+    tree.add(node(tree, 3, candidate=candidate, info={"far": math.inf, "gaps": np.array([math.nan, 1.0])}))
+    tree.save(path)
+    for line in path.read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+    last = Tree.load(path).nodes[-1]
+    assert last.candidate == candidate
+    assert last.info == {"far": None, "gaps": (None, 1.0)}
+
+
+@pytest.mark.parametrize("num", [-1, 1.5, math.nan])
+def test_the_best_are_counted_in_whole_numbers(num):
+    with pytest.raises(ConfigError, match="wanted num as a whole number >= 0"):
+        grown().best([1, 2, 3], num)
+
+
 DAMAGE = {
     "not JSON": (lambda lines: [*lines[:2], "{", *lines[3:]], "line 3"),
     "an unknown field": (lambda lines: damaged(lines, 2, lambda row: row.update(extra=1)), "line 3"),
@@ -414,6 +468,7 @@ DAMAGE = {
             *(("parent", value) for value in ("0", True, 0.0, -1)),
             *(("depth", value) for value in ("1", True, 1.0, None)),
             *((name, value) for name in ("reward", "score") for value in ("1", None, True, [1], 10**400, nan, inf)),
+            *(("candidate", ["x", [], [1, 2], logprobs]) for logprobs in ([-0.5], [-0.5, nan], [-1, -1, -1])),
             *((name, value) for name in ("terminated", "truncated") for value in ("no", 0, None)),
             *(("info", value) for value in ([], None, "x")),
             *(("snapshot", value) for value in (7, ["AAAA"], "")),
@@ -514,6 +569,18 @@ def test_a_budget_never_changes():
 
 def test_the_difference_of_two_moments_is_what_was_spent_between_them():
     assert Budget(env_steps=5, restores=2) - Budget(env_steps=3) == Budget(env_steps=2, restores=2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "5", None])
+def test_a_budget_holds_only_numbers_from_zero(name, wrong):
+    with pytest.raises(ConfigError, match=f"wanted {name} "):
+        Budget(**{name: wrong})
+
+
+def test_counts_of_a_budget_are_whole_numbers():
+    with pytest.raises(ConfigError, match=r"wanted env_steps as a whole number >= 0, got 2\.5"):
+        Budget(env_steps=2.5)
 
 
 def test_a_limit_binds_only_where_it_is_not_zero():

@@ -98,7 +98,7 @@ def test_a_bad_answer_is_carried_out_as_far_as_it_goes_and_costs_the_penalty(tex
 
 
 def test_a_negative_penalty_would_be_a_reward_and_is_refused():
-    with pytest.raises(ConfigError, match=r"wanted a penalty >= 0, which is subtracted, got -0.1"):
+    with pytest.raises(ConfigError, match=r"wanted penalty >= 0, got -0.1"):
         AnswerFormat(Walk(), penalty=-0.1)
 
 

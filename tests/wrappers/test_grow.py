@@ -1,5 +1,6 @@
 """The loop that grows trees: rounds, promises that are broken, limits, raters, and searches that do not wait."""
 
+import math
 from functools import partial
 from threading import Event, Lock
 from time import sleep
@@ -9,7 +10,7 @@ import pytest
 
 from tests.tsr_gym.testing.worlds import Walk
 from tests.wrappers.test_tree_search import ICE, candidates, lake, walk
-from tsr_gym import Budget, Candidate, Expand, Limits, TsrGymError
+from tsr_gym import Budget, Candidate, ConfigError, Expand, Limits, TsrGymError
 from tsr_gym.wrappers import TreeSearchWrapper
 from tsr_gym.wrappers.grow import grow
 
@@ -112,15 +113,33 @@ def test_a_rollout_follows_the_best_imagined_path():
     ("strategy", "policy", "message"),
     [
         (lambda tree: iter(()), scripted, "expanded nothing at node 0"),
-        (lambda tree: iter([[]]), scripted, "yielded an empty list"),
+        (lambda tree: iter([[]]), scripted, r"test_grow:.* yielded \[\]: let it return"),
+        (lambda tree: None, scripted, r"wanted the strategy .*test_grow:.* as a generator, it returned None"),
+        (lambda tree: iter([Expand(0)]), scripted, r"test_grow:.* yielded Expand.*: wanted a list of Expand"),
+        (lambda tree: iter([[0]]), scripted, r"test_grow:.* yielded \[0\]: wanted a list of Expand"),
+        (lambda tree: iter([[Expand(7)]]), scripted, r"test_grow:.* wanted a node from 0 to 0, got 7"),
+        (lambda tree: iter([[Expand(0, 0)]]), scripted, r"test_grow:.* wanted samples as a whole number >= 1, got 0"),
+        (lambda tree: iter([[Expand(0, 2.0)]]), scripted, r"test_grow:.* wanted samples as a whole number"),
+        (lambda tree: returns("best"), scripted, r"test_grow:.* returned 'best': wanted the nodes"),
+        (lambda tree: returns([99]), scripted, r"test_grow:.* returned \[99\]: wanted the nodes"),
         (greedy, lambda requests: [candidates("Left")], r"asked for \[2\] candidates and gave \[1\]"),
         (greedy, lambda requests: [], r"asked for \[2\] candidates and gave \[\]"),
     ],
-    ids=["nothing wanted", "an empty wish", "too few candidates", "no answer"],
 )
 def test_a_strategy_or_policy_that_breaks_its_promise_is_named(strategy, policy, message):
     with pytest.raises(TsrGymError, match=message):
         walk().rollout(policy, strategy)
+
+
+def test_a_node_that_ends_its_episode_is_not_asked_about():
+    env = walk(limits=Limits(max_turns=1))
+    with pytest.raises(TsrGymError, match=r"yielded .*Expand\(node=1, samples=1\).*: node 1 ends its episode"):
+        env.search(scripted, lambda tree: iter([[Expand(0)], [Expand(1)]]))
+
+
+def returns(ends):
+    yield [Expand(0)]
+    return ends
 
 
 def three_rounds(tree):
@@ -245,9 +264,24 @@ def test_a_rater_scores_all_that_grew_in_a_round_in_one_call():
     assert tree.nodes[1].reward == pytest.approx(-0.1)
 
 
-def test_a_rater_that_breaks_its_promise_is_named():
-    with pytest.raises(TsrGymError, match="asked for 2 scores and gave 1"):
-        walk().search(scripted, partial(wide, width=2), rater=lambda grown: [0.0])
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([0.0], r"test_grow:.* was asked for 2 scores and gave \[0\.0\]"),
+        (None, r"test_grow:.* was asked for 2 scores and gave None"),
+        ([0.0, math.nan], r"the score of node 2 by tests.wrappers.test_grow:.* as a finite number, got nan"),
+        ([0.0, "5"], r"the score of node 2 by tests.wrappers.test_grow:.* as a finite number, got '5'"),
+    ],
+)
+def test_a_rater_that_breaks_its_promise_is_named(scores, message):
+    with pytest.raises(TsrGymError, match=message):
+        walk().search(scripted, partial(wide, width=2), rater=lambda grown: scores)
+
+
+@pytest.mark.parametrize("workers", [0, 1.5, math.nan])
+def test_workers_are_counted_in_whole_numbers(workers):
+    with pytest.raises(ConfigError, match="wanted workers as a whole number >= 1"):
+        grow([walk()], scripted, partial(wide, width=2), workers=workers)
 
 
 def waits_for(seconds):

@@ -11,7 +11,7 @@ import tsr_gym
 import tsr_gym.wrappers
 from tests.tsr_gym.testing.worlds import Dice, Walk
 from tests.tsr_gym_envs.sokoban.boards import fewest_moves, rows_of
-from tsr_gym import Candidate, ConfigError, Expand, Limits, StateEnv, Step, clone, restore, snapshot
+from tsr_gym import Candidate, ConfigError, Expand, Limits, NotFinite, StateEnv, Step, clone, restore, snapshot
 from tsr_gym.wrappers import AnswerFormat, ScoreWrapper, TreeSearchWrapper
 from tsr_gym.wrappers.dead_ends import DeadEnds
 from tsr_gym.wrappers.score_wrapper import RewardScore
@@ -45,6 +45,58 @@ def test_the_score_sees_the_parsed_action_and_the_penalised_reward():
     reward = env.step("<think></think><answer>Right || Fly</answer>")[1]
     assert env.given[1] == "Right || Fly"
     assert env.given[3] == reward == pytest.approx(-0.6)
+
+
+class Odd(ScoreWrapper):
+    """A score of the user's, which is `value` at the second field."""
+
+    def __init__(self, env, value):
+        super().__init__(env, value=value)
+        self.value = value
+
+    def score(self, before, action, after, reward):
+        return self.value if after.position == 2 else 0.0
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "5", 10**400, np.zeros(2)])
+def test_a_score_that_is_no_number_is_refused_with_the_scorer_and_the_node(value):
+    env = TreeSearchWrapper(Odd(Walk(), value))
+    env.reset(seed=1)
+    env.step("Right")
+    with pytest.raises(
+        NotFinite, match=r"'Right' at node 1: wanted the score by tests\.wrappers\.test_score_wrapper:Odd"
+    ):
+        env.expand(1, ["Right"])
+    before = snapshot(env)
+    with pytest.raises(NotFinite, match=r"test_score_wrapper:Odd"):
+        env.step("Right")
+    # What was refused is not in the tree, and the episode stands where it stood.
+    assert len(env.tree.nodes) == 2
+    assert snapshot(env) == before
+    assert env.expand(1, ["Left"]) == [2]
+
+
+class Paid(gym.RewardWrapper):
+    def reward(self, reward):
+        return float("nan")
+
+
+def test_a_reward_that_is_no_number_is_refused_at_its_node():
+    env = TreeSearchWrapper(Paid(Walk()))
+    env.reset(seed=1)
+    with pytest.raises(NotFinite, match=r"worlds:Walk, turn 'Right' at node 0: wanted the reward as a finite number"):
+        env.expand(0, ["Right"])
+
+
+def test_a_score_of_states_is_finite():
+    class Far(Progress):
+        score_of = "state"
+
+        def score(self, before, action, after, reward):
+            return float("inf")
+
+    with pytest.raises(NotFinite, match=r"wanted the score of a state by .*Far"):
+        Far(Walk()).rate_state(None)
 
 
 def test_after_a_restore_the_score_begins_at_the_restored_state():

@@ -378,7 +378,7 @@ def test_the_scores_of_the_worlds_are_potentials():
     [
         ({"potential": "SokobanScore"}, "of the reward alone"),
         ({"potential": "tsr_gym.wrappers.score_wrapper:RewardScore"}, "rates turns"),
-        ({"potential": len, "gamma": 1.5}, "gamma <= 1"),
+        ({"potential": len, "gamma": 1.5}, "gamma >= 0 and <= 1"),
         ({"potential": len, "end": "never"}, "'never'"),
     ],
 )

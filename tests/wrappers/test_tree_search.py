@@ -373,7 +373,7 @@ def test_the_episodes_own_dice_cannot_be_thrown_twice():
 
 @pytest.mark.parametrize("settings", [{"repeats": 0}, {"repeats": 2, "risk": 1.5}, {"risk": "median"}])
 def test_impossible_repeats_are_refused(settings):
-    with pytest.raises(ValueError, match="wanted repeats >= 1 and risk"):
+    with pytest.raises(ValueError, match=r"wanted (repeats|risk) "):
         TreeSearchWrapper(Walk(), **settings)
 
 

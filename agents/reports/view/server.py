@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from tsr_gym.agents.reports.view.site import CHUNK, Site
 from tsr_gym.errors import TsrGymError
 from tsr_gym.files import write_atomically
+from tsr_gym.records import to_json
 from tsr_gym.tree import Watch
 
 STYLES = ("libraries/uplot.css", "view.css")
@@ -117,7 +118,7 @@ def export_page(
     for number, name in enumerate(kept, start=1):
         data |= _tree(site, name)
         watch("trees", number, len(kept))
-    text = single_page({address: json.dumps(value) for address, value in data.items()})
+    text = single_page({address: to_json(value) for address, value in data.items()})
     write_atomically(out, text.encode())
     return ExportedPage(len(kept), left, len(text.encode()))
 
@@ -173,7 +174,7 @@ def _text(text: str, suffix: str) -> Answer:
 
 
 def _json(status: int, data: dict[str, Any]) -> Answer:
-    return Answer(status, "application/json", json.dumps(data).encode())
+    return Answer(status, "application/json", to_json(data).encode())
 
 
 class _Visit(BaseHTTPRequestHandler):

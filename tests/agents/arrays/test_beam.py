@@ -206,8 +206,8 @@ def test_policies_are_told_which_actions_count():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"width": 0}, "wanted width, branching and depth >= 1, got 0, 2 and 2"),
-        ({"depth": 0}, "wanted width, branching and depth >= 1, got 2, 2 and 0"),
+        ({"width": 0}, "wanted width as a whole number"),
+        ({"depth": 2.5}, "wanted depth as a whole number"),
         ({"noise": "loud"}, "wanted noise of"),
         ({"score_of": "request"}, "wanted score_of"),
         ({"seeds": [1]}, "wanted one seed for each of 2 tasks"),

@@ -158,8 +158,9 @@ def test_single_precision_and_whole_numbers_will_do():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"simulations": 0}, "wanted simulations >= 1"),
+        ({"simulations": 0}, "wanted simulations as a whole number"),
         ({"c_base": 0.0}, "c_base > 0"),
+        ({"c_init": float("nan")}, "c_init >= 0"),
         ({"noise": "loud"}, "wanted noise of"),
         ({"seeds": [1]}, "wanted one seed for each of 2 tasks"),
     ],

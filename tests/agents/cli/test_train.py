@@ -125,7 +125,7 @@ def test_a_finished_run_can_be_given_more_updates(capsys, undisturbed, tmp_path,
         (["--search", "dream"], "there is no strategy 'dream': did you mean beam?"),
         (
             ["--search", "best_of_n", "--n", "2"],
-            "best_of_n(n=2) may select fewer than the 16 paths that are taken of each search",
+            "wanted keep of at most the n=2 episodes, got 16",
         ),
         (["--device", "cuda:99"], "wanted device cuda:99"),
         (["--device", "toaster"], "wanted a device such as auto, cpu, cuda or cuda:1, got 'toaster'"),

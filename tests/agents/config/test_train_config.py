@@ -241,7 +241,7 @@ TOML = CHANGED.to_toml()
         (f"{TOML}\n[task]\nlr = 1.0", ["x.json"]),
         ('env = "sokoban"\n[task]\nlr = 1.0', ["setting in task 'lr'", "it belongs in [learn]"]),
         ('env = "sokoban"\n[learn]\nlr = "fast"', ["x.json: wanted lr as a number, got 'fast'"]),
-        ('env = "sokoban"\n[search]\ngroups = 0', ["wanted groups >= 1, got 0"]),
+        ('env = "sokoban"\n[search]\ngroups = 0', ["wanted groups as a whole number >= 1, got 0"]),
         ('env = "sokoban"\n[search]\nnoise = "loud"', ["wanted noise of"]),
         ('env = "sokoban"\n[search]\nsearch = "baem"', ["did you mean beam"]),
     ],
@@ -299,14 +299,14 @@ def test_the_configuration_needs_no_torch():
 
 
 def test_a_changed_setting_is_checked_again():
-    with pytest.raises(ConfigError, match="wanted updates >= 0"):
+    with pytest.raises(ConfigError, match="wanted updates as a whole number >= 0"):
         replace(CHANGED, run=replace(CHANGED.run, updates=-3))
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"repeats": 0}, "wanted repeats >= 1, got 0"),
+        ({"repeats": 0}, "wanted repeats as a whole number >= 1, got 0"),
         ({"risk": 1.5}, "wanted risk >= 0 and <= 1, got 1.5"),
         ({"repeats": 2, "noise": "same"}, "needs draws that differ"),
     ],

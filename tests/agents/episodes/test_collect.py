@@ -325,14 +325,14 @@ def test_results_say_how_the_trajectories_of_an_instance_came_to_be(settings, wo
     ("settings", "message"),
     [
         ({"search": "naive(rollouts=3)"}, r"plays 3 episodes per instance and trajectories is 16"),
-        ({"search": "best_of_n(n=8)"}, r"may select fewer than the 16 paths .*: raise n"),
-        ({"search": "tsr_gym.agents.strategies:best_of_n(n=8)"}, r"may select fewer than the 16 paths .*: raise n"),
+        ({"search": "best_of_n(n=8)"}, r"at most the n=8 episodes, got 16: raise n or lower keep"),
+        ({"search": "tsr_gym.agents.strategies:best_of_n(n=8)"}, r"got 16: raise n or lower keep"),
         ({"search": "best_of_n(keep=3)"}, r"multiple of the paths of a search, got trajectories=16 and 3"),
         ({"search": "best_of_n", "paths_per_search": 2}, r"write best_of_n\(keep=2\), and leave out paths_per_search"),
         ({"search": "beam(width=2)", "paths_per_search": 4}, r"may select fewer than the 4 paths .*: raise width"),
         ({"search": "beam(width=5)", "paths_per_search": 8}, r"may select fewer than the 8 paths .*: raise width"),
         ({"trajectories": 16, "search": "beam(width=9)", "paths_per_search": 3}, r"trajectories=16 and 3"),
-        ({"search": "beam(width=0)"}, r"'beam\(width=0\)' cannot be used: wanted width and branching >= 1"),
+        ({"search": "beam(width=0)"}, r"'beam\(width=0\)' cannot be used: wanted width as a whole number >= 1"),
     ],
 )
 def test_trajectories_that_do_not_come_out_of_the_searches_are_refused(settings, message):

@@ -103,7 +103,7 @@ class Boxes(ScoreWrapper[Any]):
             r"'SokobanScore' has no \['mood'\]; it has \['potential'",
         ),
         ("sokoban", {}, {"score": "SokobanScore(potential='luck')"}, "wanted potential None or of"),
-        ("sokoban", {}, {"penalty": -1.0}, "wanted a penalty >= 0"),
+        ("sokoban", {}, {"penalty": -1.0}, "wanted penalty >= 0"),
     ],
 )
 def test_what_cannot_be_made_is_told_at_once(env, settings, more, message):

@@ -126,7 +126,7 @@ def test_a_dead_end_is_a_failure_and_a_leaf_that_goes_on_is_not_yet():
 
 @pytest.mark.parametrize("settings", [{"threshold": 0.0}, {"threshold": 1.5}, {"min_tries": 0}])
 def test_numbers_out_of_range_are_refused(settings):
-    with pytest.raises(ValueError, match="wanted 0 < threshold <= 1"):
+    with pytest.raises(ValueError, match=r"wanted (threshold|min_tries) "):
         harvest_start_states(small_tree(), **settings)
 
 

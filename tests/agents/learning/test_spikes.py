@@ -86,7 +86,7 @@ def test_a_norm_that_is_none_is_an_error_and_no_spike(norm):
     "settings", [{"window": 0}, {"warm_up": 0}, {"max_skips": 0}, {"factor": 0.0}, {"floor": -1.0}]
 )
 def test_a_rule_that_makes_no_sense_is_refused(settings):
-    with pytest.raises(ConfigError, match="wanted window, warm_up and max_skips >= 1"):
+    with pytest.raises(ConfigError, match=r"^wanted "):
         SpikeRule(**settings)
 
 

@@ -111,8 +111,8 @@ def test_the_gate_passes_mixed_groups_and_failed_ones_that_a_rule_tells_apart():
             "length_penalty",
             r"the credit rule 'length_penalty' needs \['max_tokens', 'cache'\]: write length_penalty\(max_tokens=...\)",
         ),
-        ("length_penalty(max_tokens=2, cache=3)", "cannot be used: wanted 0 < cache <= max_tokens"),
-        ("first_occurrence(alpha=2)", "cannot be used: wanted 0 < alpha <= 1"),
+        ("length_penalty(max_tokens=2, cache=3)", "cannot be used: wanted max_tokens as a whole number >= 3"),
+        ("first_occurrence(alpha=2)", "cannot be used: wanted alpha > 0 and <= 1"),
     ],
 )
 def test_a_rule_that_cannot_work_is_refused_before_the_run(rule, message):

@@ -305,7 +305,7 @@ def test_lower_precision_still_returns_log_probabilities_of_what_was_drawn(model
     "settings", [{"max_tokens": 0}, {"max_batch": 0}, {"temperature": -0.1}, {"stop_ids": []}], ids=str
 )
 def test_impossible_settings_are_refused(model, settings):
-    with pytest.raises(ConfigError, match="wanted max_tokens >= 1"):
+    with pytest.raises(ConfigError, match=r"^wanted "):
         TransformersEngine(model, **{"stop_ids": [STOP], **settings})
 
 

@@ -58,7 +58,7 @@ def test_an_answer_has_the_room_that_limit_and_context_leave():
     for prompt in ((), (1,) * 10):
         with pytest.raises(PromptTooLong, match="wanted a prompt of 1 to 9 tokens"):
             engine_of(host).generate([prompt], seeds=[[1]])
-    with pytest.raises(ConfigError, match="max_tokens >= 1"):
+    with pytest.raises(ConfigError, match="max_tokens as a whole number >= 1"):
         engine_of(host).generate([(1,)], seeds=[[1]], max_tokens=0)
 
 

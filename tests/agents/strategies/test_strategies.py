@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agents.worlds import PUSHER, WALKER, Script, cycle, grow_bare, lake, letters, picture, rooms, words_of
-from tsr_gym import Tree
+from tsr_gym import ConfigError, Tree
 from tsr_gym.agents import strategies
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.trajectory import harvest, harvest_all
@@ -242,39 +242,53 @@ def test_a_search_below_the_cursor_counts_only_from_there(strategy):
     assert all(view.merit(end) < 9 for end in view.leaves())
 
 
+WRONG_COUNTS = {
+    naive: {"rollouts"},
+    best_of_n: {"n", "keep"},
+    beam: {"width", "branching", "depth"},
+    greedy: {"branching", "depth"},
+    lookahead: {"branching", "depth", "rollouts", "moves"},
+    random_branching: {"trees", "nodes", "rounds"},
+    best_first: {"expansions", "samples", "parallel"},
+    levin: {"expansions", "samples", "parallel"},
+    puct: {"simulations", "moves", "rollout_turns", "parallel"},
+    adaptive: {"min_rollouts", "max_rollouts", "parallel"},
+}
+
+
+@pytest.mark.parametrize("wrong", [-1, 2.5, 1e9, float("nan"), float("inf"), True, "2"])
+@pytest.mark.parametrize(
+    ("strategy", "name"), [(strategy, name) for strategy, names in WRONG_COUNTS.items() for name in sorted(names)]
+)
+def test_counts_that_are_no_whole_numbers_are_refused(strategy, name, wrong):
+    env = letters({"a": 1.0}, turns=2)
+    with pytest.raises(ConfigError, match=rf"wanted {name} as a whole number >= [014], got "):
+        env.search(Script({"": "aaa", "a": "aaa"}), partial(strategy, **{name: wrong}))
+    assert len(env.tree.nodes) == 1
+
+
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        (partial(naive, rollouts=0), "wanted rollouts >= 1, got 0"),
-        (partial(best_of_n, n=0), "wanted n and keep >= 1, got 0 and 1"),
-        (partial(best_of_n, n=2, keep=0), "wanted n and keep >= 1, got 2 and 0"),
-        (partial(beam, width=0, branching=2), "wanted width and branching >= 1, got 0 and 2"),
-        (partial(beam, width=2, branching=-1), "wanted width and branching >= 1, got 2 and -1"),
-        (partial(beam, width=2, branching=2, depth=0), "wanted depth >= 1 or None, got 0"),
-        (partial(beam, width=2, branching=2, rank="best"), "wanted rank of .*, got 'best'"),
-        (partial(beam, width=2, branching=2, merge="all"), "wanted merge of None, 'state' or 'turns', got 'all'"),
-        (partial(greedy, branching=0), "wanted width and branching >= 1, got 1 and 0"),
-        (partial(lookahead, branching=0, depth=1), "wanted branching >= 1 and depth >= 0, got 0 and 1"),
-        (partial(lookahead, branching=1, depth=-1), "wanted branching >= 1 and depth >= 0, got 1 and -1"),
-        (partial(lookahead, branching=1, depth=1, rollouts=0), "wanted rollouts >= 1 and moves >= 1 or None, got 0"),
-        (partial(lookahead, branching=1, depth=1, moves=0), "wanted rollouts >= 1 and moves >= 1 or None, got 1 and 0"),
-        (partial(lookahead, branching=1, depth=1, reduce="min"), "wanted reduce of 'mean' or 'max', got 'min'"),
-        (partial(random_branching, trees=0), "wanted trees and nodes >= 1 and rounds >= 0, got 0, 2 and 1"),
-        (partial(random_branching, rounds=-1), "wanted trees and nodes >= 1 and rounds >= 0, got 2, 2 and -1"),
-        (partial(best_first, expansions=0), "wanted expansions, samples and parallel >= 1, got 0, 5 and 1"),
+        (partial(best_of_n, n=2, keep=3), "wanted keep of at most the n=2 episodes, got 3"),
+        (partial(beam, width=0), "wanted width as a whole number >= 1, got 0"),
+        (partial(beam, rank="best"), "wanted rank of .*, got 'best'"),
+        (partial(beam, merge="all"), "wanted merge of None, 'state' or 'turns', got 'all'"),
+        (partial(lookahead, reduce="min"), "wanted reduce of 'mean' or 'max', got 'min'"),
         (partial(best_first, merge="all"), "wanted merge of None"),
-        (partial(levin, samples=0), "wanted expansions, samples and parallel >= 1, got 20, 0 and 1"),
         (partial(levin, chance="mean"), "wanted chance of 'sampled', 'proposed' or 'uniform', got 'mean'"),
         (partial(levin, merge="all"), "wanted merge of None"),
-        (partial(puct, simulations=0), "wanted simulations, parallel and moves >= 1, got 0, 1 and None"),
-        (partial(puct, moves=0), "wanted simulations, parallel and moves >= 1, got 32, 1 and 0"),
-        (partial(puct, k=0), "wanted c >= 0, k > 0, alpha from 0 to 1 and temperature > 0, got c=1.25, k=0"),
-        (partial(puct, temperature=0.0), "alpha=0.5 and temperature=0.0"),
+        (partial(puct, moves=0), "wanted moves as a whole number >= 1, got 0"),
+        (partial(puct, c=float("nan")), "wanted c >= 0, got nan"),
+        (partial(puct, k=float("inf")), "wanted k > 0, got inf"),
+        (partial(puct, alpha=1.5), "wanted alpha >= 0 and <= 1, got 1.5"),
+        (partial(puct, temperature=0.0), "wanted temperature > 0, got 0.0"),
         (partial(puct, prior="flat"), "wanted prior of .*, got 'flat' and 'mean'"),
         (partial(puct, backup="min"), "wanted prior of .*, got 'mean' and 'min'"),
         (partial(puct, merge="all"), "wanted merge of None"),
-        (partial(adaptive, min_rollouts=5, max_rollouts=4), "wanted 1 <= min_rollouts <= max_rollouts .* got 5, 4"),
-        (partial(adaptive, outcome="score"), "wanted outcome of 'success' or 'return' and trust >= 0, got 'score'"),
+        (partial(adaptive, min_rollouts=5, max_rollouts=4), "wanted max_rollouts as a whole number >= 5, got 4"),
+        (partial(adaptive, trust=float("nan")), "wanted trust >= 0, got nan"),
+        (partial(adaptive, outcome="score"), "wanted outcome of 'success' or 'return', got 'score'"),
     ],
 )
 def test_impossible_numbers_are_refused(strategy, message):
