@@ -156,9 +156,8 @@ def levin(
         for node in batch:
             for child, logp in _grown(tree, node, samples, chance).items():
                 chances[child] = chances[node] + logp
-                depth, ahead = tree.nodes[child].depth - above, 0.0
-                if togo is not None:
-                    ahead = max(0.0, valued(togo, tree, child))
+                depth = tree.nodes[child].depth - above
+                ahead = 0.0 if togo is None else max(0.0, valued(togo, tree, child))
                 costs[child] = log(depth + ahead) - (1 + ahead / depth) * chances[child]
                 frontier.add(child, costs[child], chances[child])
                 if tree.nodes[child].solved:
