@@ -242,9 +242,9 @@ def puct(
 
     (AlphaZero, Silver et al., Science 2018; with Q scaled to [0, 1] by the least and largest return seen so far, as in
     MuZero, arXiv 1911.08265, Eq. 2 and 5). Growing by ``k N**alpha`` is progressive widening (Coulom, 2007; Couetoux
-    et al., LION 2011). The return of a simulation is the `value` of the path to the node at which it ended, rewards on
-    the way included. A dead end returns the least so far, and is walked to only where there is nothing else. Of equally
-    visited candidates the one with the higher Q is taken, then ties are broken by the tree's seed.
+    et al., LION 2011). A simulation returns the `value` of the path to its end, rewards on the way included; a dead end
+    the least so far, and it is walked to only where there is nothing else. Of equally visited candidates the one with
+    the higher Q is taken, then ties are broken by the tree's seed.
 
     Args:
         tree: What has grown.
@@ -261,8 +261,7 @@ def puct(
         rollout_turns: Turns that the policy plays on from a candidate before `value` is asked, None to the end.
         backup: Q is the mean of the returns, or the largest Q of the candidates below, which trusts luck where it is.
         parallel: Simulations per round; those under way count in N, not in Q (WU-UCT, arXiv 1810.11755).
-        merge: Of nodes in one state only the first has candidates; simulations that reach another continue below it
-            (Childs et al., CIG 2008). A move is always searched below itself.
+        merge: Of nodes in one state only the first has candidates (Childs et al., CIG 2008), except the node of a move.
     """
     check_counts(simulations=simulations, parallel=parallel)
     check_limits(moves=moves)
