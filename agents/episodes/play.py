@@ -9,7 +9,7 @@ import sys
 from base64 import b85decode, b85encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -329,6 +329,37 @@ class HeldOut:
     def starts(self) -> list[Snapshot]:
         """The start of each instance; afterwards they are not drawn again."""
         return self._stored.starts
+
+    @property
+    def distinct(self) -> list[int]:
+        """The places of the instances to play: of those that are equal up to symmetry the first one."""
+        return [place for place, first in enumerate(self._firsts) if place == first]
+
+    @property
+    def distinct_tasks(self) -> list[int]:
+        """The seeds of the instances to play."""
+        return [self.tasks[place] for place in self.distinct]
+
+    def spread(self, played: Examined) -> Examined:
+        """Return the episodes of all instances, where each has that of the distinct instance that it equals.
+
+        Another episode of an equal instance would cost as much and add little, because intervals are over distinct
+        instances: of 512 rooms of 10 to 16 moves, 176 are distinct.
+
+        Args:
+            played: The episodes of `distinct`, in their order.
+        """
+        places = {place: number for number, place in enumerate(self.distinct)}
+        numbers = [places[first] for first in self._firsts]
+        groups = (replace(played.groups[number], task=task) for task, number in zip(self.tasks, numbers, strict=True))
+        return Examined(tuple(groups), tuple(played.forms[number] for number in numbers))
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The place of the first instance that equals each instance up to symmetry."""
+        first: dict[bytes, int] = {}
+        forms = [self.pool.base.form(episode_of(start).state) for start in self.starts]
+        return [place if form is None else first.setdefault(form, place) for place, form in enumerate(forms)]
 
     @cached_property
     def _stored(self) -> "_Stored":

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tsr_gym.agents.config import RUN_FILE, RunConfig, TrainConfig
 from tsr_gym.agents.episodes.api_player import api_player
-from tsr_gym.agents.episodes.play import Bars, Evaluation, HeldOut, evaluate
+from tsr_gym.agents.episodes.play import Bars, Evaluation, HeldOut, summarise_examined
+from tsr_gym.agents.episodes.play import examine as episodes_of
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_api import ApiConfig, Ledger
@@ -72,10 +73,12 @@ def examine(
         rater = make_rater(search.rater, chat=chat)
     exam = HeldOut(pool, instances)
     limits = exam.bars
-    watched = _watched(chat, len(exam.tasks), watch)
-    played = evaluate(pool, watched, tasks=exam.tasks, seed=seed, strategy=strategy, noise=search.noise, rater=rater)
-    watch("episodes", len(exam.tasks), len(exam.tasks))
-    return ModelEvaluation(_words(player.env, split, player.task, search), played, limits)
+    tasks = exam.distinct_tasks
+    watched = _watched(chat, len(tasks), watch)
+    played = episodes_of(pool, watched, tasks=tasks, seed=seed, strategy=strategy, noise=search.noise, rater=rater)
+    watch("episodes", len(tasks), len(tasks))
+    means = summarise_examined(exam.spread(played))
+    return ModelEvaluation(_words(player.env, split, player.task, search), means, limits)
 
 
 def _watched(policy: Policy, total: int, watch: Watch) -> Policy:

@@ -251,9 +251,10 @@ class Trainer:
             self._hand_over(parts.chat, parts.learner.temperature)
 
         def play(seed: int) -> Examined:
+            exam = parts.held_out
             if remote is None:
-                return examine(parts.held_out.pool, parts.eval_chat, tasks=parts.held_out.tasks, seed=seed)
-            return reduce(add, self.processes.each(lambda: remote.examine(parts.held_out, seed)))
+                return exam.spread(examine(exam.pool, parts.eval_chat, tasks=exam.distinct_tasks, seed=seed))
+            return exam.spread(reduce(add, self.processes.each(lambda: remote.examine(exam, seed))))
 
         evaluate = partial(evaluation_record, parts.held_out, play, run, self.progress)
         try:

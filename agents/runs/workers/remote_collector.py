@@ -107,7 +107,7 @@ class RemoteCollector:
         return self._begun
 
     def examine(self, held_out: HeldOut, seed: int) -> Examined:
-        """Play this process's share of held-out instances from the current weights; see `play.examine`.
+        """Play this process's share of the distinct held-out instances; see `HeldOut.spread`.
 
         A search that was begun is finished first, because the dispatcher abandons the jobs of an earlier call.
 
@@ -117,13 +117,15 @@ class RemoteCollector:
         if self._begun is not None:
             self._begun()
         version, weights = self._handed_over()
-        own = self.learner.processes.share(len(held_out.tasks))
+        places = held_out.distinct
+        own = self.learner.processes.share(len(places))
         jobs = []
         for part in self._parts(len(own)):
-            here = slice(own.start + part.start, own.start + part.stop)
-            jobs.append(Exam(tuple(held_out.tasks[here]), tuple(held_out.starts[here]), seed))
-        tasks = [Task(job, job.tasks, version, weights) for job in jobs]
-        results = self._dispatcher.deliver(tasks, partial(self._refuse, None))
+            here = places[own.start + part.start : own.start + part.stop]
+            tasks = tuple(held_out.tasks[place] for place in here)
+            jobs.append(Exam(tasks, tuple(held_out.starts[place] for place in here), seed))
+        work = [Task(job, job.tasks, version, weights) for job in jobs]
+        results = self._dispatcher.deliver(work, partial(self._refuse, None))
         return reduce(add, (worker_result.result for worker_result in results), Examined((), ()))
 
     def _expected_continuations(self) -> tuple[Completion, ...]:
