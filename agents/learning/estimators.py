@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # The estimators of `tsr_gym.agents.learning.advantages`, listed here because importing them imports torch.
 ESTIMATORS = (
     *("gae", "bi_level_gae", "turn_gae", "tree_backup", "dr_grpo", "gigpo", "graph", "grpo", "mt_grpo"),
-    *("reinforce_pp", "rloo", "tree_grpo", "treepo", "treerl", "tspo"),
+    *("reinforce_pp", "rloo", "tree_grpo", "treepo", "treerl", "tspo", "turn_rloo"),
 )
 
 Need = Literal["values", "naive", "finished", "whole_groups"]

@@ -15,6 +15,7 @@ from tsr_gym.agents.learning.advantages.turns import (
     mt_grpo,
     tspo,
     turn_gae,
+    turn_rloo,
     turn_value_targets,
     value_targets,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "treerl",
     "tspo",
     "turn_gae",
+    "turn_rloo",
     "turn_value_targets",
     "value_targets",
 ]

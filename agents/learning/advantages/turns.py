@@ -3,6 +3,7 @@
 Generalised advantage estimation (arXiv 1506.02438) runs over tokens, over turns, or over both.
 """
 
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -188,6 +189,9 @@ def mt_grpo(
 ) -> Tensor:
     """Return MT-GRPO's advantages `[B, T]`: outcomes everywhere, rewards of turns on their own turns (2505.11821).
 
+    Where the policy decides how many turns there are, the expected gradient is not that of the return: a reward counts
+    for its own turn alone, and a trajectory that ends early is not compared for it. `turn_rloo` is unbiased.
+
     On turn k ``A_outcome + turn_weight A_turn,k``, and A_outcome on the last turn. Both parts are ``(r - mean) / (std +
     eps)`` over the group with the deviation of a sample. The outcome is the reward of a trajectory's last turn, and the
     reward of turn k is compared with that of the same turn of the others. The published code has one reward before the
@@ -222,6 +226,28 @@ def mt_grpo(
     table = table_of(batch)
     single = table.spread((table.is_first & table.is_last).to(advantages.dtype)) > 0
     return torch.where(single, grpo(batch, eps=eps, baseline=baseline), advantages)
+
+
+@estimator(needs={"naive": {"baseline": "naive"}})
+def turn_rloo(batch: Batch, *, turn_weight: float = 1.0, baseline: Baseline = "all") -> Tensor:
+    """Return the advantages `[B, T]` of each turn's return from there on over the others', unbiased. Ours.
+
+    On turn k ``sum_{j >= k} w_j r_j - mean of the others' sum from turn k on``, where w is 1 for the last turn of a
+    trajectory and `turn_weight` before it, and the sum of a trajectory that ended before turn k is 0. The baseline does
+    not depend on what the trajectory did, so that the expected gradient is that of E[sum_j w_j r_j], however the policy
+    decides on the number of turns.
+
+    Args:
+        batch: Trajectories with rewards of turns.
+        turn_weight: Weight of the rewards before the last turn, as in `mt_grpo`.
+        baseline: Trajectories that the mean of the others is taken over, see `Contrast`.
+    """
+    to_go, last = Backup(rewards="turn", kind="return_to_go"), Backup(rewards="last")
+    turns = Contrast("turn", unit="step", centre="loo", ragged="zero", baseline=baseline)
+    # The last reward is a part of each sum, so that the second comparison completes its weight to 1.
+    return estimate(
+        batch, replace(turns, of=to_go, weight=turn_weight), replace(turns, of=last, weight=1 - turn_weight)
+    )
 
 
 @estimator(needs={"naive": {"baseline": "naive"}})

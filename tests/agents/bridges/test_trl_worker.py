@@ -34,7 +34,8 @@ def taken(searching, count):
 def row_of(mask, logprobs):
     """Return a row by hand."""
     ids = tuple(range(5, 5 + len(mask)))
-    return Row(3, 0, ids, mask, logprobs, (1,), (5,), (0,), (1,), (2.0,), (0.0,), 2.0, 0.0, True, True, "beam")
+    labels = tuple(token if own else -100 for token, own in zip(ids, mask, strict=True))
+    return Row(3, 0, ids, labels, mask, logprobs, (1,), (5,), (0,), (1,), (2.0,), (0.0,), 2.0, 0.0, True, True, "beam")
 
 
 def test_a_row_with_several_advantages_is_repeated_for_each_with_a_mask():

@@ -31,6 +31,7 @@ from tsr_gym.agents.learning.advantages import (
     treepo,
     treerl,
     tspo,
+    turn_rloo,
 )
 from tsr_gym.agents.learning.advantages.turn_table import table_of
 from tsr_gym.agents.learning.batch import collate
@@ -49,6 +50,7 @@ ESTIMATORS = {
     "tspo zeros": partial(tspo, ragged="zero", groups="all"),
     "tspo last": partial(tspo, ragged="last"),
     "mt_grpo": mt_grpo,
+    "turn_rloo": partial(turn_rloo, turn_weight=0.5),
     "gigpo": gigpo,
     "treerl": treerl,
     "treerl ancestors": partial(treerl, local="ancestors", recentre="token"),
