@@ -30,6 +30,7 @@ import numpy as np
 
 import tsr_gym
 from benchmarks.measure import SHARED, best_seconds, run_parts, shared_rows, write_result
+from tsr_gym.orphans import end_with_parent
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.corpus import build_index
 
@@ -145,7 +146,7 @@ def measured(index: Path, load: Load, questions: list[str], wanted: list[list[st
             port = int(server.stdout.readline().partition("/retrieve")[0].rpartition(":")[2])
             processes = min(PROCESSES, load.clients)
             start = time.time() + 3
-            with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
                 shares = [load.clients // processes + (n < load.clients % processes) for n in range(processes)]
                 runs = [
                     pool.submit(play, port, load.queries, share, questions, wanted, (start, seconds))

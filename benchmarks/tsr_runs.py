@@ -6,7 +6,9 @@ A run's folder is its name among the cells of the study. An interrupted run resu
 import json
 import os
 import shlex
-from collections.abc import Callable, Mapping
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple
 from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.progress import read_targets, total_of
+from tsr_gym.orphans import end_with_parent
 
 Row = dict[str, Any]
 
@@ -144,13 +147,23 @@ def _command(args: list[str]) -> int:
     return main(args)
 
 
+def run_command(command: Sequence[str]) -> int:
+    """Run a command and return its status; a request to end this process ends the command first."""
+    with subprocess.Popen(command) as process:
+        before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+        try:
+            return process.wait()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
 def run_all(jobs: list[Job], workers: int, watch: Callable[[], object] | None = None) -> None:
     """Run jobs in processes that are used again, so that libraries are imported once.
 
     Raises:
         SystemExit: A job failed; its log has the reason.
     """
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker) as pool:
         logs = {pool.submit(_run, job): job.log for job in jobs}
         running = set(logs)
         while running:
@@ -166,7 +179,9 @@ def run_all(jobs: list[Job], workers: int, watch: Callable[[], object] | None = 
                 watch()
 
 
-def _one_thread() -> None:
+def _begin_worker() -> None:
+    # A worker of a killed pool would train on, and take the next jobs of the queue.
+    end_with_parent()
     os.environ["OMP_NUM_THREADS"] = "1"
 
 

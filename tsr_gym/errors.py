@@ -93,10 +93,10 @@ class EngineFailed(TsrGymError):
 
 
 class TrainingDiverged(TsrGymError):
-    """A loss or gradient became NaN or infinite; that step was not taken.
+    """A loss or gradient became NaN or infinite, and that step was not taken; or the weights after an update did.
 
     Attributes:
-        steps_taken: Optimizer steps of the same update that had been taken before.
+        steps_taken: Optimizer steps of the same update that had been taken.
     """
 
     steps_taken: int = 0

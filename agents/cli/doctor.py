@@ -24,6 +24,7 @@ from tsr_gym.agents.cli.output import HERE, with_json, write_json
 from tsr_gym.errors import MissingExtra
 from tsr_gym.files import cache_home
 from tsr_gym.optional import require
+from tsr_gym.orphans import end_with_parent
 from tsr_gym.registration import ENTRY_POINTS
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import restore, snapshot
@@ -286,6 +287,7 @@ def _tests() -> dict[str, Test]:
 
 
 def _run(pipe: Connection, tests: dict[str, Test]) -> None:
+    end_with_parent()
     for what, test in tests.items():
         pipe.send(_trial(what, test))
 

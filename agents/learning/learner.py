@@ -28,6 +28,7 @@ from tsr_gym.agents.models.critic import Critic
 from tsr_gym.agents.models.logprobs import Head, read_head, token_logprobs
 from tsr_gym.agents.models.lora import merged_weights
 from tsr_gym.agents.models.sharding import (
+    own_rows,
     recompute_activations,
     settle,
     shard,
@@ -43,6 +44,8 @@ from tsr_gym.seeds import derive_seed
 __all__ = ["Estimator", "Learner", "token_logprobs"]
 
 Reader = Callable[[Layout], Tensor]
+# Tokens of the forward pass that looks at new weights.
+_TOKENS = 16
 
 
 class _Material(NamedTuple):
@@ -363,6 +366,34 @@ class Learner:
             optimizer.step()
         metrics = {"grad_norm": norms["policy"], "spikes": float(judgement.is_spike), "skipped": float(judgement.skip)}
         return metrics | ({"critic_grad_norm": norms["critic"]} if "critic" in norms else {})
+
+    def check_weights(self) -> None:
+        """Check that the weights are finite, and the policy's logits of some tokens; all processes have to call this.
+
+        The last step of an update has no later step that would notice.
+
+        Raises:
+            TrainingDiverged: They are not.
+        """
+        parts = {
+            f"the {name}'s weights": [
+                own_rows(tensor) for group in optimizer.param_groups for tensor in group["params"]
+            ]
+            for name, optimizer in self.optimizers.items()
+        }
+        tokens = torch.arange(_TOKENS, device=self.device)[None] % self.model.config.vocab_size
+        with torch.no_grad(), self._precision(), self.sampling():
+            parts["the policy's logits"] = [self.model(input_ids=tokens).logits]
+        broken = {
+            name: torch.stack([~tensor.isfinite().all() for tensor in tensors]).any() for name, tensors in parts.items()
+        }
+        # A process may hold the only bad rows of a parameter.
+        sums = self.processes.totals({name: float(value) for name, value in broken.items()})
+        if bad := [name for name, count in sums.items() if count]:
+            raise TrainingDiverged(
+                f"after an update {' and '.join(bad)} are NaN or infinite: nothing of that update is kept; lower the "
+                "learning rate"
+            )
 
     def _clear(self) -> None:
         for optimizer in self.optimizers.values():

@@ -1,10 +1,11 @@
 """Checkpoints: everything that a run needs to be resumed bit for bit, in folders that are complete or absent.
 
-Weights are written whole, in Hugging Face form. Of the optimizers' state every process writes its own rows, and any
-number of processes can read them back.
+A checkpoint is named by its update and has the id of its run. Weights are written whole, in Hugging Face form. Of the
+optimizers' state every process writes its own rows, and any number of processes can read them back.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -28,6 +29,10 @@ from tsr_gym.files import check_folder, write_folder
 
 # Errors that reading a damaged checkpoint may raise.
 _DAMAGE = (InvalidTree, OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError)
+
+
+# A file of a run and of each of its checkpoints: a number that no other run has.
+RUN_ID = "run_id"
 
 
 class Stateful(Protocol):
@@ -54,7 +59,7 @@ def save_checkpoint(
     Raises:
         CheckpointError: A file could not be written; earlier checkpoints are untouched.
     """
-    path = run / "checkpoints" / f"{progress.update:06d}"
+    path = run / "checkpoints" / name_of(progress)
     processes = learner.processes
     # A run that is stopped after an update that it saved already has nothing to add.
     if processes.first(path.exists):
@@ -71,6 +76,7 @@ def save_checkpoint(
                     save_file(critic_weights, folder / "critic.safetensors")
                 (folder / "gradients.json").write_text(json.dumps(learner.gradients.to_json()))
                 (folder / "progress.json").write_text(json.dumps(asdict(progress)))
+                (folder / RUN_ID).write_text(_run_id(run))
                 for part in stateful:
                     part.save(folder)
 
@@ -83,7 +89,7 @@ def load_checkpoint(path: Path, learner: Learner, stateful: Sequence[Stateful] =
     Raises:
         CheckpointError: The checkpoint is incomplete, damaged, or of a run with other settings.
     """
-    learner.processes.first(lambda: check_folder(path))
+    learner.processes.first(lambda: check_checkpoint(path))
     if (path / "optimizers.pt").exists():
         raise CheckpointError(
             f"{path}: an old format that cannot be read: begin a new run with its model, by --model {path / 'model'}"
@@ -93,6 +99,8 @@ def load_checkpoint(path: Path, learner: Learner, stateful: Sequence[Stateful] =
         progress = Progress(**json.loads((path / "progress.json").read_text()))
         if not all(type(count) is int and count >= 0 for count in (*asdict(progress).values(), gradients.skipped)):
             raise ValueError(f"wanted counts, got {shown(progress)}, {shown(gradients)}")
+        if name_of(progress) != path.name:
+            raise ValueError(f"it is a copy of {name_of(progress)}: delete it")
         if not all(isinstance(norm, float) for norm in gradients.norms):
             raise ValueError(f"wanted norms, got {shown(gradients)}")
         # The files are mapped, not read: each process touches only the rows that it holds.
@@ -111,9 +119,29 @@ def load_checkpoint(path: Path, learner: Learner, stateful: Sequence[Stateful] =
         raise CheckpointError(f"{path}: not a checkpoint of this run ({error})") from error
 
 
+def check_checkpoint(path: Path) -> None:
+    """Raise CheckpointError unless a checkpoint is exactly as the run that it lies in wrote it."""
+    check_folder(path)
+    run = path.parents[1]
+    if _run_id(path) != _run_id(run):
+        raise CheckpointError(f"{path}: a checkpoint of another run than {run}: put it back, or delete it")
+
+
+def _run_id(folder: Path) -> str:
+    """Return the id in the folder of a run or of a checkpoint; empty where it has none."""
+    return (folder / RUN_ID).read_text() if (folder / RUN_ID).exists() else ""
+
+
+def name_of(progress: Progress) -> str:
+    """Return the name of the checkpoint of some progress."""
+    return f"{progress.update:06d}"
+
+
 def checkpoints(run: Path) -> list[Path]:
-    """Return the complete checkpoints of a run, oldest first."""
-    return sorted(path for path in (run / "checkpoints").glob("[0-9]*") if path.is_dir())
+    """Return the complete checkpoints of a run, oldest first; folders with other names, such as copies, are none."""
+    named = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
+    folders = [path for path in (run / "checkpoints").glob("[0-9]*") if named.fullmatch(path.name) and path.is_dir()]
+    return sorted(folders, key=lambda path: int(path.name))
 
 
 def drop_old(run: Path, keep: int) -> None:

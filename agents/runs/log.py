@@ -7,19 +7,17 @@ stale.
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
+from uuid import uuid4
 
 from tsr_gym.errors import CheckpointError, ConfigError, shown
 from tsr_gym.files import locked, read_regular, write_atomically
 from tsr_gym.records import to_json
 from tsr_gym.tree import Tree
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 Record = dict[str, Any]
 Event = Literal["update", "evaluation"]
@@ -154,6 +152,49 @@ def _is_torn(line: bytes) -> bool:
     return False
 
 
+class Board:
+    """A file of numbers for TensorBoard, without the threads of its own writer, whose errors nothing can catch.
+
+    Args:
+        folder: Where TensorBoard looks for files.
+        purge_step: TensorBoard hides numbers of this step and later ones that earlier files have.
+    """
+
+    def __init__(self, folder: Path, *, purge_step: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+        self.path = folder / f"events.out.tfevents.{int(time()):010d}.{platform.node()}.{os.getpid()}.{uuid4().hex}"
+        with writing(self.path):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = open(self.path, "wb")  # noqa: SIM115
+            self._write(Event(wall_time=time(), file_version="brain.Event:2"))
+            self._write(Event(wall_time=time(), step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+
+    def add(self, numbers: Mapping[str, float], step: int) -> None:
+        """Write the numbers of a step, by the names of their curves.
+
+        Raises:
+            OSError: The disk is full or not writable.
+        """
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+        self._write(Event(wall_time=time(), step=step, summary=Summary(value=values)))
+
+    def _write(self, event: Any) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        RecordWriter(self._file).write(event.SerializeToString())
+        self._file.flush()
+
+    def __enter__(self) -> "Board":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
 class RunLog:
     """The logs of a run in its folder: ``metrics.jsonl``, ``evaluations.jsonl``, ``tensorboard/`` and ``trees/``.
 
@@ -167,29 +208,38 @@ class RunLog:
         self.writes = writes
         self.metrics = JsonLines(folder / "metrics.jsonl")
         self.evaluations = JsonLines(folder / "evaluations.jsonl")
-        self._board: SummaryWriter | None = None
+        self._board: Board | None = None
         self._watch: Watch = lambda event, record: None
 
     @contextmanager
     def opened(self, update: int, watch: Watch) -> Iterator[None]:
-        """Hold the lock of the run and the TensorBoard writer open.
+        """Hold the lock of the run and the file of TensorBoard open.
 
         Args:
             update: Updates done; later ones that TensorBoard has from before an interruption are hidden.
             watch: Called with each record that is written.
 
         Raises:
-            ConfigError: Another process trains this run.
+            CheckpointError: The folder of the run was moved or deleted.
+            ConfigError: Another process trains this run, or has trained it since its caller read it.
         """
         if not self.writes:
             yield
             return
-        from torch.utils.tensorboard import SummaryWriter
-
-        # TensorBoard keeps what it has shown. `purge_step` hides the updates that this process will do again.
-        with training_lock(self.folder), SummaryWriter(self.folder / "tensorboard", purge_step=update + 1) as board:
-            self._board, self._watch = board, watch
-            yield
+        # The lock would make a folder that is not there.
+        if not self.folder.is_dir():
+            raise CheckpointError(f"{self.folder}: the run was moved or deleted: resume it where it is now")
+        with training_lock(self.folder):
+            # The lock was free between the reading of the checkpoint and now.
+            later = [record["step"] for record in self.metrics.read() if record["step"] > update]
+            if later:
+                raise ConfigError(
+                    f"{self.folder} was trained to update {later[-1]} after this trainer read update {update}: resume "
+                    "it again"
+                )
+            with Board(self.folder / "tensorboard", purge_step=update + 1) as board:
+                self._board, self._watch = board, watch
+                yield
 
     def update(self, record: Record) -> None:
         """Write the record of an update.
@@ -238,7 +288,7 @@ class RunLog:
         if self._board is None:
             return
         lines.append(record)
-        for key, value in record.items():
-            if isinstance(value, (int, float)) and key != "step":
-                self._board.add_scalar(f"{tab}/{key}", value, record["step"])
+        numbers = {key: value for key, value in record.items() if isinstance(value, (int, float)) and key != "step"}
+        with writing(self._board.path):
+            self._board.add({f"{tab}/{key}": float(value) for key, value in numbers.items()}, record["step"])
         self._watch(event, record)

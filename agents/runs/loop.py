@@ -122,49 +122,55 @@ class Trainer:
             ):
                 self._evaluate()
             while not self.finished:
-                record, collected = self._update_or_save()
+                record, collected = self._update()
                 self.log.update(record)
+                # An update from the weights of the latest checkpoint proves them.
+                self._drop_old()
                 if self._is_due(self.config.run.eval_every):
                     self._evaluate()
                 stopped = any(self.processes.each(stop))
                 if stopped or self._is_due(self.config.run.checkpoint_every):
                     self.log.save_trees(self.progress.update, collected.trees[: self.config.run.save_trees])
                     self.save()
+                    if self.finished:
+                        self._drop_old()
                 if stopped:
                     return self.finished
         return True
 
     def save(self) -> None:
-        """Write a checkpoint of the run as it is now, and delete those that are too old."""
+        """Write a checkpoint of the run as it is now."""
         save_checkpoint(self.folder, self.parts.policy, self.parts.learner, self.progress, self.stateful)
+
+    def _drop_old(self) -> None:
         if self.processes.leads:
             drop_old(self.folder, self.config.run.keep_checkpoints)
 
     def _is_due(self, every: int) -> bool:
         return self.finished or (every > 0 and self.progress.update % every == 0)
 
-    def _update_or_save(self) -> tuple[Record, Collected]:
-        """Do one update; write a checkpoint first if it fails before the weights changed."""
+    def _update(self) -> tuple[Record, Collected]:
+        """Do one update; return its record, and the trajectories and trees that it collected.
+
+        If it fails before the weights have changed, a checkpoint is written first. What fails later belongs to the
+        update, and nothing of it is kept.
+        """
+        started = perf_counter()
         try:
-            return self._update()
+            self._hand_over(self.parts.chat, self.config.model.temperature)
+            handed_over = perf_counter()
+            version, collected = self.sampler.collect(self.progress)
+            check_versions(collected.groups, version)
+            groups = self.select(collected)
+            learning = perf_counter()
+            learned = self._learn(collected, groups)
         except (PromptTooLong, TrainingDiverged, WorkerLost) as error:
             if not isinstance(error, TrainingDiverged) or error.steps_taken == 0:
                 self.save()
             raise
-
-    def _update(self) -> tuple[Record, Collected]:
-        """Do one update; return its record, and the trajectories and trees that it collected."""
-        started = perf_counter()
-        self._hand_over(self.parts.chat, self.config.model.temperature)
-        handed_over = perf_counter()
-        version, collected = self.sampler.collect(self.progress)
-        check_versions(collected.groups, version)
-        self.sampler.starts.keep(collected, self.progress.tasks)
-        groups = self.select(collected)
-        learning = perf_counter()
         update = self.progress.update + 1
+        self.sampler.starts.keep(collected, self.progress.tasks)
         self.solutions.keep(collected.groups)
-        learned = self._learn(collected, groups)
         self.progress = Progress(
             update,
             self.progress.tasks + len(collected.groups),
@@ -173,6 +179,7 @@ class Trainer:
             self.progress.optimizer_steps + int(learned.get("optimizer_steps") or 0),
         )
         fit_steps = self._fit()
+        self.parts.learner.check_weights()
         self.progress = replace(self.progress, optimizer_steps=self.progress.optimizer_steps + fit_steps)
         now = perf_counter()
         seconds = collected.seconds | {"update": now - learning, "all": now - started}

@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.runs.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from tsr_gym.agents.runs.checkpoint import RUN_ID, check_checkpoint, checkpoints, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.log import writing
 from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.parts import FIRST
@@ -17,7 +18,6 @@ from tsr_gym.agents.runs.progress import TARGETS, read_targets, token_targets
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
 from tsr_gym.agents.teaching.imitation import WarmStart, warm_started
 from tsr_gym.errors import CheckpointError, ConfigError
-from tsr_gym.files import check_folder
 
 
 def start_run(
@@ -93,6 +93,7 @@ def _begin_folder(partial: Path, config: TrainConfig, model_dir: Path, targets: 
         for name in ("trees", "checkpoints"):
             (partial / name).mkdir(parents=True)
         (partial / RUN_FILE).write_text(config.to_toml(), encoding="utf-8")
+        (partial / RUN_ID).write_text(uuid4().hex)
         fits_from_first = config.store.solutions and config.store.fit_from == "first"
         # With LoRA the policy itself holds the weights that it began with.
         if (config.learn.objective.kl_weight or fits_from_first) and config.lora is None:
@@ -124,7 +125,8 @@ def resume_run(
         workers: Where to search, which may have changed.
 
     Raises:
-        CheckpointError: The folder holds no run, or its latest checkpoint or a log is damaged.
+        CheckpointError: The folder holds no run, its latest checkpoint or a log is damaged, or the checkpoint is
+            another run's.
         ConfigError: The run cannot have as many updates, or another process trains it.
     """
     if not (folder / RUN_FILE).is_file() or not checkpoints(folder):
@@ -134,7 +136,7 @@ def resume_run(
     run = replace(config.run, updates=updates or config.run.updates, total_tokens=total)
     config = replace(config, run=run)
     latest = checkpoints(folder)[-1]
-    processes.first(lambda: check_folder(latest))
+    processes.first(lambda: check_checkpoint(latest))
     targets = read_targets(folder)
     if targets is not None and len(targets) < config.run.updates:
         raise ConfigError(f"{folder} matches the tokens of a run of {len(targets)} updates: it cannot have more")

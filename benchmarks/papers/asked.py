@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from benchmarks.papers.plan import Scale
 from benchmarks.papers.report import percent
 from benchmarks.papers.tsr import ICE
 from benchmarks.pay.report import interval
+from benchmarks.tsr_runs import run_command
 from tsr_gym.errors import ConfigError
 
 Row = dict[str, Any]
@@ -74,7 +74,7 @@ def ask(asked: Sequence[Question], base_url: str, out: Path) -> None:
         if not (folder / question.file).exists():
             words = [*question.command.split(), "--model", question.model, "--seed", str(question.seed)]
             ends = ["--base-url", base_url, "--json", str(folder / question.file)]
-            if subprocess.run([sys.executable, "-m", "tsr_gym", *words, *ends], check=False).returncode:
+            if run_command([sys.executable, "-m", "tsr_gym", *words, *ends]):
                 raise ConfigError(f"tsr {shlex.join(words)} failed")
 
 

@@ -5,14 +5,13 @@ cell whose configuration changes is another cell.
 """
 
 import shlex
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.tsr_runs import Row, base_row, build_bases, finished, measured, train, words
+from benchmarks.tsr_runs import Row, base_row, build_bases, finished, measured, run_command, train, words
 from tsr_gym.errors import ConfigError
 
 Scale = Literal["tiny", "qwen"]
@@ -237,7 +236,8 @@ def _run_on_gpus(cells: Sequence[Cell], out: Path, models: Path) -> None:
         folder = out / "cells" / cell.name
         if not finished(folder):
             flags = f"train --resume {folder}" if folder.exists() else f"{cell.flags(out, models)} --out {folder}"
-            subprocess.run([*TORCHRUN, *words(flags)], check=True)
+            if status := run_command([*TORCHRUN, *words(flags)]):
+                raise SystemExit(f"tsr {flags} ended with status {status}")
 
 
 def row_of(out: Path, cell: Cell, scale: Scale) -> Row | None:

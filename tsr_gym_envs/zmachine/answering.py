@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tsr_gym.optional import load
+from tsr_gym.orphans import end_with_parent
 
 # The extra that brings a library, by the name that its absence is reported under.
 EXTRAS = {"jericho": "jericho", "textarena": "textarena", "textworld": "textworld"}
@@ -23,6 +24,8 @@ def main(descriptor: int, operations: str) -> None:
         descriptor: The pipe's.
         operations: As in `Child`.
     """
+    # A story that never answers would be waited for by a process that no one asks any more.
+    end_with_parent()
     pipe = Connection(descriptor)
     make: Any = load(operations)
     by_name: Mapping[str, Callable[..., Any]] = make()

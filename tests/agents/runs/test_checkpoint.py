@@ -189,14 +189,18 @@ def test_only_whole_checkpoints_are_listed_in_order_and_the_latest_are_kept(run)
     for update in (10, 9, 11):
         save_checkpoint(folder, policy, learner, Progress(update))
     home = folder / "checkpoints"
-    shutil.copytree(home / "000011", home / ".000012.partial")
-    (home / "000099.txt").write_text("")
+    for name in (".000012.partial", "000012_backup", "12", "0000012"):
+        shutil.copytree(home / "000011", home / name)
+    (home / "000099").write_text("")
     assert [path.name for path in checkpoints(folder)] == ["000003", "000009", "000010", "000011"]
     drop_old(folder, 2)
     assert [path.name for path in checkpoints(folder)] == ["000010", "000011"]
     drop_old(folder, 5)
     assert len(checkpoints(folder)) == 2
     assert checkpoints(folder / "nowhere") == []
+    for update in (1_000_000, 999_999):
+        save_checkpoint(folder, policy, learner, Progress(update))
+    assert [path.name for path in checkpoints(folder)][-2:] == ["999999", "1000000"]
 
 
 def test_a_half_written_checkpoint_of_a_killed_run_is_replaced(run):

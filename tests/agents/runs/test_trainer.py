@@ -26,7 +26,7 @@ from tests.agents.short_runs import (
     wait_for,
 )
 from tests.agents.tiny import save_chat_model
-from tsr_gym import CheckpointError, ConfigError, PromptTooLong, TrainingDiverged, Tree
+from tsr_gym import CheckpointError, ConfigError, EngineFailed, PromptTooLong, TrainingDiverged, Tree
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.reports.methods import load_run
 from tsr_gym.agents.runs.check import check_start
@@ -49,6 +49,7 @@ def start(out, model_dir, **changes):
 def test_a_run_leaves_a_folder_with_everything_in_it(undisturbed, base_model):
     assert {path.name for path in undisturbed.iterdir()} == {
         "run.toml",
+        "run_id",
         "metrics.jsonl",
         "evaluations.jsonl",
         "trees",
@@ -361,6 +362,93 @@ def test_an_update_that_diverges_keeps_what_was_learned_before_it(
     assert checkpoints(run)[-1].name == ("000003" if steps_taken == 0 else "000002")
     assert resume_run(run).run()
     assert result(run) == expected
+
+
+@pytest.mark.parametrize("breaks", ["weights", "gradients", "after the step"])
+def test_weights_that_a_step_broke_are_not_kept_and_the_sound_checkpoint_stays(
+    expected, base_model, tmp_path, monkeypatch, breaks
+):
+    run = tmp_path / "run"
+    # An update of this size is one step, so that no later step of it can notice.
+    alone = {"run": {"keep_checkpoints": 1, "checkpoint_every": 1}, "learn": {"minibatch": 8}}
+    trainer = start(run, base_model, **alone)
+    learner = trainer.parts.learner
+    step, updates = learner.optimizers["policy"].step, []
+
+    def broken():
+        step()
+        updates.append(0)
+        if len(updates) == 3 and breaks == "weights":
+            next(learner.model.parameters()).data[0, 0] = float("nan")
+        if len(updates) == 3 and breaks == "gradients":
+            # Everything is still finite, but no gradient of these weights will be.
+            for parameter in learner.model.parameters():
+                parameter.data *= 1e6
+
+    def failing(groups):
+        if trainer.progress.update == 3:
+            raise TrainingDiverged("a log-probability is not finite")
+        return {}
+
+    monkeypatch.setattr(learner.optimizers["policy"], "step", broken)
+    if breaks == "after the step":
+        monkeypatch.setattr(trainer, "_prompt_metrics", failing)
+    with pytest.raises((TrainingDiverged, EngineFailed)):
+        trainer.run()
+    kept = [path.name for path in checkpoints(run)]
+    assert "000002" in kept
+    # A checkpoint has a line in the log for its update.
+    assert int(kept[-1]) == len(records(run))
+    assert kept[-1] == ("000003" if breaks == "gradients" else "000002")
+    if breaks == "gradients":
+        shutil.rmtree(run / "checkpoints" / "000003")
+    assert resume_run(run).run()
+    assert [path.name for path in checkpoints(run)] == ["000005"]
+    assert [line["step"] for line in records(run)] == [1, 2, 3, 4, 5]
+
+
+def test_a_copy_or_another_runs_checkpoint_is_none_of_this_run(undisturbed, expected, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    home = run / "checkpoints"
+    for copy in ("000006_backup", "000005 (copy)", "0000007"):
+        shutil.copytree(home / "000005", home / copy)
+    assert resume_run(run, updates=6).run()
+    assert [path.name for path in checkpoints(run)] == ["000005", "000006"]
+    assert (home / "000006_backup").exists()
+    shutil.copytree(home / "000005", home / "000007")
+    with pytest.raises(CheckpointError, match=r"000007: .*copy of 000005"):
+        resume_run(run)
+    shutil.rmtree(home / "000007")
+    (run / "run_id").write_text("the id of another run")
+    with pytest.raises(CheckpointError, match=r"000006: a checkpoint of another run"):
+        resume_run(run)
+
+
+def test_of_two_trainers_of_one_run_the_second_looks_again(undisturbed, expected, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    shutil.rmtree(run / "checkpoints" / "000005")
+    first, second = resume_run(run), resume_run(run)
+    assert first.run()
+    before = files_of(run)
+    with pytest.raises(ConfigError, match=r"trained to update 5 after this trainer read update 4: resume it again"):
+        second.run()
+    assert files_of(run) == before
+    assert result(run) == expected
+
+
+def test_a_run_that_was_moved_before_it_trains_is_not_made_again(undisturbed, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    trainer = resume_run(run, updates=6)
+    run.rename(tmp_path / "moved")
+    with pytest.raises(CheckpointError, match=r"run: the run was moved or deleted: resume it where it is now"):
+        trainer.run()
+    assert not run.exists()
+
+
+def test_a_run_goes_on_where_tensorboards_folder_is_deleted(undisturbed, tmp_path, capfd):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    assert resume_run(run, updates=7).run(watch=lambda event, record: shutil.rmtree(run / "tensorboard", True))
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_model_without_valid_answers_is_trained_without_an_error(chat_model, tmp_path):
