@@ -52,7 +52,7 @@ class RunConfig:
     checkpoint_every: int = 10
     """Write a checkpoint every so many updates, and at the end."""
     keep_checkpoints: int = 2
-    """How many of the latest checkpoints stay."""
+    """How many of the latest checkpoints stay, and an earlier one until an update from the latest has succeeded."""
     save_trees: int = 2
     """Groups per checkpoint whose trees are saved."""
     warm_start: Path | None = setting(None, metavar="FILE")
