@@ -42,8 +42,8 @@ class Trainer:
     """A training run in a folder; made by `start_run` or `resume_run`.
 
     The folder holds ``run.toml``, ``metrics.jsonl`` (a line per update), ``evaluations.jsonl``, ``trees/``,
-    ``checkpoints/``, ``tensorboard/``, ``run_id`` and, for an objective with a KL term, ``reference/``. Everything random
-    in an update derives from the run's seed and from counts that a checkpoint holds.
+    ``checkpoints/``, ``tensorboard/``, ``run_id`` and, for an objective with a KL term, ``reference/``. All that is
+    random in an update derives from the run's seed and from counts that a checkpoint holds.
 
     Args:
         config: All settings.
