@@ -8,6 +8,7 @@ study, with its other controls and the settings in which search loses.
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from benchmarks.pay.plan import BASES, FILTERING, TSR_PLUS, UPDATES, Cell, Contr
 from benchmarks.pay.report import difference
 from benchmarks.tsr_runs import Row, build_bases
 from tsr_gym.agents.cli.output import show_tables
+from tsr_gym.agents.models.settings import SHIPPED
 from tsr_gym.agents.reports.report import draw_curves, summarise_runs
 from tsr_gym.records import to_json
 
@@ -45,7 +47,9 @@ class DemoArgs:
     seeds: int = 8
     """Pairs of runs; fewer than eight may show that learning works, and rank nothing."""
     smoke: bool = False
-    """Only show that everything runs: one pair, a few updates, a base model of little skill."""
+    """Only show that everything runs: one pair and a few updates."""
+    build: bool = False
+    """Build the base model by its recipe, in place of taking the one that comes with the package."""
     out: Path = Path("runs/demo")
     """Where everything goes; what is there already is continued or kept."""
     workers: int = os.cpu_count() or 1
@@ -58,12 +62,17 @@ def main() -> int:
     """Build the base model, train everything, report."""
     args = tyro.cli(DemoArgs)
     out = args.out / "smoke" if args.smoke else args.out
-    contrast, recipe, pairs = CONTRAST, BASES[BASE], args.seeds
+    contrast, pairs = CONTRAST, args.seeds
     if args.smoke:
         contrast = replace(CONTRAST, setting=replace(CONTRAST.setting, tokens=6_400, eval_instances=64))
-        recipe, pairs = f"{recipe} --steps 150 --instances 500 --episodes 2 --poor-steps 0 --band 0 1", 1
+        pairs = 1
     print(QUESTION, flush=True)
-    build_bases(out, {BASE: recipe}, args.workers)
+    base = out / "bases" / BASE
+    if args.build:
+        print(f"building the base model {BASE} in {base}: two to three minutes", flush=True)
+        build_bases(out, {BASE: BASES[BASE]}, args.workers)
+    elif not base.exists():
+        shutil.copytree(SHIPPED / BASE, base)
     cells = [
         Cell(contrast.setting, BASE, method, seed)
         for seed in range(pairs)

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from tsr_gym.agents.config.recipes import GUIDE, ConfigFile, recipe_settings
 from tsr_gym.agents.config.sections import all_settings, tables
 from tsr_gym.agents.lessons.settings import fold_keep
-from tsr_gym.agents.models.settings import ModelCard, check_model_folder
+from tsr_gym.agents.models.settings import ModelCard, check_model_folder, model_path
 from tsr_gym.agents.strategies import STRATEGIES
 from tsr_gym.agents.teaching.base_recipe import training_settings
 from tsr_gym.errors import ConfigError
@@ -97,7 +97,7 @@ def _card(env: str, settings: Mapping[str, Setting]) -> ModelCard:
 
     The embedded model may not be built yet, so its settings are those that its world teaches it for.
     """
-    model = settings["model"].value
+    model = model_path(settings["model"].value)
     # The model of a server is a name and no folder; TrainConfig then refuses to train it.
     if settings["engine"].value == "openai":
         return ModelCard()

@@ -88,12 +88,23 @@ def _read_json(file: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+# Base models that come with the package; docs/does_search_pay.md describes S1.
+SHIPPED = Path(__file__).parent / "shipped"
+
+
+def model_path(model: str) -> str:
+    """Return the folder of a shipped model that a name stands for; other texts are returned unchanged."""
+    names = {path.name for path in SHIPPED.iterdir()}
+    return str(SHIPPED / model) if model in names and not Path(model).exists() else model
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """Which language model, and how it speaks."""
 
     model: str = setting("default", metavar="FOLDER")
-    """Folder of a local Hugging Face model; default builds the small embedded model of the environment."""
+    """Folder of a local Hugging Face model; default builds the small embedded model of the environment; S1 is the
+    package's base model for Sokoban rooms of 10 to 16 moves."""
     engine: str = setting("transformers", metavar="{transformers,vllm,vllm-server,CALL}")
     """Sampler of the same weights: transformers (the model itself), vllm (in this process), vllm-server (vLLM's own
     server) or package.module:name of yours; in eval also openai, a server with OpenAI's API."""
@@ -121,6 +132,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        object.__setattr__(self, "model", model_path(self.model))
         find_engine(self.engine)
         check_numbers(self, "max_tokens", "threads", "max_batch", least=1)
         check_numbers(self, "temperature", "engine_gib", above=0)

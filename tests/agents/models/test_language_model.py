@@ -7,8 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks.measure import RESULTS
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
 from tsr_gym import CheckpointError, ConfigError
+from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.models.language_model import (
     LanguageModel,
     ModelCard,
@@ -20,6 +22,7 @@ from tsr_gym.agents.models.language_model import (
     save_policy,
     stop_ids,
 )
+from tsr_gym.agents.models.settings import SHIPPED, model_path
 
 CPU = torch.device("cpu")
 
@@ -237,3 +240,17 @@ def test_precision_by_name():
 def test_the_card_is_plain_json(folder):
     ModelCard(env="x").save(folder)
     assert json.loads((folder / "tsr_gym.json").read_text())["env"] == "x"
+
+
+def test_the_shipped_model_is_named_in_place_of_a_folder_and_was_made_by_the_recipe_of_the_study(tmp_path, monkeypatch):
+    config = TrainConfig.from_recipe("tsr+", env="sokoban", model="S1")
+    assert config.model.model == str(SHIPPED / "S1")
+    about = load_policy(SHIPPED / "S1", device=CPU).card.about
+    row = next(
+        row for row in json.loads((RESULTS / "does_search_pay.json").read_text())["bases"] if row["base"] == "S1"
+    )
+    assert [about[name] for name in ("success_skilled", "success")] == [row["success_skilled"], row["success"]]
+    # A folder of the user's with that name wins.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "S1").mkdir()
+    assert model_path("S1") == "S1"
