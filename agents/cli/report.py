@@ -25,8 +25,6 @@ class ReportArgs:
     """Label or name of the method that the others are paired with, seed by seed; the first by default."""
     equal: Literal["sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps"] = "sampled_tokens"
     """Quantity at which pairs are compared."""
-    student: bool = False
-    """Show Student's interval over seeds next to the bootstrap interval over seeds and instances."""
 
 
 def main(args: list[str]) -> int:
@@ -35,7 +33,7 @@ def main(args: list[str]) -> int:
     require("matplotlib", "agents")
     from tsr_gym.agents.reports.report import draw_curves, summarise_runs
 
-    report = summarise_runs(options.runs, against=options.against, equal=options.equal, with_student=options.student)
+    report = summarise_runs(options.runs, against=options.against, equal=options.equal)
     if options.json != HERE:
         _show(report)
     draw_curves(options.runs, options.out)
@@ -52,6 +50,8 @@ def _show(report: Any) -> None:
     show_tables((report.ends, report.by_updates, report.by_tokens, report.runs))
     if report.pairs.rows:
         show_tables((report.pairs,))
+    for folder, progress in report.unfinished.items():
+        print(f"{folder}: {progress}: left out of final success and of pairs")
     for folder, findings in report.findings.items():
         for finding in findings:
             print(f"{folder}: {finding.name}: {finding.what}\n    {finding.advice}")

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.intervals import Interval, pooled_mean, wilson
+from tsr_gym.agents.episodes.intervals import Interval, pooled_mean, share_of, wilson
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, success_rate, trajectory_to
 from tsr_gym.agents.strategies import naive
@@ -51,16 +51,8 @@ class PlayedEpisodes:
 
     @property
     def success(self) -> Interval:
-        """Share of episodes solved, with Wilson's interval; over instances where each was played several times."""
-        # Wilson's interval needs independent episodes. Several episodes of one instance are not, so the bootstrap over
-        # instances takes their place.
-        flat = [won for row in self.successes for won in row]
-        if self.num_episodes == len(self.successes):
-            return Interval(fmean(flat), *wilson(sum(flat), len(flat)))
-        owners = [owner for owner, row in enumerate(self.successes) for _ in row]
-        estimate = pooled_mean(flat, owners)
-        assert estimate is not None
-        return estimate
+        """Share of episodes solved, with its interval over instances (`share_of`)."""
+        return share_of([sum(row) for row in self.successes], [len(row) for row in self.successes])
 
     def gain_over(self, other: "PlayedEpisodes") -> Interval:
         """Return the difference in success to other play of the same instances, instance by instance."""

@@ -5,14 +5,14 @@ training data, and no success of the policy.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tsr_gym.agents.episodes.collect import Collector, choose_search
 from tsr_gym.agents.episodes.env_pool import DeadEndRule, EnvPool
-from tsr_gym.agents.episodes.intervals import Interval, Price, pooled_mean, price_of_success, wilson
+from tsr_gym.agents.episodes.intervals import Interval, Price, price_of_success, share_of
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.probing.players import RANDOM, Note, WorldConfig, check_scorer, set_up
@@ -137,18 +137,8 @@ class Tally:
 
     @property
     def success(self) -> Interval:
-        """Share of the episodes that solved the task.
-
-        The interval is Wilson's where each instance has one episode; else it comes from resampling instances.
-        """
-        won, played = self.total("successes"), self.total("episodes")
-        if played == len(self.measured):
-            return Interval(won / max(played, 1), *wilson(won, played))
-        owners = [owner for owner, instance in enumerate(self.measured) for _ in range(instance.episodes)]
-        flat = [float(place < instance.successes) for instance in self.measured for place in range(instance.episodes)]
-        estimate = pooled_mean(flat, owners)
-        # Resampling instances that all failed would give an interval of length 0 at 0.
-        return estimate if won and estimate is not None else Interval(0.0, *wilson(0, played))
+        """Share of the episodes that solved the task, with its interval over instances (`share_of`)."""
+        return share_of(self.each("successes"), self.each("episodes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +284,26 @@ def stop_the_worse(tallies: list[Tally], counts: str) -> list[Tally]:
         else tally
         for tally, price in zip(tallies, prices, strict=True)
     ]
+
+
+def best_search(tallies: Sequence[Tally], counts: str) -> tuple[Tally, Price] | None:
+    """Return the cheapest search, and the price of a success by it; None where no search succeeded.
+
+    The lowest of several measured prices is too low, because it was chosen for its luck. So on each half of the
+    instances (even and odd numbers) this prices the search that is the cheapest on the other half.
+    """
+    searches = [tally for tally in tallies if tally.way.search != PLAIN and tally.total("successes")]
+
+    def cheapest(first: int, step: int) -> Tally:
+        parts = [replace(tally, measured=tally.measured[first::step]) for tally in searches]
+        rates = [part.total("successes") / max(part.total(counts), 1) for part in parts]
+        return searches[rates.index(max(rates))]
+
+    if not searches:
+        return None
+    priced = [instance for half in (0, 1) for instance in cheapest(1 - half, 2).measured[half::2]]
+    best = cheapest(0, 1)
+    return best, replace(best, measured=tuple(priced)).price(counts)
 
 
 def label(way: Way) -> str:

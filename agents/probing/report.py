@@ -10,7 +10,7 @@ import numpy as np
 from tsr_gym.agents.episodes.intervals import Interval, Price
 from tsr_gym.agents.probing.calibrate import Calibration, SettingResult
 from tsr_gym.agents.probing.players import player_in_words
-from tsr_gym.agents.probing.probe import PLAIN, Probe, Tally, label
+from tsr_gym.agents.probing.probe import PLAIN, Probe, Tally, best_search, label
 from tsr_gym.agents.reports.report import Table
 from tsr_gym.records import to_json
 
@@ -255,7 +255,8 @@ def probe_table(result: Probe) -> Table:
     return Table(
         "what a success costs before any learning",
         "Success of a searched path is imagined: training would learn from it, but the policy does not play like that. "
-        f"Intervals: 95 % over instances.{unit}",
+        "Intervals: 95 % over instances. The lowest of several prices is too low by luck; the advice prices the search "
+        f"that is best on one half of the instances on the other half.{unit}",
         ("", "success %", "episodes", "sampled", "prompt", f"{UNITS[counts]} per success", ""),
         [
             (
@@ -277,31 +278,26 @@ def advice(result: Probe) -> str:
     counts = result.config.counts
     unit = UNITS[counts]
     plain = next(tally for tally in result.tallies if tally.way.search == PLAIN)
-    priced = {tally.way: tally.price(counts) for tally in result.tallies}
-    searches = [
-        (price.mean, tally)
-        for tally in result.tallies
-        if tally is not plain and (price := priced[tally.way]).mean is not None
-    ]
-    alone = priced[plain.way]
-    if not searches and alone.mean is None:
+    alone, cheapest = plain.price(counts), best_search(result.tallies, counts)
+    if cheapest is None and alone.mean is None:
         return (
             "Nothing succeeded: try a score that measures progress, larger budgets or easier instances before training "
             "on these."
         )
-    if not searches:
+    if cheapest is None:
         return f"Plain play is enough: a success costs {_words(alone, unit)}, and no search found any."
-    _, best = min(searches, key=lambda pair: (pair[0], label(pair[1].way)))
-    theirs = priced[best.way]
+    best, theirs = cheapest
     against = f"a success costs {_words(theirs, unit)}, by plain play {_words(alone, unit)}"
-    # Only separated intervals are a clear answer; otherwise the cheaper habit, plain play, is kept.
+    # Only separated intervals are a clear answer.
     if theirs.high is not None and theirs.high < alone.low:
         return f"Use {label(best.way)}: {against}."
-    if alone.high is not None and all(alone.high < price.low for way, price in priced.items() if way != plain.way):
+    others = [tally.price(counts) for tally in result.tallies if tally is not plain]
+    if alone.high is not None and all(alone.high < price.low for price in (*others, theirs)):
         return f"Plain play is enough: by the best search, {label(best.way)}, {against}."
-    enough = f"Use {label(best.way)}" if alone.mean is None else "Plain play is enough"
+    # Without a plain success there is no habit to keep: its price is only known to be above its lower end.
+    instead = "Undecided" if alone.mean is None else "Plain play is enough"
     return (
-        f"{enough} as far as {result.config.instances} instances show: by the best search, {label(best.way)}, "
+        f"{instead} as far as {result.config.instances} instances show: by the best search, {label(best.way)}, "
         f"{against}, and the intervals overlap; use more --instances to separate them."
     )
 

@@ -56,14 +56,19 @@ def diagnose(records: Sequence[Record], thresholds: Thresholds | None = None) ->
 
     Args:
         records: One per update in order, with the numbers of `group_metrics`, `tree_metrics`, `prompt_information` and
-            the learner; numbers that are missing or None are skipped.
+            the learner; what is missing or no finite number is skipped.
         thresholds: When a trend is a finding.
     """
     limits = thresholds or Thresholds()
     if len(records) < 2 * limits.window:
         return []
-    findings = [check(records, limits) for check in _CHECKS]
+    numbers = [{name: value for name, value in record.items() if _is_number(value)} for record in records]
+    findings = [check(numbers, limits) for check in _CHECKS]
     return [finding for finding in findings if finding is not None]
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and -1e18 < value < 1e18  # type: ignore[operator]
 
 
 def at_random(records: Sequence[Record], random: float | None, updates: int = 20) -> Finding | None:

@@ -4,7 +4,7 @@ All runs are evaluated on the same instances. Success and cost between two evalu
 Torch-free.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -15,17 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym.agents.config import RUN_FILE, TrainConfig
-from tsr_gym.agents.episodes.intervals import crossed_mean, student
+from tsr_gym.agents.episodes.intervals import crossed_mean
 from tsr_gym.agents.runs.log import JsonLines
-from tsr_gym.errors import CheckpointError, ConfigError
+from tsr_gym.agents.runs.progress import counted, read_targets, total_of
+from tsr_gym.errors import CheckpointError, ConfigError, shown
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
+from tsr_gym.tree import Budget
 
 # Settings in which the runs of one method may differ.
 _NO_METHOD = (
     *("env", "run.seed", "run.out", "run.label"),
     *("run.checkpoint_every", "run.keep_checkpoints", "run.save_trees"),
 )
+
+Cost = Literal["sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps"]
+COSTS: tuple[Cost, ...] = ("sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps")
+# Parts of the seconds of an update.
+PARTS = ("model", "env", "tree", "update")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +53,88 @@ class Run:
     updates: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether its last evaluation is that of its end: after all its updates, or after all its tokens."""
+        last, total = self.evaluations[-1], total_of(self.config.run, read_targets(self.folder))
+        tokens = Budget(sampled_tokens=last["sampled_tokens_total"], prompt_tokens=last.get("prompt_tokens_total") or 0)
+        all_tokens = total is not None and counted(tokens, self.config.run) >= total
+        return all_tokens or bool(last["step"] >= self.config.run.updates)
+
 
 def load_run(folder: Path) -> Run:
     """Read a run's folder.
 
     Raises:
-        CheckpointError: The folder holds no run, or one without any evaluation.
+        CheckpointError: The folder holds no run, or one without any evaluation, or a line of a log is damaged.
     """
     if not (folder / RUN_FILE).is_file():
         raise CheckpointError(f"{folder}: wanted the folder of a run with {RUN_FILE}, found none")
     config = TrainConfig.load(folder, bound=False)
-    evaluations = JsonLines(folder / "evaluations.jsonl").read()
+    evaluations, updates = (
+        _checked(folder / f"{name}.jsonl", columns)
+        for name, columns in (("evaluations", _EVALUATION), ("metrics", _UPDATE))
+    )
     if not evaluations:
         raise CheckpointError(f"{folder}: the run has not been evaluated yet")
-    return Run(folder, label_of(config), config, JsonLines(folder / "metrics.jsonl").read(), evaluations)
+    return Run(folder, label_of(config), config, updates, evaluations)
+
+
+def _is_amount(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1e18  # type: ignore[operator]
+
+
+def _is_share(value: object) -> bool:
+    return _is_amount(value) and value <= 1  # type: ignore[operator]
+
+
+def _are_seconds(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_amount(value.get(part)) for part in (*PARTS, "all"))
+
+
+def _are_pairs(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+
+
+# By column: its type for messages, whether every line has it, and its check.
+_EVALUATION: dict[str, tuple[str, bool, Callable[[Any], bool]]] = {
+    "step": ("a count", True, _is_amount),
+    "success": ("a share", True, _is_share),
+    "instances": ("a count of 1 or more", True, lambda value: type(value) is int and 0 < value < 10**9),
+    "sampled_tokens_total": ("a count", True, _is_amount),
+    "prompt_tokens_total": ("a count", False, _is_amount),
+    "random": ("a share or null", False, _is_share),
+    "optimal": ("a share or null", False, _is_share),
+    "won": ("a text", False, lambda value: isinstance(value, str)),
+    "twins": ("a list of pairs", False, _are_pairs),
+}
+_UPDATE: dict[str, tuple[str, bool, Callable[[Any], bool]]] = {
+    "step": ("a count", True, _is_amount),
+    "seconds": (f"numbers for {', '.join(PARTS)} and all", True, _are_seconds),
+    "per_instance": ("a text", False, lambda value: isinstance(value, str)),
+    "groups": ("a count", False, _is_amount),
+    **{cost: ("a count", False, _is_amount) for cost in COSTS if cost != "seconds"},
+}
+
+
+def _checked(path: Path, columns: Mapping[str, tuple[str, bool, Callable[[Any], bool]]]) -> list[dict[str, Any]]:
+    """Return the lines of a log, with the types that reports need.
+
+    Raises:
+        CheckpointError: A line is damaged; the message has its number.
+    """
+    records, before = JsonLines(path).read(), -1
+    for number, record in enumerate(records, start=1):
+        wrong = [
+            f"{name} as {wanted}, got {shown(record.get(name))}"
+            for name, (wanted, needed, is_right) in columns.items()
+            if (needed or record.get(name) is not None) and not is_right(record.get(name))
+        ]
+        wrong += [] if record["step"] > before else [f"a step above {before}, got {record['step']}"]
+        if wrong:
+            raise CheckpointError(f"{path}, line {number}: wanted {wrong[0]}: damaged; mend or delete that line")
+        before = record["step"]
+    return records
 
 
 def label_of(config: TrainConfig) -> str:
@@ -132,8 +207,6 @@ def _settings(section: Mapping[str, Any], path: str = "") -> Iterator[tuple[str,
             yield path + name, value
 
 
-Cost = Literal["sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps"]
-COSTS: tuple[Cost, ...] = ("sampled_tokens", "prompt_tokens", "env_steps", "seconds", "optimizer_steps")
 # Points at which pairs are compared: shares of the cost of the shorter run of a pair.
 SHARES = {"1/2": 0.5, "3/4": 0.75, "1": 1.0}
 
@@ -152,9 +225,8 @@ class Difference:
         success: Mean success of the method over distinct instances, in percent.
         control_success: Of the control.
         points: The difference.
-        low: Lower end of its 95 % interval over seeds and instances.
+        low: Lower end of its 95 % interval over seeds and instances (`crossed_mean`); None for fewer than three pairs.
         high: Upper end.
-        student: Student's interval over the seeds alone; None for fewer than three.
         spent: Cost of the method's training up to there, mean over the pairs; None where a run does not record it.
         control_spent: Of the control.
     """
@@ -167,9 +239,8 @@ class Difference:
     success: float
     control_success: float
     points: float
-    low: float
-    high: float
-    student: tuple[float, float] | None
+    low: float | None
+    high: float | None
     spent: dict[Cost, float | None]
     control_spent: dict[Cost, float | None]
 
@@ -179,7 +250,7 @@ def differences(
 ) -> list[Difference]:
     """Return the gain of each method over the control, at some shares of an equal cost.
 
-    Seeds that only one of the two has are left out.
+    Seeds that only one of the two has finished are left out.
 
     Args:
         methods: Runs by method, evaluated on the same instances.
@@ -193,8 +264,10 @@ def differences(
     control = _control(methods, against)
     gains = []
     for name, members in methods.items():
-        theirs = {run.config.run.seed: run for run in methods[control]}
-        pairs = [(run, theirs[run.config.run.seed]) for run in members if run.config.run.seed in theirs]
+        theirs = {run.config.run.seed: run for run in methods[control] if run.is_finished}
+        pairs = [
+            (run, theirs[run.config.run.seed]) for run in members if run.is_finished and run.config.run.seed in theirs
+        ]
         if name != control and pairs:
             gains += _compared(name, control, sorted(pairs, key=lambda pair: pair[0].config.run.seed), equal)
     return gains
@@ -210,7 +283,7 @@ def _control(methods: Mapping[str, Sequence[Run]], against: str | None) -> str:
 
 
 def _compared(name: str, control: str, pairs: Sequence[tuple[Run, Run]], equal: Cost) -> list[Difference]:
-    by_instance = all("won" in record for pair in pairs for run in pair for record in run.evaluations)
+    by_instance = all(record.get("won") for pair in pairs for run in pair for record in run.evaluations)
     places = [_places(pair, equal) for pair in pairs]
     # Where a run continued after its partner, their ends have different costs and are compared separately.
     far = any(place["1"] != place["end"] for place in places)
@@ -222,7 +295,7 @@ def _compared(name: str, control: str, pairs: Sequence[tuple[Run, Run]], equal: 
         won, lost = (
             100 * np.array([_solved(run, place, by_instance) for run, place in side]) for side in (mine, theirs)
         )
-        gain, by_seed = crossed_mean(won - lost), student((won - lost).mean(axis=1).tolist())
+        interval = crossed_mean(won - lost)
         gains.append(
             Difference(
                 method=name,
@@ -232,10 +305,9 @@ def _compared(name: str, control: str, pairs: Sequence[tuple[Run, Run]], equal: 
                 instances=won.shape[1],
                 success=float(won.mean()),
                 control_success=float(lost.mean()),
-                points=gain.mean,
-                low=gain.low,
-                high=gain.high,
-                student=None if by_seed is None else (by_seed.low, by_seed.high),
+                points=float((won - lost).mean()),
+                low=None if interval is None else interval.low,
+                high=None if interval is None else interval.high,
                 spent=_spent_by(mine),
                 control_spent=_spent_by(theirs),
             )

@@ -11,6 +11,7 @@ from tsr_gym.agents.episodes.intervals import student
 from tsr_gym.agents.reports.diagnosis import Finding, diagnose
 from tsr_gym.agents.reports.methods import (
     COSTS,
+    PARTS,
     Cost,
     Difference,
     Run,
@@ -19,8 +20,6 @@ from tsr_gym.agents.reports.methods import (
     load_comparable,
     runs_by_method,
 )
-
-PARTS = ("model", "env", "tree", "update")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,7 @@ class Report:
         pairs: Gain of each method over the control, seed by seed; without rows where no seeds are equal.
         differences: The same as numbers.
         findings: Symptoms of collapse or of waste, by the run's folder; runs without any are left out.
+        unfinished: Progress of the runs that have not ended, by folder; they are in no final success and no pair.
     """
 
     ends: Table
@@ -61,11 +61,10 @@ class Report:
     pairs: Table
     differences: list[Difference]
     findings: dict[str, list[Finding]]
+    unfinished: dict[str, str]
 
 
-def summarise_runs(
-    folders: Sequence[Path], *, against: str | None = None, equal: Cost = "sampled_tokens", with_student: bool = False
-) -> Report:
+def summarise_runs(folders: Sequence[Path], *, against: str | None = None, equal: Cost = "sampled_tokens") -> Report:
     """Return the tables of some runs, with methods in the order of their first runs.
 
     Runs whose settings differ only in the seed are one method, named by their label. Where runs with the same label
@@ -75,7 +74,6 @@ def summarise_runs(
         folders: Of the runs.
         against: Name or label of the method that the others are paired with; None for the first one.
         equal: The cost at which pairs are compared.
-        with_student: Whether the table of pairs also shows Student's interval over seeds.
 
     Raises:
         CheckpointError: A folder holds no evaluated run, or a run does not record the equal cost.
@@ -86,7 +84,8 @@ def summarise_runs(
     methods = runs_by_method(runs)
     config, start = runs[0].config, runs[0].evaluations[0]
     bars = ", ".join(f"{name} {100 * start[name]:.1f} %" for name in ("random", "optimal") if start[name] is not None)
-    fewest = min(map(len, methods.values()))
+    unfinished = {str(run.folder): _progress(run) for run in runs if not run.is_finished}
+    fewest = min(sum(run.is_finished for run in members) for members in methods.values())
     caption = f"On the same held-out instances: {bars or 'bars not known'}. Intervals: 95 % over seeds (Student's t)."
     if fewest < 8:
         caption += f" {fewest} {'seed does' if fewest == 1 else 'seeds do'} not rank methods; 8 or more may."
@@ -102,10 +101,15 @@ def summarise_runs(
         _over("step", "updates", methods),
         _over("sampled_tokens_total", "sampled tokens", methods),
         _each(methods),
-        _pairs(paired, equal, with_student),
+        _pairs(paired, equal),
         paired,
         {folder: symptoms for folder, symptoms in findings.items() if symptoms},
+        unfinished,
     )
+
+
+def _progress(run: Run) -> str:
+    return f"unfinished, {run.evaluations[-1]['step']:,} of {run.config.run.updates:,} updates evaluated"
 
 
 def _each(methods: Mapping[str, Sequence[Run]]) -> Table:
@@ -114,7 +118,7 @@ def _each(methods: Mapping[str, Sequence[Run]]) -> Table:
             str(run.folder),
             name,
             str(run.config.run.seed),
-            f"{run.evaluations[-1]['step']:,}",
+            f"{run.evaluations[-1]['step']:,}{'' if run.is_finished else ' (unfinished)'}",
             *[f"{100 * run.evaluations[place]['success']:.1f}" for place in (0, -1)],
         )
         for name, members in methods.items()
@@ -149,7 +153,7 @@ def _slack(run: Run, key: str) -> float:
     return group_cost(run, "sampled_tokens") if key == "sampled_tokens_total" else 0.0
 
 
-def _pairs(gains: Sequence[Difference], equal: Cost, with_student: bool) -> Table:
+def _pairs(gains: Sequence[Difference], equal: Cost) -> Table:
     words = equal.replace("_", " ")
     caption = (
         f"1/2, 3/4, 1: at equal {words}, as shares of the cost of the shorter run of each pair, interpolated between "
@@ -158,24 +162,21 @@ def _pairs(gains: Sequence[Difference], equal: Cost, with_student: bool) -> Tabl
     if any(gain.at == "end" for gain in gains):
         caption += " end: at the ends of runs, which are further apart than a group."
     by_instance = bool(gains) and all(gain.instances > 1 for gain in gains)
-    caption += f" Intervals: 95 %, bootstrap over {'seeds and instances' if by_instance else 'seeds'}."
+    caption += (
+        f" Intervals: 95 % over {'seeds and instances' if by_instance else 'seeds'} (Student's t), from 3 pairs on."
+    )
     names = ("method", "against", "at", "pairs", "%", "control %", "points", "95 %")
-    columns = (*names, *(("Student's t",) if with_student else ()), *(cost.replace("_", " ") for cost in COSTS))
+    columns = (*names, *(cost.replace("_", " ") for cost in COSTS))
     rows: list[tuple[str, ...]] = [
         (
             *(gain.method, gain.control, gain.at, str(len(gain.seeds))),
             *(f"{gain.success:.1f}", f"{gain.control_success:.1f}"),
-            *(f"{gain.points:+.1f}", f"{gain.low:+.1f} to {gain.high:+.1f}"),
-            *([_ends(gain.student)] if with_student else []),
+            *(f"{gain.points:+.1f}", "-" if gain.low is None else f"{gain.low:+.1f} to {gain.high:+.1f}"),
             *(f"{_amount(gain.spent[cost])} / {_amount(gain.control_spent[cost])}" for cost in COSTS),
         )
         for gain in gains
     ]
     return Table(f"pairs of equal seeds, at equal {words}", caption, columns, rows)
-
-
-def _ends(interval: tuple[float, float] | None) -> str:
-    return "-" if interval is None else f"{interval[0]:+.1f} to {interval[1]:+.1f}"
 
 
 def _amount(number: float | None) -> str:
@@ -191,33 +192,34 @@ def _amount(number: float | None) -> str:
 
 def _row(label: str, runs: Sequence[Run]) -> tuple[str, ...]:
     base = [100 * run.evaluations[0]["success"] for run in runs]
-    final = [100 * run.evaluations[-1]["success"] for run in runs]
-    gains = [after - before for before, after in zip(base, final, strict=True)]
-    tokens = fmean([run.evaluations[-1]["sampled_tokens_total"] for run in runs])
+    ended = [run for run in runs if run.is_finished]
+    final = [100 * run.evaluations[-1]["success"] for run in ended]
+    gains = [after - 100 * run.evaluations[0]["success"] for after, run in zip(final, ended, strict=True)]
+    tokens = [run.evaluations[-1]["sampled_tokens_total"] for run in ended]
     seconds = [update["seconds"] for run in runs for update in run.updates]
     return (
         label,
-        runs[0].updates[0].get("per_instance", "-") if runs[0].updates else "-",
-        str(len(runs)),
-        _interval(base),
-        _interval(final),
-        _interval(gains),
-        f"{min(gains):+.1f}",
-        f"{tokens / 1000:,.0f}k",
+        runs[0].updates[0].get("per_instance") or "-" if runs[0].updates else "-",
+        str(len(runs)) if len(ended) == len(runs) else f"{len(ended)} of {len(runs)}",
+        *map(_interval, (base, final, gains)),
+        f"{min(gains):+.1f}" if gains else "-",
+        f"{fmean(tokens) / 1000:,.0f}k" if tokens else "-",
         *_times(seconds),
     )
 
 
 def _times(seconds: Sequence[Mapping[str, float]]) -> list[str]:
     """Return the seconds of an update and the share of each part in percent, as cells."""
-    if not seconds:
-        return ["-"] * (1 + len(PARTS))
     total = sum(update["all"] for update in seconds)
+    if not total:
+        return ["-"] * (1 + len(PARTS))
     shares = [100 * sum(update[part] for update in seconds) / total for part in PARTS]
     return [f"{total / len(seconds):.2f}", *[f"{share:.0f}" for share in shares]]
 
 
 def _interval(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
     interval = student(values)
     return f"{fmean(values):.1f}" if interval is None else f"{interval.mean:.1f} ± {interval.high - interval.mean:.1f}"
 

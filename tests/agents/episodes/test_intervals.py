@@ -1,6 +1,7 @@
 """Estimates over instances: means by hand, and intervals that hold the truth as often as promised."""
 
 from itertools import product
+from math import exp, lgamma, log, sqrt
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from tsr_gym.agents.episodes.intervals import (
     Interval,
     crossed_mean,
+    poisson,
     pooled,
     pooled_mean,
     price_of_success,
+    share_of,
     student,
     wilson,
 )
@@ -91,39 +94,77 @@ def test_wilsons_interval_holds_the_truth_about_as_often_as_it_says():
 
 
 def test_the_price_of_a_success_is_all_that_was_paid_over_all_that_succeeded():
-    # Draws of two instances: both the first one, 10 a success; both the second, 30; one of each, 40 for two.
-    assert price_of_success([10, 30], [1, 1], [1, 1]) == pytest.approx((20.0, 10.0, 30.0))
-    # Draws without any success cost more than any number.
-    assert price_of_success([10, 10], [1, 0], [1, 1]) == (20.0, 10.0, None)
+    # Garwood's interval of a count of 2 is 0.24221 to 7.22469.
+    wanted = (20.0, 40 / 7.22469, 40 / 0.24221)
+    assert price_of_success([10, 30], [1, 1], [1, 1]) == pytest.approx(wanted, rel=1e-4)
     # Without tokens they cost none.
     assert price_of_success([0, 0], [1, 0], [1, 1]) == (0.0, 0.0, 0.0)
-
-
-def test_where_nothing_succeeded_the_price_has_a_lower_end_only():
-    # 100 paid for ten episodes, of which at most 3.8416 / 13.8416 succeed by Wilson's interval.
+    # Nothing succeeded: at most -log(.025) = 3.68888 instances, of five episodes each, would.
     mean, low, high = price_of_success([40, 60], [0, 0], [5, 5])
-    assert (mean, high) == (None, None)
-    assert low == pytest.approx(10 * 13.8416 / 3.8416)
+    assert (mean, low, high) == (None, pytest.approx(100 / (5 * 3.68888), rel=1e-5), None)
 
 
-def test_a_table_is_drawn_by_rows_and_by_columns_each_by_themselves():
+@pytest.mark.parametrize("count", [1, 2, 3, 17.5, 400])
+def test_poissons_interval_leaves_a_fortieth_at_each_end(count):
+    low, high = poisson(count)
+    if count == int(count):
+        terms = [exp(number * log(mean) - mean - lgamma(number + 1)) for mean in (low, high) for number in range(1200)]
+        below = [sum(terms[:1200][: int(count)]), sum(terms[1200:][: int(count) + 1])]
+        assert below == pytest.approx([0.975, 0.025], abs=1e-6)
+    # Between whole counts it rises.
+    assert poisson(count - 0.5)[0] < low < count < high < poisson(count + 0.5)[1]
+
+
+def shared(rng, share, likeness, instances, episodes):
+    """Return the successes of each instance; `likeness` is the correlation of episodes of an instance."""
+    weight = 1 / likeness - 1 if likeness else None
+    chances = rng.beta(share * weight, (1 - share) * weight, instances) if weight else np.full(instances, share)
+    return rng.binomial(episodes, chances)
+
+
+@pytest.mark.parametrize("tries", [30, pytest.param(600, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(("instances", "episodes"), [(64, 4), (16, 4), (32, 8), (64, 1)])
+def test_intervals_of_few_successes_on_shared_instances_hold_the_truth(instances, episodes, tries):
+    rng = np.random.default_rng(0)
+    for share, likeness in product((0.005, 0.03, 0.1, 0.4, 0.9, 0.99), (0, 0.2, 0.6) if episodes > 1 else (0,)):
+        missed = np.zeros(4)
+        for _ in range(tries):
+            won = shared(rng, share, likeness, instances, episodes)
+            estimate = share_of(won, [episodes] * instances)
+            price = price_of_success([10] * instances, won, [episodes] * instances)
+            truth = 10 / (episodes * share)
+            missed += [estimate.low > share, estimate.high < share, price.low > truth, (price.high or truth) < truth]
+        # A fortieth at each end is promised; the rest is chance, and the steps of small counts.
+        assert missed.max() <= (0.2 if tries < 100 else 0.09) * tries, (share, likeness, missed / tries)
+
+
+def crossed_table(rng, seeds, instances, of_seeds, of_instances):
+    noise = rng.normal(size=(seeds, instances))
+    return noise + rng.normal(0, of_seeds, (seeds, 1)) + rng.normal(0, of_instances, (1, instances))
+
+
+@pytest.mark.parametrize("tries", [400, pytest.param(4000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("seeds", [3, 4, 8, 16])
+def test_the_interval_over_seeds_and_instances_misses_at_neither_end_more_often_than_promised(seeds, tries):
+    rng = np.random.default_rng(1)
+    for instances, (of_seeds, of_instances) in product((16, 128), ((1, 0), (0, 1), (0.2, 0.7), (0, 0))):
+        tables = (crossed_table(rng, seeds, instances, of_seeds, of_instances) for _ in range(tries))
+        ends = np.array([crossed_mean(table)[1:] for table in tables])
+        missed = (ends[:, 0] > 0).mean(), (ends[:, 1] < 0).mean()
+        # Three deviations of chance above a fortieth, and the approximation of few seeds.
+        assert max(missed) <= 0.035 + 3 * sqrt(0.025 / tries) * (tries < 1000), (instances, of_seeds, missed)
+
+
+def test_the_interval_of_a_table_is_that_of_its_rows_and_columns():
     rows = ((0.0, 1.0, 5.0), (2.0, 3.0, 4.0), (9.0, 7.0, 1.0))
-    means = [
-        sum(rows[row][column] for row in drawn for column in columns) / 9
-        for drawn in product(range(3), repeat=3)
-        for columns in product(range(3), repeat=3)
-    ]
-    found = crossed_mean(rows)
-    assert found.mean == pytest.approx(32 / 9)
-    assert (found.low, found.high) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.15)
-    # Rows that were drawn with the columns of the same numbers would never give 0.
-    assert crossed_mean(((1, 0), (0, 1))) == (0.5, 0, 1)
-
-
-def test_a_table_of_one_row_or_one_column_is_drawn_by_the_other():
-    assert crossed_mean([[1.0, 1.0, 1.0]]) == (1, 1, 1)
-    # Two of two: 0, 0.5 and 1, the ends in a quarter of the draws each.
-    assert crossed_mean([[0, 1]]) == crossed_mean([[0], [1]]) == (0.5, 0, 1)
+    # Row means 2, 3, 17/3: variance 3.5926. Column means 11/3, 11/3, 10/3: variance 0.0370. Degrees of freedom:
+    # (3.5926 + 0.0370)^2 / ((3.5926^2 + 0.0370^2) / 2) = 2.04, rounded down to 2: t = 4.303.
+    spread = 4.303 * sqrt((3.592593 + 0.037037) / 3)
+    assert crossed_mean(rows) == pytest.approx((32 / 9, 32 / 9 - spread, 32 / 9 + spread), abs=1e-4)
+    # A column that is alone has nothing to differ from.
+    assert crossed_mean([[30], [40], [50]]) == student([30, 40, 50])
+    assert crossed_mean([[1.0] * 3] * 3) == (1, 1, 1)
+    assert crossed_mean(rows[:2]) is None
 
 
 def test_students_interval_is_that_of_three_or_more():

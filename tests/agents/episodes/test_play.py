@@ -56,9 +56,10 @@ def test_success_has_wilsons_interval_where_every_instance_was_played_once():
 
 def test_success_of_several_seeds_has_an_interval_over_instances():
     found = PlayedEpisodes(((True, True), (False, False)), Budget())
-    assert found.success == (0.5, 0.0, 1.0)
-    # Each instance half: nothing differs between instances.
-    assert PlayedEpisodes(((True, False), (False, True)), Budget()).success == (0.5, 0.5, 0.5)
+    # Two instances whose episodes share their outcome are (2 * 2 + 2) / (2 * .5 + 1) = 3 times less than four episodes.
+    assert found.success == pytest.approx((0.5, *wilson(2 / 3, 4 / 3)))
+    # No success in four episodes of two instances is no success of two.
+    assert PlayedEpisodes(((False,) * 2,) * 2, Budget()).success == (0.0, *wilson(0, 2))
 
 
 def test_a_gain_is_worked_out_instance_by_instance():

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 from tests.agents.worlds import Letters
@@ -19,6 +20,7 @@ from tsr_gym.agents.probing.probe import (
     ProbeConfig,
     Tally,
     Way,
+    best_search,
     probe_env,
     race,
     read_tallies,
@@ -41,7 +43,7 @@ gym.register("probe/Letters-v0", Typed)
 FINDS = "beam(width=1, branching=3)"
 DEAR = "beam(width=1, branching=12)"
 NEVER = "best_of_n(n=2)"
-CONFIG = ProbeConfig(env="probe/Letters-v0", search=(FINDS, DEAR, NEVER), instances=6, episodes=4, batch=2, split=None)
+CONFIG = ProbeConfig(env="probe/Letters-v0", search=(FINDS, DEAR, NEVER), instances=24, batch=8, split=None)
 
 
 class Speaker:
@@ -78,27 +80,29 @@ def test_a_model_that_cannot_be_trained_is_not_probed():
 
 def test_the_cost_of_a_success_is_the_counted_one(probed):
     plain, finds, dear, never = probe_rows(probed)
-    # Four plain episodes, a a b a, are eight tokens and one success, on each of six instances; equal letters share a
+    # Four plain episodes, a a b a, are eight tokens and one success, on each of 24 instances; equal letters share a
     # step of the environment.
-    assert (plain["search"], plain["score"], plain["success"], plain["episodes"]) == ("naive", "reward", 0.25, 24)
-    assert (plain["sampled_tokens"], plain["prompt_tokens"], plain["env_steps"]) == (48, 120, 12)
-    assert (plain["tokens_per_success"], plain["tokens_per_success_interval"]) == (8.0, [8.0, 8.0])
-    assert (plain["prompt_tokens_per_success"], plain["env_steps_per_success"]) == (20.0, 2.0)
+    assert (plain["search"], plain["score"], plain["success"], plain["episodes"]) == ("naive", "reward", 0.25, 96)
+    assert (plain["sampled_tokens"], plain["prompt_tokens"], plain["env_steps"]) == (192, 480, 48)
+    assert (plain["tokens_per_success"], plain["prompt_tokens_per_success"]) == (8.0, 20.0)
+    # Garwood's interval of a count of 24 is 15.377 to 35.710 (Biometrika 28, 1936); all instances won equally often.
+    ends = [pytest.approx(192 / end, rel=1e-4) for end in (35.710, 15.377)]
+    assert plain["tokens_per_success_interval"] == ends
     # Three candidates contain a b, which has the highest reward.
-    assert (finds["success"], finds["episodes"], finds["tokens_per_success"]) == (1.0, 6, 6.0)
-    # Twelve candidates do, too; the first batch of two instances shows that they cost more.
-    assert (dear["success"], dear["instances"], dear["tokens_per_success"]) == (1.0, 2, 24.0)
-    # Two never do. At four tokens an episode, and with at most 3.8416 / 5.8416 of two episodes won, a success costs
-    # at least 6.08, which is more than 6.
-    assert (never["success"], never["instances"], never["tokens_per_success"]) == (0.0, 2, None)
-    assert never["tokens_per_success_interval"] == [pytest.approx(4 * 5.8416 / 3.8416), None]
+    assert (finds["success"], finds["episodes"], finds["tokens_per_success"]) == (1.0, 24, 6.0)
+    # Twelve candidates do, too; the first eight instances, 192 tokens for 8 (3.45 to 15.76), are at 12.2 or more. When
+    # the cheap search has sixteen, 96 tokens for 16 (9.15 to 25.98), it is at most 10.5.
+    assert (dear["success"], dear["instances"], dear["tokens_per_success"]) == (1.0, 8, 24.0)
+    # Two never do. At four tokens an episode, and with at most 3.689 successes, a success costs 17.3 after sixteen.
+    assert (never["success"], never["instances"], never["tokens_per_success"]) == (0.0, 16, None)
+    assert never["tokens_per_success_interval"] == [pytest.approx(64 / 3.68888, rel=1e-5), None]
     assert [row["stopped"] for row in (plain, finds, dear, never)] == [False, False, True, True]
 
 
 def test_a_search_that_might_still_be_better_is_not_stopped():
-    # After one instance without success a success may cost as little as 4 * 4.8416 / 3.8416 = 5.04, less than 6.
-    once = race(replace(CONFIG, instances=1, batch=1), pool, Speaker())
-    assert [way.stopped for way in once.tallies] == [False, False, True, False]
+    # After eight instances without success a success may cost as little as 32 / 3.689 = 8.7, less than 13.9.
+    once = race(replace(CONFIG, instances=8), pool, Speaker())
+    assert [way.stopped for way in once.tallies] == [False, False, False, False]
 
 
 def test_a_stopped_probe_continues_where_it_was(probed, tmp_path):
@@ -113,7 +117,7 @@ def test_a_stopped_probe_continues_where_it_was(probed, tmp_path):
 
     with pytest.raises(InterruptedError):
         race(CONFIG, pool, first, out=tmp_path, watch=interrupt)
-    assert steps == [("plain play", 2, 6), (FINDS, 2, 6), (DEAR, 2, 6)]
+    assert steps == [("plain play", 8, 24), (FINDS, 8, 24), (DEAR, 8, 24)]
     again = race(CONFIG, pool, second, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
     assert again == probed
     assert first.calls + second.calls == whole.calls
@@ -121,11 +125,11 @@ def test_a_stopped_probe_continues_where_it_was(probed, tmp_path):
     idle = Speaker()
     assert race(CONFIG, pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path) == probed
     assert idle.calls == 0
-    more = race(replace(CONFIG, instances=8), pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
-    assert [len(way.measured) for way in more.tallies] == [8, 8, 2, 2]
+    more = race(replace(CONFIG, instances=26), pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
+    assert [len(way.measured) for way in more.tallies] == [26, 26, 8, 16]
     # A probe of fewer searches keeps the measurements of the others.
-    race(replace(CONFIG, search=(FINDS,), instances=10), pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
-    assert [len(way.measured) for way in read_tallies(tmp_path, CONFIG).values()] == [10, 10, 2, 2]
+    race(replace(CONFIG, search=(FINDS,), instances=28), pool, idle, kept=read_tallies(tmp_path, CONFIG), out=tmp_path)
+    assert [len(way.measured) for way in read_tallies(tmp_path, CONFIG).values()] == [28, 28, 8, 16]
 
 
 def test_a_folder_of_other_settings_or_a_damaged_one_is_refused(probed, tmp_path):
@@ -184,25 +188,42 @@ ALL = tally(PLAIN, [10] * 20, [1] * 20)
     [
         (NONE, tally("beam", [20] * 20, [0] * 20), "Nothing succeeded: try a score"),
         (SOME, tally("beam", [20] * 20, [0] * 20), "Plain play is enough: a success costs 40 sampled tokens ["),
-        # None of 20 plain episodes: a success costs at least 200 * (20 + 3.8416) / (20 * 3.8416) = 62 tokens.
+        # Intervals of a count of 20 are 12.217 to 30.888. None of 20 plain episodes: at most 3.689 successes.
         (
             NONE,
             tally("beam", [20] * 20, [1] * 20),
-            "Use beam: a success costs 20 sampled tokens [20, 20], by plain play more than 62 sampled tokens (none "
+            "Use beam: a success costs 20 sampled tokens [13, 33], by plain play more than 54 sampled tokens (none "
             "succeeded).",
         ),
         (
             ALL,
-            tally("beam", [20] * 20, [1] * 20),
-            "Plain play is enough: by the best search, beam, a success costs 20 sampled tokens [20, 20], by plain play "
-            "10 sampled tokens [10, 10].",
+            tally("beam", [60] * 20, [1] * 20),
+            "Plain play is enough: by the best search, beam, a success costs 60 sampled tokens [39, 98], by plain play "
+            "10 sampled tokens [6, 16].",
         ),
         (SOME, tally("beam", [20] * 20, [1, 1, 0, 0] * 5), "Plain play is enough as far as 20 instances show: by"),
-        (NONE, tally("beam", [70] * 20, [1] * 20), "Use beam as far as 20 instances show: by the best search, beam"),
+        (NONE, tally("beam", [70] * 20, [1] * 20), "Undecided as far as 20 instances show: by the best search, beam"),
+        (NONE, tally("beam", [192_000] * 20, [1] + [0] * 19), "Undecided as far as 20 instances show: by the best"),
     ],
 )
 def test_the_advice_follows_the_intervals(plain, search, words):
     assert advice(Probe(replace(CONFIG, instances=20), (plain, search))).startswith(words)
+
+
+def test_the_best_of_equal_searches_is_priced_as_high_as_they_are():
+    """Equal searches of price 100 succeed by luck; the price of the chosen one is right on average."""
+    rng, naive, fair = np.random.default_rng(0), [], []
+    for _ in range(300):
+        searches = [tally(f"search{number}", [20] * 64, rng.random(64) < 0.2) for number in range(5)]
+        best, price = best_search([NONE, *searches], "sampled_tokens")
+        naive.append(1 / best.price("sampled_tokens").mean)
+        fair.append(1 / price.mean if price.mean else 0.0)
+        # The interval counts every instance once.
+        assert len(best.measured) == 64
+    # Rates are averaged, because a price of few successes is not even on average right.
+    assert 1 / np.mean(naive) < 84
+    assert 1 / np.mean(fair) == pytest.approx(100, rel=0.03)
+    assert best_search([ALL, NONE], "sampled_tokens") is None
 
 
 def test_neither_plain_play_nor_an_unmeasured_search_is_stopped():
@@ -216,12 +237,12 @@ def test_neither_plain_play_nor_an_unmeasured_search_is_stopped():
 
 def test_the_report_names_world_and_player_and_draws_every_way(probed, tmp_path):
     assert probe_heading(probed) == (
-        "probe/Letters-v0, preset paper, 6 instances, seed 0; default at temperature 1, noise fresh"
+        "probe/Letters-v0, preset paper, 24 instances, seed 0; default at temperature 1, noise fresh"
     )
     shown = probe_table(probed)
     assert [row[0] for row in shown.rows] == ["plain play", FINDS, DEAR, NEVER]
-    assert shown.rows[0][-2:] == ("8 [8, 8]", "")
-    assert shown.rows[3][-2:] == ("none [6, -]", "stopped: clearly worse")
+    assert shown.rows[0][-2:] == ("8 [5, 12]", "")
+    assert shown.rows[3][-2:] == ("none [17, -]", "stopped: clearly worse")
     draw_probe(probed, tmp_path / "probe.png")
     assert (tmp_path / "probe.png").read_bytes().startswith(b"\x89PNG")
 

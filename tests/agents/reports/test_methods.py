@@ -1,13 +1,16 @@
 """Pairs of runs: differences at equal cost, worked out by hand, from folders that are written here."""
 
+import json
 from dataclasses import replace
 from itertools import pairwise, product
-from statistics import quantiles
+from pathlib import Path
 
 import pytest
 
 from tests.agents.reports.test_report import CONFIG, table, write_run
 from tsr_gym import CheckpointError, ConfigError
+from tsr_gym.agents import cli
+from tsr_gym.agents.episodes.intervals import crossed_mean
 from tsr_gym.agents.reports.methods import differences, group_cost, load_run, runs_by_method
 from tsr_gym.agents.reports.report import summarise_runs
 
@@ -25,12 +28,12 @@ def update(step, tokens, *, groups=2, prompt=10, seconds=2.0, steps=3):
     }
 
 
-def write(folder, label, seed, curve, *, twins=(), **kwargs):
+def write(folder, label, seed, curve, *, twins=(), finish=0, **kwargs):
     """Write a run from (tokens, which instances were solved) after 0, 1, 2, ... updates."""
     steps = [(step, tokens, won.count("1") / len(won)) for step, (tokens, won) in enumerate(curve)]
     taken = [after[0] - before[0] for before, after in pairwise(curve)]
     updates = [update(step, tokens, **kwargs) for step, tokens in enumerate(taken, start=1)]
-    run = write_run(folder, steps, label=label, seed=seed, updates=updates, instances=len(curve[0][1]))
+    run = write_run(folder, steps, label=label, seed=seed, updates=updates, instances=len(curve[0][1]), finish=finish)
     lines = (run / "evaluations.jsonl").read_text().splitlines()
     whole = [
         f'{line[:-1]}, "won": "{won}", "twins": {[list(pair) for pair in twins]}}}\n'
@@ -65,21 +68,52 @@ def test_differences_are_those_of_equal_seeds_at_shares_of_the_tokens(pairs):
     # At 600 ours lies between its evaluations: 2.5 and 2 of four, the control at 0.75 and 0.
     assert at["3/4"].points == pytest.approx(100 * (2.5 + 2 - 0.75) / 8)
     assert (at["1"].points, at["1"].seeds, at["1"].instances) == (62.5, (0, 1), 4)
-    assert (at["1"].method, at["1"].control, at["1"].student) == ("ours", "control", None)
+    # Two pairs have no interval.
+    assert (at["1"].method, at["1"].control, at["1"].low, at["1"].high) == ("ours", "control", None, None)
 
 
-def test_the_interval_is_that_of_the_differences_by_seed_and_instance(pairs):
-    # Differences at the end: 0 1 1 0 and 1 0 1 1. All draws of two seeds and of four instances, each as often.
-    rows = ((0, 1, 1, 0), (1, 0, 1, 1))
-    means = [
-        sum(rows[row][column] for row in seeds for column in columns) / 8
-        for seeds in product(range(2), repeat=2)
-        for columns in product(range(4), repeat=4)
-    ]
-    ends = quantiles(means, n=40, method="inclusive")
-    gain = gains(*pairs, against="control")["1"]
-    # Means are eighths, so that draws find the same ends.
-    assert (gain.low, gain.high) == (100 * ends[0], 100 * ends[-1])
+def test_the_interval_is_that_of_the_differences_by_seed_and_instance(pairs, tmp_path):
+    third = write(tmp_path / "control2", "control", 2, [(0, "0000"), (800, "0010")])
+    # Differences at the end by seed and instance.
+    wanted = crossed_mean([[0, 1, 1, 0], [1, 0, 1, 1], [1, 1, 0, 1]])
+    gain = gains(*pairs, third, against="control")["1"]
+    assert (gain.points, gain.low, gain.high) == pytest.approx([100 * end for end in wanted])
+
+
+def test_an_unfinished_run_is_named_and_in_no_pair_and_no_final_success(pairs, capsys, tmp_path):
+    begun = write(tmp_path / "begun", "control", 2, [(0, "1111")], finish=1)
+    report = summarise_runs([*pairs, begun], against="control")
+    assert report.unfinished == {str(begun): "unfinished, 0 of 1 updates evaluated"}
+    assert {gain.seeds for gain in report.differences} == {(0, 1)}
+    control = table(report.ends)["control"]
+    assert (control["seeds"], control["base %"], control["final %"]) == ("2 of 3", "33.3 ± 143.4", "12.5")
+    assert ("begun", "0 (unfinished)") in [(Path(row[0]).name, row[3]) for row in report.runs.rows]
+    assert cli.main(["report", *map(str, [*pairs, begun]), "--out", str(tmp_path / "curves.png")]) == 0
+    assert f"{begun}: unfinished, 0 of 1 updates evaluated" in capsys.readouterr().out
+    # A run also ends by its tokens.
+    config = (begun / "run.toml").read_text()
+    (begun / "run.toml").write_text(config.replace('total_tokens = "none"', "total_tokens = 1"))
+    assert not load_run(begun).is_finished
+    (begun / "evaluations.jsonl").write_text((begun / "evaluations.jsonl").read_text().replace("0, ", "1, ", 2))
+    assert load_run(begun).is_finished
+
+
+ODD = (None, True, -1, 5, 10**400, float("nan"), float("inf"), "0.5", "\ud800", [], [5], [[9, 0]], {}, {"a": {}})
+
+
+@pytest.mark.parametrize("log", ["evaluations", "metrics"])
+def test_no_value_in_a_log_ends_in_another_error_than_one_that_names_the_line(pairs, log):
+    path = pairs[0] / f"{log}.jsonl"
+    lines = path.read_text().splitlines()
+    record, messages = json.loads(lines[-1]), []
+    for name, value in product(record, ODD):
+        path.write_text("\n".join([*lines[:-1], json.dumps({**record, name: value})]) + "\n")
+        try:
+            summarise_runs(pairs)
+        except CheckpointError as error:
+            messages.append(str(error))
+    assert len(messages) > len(record)
+    assert all(f"{log}.jsonl, line {len(lines)}" in text or "the evaluation of step" in text for text in messages)
 
 
 def test_a_difference_has_the_costs_of_both_sides(pairs):
@@ -140,27 +174,25 @@ def test_runs_without_a_record_of_solved_instances_are_paired_by_seed_alone(tmp_
         write_run(tmp_path / f"c{seed}", [(0, 0, 0.0), (2, 8, end)], seed=seed, label="control")
         for seed, end in enumerate((0.1, 0.2, 0.3))
     ]
-    report = summarise_runs([*control, *ours], with_student=True)
+    report = summarise_runs([*control, *ours])
     gain = report.differences[-1]
     assert (gain.instances, gain.points) == (1, pytest.approx(30))
     # Deviation 10 over three seeds: 4.303 * 10 / sqrt(3) = 24.84.
-    assert gain.student == (pytest.approx(30 - 24.84, abs=0.01), pytest.approx(30 + 24.84, abs=0.01))
-    # Of 27 draws of three seeds one has 20 thrice and one 40 thrice: 3.7 % each.
-    assert (gain.low, gain.high) == (pytest.approx(20), pytest.approx(40))
-    assert report.pairs.caption.endswith("bootstrap over seeds.")
+    assert (gain.low, gain.high) == (pytest.approx(30 - 24.84, abs=0.01), pytest.approx(30 + 24.84, abs=0.01))
+    assert report.pairs.caption.endswith("95 % over seeds (Student's t), from 3 pairs on.")
     row = dict(zip(report.pairs.columns, report.pairs.rows[-1], strict=True))
-    assert (row["points"], row["Student's t"], row["prompt tokens"]) == ("+30.0", "+5.2 to +54.8", "- / -")
+    assert (row["points"], row["95 %"], row["prompt tokens"]) == ("+30.0", "+5.2 to +54.8", "- / -")
 
 
 def test_the_table_names_both_sides(pairs):
     report = summarise_runs(pairs, against="control")
     assert report.pairs.title == "pairs of equal seeds, at equal sampled tokens"
-    assert report.pairs.caption.endswith("bootstrap over seeds and instances.")
+    assert report.pairs.caption.endswith("95 % over seeds and instances (Student's t), from 3 pairs on.")
     row = dict(zip(report.pairs.columns, report.pairs.rows[-1], strict=True))
     assert [row[name] for name in ("method", "against", "at", "pairs")] == ["ours", "control", "1", "2"]
     assert [row[name] for name in ("%", "control %", "points")] == ["75.0", "12.5", "+62.5"]
     assert [row[name] for name in ("sampled tokens", "seconds")] == ["800 / 800", "4 / 2"]
-    assert "Student's t" not in row
+    assert row["95 %"] == "-"
 
 
 def test_without_a_choice_the_first_method_is_the_control_and_one_method_has_no_pairs(pairs):

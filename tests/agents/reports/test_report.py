@@ -19,10 +19,11 @@ from tsr_gym.agents.reports.report import draw_curves, summarise_runs
 CONFIG = TrainConfig(env="sokoban", search=SearchConfig(trajectories=8), run=RunConfig(label="ours"))
 
 
-def write_run(folder, curve, *, label="ours", seed=0, updates=(), config=CONFIG, **facts):
-    """Write the folder of a run with held-out success at (step, tokens), and return it."""
+def write_run(folder, curve, *, label="ours", seed=0, updates=(), config=CONFIG, finish=0, **facts):
+    """Write the folder of a run with held-out success at (step, tokens), and return it; `finish`: its last update."""
     folder.mkdir()
-    config = replace(config, run=replace(config.run, label=label, seed=seed, out=folder))
+    run = replace(config.run, label=label, seed=seed, out=folder, updates=finish or curve[-1][0])
+    config = replace(config, run=run)
     (folder / "run.toml").write_text(config.to_toml())
     common = {"instances": 64, "random": 0.05, "optimal": 1.0, **facts}
     lines = [
