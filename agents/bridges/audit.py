@@ -6,7 +6,7 @@ come from any trainer; `read_row` knows the names of their columns.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ def _logprobs(
     name = _column(record, LOGPROBS)
     if name is None:
         return None
-    given = [float(value) for value in record[name]]
+    given = [nan if value is None else float(value) for value in record[name]]
     if bad := [value for value in given if not isfinite(value) or value > 1e-6]:
         problems.append(f"{name} holds {bad[0]}, which is no log-probability")
     # Some trainers keep a list for the sampled tokens only.
@@ -323,7 +323,7 @@ def _recorded(row: AuditRow) -> str:
     # Log-probabilities of all tokens of a stretch come from a forward pass, so they do not mark the sampled tokens.
     dense = len(rated) == max(rated) - min(rated) + 1
     if rated <= trained or (dense and trained <= rated):
-        return ""
+        return _unrated(row, rated)
     for by, word in ((1, "early"), (-1, "late")):
         if {place + by for place in rated} <= trained:
             return f"its log-probabilities stand one token too {word}"
@@ -331,6 +331,16 @@ def _recorded(row: AuditRow) -> str:
         return "tokens with log-probabilities are not trained, and trained tokens have none: the mask is inverted"
     excess = rated - trained
     return f"{len(excess)} tokens with log-probabilities are not trained, such as the one at {min(excess)}"
+
+
+def _unrated(row: AuditRow, rated: set[int]) -> str:
+    """Return where an answer of several tokens has no log-probability although others of its row have."""
+    starts = [place for place, is_trained in enumerate(row.mask) if is_trained and not row.mask[place - 1]]
+    for start in starts:
+        end = next((place for place in range(start, len(row.mask)) if not row.mask[place]), len(row.mask))
+        if end - start > 1 and rated.isdisjoint(range(start, end)):
+            return f"the {end - start} trained tokens from {start} on have no log-probabilities, others of the row do"
+    return ""
 
 
 def _by_answers(rows: Sequence[AuditRow], marks: Marks | None, tokenizer: Any) -> list[Check]:
@@ -451,11 +461,18 @@ def _fits(row: AuditRow, *, logprobs: Logprobs | None, tolerance: float) -> str:
         return sum(abs(own - expected) for own, expected in pairs) / max(len(pairs), 1)
 
     difference = mean_difference(0)
-    if difference <= tolerance:
+    # A recorded 0 is a token that was certain, or one whose log-probability is missing.
+    unrated = [at for at in places if recorded[at] == 0 and model[at] < -tolerance]
+    if difference <= tolerance and not unrated:
         return ""
     for by, word in ((-1, "early"), (1, "late")):
         if len(places) > 2 and mean_difference(by) <= min(tolerance, difference / 4):
             return f"its log-probabilities stand one token too {word}: moved by one they are the model's"
+    if unrated:
+        return (
+            f"{len(unrated)} trained tokens have no log-probability, such as the one at {unrated[0]}, which the model "
+            f"gives {model[unrated[0]]:.3g}"
+        )
     return f"they differ from the model's by {difference:.3g} on average, wanted at most {tolerance:g}"
 
 

@@ -267,7 +267,8 @@ def _row(ids: list[int], turns: list[tuple[int, Turn, int]], trajectory: Traject
     for _, turn, start in turns:
         end = start + len(turn.token_ids)
         mask[start:end] = [1] * len(turn.token_ids)
-        logprobs[start:end] = turn.logprobs
+        # An engine without log-probabilities leaves zeros.
+        logprobs[start : start + len(turn.logprobs)] = turn.logprobs
     return Row(
         task,
         number,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tsr_gym.agents.learning.advantages.choose_estimator import Chosen, choose_estimator
+from tsr_gym.agents.learning.advantages.choose_estimator import Chosen, choose_estimator, estimated
 from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.estimators import Estimator
 from tsr_gym.agents.learning.layouts import Layout, RowPlan, attending, lay_out, plan_rows, why_only_padded
@@ -277,7 +277,7 @@ class Learner:
         advantages, index = torch.zeros_like(batch.old_logprobs), learned.nonzero()[:, 0]
         if len(index):
             part = batch.rows(index)
-            advantages[index, : part.ids.shape[1]] = self.choice.estimator(part).to(advantages.dtype)
+            advantages[index, : part.ids.shape[1]] = estimated(self.choice.estimator, part).to(advantages.dtype)
         return advantages
 
     def _read(self, batch: Batch, readers: Mapping[str, Reader]) -> dict[str, Any]:

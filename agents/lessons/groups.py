@@ -7,7 +7,7 @@ from functools import partial
 from tsr_gym.agents.episodes.collect import Collected
 from tsr_gym.agents.episodes.trajectory import Group, harvest_all
 from tsr_gym.agents.lessons.filters import Filtered, keep_learnable
-from tsr_gym.agents.lessons.settings import LessonConfig, in_order
+from tsr_gym.agents.lessons.settings import LessonConfig, in_order, kept_groups
 
 Filter = Callable[[Sequence[Group]], Filtered]
 
@@ -32,7 +32,7 @@ def choose_groups(config: LessonConfig) -> Callable[[Collected], Filtered]:
 
 
 def _after_selection(collected: Collected, keep: Filter) -> Filtered:
-    return _counted(keep(collected.groups), collected.groups)
+    return _counted(kept_groups(keep, collected.groups), collected.groups)
 
 
 def _before_selection(collected: Collected, keep: Filter) -> Filtered:
@@ -41,7 +41,7 @@ def _before_selection(collected: Collected, keep: Filter) -> Filtered:
         Group(group.task, tuple(trajectory for tree in trees for trajectory in harvest_all(tree)))
         for group, trees in zip(collected.groups, collected.trees, strict=True)
     ]
-    kept = _counted(keep(episodes), episodes)
+    kept = _counted(kept_groups(keep, episodes), episodes)
     tasks = {group.task for group in kept}
     return Filtered([group for group in collected.groups if group.task in tasks], kept.dropped)
 

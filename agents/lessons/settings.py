@@ -1,14 +1,15 @@
 """Settings of which groups are learned from, and of their credit: names become filters and rules here; torch-free."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.lessons.credit import CreditRule
-from tsr_gym.errors import ConfigError
+from tsr_gym.errors import ConfigError, named, shown
 from tsr_gym.keywords import Choice, bind, choose, fold, parse_call
+from tsr_gym.ranges import finite
 from tsr_gym.sections import check_choices, check_numbers, setting
 
 FILTERS = "tsr_gym.agents.lessons.filters"
@@ -91,7 +92,7 @@ def choose_filter(text: str, *, credit: CreditRule | None = None) -> "partial[An
             what="filter",
             offered={"credit": credit},
             among=lambda function: function.__name__.startswith("keep_"),
-            trial=lambda keep: keep([]),
+            trial=lambda keep: kept_groups(keep, []),
         )
     except ConfigError as error:
         raise ConfigError(f"wanted filter {', '.join(SHORT)}, or a filter with its numbers: {error}") from error
@@ -107,7 +108,7 @@ def choose_credit(text: str) -> "partial[Any]":
         ConfigError: There is no such rule, or it does not take these keywords.
     """
     home = "tsr_gym.agents.lessons.credit"
-    return choose(text, home=home, what="credit rule", trial=lambda rule: rule(Group(0, ())))
+    return choose(text, home=home, what="credit rule", trial=lambda rule: _apply((rule,), Group(0, ())))
 
 
 def in_order(rules: Sequence[CreditRule]) -> CreditRule:
@@ -117,8 +118,36 @@ def in_order(rules: Sequence[CreditRule]) -> CreditRule:
 
 def _apply(rules: Sequence[CreditRule], group: Group) -> Group:
     for rule in rules:
-        group = rule(group)
+        before, group = group, rule(group)
+        where = f"the credit rule {named(rule)}"
+        if not isinstance(group, Group) or not _same_turns(before, group):
+            raise ConfigError(
+                f"{where}: wanted the group of task {before.task} with its {len(before.trajectories)} trajectories and "
+                f"their turns, got {shown(group)}"
+            )
+        for number, trajectory in enumerate(group.trajectories):
+            finite(trajectory.counts, f"the weight of trajectory {number} of task {group.task}", rule)
+            for turn in trajectory.turns:
+                finite(turn.reward, f"the reward of a turn of trajectory {number} of task {group.task}", rule)
     return group
+
+
+def _same_turns(before: Group, after: Group) -> bool:
+    lengths = [[len(trajectory.turns) for trajectory in group.trajectories] for group in (before, after)]
+    return before.task == after.task and lengths[0] == lengths[1]
+
+
+def kept_groups(keep: Callable[[Sequence[Group]], Sequence[Group]], groups: Sequence[Group]) -> Sequence[Group]:
+    """Return the groups that a filter keeps.
+
+    Raises:
+        ConfigError: The filter returns something else than groups of the tasks that it was given.
+    """
+    kept, tasks = keep(groups), {group.task for group in groups}
+    of_these = isinstance(kept, list | tuple) and all(isinstance(group, Group) for group in kept)
+    if not of_these or not {group.task for group in kept} <= tasks:
+        raise ConfigError(f"the filter {named(keep)}: wanted a list of some of the groups, got {shown(kept)}")
+    return kept
 
 
 def fold_keep(text: str, keep: float | None) -> str:

@@ -133,7 +133,10 @@ def evaluate_api(
     """
     player = api_player(env, task.held_out, model, api)
     result = examine(player, split, instances, temperature=at_temperature, seed=seed, search=search, watch=watch)
-    return replace(result, ledger=player.api.ledger)
+    ledger, played = player.api.ledger, result.evaluation
+    # A server counts the tokens of an answer and does not name them, so trajectories have none. A turn is an answer.
+    length = ledger.sampled_tokens / max(ledger.requests - ledger.retries, 1) * played.turns
+    return replace(result, ledger=ledger, evaluation=replace(played, response_length=length))
 
 
 def evaluate_model(

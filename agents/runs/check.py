@@ -95,6 +95,11 @@ def _check_selection(config: TrainConfig, samples: int, kept: int) -> None:
             f"{own.search} keeps {wanted[1]} of {wanted[0]}: wanted undo_selection(samples={wanted[0]}, "
             f"kept={wanted[1]}), got samples={samples} and kept={kept}"
         )
+    if own.search_when != "always":
+        raise ConfigError(
+            "undo_selection holds where every instance is searched: wanted search_when=always, got "
+            f"{own.search_when}, which searches those whose plain play failed"
+        )
     if own.naive < 1:
         raise ConfigError("undo_selection reads the distribution of returns off plain play: wanted naive >= 1, got 0")
     if (own.noise, own.dead_ends) != ("fresh", "off"):

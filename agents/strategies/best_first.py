@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 from math import exp, fsum, inf, log
 from typing import Literal
 
-from tsr_gym.agents.strategies.order import Merge, best_ends, identity, valued
+from tsr_gym.agents.strategies.order import Merge, best_ends, harvested, identity, valued
 from tsr_gym.ranges import check_counts
 from tsr_gym.tree import Expand, Tree, Wishes
 
@@ -103,6 +103,7 @@ def best_first(
 Chance = Literal["sampled", "proposed", "uniform"]
 
 
+@harvested(by="reward")
 def levin(
     tree: Tree,
     *,
@@ -129,7 +130,7 @@ def levin(
     turns the path that it cuts may be the only short one, so that ``merge="state"`` can miss all solutions; the bound
     holds with ``"turns"``. The search ends as soon as a solution has grown, as in the authors' code
     (github.com/levilelis/h-levin), and in the paper when one is expanded. Solutions are chosen, the least cost first;
-    else finished episodes by merit; else the best leaf. Of equal candidates of a node, only the first counts. With
+    else finished episodes by return; else the best leaf. Of equal candidates of a node, only the first counts. With
     nothing waiting and expansions left, `Frontier` chooses the nodes that are sampled again.
 
     Args:
@@ -162,7 +163,7 @@ def levin(
                 frontier.add(child, costs[child], chances[child])
                 if tree.nodes[child].solved:
                     solved.append(child)
-    return sorted(solved, key=costs.__getitem__) or best_ends(tree, costs, tree.merit)
+    return sorted(solved, key=costs.__getitem__) or best_ends(tree, costs, lambda node: tree.total(node, "reward"))
 
 
 def _grown(tree: Tree, node: int, samples: int, chance: Chance) -> dict[int, float]:

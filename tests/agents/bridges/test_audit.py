@@ -175,6 +175,22 @@ def test_log_probabilities_of_another_policy_are_found(grown, rows):
     assert "they differ from the model's by" in problems["model"][0]
 
 
+def test_log_probabilities_that_are_missing_are_found(grown, rows):
+    _, _, witness, _ = grown
+    spoilt = [row for row in rows if len(row["starts"]) > 1 and row["ends"][0] - row["starts"][0] > 1]
+    for row in spoilt:
+        row["logprobs"][row["ends"][0] - 1] = 0.0
+    assert wrong(spoilt) == {}
+    problems = wrong(spoilt, logprobs=witness.logprobs)["model"]
+    assert len(problems) > len(spoilt) / 2
+    assert "trained tokens have no log-probability, such as the one at" in problems[0]
+    for row in spoilt:
+        row["logprobs"][row["starts"][0] : row["ends"][0]] = [0.0] * (row["ends"][0] - row["starts"][0])
+    assert "have no log-probabilities, others of the row do" in wrong(spoilt)["recorded"][0]
+    spoilt[0]["logprobs"][0] = None
+    assert "holds nan, which is no log-probability" in wrong(spoilt)["lengths"][0]
+
+
 def spelled_otherwise(tokenizer, ids):
     """Return other ids of the same text, with a token replaced by its bytes; None where no token allows it."""
     for place, token in enumerate(ids):

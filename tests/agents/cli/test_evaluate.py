@@ -63,7 +63,7 @@ def test_bars_that_are_not_known_are_said_to_be_not_known(capsys, chat_model):
         (["nowhere"], 1, "wanted the folder of a Hugging Face model with config.json, found none"),
         (["default"], 2, "wanted --env for the default model"),
         (["default", "--env", "nonsense"], 2, "there is no environment 'nonsense'"),
-        (["nowhere", "--instances", "0"], 2, "wanted eval_instances >= 1, got 0"),
+        (["nowhere", "--instances", "0"], 2, "wanted eval_instances as a whole number >= 1, got 0"),
         (
             ["nowhere", "--search", "dream"],
             2,

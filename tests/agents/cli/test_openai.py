@@ -33,7 +33,8 @@ def test_a_model_behind_a_server_is_evaluated_and_its_cost_told(capsys, tmp_path
     ) in shown
     result = json.loads(out.read_text())
     assert result["ledger"]["requests"] == asked
-    assert result["evaluation"]["turns"] > 0
+    # Every answer has 5 tokens, and every turn is an answer.
+    assert result["evaluation"]["response_length"] == pytest.approx(5 * result["evaluation"]["turns"]) != 0
     assert KEY not in shown + out.read_text()
     assert {body["model"] for _, body in stub.asked} == {"stub"}
     # The conversation of a second turn repeats the first.

@@ -11,9 +11,10 @@ from tests.agents.learning.layouts import rows
 from tests.agents.learning.layouts.rows import random_model
 from tests.agents.learning.test_batch import episode, turn
 from tests.agents.tiny import random_qwen2
-from tsr_gym import ConfigError, TrainingDiverged
+from tsr_gym import ConfigError, NotFinite, TrainingDiverged
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages import tree_backup, tree_value_targets, turn_gae, turn_value_targets
+from tsr_gym.agents.learning.advantages.choose_estimator import estimated
 from tsr_gym.agents.learning.batch import Edges, collate
 from tsr_gym.agents.learning.learner import Learner, token_logprobs
 from tsr_gym.agents.learning.losses import whiten
@@ -39,6 +40,24 @@ def critic(untrained):
     torch.manual_seed(1)
     torch.nn.init.normal_(critic.head.weight, std=0.05)
     return critic
+
+
+@pytest.mark.parametrize(
+    ("estimate", "error", "message"),
+    [
+        (lambda batch: None, ConfigError, "wanted advantages .* got None"),
+        (
+            lambda batch: torch.ones(len(batch.sampled)),
+            ConfigError,
+            r"wanted advantages .* got shape",
+        ),
+        (lambda batch: torch.full_like(batch.rewards, torch.nan), NotFinite, "wanted finite advantages"),
+        (lambda batch: torch.ones_like(batch.rewards), ConfigError, "0 where nothing was sampled"),
+    ],
+)
+def test_an_estimator_that_returns_nonsense_is_named(model, estimate, error, message):
+    with pytest.raises(error, match=rf"the estimator tests\.agents\.learning\.test_learner:<lambda>: .*{message}"):
+        estimated(estimate, make_batch(model))
 
 
 def row_logprobs(model, ids, temperature=TEMPERATURE):

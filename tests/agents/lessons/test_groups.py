@@ -8,7 +8,7 @@ import pytest
 from tests.agents.episodes.test_collect import collector
 from tests.agents.learning.advantages.forests import path
 from tests.agents.worlds import Script, letters
-from tsr_gym import Budget, ConfigError
+from tsr_gym import Budget, ConfigError, NotFinite
 from tsr_gym.agents.episodes.collect import Collected
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import SearchConfig
@@ -57,6 +57,46 @@ def test_filtering_before_selection_looks_at_all_episodes_and_after_at_the_selec
     # What is handed on are the selected trajectories all the same.
     chosen = choose_groups(LessonConfig(filter="uncertainty(ratio=0.5)", filter_when="before"))(collected)
     assert chosen == [groups[0]]
+
+
+NONSENSE = {
+    "nothing": lambda given: None,
+    "no group": lambda given: [1] if isinstance(given, list) else 1,
+    "another task": lambda given: [replace(MIXED, task=9)] if isinstance(given, list) else replace(given, task=9),
+}
+
+
+def spoil(given, *, what):
+    """A filter or a credit rule that is right where there is nothing, so that it is found in the run."""
+    empty = not (given if isinstance(given, list) else given.trajectories)
+    return given if empty else NONSENSE[what](given)
+
+
+def endless(group):
+    turns = [[replace(turn, reward=float("nan")) for turn in way.turns] for way in group.trajectories]
+    ways = [replace(way, turns=tuple(own)) for way, own in zip(group.trajectories, turns, strict=True)]
+    return replace(group, trajectories=tuple(ways))
+
+
+def shortened(group):
+    return replace(group, trajectories=group.trajectories[1:])
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_filter_or_a_rule_that_returns_nonsense_is_named(what):
+    part = f"tests.agents.lessons.test_groups:spoil(what={what!r})"
+    with pytest.raises(ConfigError, match=r"the filter .*test_groups:spoil: wanted a list of some of the groups"):
+        choose_groups(LessonConfig(filter=part))(collected(MIXED, BLANK))
+    with pytest.raises(ConfigError, match=r"the credit rule .*test_groups:spoil: wanted the group of task 1"):
+        choose_groups(LessonConfig(filter="none", credit=(part,)))(collected(MIXED))
+
+
+def test_a_rule_that_drops_trajectories_or_gives_no_numbers_is_named():
+    rule = "tests.agents.lessons.test_groups"
+    with pytest.raises(ConfigError, match=r"test_groups:shortened: wanted the group of task 1 with its 2 trajectories"):
+        choose_groups(LessonConfig(filter="none", credit=(f"{rule}:shortened",)))(collected(MIXED))
+    with pytest.raises(NotFinite, match=r"reward of a turn of trajectory 0 of task 1 by .*test_groups:endless"):
+        choose_groups(LessonConfig(filter="none", credit=(f"{rule}:endless",)))(collected(MIXED))
 
 
 def test_the_share_that_is_kept_is_the_configured_one():

@@ -144,21 +144,23 @@ def test_a_folder_of_other_settings_or_a_damaged_one_is_refused(probed, tmp_path
 def test_plain_play_comes_first_and_nothing_is_measured_twice():
     ways = ways_to_play(ProbeConfig(env="sokoban"))
     assert ways == [Way(PLAIN, "reward"), *(Way(search, "reward") for search in SEARCHES)]
-    # Best-of-N follows the reward and not the score; plain play follows neither.
-    config = ProbeConfig(env="sokoban", search=("beam", "best_of_n(n=3)", "naive", "beam"), score=("A", "B"))
+    # Best-of-N follows the reward and not the score; plain play and Levin's search follow neither.
+    searches = ("beam", "best_of_n(n=3)", "naive", "beam", "levin")
+    config = ProbeConfig(env="sokoban", search=searches, score=("A", "B"))
     assert ways_to_play(config) == [
         Way("naive", "reward"),
         Way("beam", "A"),
         Way("beam", "B"),
         Way("best_of_n(n=3)", "reward"),
+        Way("levin", "reward"),
     ]
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"instances": 0}, "wanted instances >= 1, got 0"),
-        ({"batch": 0}, "wanted batch >= 1, got 0"),
+        ({"instances": 0}, "wanted instances as a whole number >= 1, got 0"),
+        ({"batch": 0}, "wanted batch as a whole number >= 1, got 0"),
         ({"score": ()}, "wanted a score, got none"),
         ({"noise": "loud"}, "wanted noise of"),
         ({"search": ("dream",)}, "there is no strategy 'dream'"),

@@ -111,7 +111,7 @@ def test_a_model_that_was_made_for_no_environment_needs_one(chat_model):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"instances": 0}, "wanted eval_instances >= 1, got 0"),
+        ({"instances": 0}, "wanted eval_instances as a whole number >= 1, got 0"),
         ({"temperature": -1.0}, "wanted eval_temperature >= 0, got -1"),
         ({"split": "exam"}, "wanted split of"),
         ({"model": ModelConfig(device="cuda:99")}, "wanted device cuda:99"),

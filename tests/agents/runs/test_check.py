@@ -70,6 +70,7 @@ REFUSED = {
     "other paths": ({**BEST, "trajectories": 3}, "samples=8, kept=3"),
     "one path each": ({**BEST, "search": "best_of_n(n=8, keep=1)"}, "samples=8, kept=1"),
     "all episodes": ({**BEST, "learn_from": "leaves"}, "learn_from=selected"),
+    "only where plain play failed": ({**BEST, "search_when": "failed"}, "search_when=always, got failed"),
     "no plain play": ({**BEST, "naive": 0}, "naive >= 1"),
     "the episode's own dice": ({**BEST, "noise": "same"}, "noise=fresh"),
     "paths cut at dead ends": ({**BEST, "dead_ends": "proven"}, "dead_ends=off"),

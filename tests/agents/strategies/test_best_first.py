@@ -2,7 +2,7 @@
 
 from functools import partial
 from itertools import pairwise
-from math import exp, inf, log
+from math import exp, inf, log, nan
 
 import numpy as np
 import pytest
@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agents.worlds import Script, cycle, grow_bare, letters, priced, watch, words_of
+from tsr_gym import NotFinite
 from tsr_gym.agents.policies.random_policy import RandomPolicy
-from tsr_gym.agents.strategies import best_first, levin
+from tsr_gym.agents.strategies import best_first, levin, puct
 from tsr_gym.tree import Candidate
 
 
@@ -331,6 +332,29 @@ def test_the_probability_of_a_turn_is_that_of_all_its_tokens_or_its_share_of_the
 
     letters({"a": 1.0, "b": 1.0}).search(Script({"": "ab", "a": "ab", "aa": "ab", "b": "ab"}, logprobs), watched)
     assert sorted(asked) == sorted(wanted)
+
+
+def test_levin_does_not_look_at_scores():
+    def chosen_with(rank):
+        world = letters({"a": 1.0, "b": 2.0, "c": 3.0}, turns=2)
+        search = partial(levin, expansions=6, samples=3)
+        tree = world.search(cycle("abc"), search, rater=lambda grown: [rank * node for _, node in grown])
+        return words_of(tree), [words_of(tree)[end] for end in tree.chosen]
+
+    assert chosen_with(1.0) == chosen_with(-1.0)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        partial(best_first, value=lambda *_: inf),
+        partial(levin, togo=lambda *_: nan),
+        partial(puct, value=lambda *_: nan),
+    ],
+)
+def test_a_value_that_is_no_number_is_refused_with_its_function_and_node(strategy):
+    with pytest.raises(NotFinite, match=r"the value of node 1 by .*test_best_first:<lambda> as a finite number"):
+        letters({"a": 1.0}, turns=2).search(cycle("a"), strategy)
 
 
 def test_what_a_node_said_before_is_no_other_turn():

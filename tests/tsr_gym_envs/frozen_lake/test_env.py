@@ -179,7 +179,7 @@ def test_a_key_names_map_and_cell_and_takes_the_start_for_ice():
         ({"p": 0}, "0 < p <= 1, got 0"),
         ({"success_rate": 2}, "between 0 and 1, got 2"),
         ({"reward_schedule": (1, 0)}, "wanted reward_schedule as 3 numbers"),
-        ({"max_turns": 0}, "wanted max_turns >= 1"),
+        ({"max_turns": 0}, "wanted max_turns as a whole number >= 1"),
         ({"render_mode": "video"}, "wanted a render_mode"),
     ],
     ids=str,

@@ -177,7 +177,7 @@ def test_a_key_names_walls_goals_boxes_and_player_and_nothing_else():
         ({"obs_type": "image"}, "wanted obs_type"),
         ({"split": "dev"}, "wanted split"),
         ({"level": LEVEL, "levels": "x"}, "wanted level or levels, got both"),
-        ({"max_actions": 0}, "wanted max_actions >= 1"),
+        ({"max_actions": 0}, "wanted max_actions as a whole number >= 1"),
         ({"render_mode": "video"}, "wanted a render_mode"),
     ],
     ids=str,
