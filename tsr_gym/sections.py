@@ -71,8 +71,8 @@ def check_numbers(
 
 def _is_count(hint: Any) -> bool:
     """Return whether the annotation of a setting takes whole numbers only."""
-    parts = {part for part in get_args(hint) if part not in (NoneType, Ellipsis)} or {hint}
-    return parts == {int}
+    parts = [part for part in get_args(hint) if part not in (NoneType, Ellipsis)]
+    return all(map(_is_count, parts)) if parts else hint is int
 
 
 def values_of(section: Any) -> dict[str, Any]:

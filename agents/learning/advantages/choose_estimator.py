@@ -7,7 +7,7 @@ from torch import Tensor
 from tsr_gym.agents.learning import advantages
 from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.learning.estimators import ESTIMATORS, Estimator, Targets, declaration_of, needs_of
-from tsr_gym.errors import ConfigError, NotFinite, named, shown
+from tsr_gym.errors import ConfigError, TrainingDiverged, named, shown
 from tsr_gym.keywords import choose
 
 OURS = {name: vars(advantages)[name] for name in ESTIMATORS}
@@ -70,14 +70,14 @@ def estimated(estimator: Estimator, batch: Batch) -> Tensor:
 
     Raises:
         ConfigError: They are no tensor of this shape, or not zero where nothing was sampled.
-        NotFinite: An advantage is NaN or infinite.
+        TrainingDiverged: An advantage is NaN or infinite.
     """
     advantages, wanted = estimator(batch), f"wanted advantages [B, T] of shape {[*batch.sampled.shape]}"
     if not isinstance(advantages, Tensor) or advantages.shape != batch.sampled.shape:
         got = f"shape {[*advantages.shape]}" if isinstance(advantages, Tensor) else shown(advantages)
         raise ConfigError(f"the estimator {named(estimator)}: {wanted}, got {got}")
     if not advantages.isfinite().all():
-        raise NotFinite(f"the estimator {named(estimator)}: wanted finite advantages, got NaN or infinity")
+        raise TrainingDiverged(f"the estimator {named(estimator)}: wanted finite advantages, got NaN or infinity")
     if advantages[~batch.sampled].any():
         raise ConfigError(f"the estimator {named(estimator)}: {wanted} that are 0 where nothing was sampled")
     return advantages
