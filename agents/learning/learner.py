@@ -150,6 +150,8 @@ class Learner:
         """
         # No dropout: ratios compare log-probabilities of the same network.
         self.model.eval()
+        # Also where the advantages are refused, no gradient of the update before is left.
+        self._clear()
         material = self._prepare(batch.to(self.device))
         self.advantages = material.advantages
         steps: list[dict[str, float]] = []
