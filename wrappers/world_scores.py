@@ -1,5 +1,6 @@
 """The scores of single worlds: TSR's proxies, and guides that know more."""
 
+from functools import partial
 from typing import Any, Literal, get_args
 
 import gymnasium as gym
@@ -97,7 +98,8 @@ class WebShopScore(ScoreWrapper[ShopState]):
 
     Progress is the share of three milestones: a product's page is reached, all of its options are chosen, it is bought.
     Similarity is, as in the paper, the share of the instruction's words that stand on the page; or an estimate of the
-    reward from what the instruction asks for. Neither knows the goal behind the instruction. The more progress weighs,
+    reward from what the instruction asks for. Neither knows the goal behind the instruction, nor texts that no page of
+    the observation mode shows. The more progress weighs,
     the sooner anything is bought: with turns to spare, a large `alpha` prefers a hasty purchase to a better one later.
 
     Args:
@@ -127,7 +129,9 @@ class WebShopScore(ScoreWrapper[ShopState]):
         from tsr_gym_envs.webshop import score
 
         self._progress = score.progress
-        self._similarity = score.overlap if variant == "paper" else score.fit
+        # Compact pages never show the texts of sub pages, which a guide must not know either.
+        opens = env.get_wrapper_attr("settings").observation_mode != "compact"
+        self._similarity = score.overlap if variant == "paper" else partial(score.fit, opens=opens)
 
     def score(self, before: ShopState, action: str, after: ShopState, reward: float) -> float:
         """Return Eq. 15 of the state after the turn."""
@@ -206,11 +210,12 @@ class TextWorldScore(ScoreWrapper[TextWorldState]):
     """Score the state that a turn reached: progress of the quests, or the points; less than both where it is lost.
 
     Progress is the mean over the quests of the share of their conditions that hold, 1 for those that were completed.
-    Conditions are facts of TextWorld's logic, such as "the carrot is sliced", which the player may not know yet.
+    Conditions are facts of TextWorld's logic, such as "the carrot is sliced". They are the answer, which no player is
+    shown: results that use them must report it. The public guide is the points.
 
     Args:
         env: A TextWorld environment, under any wrappers.
-        kind: ``"quests"``, or ``"points"`` for the points that the game itself reports.
+        kind: ``"quests"``, or ``"points"`` for the points that the game itself reports, as public.
     """
 
     score_of = "state"

@@ -332,6 +332,8 @@ class Collector:
         # Reports compare searches by their guides, so a trajectory keeps the name of the guide that selected it.
         by_reward = harvesting_of(self.search.strategy).by == "reward"
         by = "reward" if by_reward else self.config.rater or self.pool.score
+        # A proof is not public, so a search that prunes by it is named after it too.
+        by = by if self.config.dead_ends == "off" else f"{by}, dead ends {self.config.dead_ends}"
         return replace(trajectory, selected_for=by, expansions=expansions)
 
     def _harvest_naive(self, tree: Tree, number: int) -> list[Trajectory]:

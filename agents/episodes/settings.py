@@ -74,7 +74,8 @@ class SearchConfig:
     risk: float | None = None
     """Quantile of the draws' scores that counts; None for their mean."""
     dead_ends: Literal["off", "proven", "limits"] = "off"
-    """What a search leaves out: nothing, what is proven lost, or also what the limits leave no room for."""
+    """What a search leaves out: nothing, what is proven lost, or also what the limits leave no room for. Proofs are not
+    public: the policy does not have them, and results must report them."""
     rater: Choice | None = setting(None, metavar="CALL")
     """Scores of whole rounds in place of the scorer's, such as SelfConsistency or "CriticValue(critic='FOLDER')"; a
     bare CriticValue asks the run's own critic, which algorithm=ppo has."""

@@ -61,7 +61,8 @@ class Trajectory:
         tree: Which tree of its group it comes from, from 0.
         finished: Whether the episode ended; False for a branch that the search left.
         counts: Weight of the trajectory in a loss.
-        selected_for: What its search went by: ``"reward"``, or the scorer or rater as configured; empty for plain play.
+        selected_for: What its search went by: ``"reward"``, or the scorer or rater as configured, and ``"dead ends"``
+            where it left these out; empty for plain play.
         expansions: Expansions of its search, those of a node that was sampled again included; 0 for plain play.
     """
 

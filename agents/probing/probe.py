@@ -55,7 +55,8 @@ class ProbeConfig(WorldConfig):
     seed: int = 0
     """Seed of instances, samples and random numbers."""
     dead_ends: DeadEndRule = "off"
-    """States that searches leave out: none, proven dead ends, or also states that the limits leave no room for."""
+    """States that searches leave out: none, proven dead ends, or also states that the limits leave no room for. Proofs
+    are not public."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """The player; the model's name is random for uniformly random legal actions, which have no tokens."""
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -70,6 +71,12 @@ class Method:
     env_set: str = ""
     probe: tuple[str, str] | None = None
 
+    @property
+    def search(self) -> tuple[str, str]:
+        """Its search and score as the flags have them, whose probe is its price."""
+        settings = dict(pairwise(self.flags.split()))
+        return settings["--search"], settings.get("--score", "reward")
+
 
 @dataclass(frozen=True)
 class Contrast:
@@ -93,7 +100,7 @@ class Contrast:
 
     @property
     def probe(self) -> tuple[str, str]:
-        """Search and score whose tokens per success stand for the method's."""
+        """Search and score that are probed beside plain play."""
         return self.method.probe or self.setting.probe
 
 

@@ -95,7 +95,7 @@ def difference(contrast: Contrast, runs: Sequence[Row], probes: Sequence[Row]) -
 
 
 def _prices(contrast: Contrast, probes: Sequence[Row]) -> Row:
-    """Return the probe's tokens per success of both sides, and their ratio.
+    """Return the probe's tokens per success of both sides, and their ratio; None where a side's search was not probed.
 
     Where nothing succeeded, the price is unknown; the ratio then counts half a success.
     """
@@ -103,7 +103,7 @@ def _prices(contrast: Contrast, probes: Sequence[Row]) -> Row:
     here = [probe for probe in probes if (probe["world"], probe["setting"], probe["base"]) == place]
     other, searched = (
         next((row for probe in here for row in probe["rows"] if (row["search"], row["score"]) == wanted), None)
-        for wanted in (contrast.control.probe or ("naive", "reward"), contrast.probe)
+        for wanted in (contrast.control.search, contrast.method.search)
     )
     if other is None or searched is None:
         return {"tokens_per_success": None, "control_tokens_per_success": None, "ratio": None}

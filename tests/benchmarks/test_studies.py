@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import partial
 from typing import get_args
 
@@ -111,7 +112,7 @@ def test_a_difference_pairs_the_seeds_that_both_have_finished():
 
 
 def test_a_price_counts_half_a_success_where_there_was_none():
-    search, score = CONTRAST.probe
+    search, score = CONTRAST.method.search
     rows = [
         {
             "search": "naive",
@@ -129,6 +130,9 @@ def test_a_price_counts_half_a_success_where_there_was_none():
     found = difference(CONTRAST, both, [probe])
     assert (found["tokens_per_success"], found["control_tokens_per_success"]) == (100.0, None)
     assert found["ratio"] == 2000 / 100
+    # Another search's price is not this one's.
+    other = replace(CONTRAST, method=replace(CONTRAST.method, flags="--search greedy"))
+    assert difference(other, both, [probe])["ratio"] is None
 
 
 def test_success_is_read_off_the_nearest_evaluation():

@@ -6,12 +6,17 @@ import pytest
 from tests.tsr_gym_envs.retrieval_qa.fakes import qa
 from tsr_gym import ConfigError
 from tsr_gym.wrappers import AnswerFormat, FrozenLakeScore, RetrievalQAScore, SokobanScore, TextWorldScore, WebShopScore
+from tsr_gym_envs.frozen_lake.rules import FrozenLakeState
+from tsr_gym_envs.sokoban.rules import SokobanState
+from tsr_gym_envs.textworld.env import TextWorldEnv
 from tsr_gym_envs.textworld.state import Scene, TextWorldState
 from tsr_gym_envs.webshop.score import fit, overlap, progress
 from tsr_gym_envs.webshop.shoppers import RuleShopper
 from tsr_gym_envs.zmachine.machine import Memory
 
 LAKE = ["SFF", "FHF", "FFG"]
+CHOICE = {"question_id": "q0", "data_source": "handmade"}
+BORN, TOWN = "<search>Ada Moor born</search>", "<search>Velden town</search>"
 
 
 @pytest.mark.parametrize(
@@ -170,8 +175,58 @@ def test_scores_rate_states_and_survive_a_wrapper_and_a_spec(bare):
     assert info["score"] == fit(again.unwrapped.shop, again.unwrapped.state)
 
 
-CHOICE = {"question_id": "q0", "data_source": "handmade"}
-BORN, TOWN = "<search>Ada Moor born</search>", "<search>Velden town</search>"
+class Redacted:
+    """A shop in which everything is replaced that no compact page shows."""
+
+    def __init__(self, shop):
+        self.shop = shop
+        self.show_attrs = True
+        self.layout = shop.layout
+
+    def goal(self, state):
+        hidden = {"row": 0, "asin": "x", "category": "x", "query": "x", "name": "x", "product_category": "x"}
+        return self.shop.goal(state)._replace(**hidden, attributes=("x",), price_upper=1.0, goal_options=(), weight=9)
+
+    def product(self, row):
+        product, hidden = self.shop.product(row), ("description", "category", "query", "product_category", "image")
+        texts = {name: self.shop.goals.goal(0).instruction_text for name in hidden}
+        return product._replace(**texts, bullets=(), attributes=("x",), prices=(product.prices[0], 9e9))
+
+
+def test_the_guide_of_a_compact_shop_reads_nothing_that_its_pages_never_show(bare, monkeypatch):
+    env = gym.make("tsr/WebShop-v0", num_products=20, observation_mode="compact")
+    guide, base = WebShopScore(env, variant="attributes"), env.unwrapped
+    env.reset(seed=3)
+    states = [base.state._replace(page="item_page", row=row, goal=goal) for row in range(20) for goal in range(5)]
+    shop, scores = base.shop, [guide.score(base.state, "", state, 0.0) for state in states]
+    assert len(set(scores)) > 5
+    # In modes whose sub pages can be opened their words count.
+    assert scores != [guide.alpha / 3 + fit(shop, state) for state in states]
+    monkeypatch.setattr(base, "shop", Redacted(shop))
+    assert scores == [guide.score(base.state, "", state, 0.0) for state in states]
+
+
+@pytest.mark.parametrize("turns", [(BORN, TOWN), (BORN, "<answer>Otto Brand</answer>")])
+def test_the_guide_of_questions_reads_no_label(turns):
+    question = qa().questions.questions[0]
+    hidden = {"golden_answers": ("x",), "supporting": (), "split": "test", "hops": 9, "steps": (("x", "x"),)}
+    assert question_scores("novelty", *turns) == question_scores(
+        "novelty", *turns, questions=[question._replace(**hidden)]
+    )
+
+
+def test_the_guide_of_adventures_reads_nothing_but_points_and_the_end():
+    score = TextWorldScore(gym.make("CartPole-v1"), **TextWorldEnv.guide.numbers).score
+    before, other = state(1, 0.0), state(1, 0.9)
+    hidden = {"facts": ("at(P, kitchen)",), "quests": (True,), "done": ("open door",)}
+    other = other._replace(scene=other.scene._replace(**hidden))
+    assert score(before, "look", before, 0.0) == score(before, "look", other, 0.0)
+
+
+def test_states_of_grids_hold_nothing_that_their_boards_do_not_show():
+    # The guides of lakes and rooms read states alone, which are what is drawn.
+    assert FrozenLakeState._fields == ("desc", "position")
+    assert SokobanState._fields == ("level", "boxes", "player")
 
 
 def question_scores(kind, *texts, **settings):

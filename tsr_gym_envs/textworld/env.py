@@ -74,7 +74,7 @@ class TextWorldEnv(StoryEnv[TextWorldState]):
     """
 
     draws_noise = False
-    guide = Guide("tsr_gym.wrappers:TextWorldScore")
+    guide = Guide("tsr_gym.wrappers:TextWorldScore", {"kind": "points"})
 
     def __init__(
         self, settings: TextWorldSettings, *, max_seconds: float = 10.0, render_mode: str | None = None

@@ -92,16 +92,23 @@ def overlap(shop: Shop, state: ShopState) -> float:
     return _share(wanted, words_of(" ".join(node.text for node in nodes if node.role != "button")))
 
 
-def fit(shop: Shop, state: ShopState) -> float:
+def fit(shop: Shop, state: ShopState, *, opens: bool = True) -> float:
     """Return an estimate of the reward from visible texts.
 
     It is the mean over the price limit, each option, and, counted twice, the share of the other words. For an open or
     bought product, words count on any of its pages, and options count when chosen; on a page of results, the best of
     the listed titles counts.
+
+    Args:
+        shop: The shop.
+        state: Where the shopper is.
+        opens: Whether a product's sub pages can be opened. Compact pages have no link to them: titles alone count.
     """
     request = read_instruction(shop.goal(state).instruction_text)
     if state.row >= 0:
-        return _fit(request, shop.product(state.row), _readable(shop, state.row), dict(state.options))
+        product = shop.product(state.row)
+        words = _readable(shop, state.row) if opens else words_of(product.title)
+        return _fit(request, product, words, dict(state.options))
     rows = page_of(shop, state).rows
     return max((_fit(request, shop.product(row), words_of(shop.product(row).title), {}) for row in rows), default=0.0)
 

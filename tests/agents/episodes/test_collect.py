@@ -113,13 +113,15 @@ def test_best_of_n_goes_by_reward_even_where_a_score_says_otherwise():
 
 def test_trajectories_know_what_their_search_went_by():
     def told(**settings):
-        pool = EnvPool("sokoban", {}, score="SokobanScore(potential='estimate')")
+        pruned = settings.get("dead_ends", "off")
+        pool = EnvPool("sokoban", {}, score="SokobanScore(potential='estimate')", dead_ends=pruned)
         config = SearchConfig(trajectories=1, **settings)
         found = Collector(config, pool, WORLDS["Sokoban"][1], seed=0).collect(0, 1)
         return [(one.selected_by, one.selected_for) for one in found.groups[0].trajectories]
 
     assert told(search="beam", naive=1) == [("beam", "SokobanScore(potential='estimate')"), ("naive", "")]
     assert told(search="best_of_n(n=2)") == [("best_of_n", "reward")]
+    assert told(search="best_of_n(n=2)", dead_ends="proven") == [("best_of_n", "reward, dead ends proven")]
 
 
 def test_other_searches_go_by_the_score():
@@ -325,8 +327,8 @@ def test_results_say_how_the_trajectories_of_an_instance_came_to_be(settings, wo
     ("settings", "message"),
     [
         ({"search": "naive(rollouts=3)"}, r"plays 3 episodes per instance and trajectories is 16"),
-        ({"search": "best_of_n(n=8)"}, r"at most the n=8 episodes, got 16: raise n or lower keep"),
-        ({"search": "tsr_gym.agents.strategies:best_of_n(n=8)"}, r"got 16: raise n or lower keep"),
+        ({"search": "best_of_n(n=8)"}, r"at most the n=8 episodes, got 16: raise n, or lower keep"),
+        ({"search": "tsr_gym.agents.strategies:best_of_n(n=8)"}, r"got 16: raise n, or lower keep"),
         ({"search": "best_of_n(keep=3)"}, r"multiple of the paths of a search, got trajectories=16 and 3"),
         ({"search": "best_of_n", "paths_per_search": 2}, r"write best_of_n\(keep=2\), and leave out paths_per_search"),
         ({"search": "beam(width=2)", "paths_per_search": 4}, r"may select fewer than the 4 paths .*: raise width"),
