@@ -102,15 +102,17 @@ def fit(shop: Shop, state: ShopState, *, opens: bool = True) -> float:
     Args:
         shop: The shop.
         state: Where the shopper is.
-        opens: Whether a product's sub pages can be opened. Compact pages have no link to them: titles alone count.
+        opens: Whether a product's sub pages can be opened. Compact pages have no link to them and do not compare
+            titles with the values of wished options: only the other words of titles count.
     """
     request = read_instruction(shop.goal(state).instruction_text)
+    hidden = {word for _, value in request.wishes for word in spoken(value) if not opens}
     if state.row >= 0:
         product = shop.product(state.row)
-        words = _readable(shop, state.row) if opens else words_of(product.title)
+        words = _readable(shop, state.row) if opens else words_of(product.title) - hidden
         return _fit(request, product, words, dict(state.options))
-    rows = page_of(shop, state).rows
-    return max((_fit(request, shop.product(row), words_of(shop.product(row).title), {}) for row in rows), default=0.0)
+    goods = map(shop.product, page_of(shop, state).rows)
+    return max((_fit(request, product, words_of(product.title) - hidden, {}) for product in goods), default=0.0)
 
 
 def _fit(request: Request, product: Product, words: frozenset[str], choices: dict[str, str]) -> float:
