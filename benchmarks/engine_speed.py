@@ -12,7 +12,6 @@ weights next to ours.
 Run: python -m benchmarks.engine_speed
 """
 
-import os
 from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -204,7 +203,6 @@ def main() -> None:
     torch.set_num_threads(1)
     numbers = {
         "measured": "processor time of one process on one thread, medians; ratios within this run",
-        "load_average_beside": os.getloadavg()[0],
         "lookup": compare_lookups(),
         "rollout": {
             "groups": GROUPS,

@@ -495,11 +495,10 @@ def main() -> None:
     quick = "--quick" in sys.argv[1:]
     # Libraries that start threads then share one core with them, ours and the peers'.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
     with TemporaryDirectory() as folder:
         rows = [sokoban_rules(), sokoban_vector(Path(folder)), *sokoban_text(), *snapshots(), *rooms(quick)]
     rows += [*frozen_lake(), *analysis(quick)]
-    about = {"what": "medians of processor time on one core", "avx512": "avx512f" in flags, "peers": installed(PEERS)}
+    about = {"what": "medians of processor time on one core", "peers": installed(PEERS)}
     write_result("grid_speed", {**about, "rows": [line._asdict() for line in rows]})
     show(rows)
 

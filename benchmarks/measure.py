@@ -110,13 +110,26 @@ def alternate(works: Mapping[str, Work], rounds: int) -> dict[str, dict[str, Any
     }
 
 
+def machine() -> dict[str, Any]:
+    """Return this machine: its processor and cores, the threads of this process, and how much it runs at present."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    torch = sys.modules.get("torch")
+    return {
+        "processor": facts.get("model name", platform.processor()),
+        "avx512": "avx512f" in facts.get("flags", "").split(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads() if torch else os.environ.get("OMP_NUM_THREADS", "not limited"),
+        "load": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
 def stamped(numbers: dict[str, Any]) -> dict[str, Any]:
     """Return numbers with the date, machine, commit, versions and arguments they belong to."""
-    cpu = [line for line in _cpu_lines() if line.startswith("model name")]
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": cpu[0].partition(":")[2].strip() if cpu else platform.processor(),
-        "cores": os.cpu_count(),
+        "machine": machine(),
         "commit": _commit(),
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in PACKAGES if find_spec(name)},
@@ -193,8 +206,3 @@ def _commit() -> str | None:
         return run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, CalledProcessError):
         return None
-
-
-def _cpu_lines() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []

@@ -284,7 +284,6 @@ def main() -> None:
     bench = Bench(default_model("sokoban", (), note=print))
     about = {
         "ray": version("ray"),
-        "load_average_beside": os.getloadavg()[0],
         "settings": {"groups": GROUPS, "search": bench.config.search.search},
     }
     for part in args.parts:

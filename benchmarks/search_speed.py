@@ -366,9 +366,7 @@ def main() -> None:
         print(about | numbers)
     elif wanted:
         recorded = json.loads((RESULTS / "search_speed.json").read_text(encoding="utf-8"))
-        again = {
-            name: {"stamp": stamped({"load_average_beside": os.getloadavg()[0]}), **numbers[name]} for name in numbers
-        }
+        again = {name: {"stamp": stamped({}), **numbers[name]} for name in numbers}
         (RESULTS / "search_speed.json").write_text(laid_out(recorded | again), encoding="utf-8")
     else:
         write_result("search_speed", about | numbers)

@@ -132,7 +132,6 @@ def main() -> None:
     numbers = {
         "measured": "wall-clock of updates, medians over all rounds; ratios within this run",
         "before_version": BEFORE,
-        "load_average_beside": os.getloadavg()[0],
         "setting": SETTING,
         "rounds": args.rounds,
         "ways": compare(args.rounds, args.updates),

@@ -14,6 +14,7 @@ from gymnasium.core import RenderFrame
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 
+from tsr_gym.codec import encode
 from tsr_gym.errors import ConfigError, EpisodeOver, SnapshotError, TsrGymError, shown
 from tsr_gym.random_stream import RandomStream, Seeded, is_position
 from tsr_gym.ranges import check_limits
@@ -135,11 +136,12 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         raise NotImplementedError
 
     def state_key(self, state: StateT) -> bytes:
-        """Return bytes that are equal exactly where two states have the same future under the rules.
+        """Return bytes that are equal only where two states have the same future under the rules.
 
-        Random state, counters and history are left out. For transpositions, anchor groups and duplicate instances.
+        By default those of the whole state. Leave out history and what is only shown, so that more states are equal.
+        For transpositions, anchor groups and duplicate instances.
         """
-        raise NotImplementedError
+        return encode(state)
 
     # What the base provides.
 

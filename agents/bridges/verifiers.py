@@ -185,6 +185,7 @@ def tsr_taskset(env: str, *, tasks: int = 1000, **settings: Any) -> tuple[type[A
     """
     require("verifiers", "verifiers")
     import verifiers.v1 as vf
+    from verifiers.v1.harnesses.null import NullHarnessConfig
 
     name = env_id(env)
 
@@ -217,9 +218,9 @@ def tsr_taskset(env: str, *, tasks: int = 1000, **settings: Any) -> tuple[type[A
                 yield TsrTask(data, self.config.task)
 
     class TsrEnvConfig(vf.EnvConfig):  # type: ignore[misc, unused-ignore]
-        """The player."""
+        """The player: its turns are replies of the model, so it needs neither tools nor a machine of its own."""
 
-        player: vf.AgentConfig = vf.AgentConfig()
+        player: vf.AgentConfig = vf.AgentConfig(harness=NullHarnessConfig(id="null"), runtime=vf.SubprocessConfig())
 
     class TsrEnv(vf.Env[TsrEnvConfig]):  # type: ignore[misc, unused-ignore]
         """An episode: the model's replies are turns of the environment."""

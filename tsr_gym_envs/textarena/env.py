@@ -9,10 +9,11 @@ import numpy as np
 from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
 from tsr_gym.optional import require
+from tsr_gym.ranges import check_range
 from tsr_gym.teaching import Teaching
 from tsr_gym_envs.reasons import invalid
 from tsr_gym_envs.textarena.games import TextArenaState
-from tsr_gym_envs.zmachine.child import Child, InterpreterFailed, NoAnswer, checked_seconds, shared_child
+from tsr_gym_envs.zmachine.child import MAX_SECONDS, Child, InterpreterFailed, NoAnswer, shared_child
 
 OPERATIONS = "tsr_gym_envs.textarena.games:operations"
 INSTRUCTIONS = "You play a game. Read its rules, and write your move in the form that it asks for, such as [up]."
@@ -62,10 +63,11 @@ class TextArenaEnv(TextEnv[TextArenaState]):
     def __init__(
         self, game: str, *, max_turns: int | None = 50, max_seconds: float = 60.0, render_mode: str | None = None
     ) -> None:
+        check_range(max_seconds=max_seconds, above=0, most=MAX_SECONDS)
         rules = (game, version("textarena"))
         super().__init__(rules, limits=Limits(max_turns, 1), separator=None, render_mode=render_mode)
         self.game = game
-        self.max_seconds = checked_seconds(max_seconds)
+        self.max_seconds = max_seconds
         self.instructions = INSTRUCTIONS
 
     def initial(self, rng: np.random.Generator, options: dict[str, Any]) -> TextArenaState:

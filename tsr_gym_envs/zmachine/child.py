@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
-from tsr_gym import ConfigError, MissingExtra, TsrGymError
+from tsr_gym import MissingExtra, TsrGymError
 
 ANSWERING = "tsr_gym_envs.zmachine.answering"
 # To start a process, import what it needs and load a game, on a busy machine.
@@ -142,17 +142,6 @@ class Child:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Child":
         # No operation depends on earlier ones, so copies of an environment can share the process.
         return self
-
-
-def checked_seconds(seconds: float) -> float:
-    """Return a time limit.
-
-    Raises:
-        ConfigError: It is not above 0, not at most a day, or not a number.
-    """
-    if not 0 < seconds <= MAX_SECONDS:
-        raise ConfigError(f"wanted 0 < max_seconds <= {MAX_SECONDS:g}, got {seconds}")
-    return seconds
 
 
 class _End(NamedTuple):

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsr_gym import ConfigError, Limits, SnapshotError, Step, TextEnv
+from tsr_gym.ranges import check_range
 from tsr_gym.snapshots import EnvState
 from tsr_gym.state_env import StateT
 from tsr_gym.teaching import Teaching
 from tsr_gym_envs.reasons import invalid, shown
-from tsr_gym_envs.zmachine.child import NoAnswer, checked_seconds
+from tsr_gym_envs.zmachine.child import MAX_SECONDS, NoAnswer
 
 # The model that Jericho reads texts with.
 ENGLISH = "en_core_web_sm"
@@ -253,8 +254,9 @@ class StoryEnv(TextEnv[StateT]):
     """
 
     def __init__(self, rules: Any, *, max_turns: int | None, max_seconds: float, render_mode: str | None) -> None:
+        check_range(max_seconds=max_seconds, above=0, most=MAX_SECONDS)
         super().__init__(rules, limits=Limits(max_turns, 1), separator=None, render_mode=render_mode)
-        self.max_seconds = checked_seconds(max_seconds)
+        self.max_seconds = max_seconds
 
     def memory(self, state: StateT) -> Memory:
         """Return the interpreter's memory in a state."""

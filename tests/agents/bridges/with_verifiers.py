@@ -97,3 +97,9 @@ def test_a_taskset_and_an_environment_play_the_instance_of_a_task():
     assert len(player.told) == 3
     assert player.trace.rewards["return"].score == pytest.approx(-0.1)
     assert player.trace.metrics["finished"] == 0.0
+
+
+def test_the_player_replies_from_a_process_of_this_machine_without_flags():
+    _, env = tsr_taskset("frozenlake")
+    player = env.__orig_bases__[0].__args__[0]().player
+    assert (player.harness.id, player.runtime.type) == ("null", "subprocess")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tsr_gym import ConfigError, MissingExtra
-from tsr_gym_envs.zmachine.child import ASKED, Child, InterpreterFailed, NoAnswer, checked_seconds, shared_child
-from tsr_gym_envs.zmachine.machine import Memory, can_be, command_of, differences, filled, refusal
+from tsr_gym_envs.zmachine.child import ASKED, Child, InterpreterFailed, NoAnswer, shared_child
+from tsr_gym_envs.zmachine.machine import Memory, StoryEnv, can_be, command_of, differences, filled, refusal
 
 
 @pytest.mark.parametrize("changes", [0, 1, 17, 4000])
@@ -125,10 +125,10 @@ def test_a_question_that_the_clock_ends_is_an_error_and_no_fact_of_the_game(stag
     child.stop()
 
 
-@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, 1e9])
+@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, 1e9, "10"])
 def test_a_limit_that_is_no_time_is_refused(seconds):
-    with pytest.raises(ConfigError, match="wanted 0 < max_seconds"):
-        checked_seconds(seconds)
+    with pytest.raises(ConfigError, match="wanted max_seconds > 0"):
+        StoryEnv((), max_turns=5, max_seconds=seconds, render_mode=None)
 
 
 def test_an_error_of_an_operation_is_told_and_the_process_stays(child):
