@@ -5,12 +5,14 @@ import os
 import time
 from collections import Counter
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 
 from tests.agents.short_runs import result, short_run
+from tsr_gym.agents.runs import parts
 from tsr_gym.agents.runs.trainer import start_run
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
+from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.errors import EngineFailed
 
 # Set before Ray is imported, which reads them at once.
@@ -41,6 +43,12 @@ def cluster(*cpus):
         yield made
     finally:
         made.shutdown()
+
+
+def make_workers_by(make, patch):
+    """Let runs make their workers by a function, such as `faulty` returns."""
+    makes = {"__init__": partialmethod(RemoteCollector.__init__, make=make)}
+    patch.setattr(parts, "RemoteCollector", type("RemoteCollector", (RemoteCollector,), makes))
 
 
 def faulty(fault, folder, *, examined=False):

@@ -4,18 +4,16 @@ import os
 import signal
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 
-from tests.agents.runs.workers.ray_here import SEARCH, cluster, faults_in, faulty, nodes_of, on, train
+from tests.agents.runs.workers.ray_here import SEARCH, cluster, faults_in, faulty, make_workers_by, nodes_of, on, train
 from tests.agents.short_runs import UPDATES, command, finish, lines, result, short_run, train_flags, wait_for
 from tests.conftest import ROOT
-from tsr_gym.agents.runs import loop, parts
+from tsr_gym.agents.runs import loop
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig, connected
-from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.errors import EngineFailed, PromptTooLong, WorkerLost
 
 pytest.importorskip("ray", reason="needs ray: make test-ray")
@@ -100,8 +98,7 @@ def test_workers_play_the_held_out_instances_and_their_number_changes_no_number(
 def test_a_fault_in_an_evaluation_leaves_each_instance_played_once_by_the_right_weights(
     here, examined_alone, driver_plays_nothing, base_model, tmp_path, monkeypatch, fault, counted
 ):
-    made = partial(RemoteCollector, make=faulty(fault, tmp_path, examined=True))
-    monkeypatch.setattr(parts, "RemoteCollector", made)
+    make_workers_by(faulty(fault, tmp_path, examined=True), monkeypatch)
     patience = 60 if fault == "hangs" else 120
     trained = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience), **EXAMS)
     # Weights of version 1 are wanted by an evaluation before they are by a search.
@@ -132,8 +129,7 @@ def test_an_evaluation_whose_workers_all_die_is_made_up_for_when_the_run_goes_on
 def test_a_worker_with_a_fault_changes_nothing_but_the_count_of_faults(
     here, undisturbed_by_two, base_model, tmp_path, monkeypatch, fault, counted
 ):
-    made = partial(RemoteCollector, make=faulty(fault, tmp_path))
-    monkeypatch.setattr(parts, "RemoteCollector", made)
+    make_workers_by(faulty(fault, tmp_path), monkeypatch)
     patience = 60 if fault == "hangs" else 120
     trained = train(tmp_path / "run", base_model, workers=on(here, ray_patience=patience))
     assert faults_in(trained) == {counted: 1}
@@ -196,7 +192,7 @@ def test_workers_that_die_while_it_is_learned_change_nothing(here, searched_ahea
 def test_stale_weights_are_refused_while_the_learner_has_moved_on(
     here, searched_ahead, base_model, tmp_path, monkeypatch, fault
 ):
-    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty(fault, tmp_path)))
+    make_workers_by(faulty(fault, tmp_path), monkeypatch)
     trained = train(tmp_path / "run", base_model, workers=on(here, ray_workers=1), **AHEAD)
     assert faults_in(trained) == {"refused": 1}
     assert trained == searched_ahead
@@ -221,7 +217,7 @@ def test_a_run_whose_workers_all_die_keeps_a_checkpoint_and_goes_on_without_them
     here, alone, base_model, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=broken(None)))
+        make_workers_by(broken(None), patch)
         with pytest.raises(WorkerLost, match=r"failed 2 times.*ActorDiedError"):
             train(tmp_path / "run", base_model, workers=on(here, ray_workers=1, ray_retries=1))
     assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000"]
@@ -230,13 +226,13 @@ def test_a_run_whose_workers_all_die_keeps_a_checkpoint_and_goes_on_without_them
 
 
 def test_an_error_of_the_work_itself_comes_out_as_it_is(here, base_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=broken(PromptTooLong)))
+    make_workers_by(broken(PromptTooLong), monkeypatch)
     with pytest.raises(PromptTooLong, match="of no use"):
         train(tmp_path / "run", base_model, workers=on(here))
 
 
 def test_an_engine_that_breaks_off_again_and_again_ends_the_run_with_its_words(here, base_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=broken(EngineFailed)))
+    make_workers_by(broken(EngineFailed), monkeypatch)
     with pytest.raises(WorkerLost, match=r"failed 2 times.*EngineFailed: of no use"):
         train(tmp_path / "run", base_model, workers=on(here, ray_workers=1, ray_retries=1))
 

@@ -4,18 +4,15 @@ import os
 import signal
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 
 from tests.agents.cli.with_vllm import SMALL
-from tests.agents.runs.workers.ray_here import SEARCH, cluster, faults_in, faulty, nodes_of, on, train
+from tests.agents.runs.workers.ray_here import SEARCH, cluster, faults_in, faulty, make_workers_by, nodes_of, on, train
 from tests.agents.short_runs import records, result, train_flags
 from tests.conftest import ROOT
-from tsr_gym.agents.runs import parts
 from tsr_gym.agents.runs.trainer import resume_run
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig, connected
-from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.agents.teaching.base_model import build_base_model
 from tsr_gym.errors import ConfigError
 
@@ -87,7 +84,7 @@ def test_an_engine_that_was_killed_gets_the_weights_again_before_it_samples(here
 
 @pytest.mark.parametrize("fault", ["stale", "secretly stale"])
 def test_an_engine_that_keeps_its_first_weights_is_refused(here, by_one, base, tmp_path, monkeypatch, fault):
-    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty(fault, tmp_path)))
+    make_workers_by(faulty(fault, tmp_path), monkeypatch)
     trained = by_vllm(tmp_path / "run", base, workers=patient(here))
     assert faults_in(trained) == {"refused": 1}
     assert trained == by_one
@@ -96,7 +93,7 @@ def test_an_engine_that_keeps_its_first_weights_is_refused(here, by_one, base, t
 def test_searching_ahead_stale_engines_are_refused_by_one_that_was_compared(here, base, tmp_path, monkeypatch):
     ahead = {"run": {"updates": 3, "eval_every": 0, "overlap": True, "checkpoint_every": 10}}
     expected = by_vllm(tmp_path / "plain", base, **ahead)
-    monkeypatch.setattr(parts, "RemoteCollector", partial(RemoteCollector, make=faulty("secretly stale", tmp_path)))
+    make_workers_by(faulty("secretly stale", tmp_path), monkeypatch)
     trained = by_vllm(tmp_path / "run", base, workers=patient(here), **ahead)
     assert [line["weights_behind"] for line in trained["metrics"]] == [0, 1, 1]
     assert faults_in(trained) == {"refused": 1}
