@@ -191,8 +191,7 @@ def tsr_taskset(env: str, *, tasks: int = 1000, **settings: Any) -> tuple[type[A
 
     def make() -> gym.Env[str, str]:
         made: gym.Env[str, str] = gym.make(name, **settings)
-        base = made.unwrapped
-        if not isinstance(base, TextEnv):
+        if not isinstance(base := made.unwrapped, TextEnv):
             raise ConfigError(f"wanted an environment of text (a tsr_gym.TextEnv), {name} is a {type(base).__name__}")
         return made if base.reads_tags else AnswerFormat(made)
 
