@@ -282,10 +282,7 @@ def main() -> None:
     os.environ |= ENVIRONMENT
     torch.set_num_threads(1)
     bench = Bench(default_model("sokoban", (), note=print))
-    about = {
-        "ray": version("ray"),
-        "settings": {"groups": GROUPS, "search": bench.config.search.search},
-    }
+    about = {"ray": version("ray"), "settings": {"groups": GROUPS, "search": bench.config.search.search}}
     for part in args.parts:
         numbers = {part: measured(part, bench, args)}
         recorded = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}

@@ -306,8 +306,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
             about |= {"pruned": self.env.get_wrapper_attr("prunes")}
         self._tree = Tree(seed=seed, score_of=self._score_of(), about=about)
         self._cursor = self._tree.add(
-            Node(None, 0, Candidate(""), deepcopy(observation), 0.0, 0.0, *done, own_info(info), snap, key),
-            played=True,
+            Node(None, 0, Candidate(""), deepcopy(observation), 0.0, 0.0, *done, own_info(info), snap, key), played=True
         )
 
     @cached_property

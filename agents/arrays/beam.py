@@ -265,13 +265,7 @@ def _start(over: Flags, seeds: Words, width: int, branching: int) -> Members:
 
 
 def _play(
-    batch: Any,
-    policy: ArrayPolicy,
-    members: Members,
-    turn: int,
-    branching: int,
-    noise: Noise,
-    score: ArrayScore | None,
+    batch: Any, policy: ArrayPolicy, members: Members, turn: int, branching: int, noise: Noise, score: ArrayScore | None
 ) -> tuple[Fan, Came]:
     """Try the candidates of all members at once."""
     tasks, width = members.rows.shape

@@ -149,12 +149,7 @@ def _pair(tree: Tree, better: int, worse: int, gap: float) -> Pair:
 
 
 def preferences(
-    tree: Tree,
-    *,
-    tokenizer: str = "",
-    worth: Worth | str = merit,
-    margin: float = 0.0,
-    pairing: Pairing = "extremes",
+    tree: Tree, *, tokenizer: str = "", worth: Worth | str = merit, margin: float = 0.0, pairing: Pairing = "extremes"
 ) -> list[Pair]:
     """Return the pairs of `sibling_pairs` with their texts, the columns that trainers of preferences read.
 

@@ -236,10 +236,7 @@ class StartStateBank:
         """
         old = self._states[start_state.key]
         updated = replace(
-            old,
-            visits=old.visits + new.visits,
-            tries=old.tries + new.tries,
-            successes=old.successes + new.successes,
+            old, visits=old.visits + new.visits, tries=old.tries + new.tries, successes=old.successes + new.successes
         )
         self._states[start_state.key] = updated
         return updated
@@ -249,13 +246,7 @@ class StartStateBank:
         for key in list(self._states)[: max(0, len(self) - most)]:
             del self._states[key]
 
-    def sample(
-        self,
-        rng: np.random.Generator,
-        num: int = 1,
-        *,
-        prefer: Preference = "uncertain",
-    ) -> list[StartState]:
+    def sample(self, rng: np.random.Generator, num: int = 1, *, prefer: Preference = "uncertain") -> list[StartState]:
         """Draw start states, with replacement.
 
         Args:

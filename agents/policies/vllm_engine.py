@@ -325,13 +325,7 @@ class VllmModel:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        dtype: str = "float32",
-        cache_gib: float = 1.0,
-        max_batch: int = 256,
-        lora_rank: int = 0,
+        self, folder: Path, *, dtype: str = "float32", cache_gib: float = 1.0, max_batch: int = 256, lora_rank: int = 0
     ) -> None:
         require("vllm", "vllm")
         self._model = served_model(folder)
