@@ -177,6 +177,7 @@ def attempted(case: Case, attempt: Attempt, layout: LayoutName, options: Options
     config = LearnConfig(
         algorithm="grpo",
         microbatch=attempt.microbatch,
+        microbatch_tokens=1,
         recompute=attempt.recompute,
         minibatch=1000,
         lr=1e-6,

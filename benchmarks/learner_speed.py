@@ -37,7 +37,13 @@ from tsr_gym.agents.learning.settings import LearnConfig, Objective
 
 ROWS = 4
 LEARN_AS_TRL = LearnConfig(
-    algorithm="grpo", microbatch=ROWS, minibatch=1000, lr=1e-6, logits="parts", objective=Objective(entropy=0.0)
+    algorithm="grpo",
+    microbatch=ROWS,
+    microbatch_tokens=1,
+    minibatch=1000,
+    lr=1e-6,
+    logits="parts",
+    objective=Objective(entropy=0.0),
 )
 SHAPE = Shape(256, 4, 4, 4, 1024)
 LENGTHS = (256, 512)
@@ -229,7 +235,7 @@ def _grown(side: str, shape: str, length: int) -> int:
 
 
 LAYOUTS: tuple[LayoutChoice, ...] = ("padded", "packed", "shared", "auto")
-LEARN = LearnConfig(algorithm="grpo", microbatch=8, minibatch=1000, lr=1e-6)
+LEARN = LearnConfig(algorithm="grpo", microbatch=8, microbatch_tokens=1, minibatch=1000, lr=1e-6)
 
 
 class Setting(NamedTuple):

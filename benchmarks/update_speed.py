@@ -30,7 +30,7 @@ BUILD = (
 )
 SETTING = (
     "train sokoban --model base --env-set solution_length=[3,10] --groups 16 --trajectories 8 --keep 0.5 --filter "
-    "mixed_success --lr 5e-4 --critic-lr 1e-3 --entropy 0.003 --microbatch 256 --save-trees 0 --eval-instances 16 "
+    "mixed_success --lr 5e-4 --critic-lr 1e-3 --entropy 0.003 --save-trees 0 --eval-instances 16 "
     "--eval-every 1000 --checkpoint-every 1000 --score SokobanScore(potential='estimate')"
 )
 BEAM_BEFORE, BEAM = "--search beam --width 2 --branching 4", "--search beam(width=2,branching=4)"

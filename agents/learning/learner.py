@@ -233,7 +233,8 @@ class Learner:
     def _plan(self, batch: Batch) -> RowPlan:
         whole = self.objective.needs_whole_sequences
         layout = self.readable(batch.layout)
-        return plan_rows(batch, layout=layout, microbatch=self.config.microbatch, whole=whole)
+        rows = self.config.rows_per_pass(batch.ids.shape[1])
+        return plan_rows(batch, layout=layout, microbatch=rows, whole=whole)
 
     def _ready(self, plan: RowPlan) -> ExitStack:
         """Return a context in which the models read rows as planned, in the forward and the backward pass."""

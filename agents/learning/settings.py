@@ -154,7 +154,10 @@ class LearnConfig:
     """Optimizer steps per epoch for any number of trajectories, in place of minibatch; 1 with match_tokens makes larger
     steps of more groups. None for as many as minibatch makes."""
     microbatch: int = 8
-    """Rows per forward pass; only memory and speed depend on it."""
+    """Rows per forward pass, or more by microbatch_tokens; only memory and speed depend on it."""
+    microbatch_tokens: int = 8192
+    """Rows are added to a forward pass while its longest rows hold at most this many tokens in all: small passes leave
+    a processor idle. 1 for exactly as many rows as microbatch."""
     layout: Literal["auto", "padded", "packed", "shared"] = "auto"
     """Layout of rows for the model: padded, packed without padding, shared beginnings computed once, or the cheapest of
     these; only memory and speed depend on it."""
@@ -172,7 +175,7 @@ class LearnConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_numbers(self, "epochs", "minibatch", "steps", "microbatch", least=1)
+        check_numbers(self, "epochs", "minibatch", "steps", "microbatch", "microbatch_tokens", least=1)
         check_numbers(self, "lr", "critic_lr", "weight_decay", "lora_rank", least=0)
         check_numbers(self, "grad_clip", "value_clip", "lora_alpha", above=0)
         check_numbers(self, "gamma", "lam", "critic_gradient", "lr_decay_from", "lr_floor", least=0, most=1)
@@ -183,6 +186,10 @@ class LearnConfig:
                 "mismatch compares the learner's old log-probabilities with the sampler's: wanted "
                 f"old_logprobs=learner, got {self.old_logprobs}"
             )
+
+    def rows_per_pass(self, longest: int) -> int:
+        """Return the number of rows of a forward pass, given the tokens of the longest row."""
+        return max(self.microbatch, self.microbatch_tokens // max(1, longest))
 
     @property
     def estimator_name(self) -> str:

@@ -192,7 +192,7 @@ def estimate(config: TrainConfig, model_dir: Path) -> Estimate:
     turns = limits.max_turns or 1
     answer = min(config.model.max_tokens, ModelCard.load(model_dir).max_tokens or config.model.max_tokens)
     longest = int(shape.to_dict().get("max_position_embeddings", 4096))
-    rows = min(learn.microbatch, search.groups * search.trajectories)
+    rows = min(learn.rows_per_pass(longest), search.groups * search.trajectories)
     width, depth, vocabulary = shape.hidden_size, shape.num_hidden_layers, shape.vocab_size
     activations = rows * longest * (KEPT * width * (1 if learn.recompute else depth))
     logits = rows * longest * (1 if learn.logits == "whole" else 0) * vocabulary * 2

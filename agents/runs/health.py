@@ -186,8 +186,9 @@ def prompt_metrics(learner: "Learner", groups: Sequence[Group]) -> dict[str, flo
     prompts, answers = first_answers(groups)
     if len(prompts) < 2:
         return {}
-    microbatch = learner.config.microbatch
-    table = cross_logprobs(learner.model, prompts, answers, temperature=learner.temperature, microbatch=microbatch)
+    longest = max(map(len, prompts)) + max(map(len, answers))
+    rows = learner.config.rows_per_pass(longest)
+    table = cross_logprobs(learner.model, prompts, answers, temperature=learner.temperature, microbatch=rows)
     information = prompt_information(table, range(len(prompts)))
     return {"prompt_recall": information.recall, "prompt_information": information.nats}
 

@@ -179,6 +179,7 @@ CHANGED = TrainConfig(
         minibatch=16,
         steps=4,
         microbatch=4,
+        microbatch_tokens=99,
         old_logprobs="learner",
         layout="shared",
         logits="parts",

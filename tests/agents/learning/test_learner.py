@@ -150,7 +150,7 @@ def state_of(model):
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-CONFIG = LearnConfig(algorithm="grpo", objective=Objective(entropy=0.05), minibatch=99)
+CONFIG = LearnConfig(algorithm="grpo", objective=Objective(entropy=0.05), minibatch=99, microbatch_tokens=1)
 NO_BONUS = Objective(entropy=0.0)
 
 
@@ -237,6 +237,11 @@ def test_the_size_of_the_microbatches_does_not_matter(untrained, critic, algorit
         assert others == pytest.approx(result, rel=1e-4, abs=1e-6)
         for name, value in whole.items():
             torch.testing.assert_close(parts[name], value, atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_short_rows_are_read_together_up_to_the_tokens_of_a_pass():
+    config = LearnConfig(microbatch=8, microbatch_tokens=1000)
+    assert [config.rows_per_pass(longest) for longest in (20, 125, 126, 4000)] == [50, 8, 8, 8]
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo"])

@@ -37,7 +37,14 @@ STEPS, STOP = 5, 2
 ALL = 999
 # Norms of gradients are far above this, so that a wrong norm would show.
 CONFIG = LearnConfig(
-    lr=1e-3, critic_lr=1e-3, grad_clip=0.01, minibatch=ALL, microbatch=ALL, old_logprobs="learner", critic_gradient=0.5
+    lr=1e-3,
+    critic_lr=1e-3,
+    grad_clip=0.01,
+    minibatch=ALL,
+    microbatch=ALL,
+    microbatch_tokens=1,
+    old_logprobs="learner",
+    critic_gradient=0.5,
 )
 TOLERANCE = 1e-4
 
