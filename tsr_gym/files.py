@@ -151,6 +151,12 @@ def _is_as_written(file: Path, digest: object) -> bool:
         return False
 
 
+def folder_digest(folder: Path) -> str:
+    """Return the digest of the names and contents of the files directly in a folder."""
+    files = sorted(file for file in folder.iterdir() if file.is_file() and file.name != MANIFEST)
+    return blake2b(repr([(file.name, _digest(file)) for file in files]).encode(), digest_size=16).hexdigest()
+
+
 def _digest(path: Path) -> str:
     with open(path, "rb") as file:
         digest = blake2b(digest_size=16)

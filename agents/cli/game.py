@@ -322,6 +322,17 @@ class Game(Cmd):
 
     def do_save(self, file: str) -> None:
         """Save the game as a tree, which `load`, `tsr tree`, `tsr view` and `tsr replay` read."""
+        try:
+            self.save(Path(file))
+        except OSError as error:
+            print(error)
+
+    def save(self, file: Path) -> None:
+        """Save the game as a tree.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         from tsr_gym.wrappers.replay import stack_facts
 
         spec = self._env.spec
@@ -332,12 +343,9 @@ class Game(Cmd):
             "player": "person",
         }
         tree = tree_of(self._played, seed=self._number, score_of=self._score_of or "turn", about=about)
-        try:
-            tree.save(Path(file))
-            forks = f", {len(tree.leaves())} ends" if len(tree.leaves()) > 1 else ""
-            print(f"{file}: {len(self._played.path) - 1} turns{forks}")
-        except OSError as error:
-            print(error)
+        tree.save(file)
+        forks = f", {len(tree.leaves())} ends" if len(tree.leaves()) > 1 else ""
+        print(f"{file}: {len(self._played.path) - 1} turns{forks}")
 
     def do_load(self, file: str) -> None:
         """Load a saved game; its turns can be undone, and its forks continued."""

@@ -48,6 +48,8 @@ def main(args: list[str]) -> int:
     options = read_arguments(PlayArgs, args, prog="tsr play")
     if options.samples < 1:
         raise ConfigError(f"wanted --samples of at least 1, got {options.samples}")
+    if options.out is not None and (options.out.is_dir() or not options.out.absolute().parent.is_dir()):
+        raise ConfigError(f"wanted --out as a file in a folder that is there, got {options.out}")
     settings = parse_settings(options.env_set)
     if options.levels is not None:
         settings = {**UNLIMITED, "levels": str(options.levels), **settings}
@@ -63,7 +65,7 @@ def main(args: list[str]) -> int:
     game.show()
     game.cmdloop()
     if options.out is not None:
-        game.do_save(str(options.out))
+        game.save(options.out)
     return 0
 
 

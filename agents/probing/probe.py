@@ -7,6 +7,7 @@ training data, and no success of the policy.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,16 +15,17 @@ from tsr_gym.agents.episodes.collect import Collector, choose_search
 from tsr_gym.agents.episodes.env_pool import DeadEndRule, EnvPool
 from tsr_gym.agents.episodes.intervals import Interval, Price, price_of_success, share_of
 from tsr_gym.agents.episodes.settings import SearchConfig
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelConfig, model_path
 from tsr_gym.agents.probing.players import RANDOM, Note, WorldConfig, check_scorer, set_up
 from tsr_gym.agents.strategies import choose_strategy
 from tsr_gym.agents.strategies.order import harvesting_of
 from tsr_gym.errors import CheckpointError, ConfigError
-from tsr_gym.files import write_atomically
+from tsr_gym.files import folder_digest, read_regular, write_atomically
 from tsr_gym.keywords import bind
 from tsr_gym.sections import check_choices, check_numbers
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Policy, Watch
+from tsr_gym.version import __version__
 
 FILE = "probe.json"
 PLAIN = "naive"
@@ -332,23 +334,47 @@ def read_tallies(out: Path | None, config: ProbeConfig) -> dict[Way, Tally]:
     if out is None or not (out / FILE).exists():
         return {}
     try:
-        data = json.loads((out / FILE).read_text())
-        settings, ways = data["settings"], data["ways"]
+        data = json.loads(read_regular(out / FILE))
+        settings, ways = dict(data["settings"]), data["ways"]
         tallies = [
             Tally(Way(*row["way"]), tuple(Measured(*map(int, each)) for each in row["measured"]), bool(row["stopped"]))
             for row in ways
         ]
-    except (ValueError, KeyError, TypeError) as error:
+        by_way = {tally.way: tally for tally in tallies}
+    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, OSError) as error:
         raise CheckpointError(f"{out / FILE}: not the file of a probe ({error}): choose another --out") from error
     expected = _settings(config)
     if settings != expected:
         other = sorted(name for name in expected if settings.get(name) != expected[name])
         raise ConfigError(f"{out / FILE} was measured with other settings ({', '.join(other)}): choose another --out")
-    return {tally.way: tally for tally in tallies}
+    return by_way
 
 
 def _settings(config: ProbeConfig) -> dict[str, Any]:
     """Return the settings that all measurements in a folder share, as JSON reads them."""
     free = ("search", "score", "instances", "batch")
     settings: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+    settings["model"]["model"] = model_digest(config.model.model)
     return {name: value for name, value in settings.items() if name not in free}
+
+
+def model_digest(model: str) -> str:
+    """Return the identity of a model: the digest of its files, so that a folder with other weights is another model.
+
+    The embedded default model is decided by the environment and the version of the package, random play by its name.
+    """
+    from tsr_gym.agents.runs.checkpoint import checkpoints
+
+    folder = Path(model_path(model))
+    if not folder.is_dir():
+        return f"{model} of {__version__}" if model == ModelConfig().model else model
+    saved = checkpoints(folder)
+    folder = saved[-1] / "model" if saved else folder
+    # Probes write after every batch, and large weights take long to read.
+    stamps = tuple((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(folder.iterdir()))
+    return _digest_at(folder, stamps)
+
+
+@lru_cache(maxsize=8)
+def _digest_at(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> str:
+    return folder_digest(folder)

@@ -28,6 +28,10 @@ class Thresholds:
     """Updates whose median stands for the beginning, and for the end; twice as many are needed."""
     fallen: float = 0.5
     """Share of its beginning below which a number has fallen."""
+    risen: float = 0.05
+    """Gain of success above which a run learns, so that falling spread, entropy or retrieval are no collapse."""
+    invalid: float = 0.1
+    """Loss in the share of valid answers above which the answer format is being lost."""
     solved: float = 0.9
     """Success above which there is little left to learn, so that a falling spread is expected."""
     equal_groups: float = 0.8
@@ -101,7 +105,7 @@ def _trend(records: Sequence[Record], name: str, window: int) -> _Trend | None:
 
 def _echo_trap(records: Sequence[Record], limits: Thresholds) -> Finding | None:
     spread, entropy, success = (_trend(records, name, limits.window) for name in ("group_spread", "entropy", "success"))
-    if spread is None or entropy is None or (success is not None and success.late >= limits.solved):
+    if spread is None or entropy is None or _learns(success, limits):
         return None
     if spread.late < limits.fallen * spread.early and entropy.late < limits.fallen * entropy.early:
         return Finding(
@@ -113,9 +117,27 @@ def _echo_trap(records: Sequence[Record], limits: Thresholds) -> Finding | None:
     return None
 
 
+def _learns(success: _Trend | None, limits: Thresholds) -> bool:
+    return success is not None and (success.late >= limits.solved or success.late > success.early + limits.risen)
+
+
+def _lost_format(records: Sequence[Record], limits: Thresholds) -> Finding | None:
+    valid = _trend(records, "valid", limits.window)
+    if valid is None or valid.late >= valid.early - limits.invalid:
+        return None
+    return Finding(
+        "lost format",
+        f"fewer answers can be parsed (share of valid turns {valid})",
+        "read invalid answers in tsr view; raise --max-tokens if they are cut, --penalty if they cost nothing, or "
+        "lower the learning rate",
+    )
+
+
 def _template_collapse(records: Sequence[Record], limits: Thresholds) -> Finding | None:
-    entropy, recall = (_trend(records, name, limits.window) for name in ("entropy", "prompt_recall"))
-    if recall is None or entropy is None or entropy.late < limits.fallen * entropy.early:
+    entropy, recall, success = (
+        _trend(records, name, limits.window) for name in ("entropy", "prompt_recall", "success")
+    )
+    if recall is None or entropy is None or entropy.late < limits.fallen * entropy.early or _learns(success, limits):
         return None
     if recall.late < limits.fallen * recall.early:
         return Finding(
@@ -153,6 +175,7 @@ def _excess(number: str, limit: Callable[[Thresholds], float], name: str, what: 
 _CHECKS: tuple[_Check, ...] = (
     _echo_trap,
     _template_collapse,
+    _lost_format,
     _excess(
         "equal_groups",
         lambda limits: limits.equal_groups,

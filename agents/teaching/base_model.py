@@ -119,7 +119,9 @@ def hide_skill(
     least_valid: float = 0.0,
     note: Callable[[str], None],
 ) -> Evaluation:
-    """Imitate poor play in bursts until success is in a band, and return the last evaluation.
+    """Imitate poor play in bursts until success is in a band, and return the evaluation of the model.
+
+    Where no burst leads into the band, the model is that with the lowest success above it.
 
     Args:
         model: Changed in place.
@@ -133,6 +135,7 @@ def hide_skill(
         note: Called with the success after each burst.
     """
     low, high = band
+    best, least = None, current
     for _ in range(bursts):
         if current.success <= high:
             break
@@ -145,11 +148,15 @@ def hide_skill(
         if after.success < low or after.valid < least_valid:
             model.load_state_dict(before)
             lr /= 2
-        else:
-            current = after
+            continue
+        current = after
+        if current.success <= least.success:
+            best, least = {name: value.clone() for name, value in model.state_dict().items()}, current
     if current.success > high:
-        note(f"still above {high} after all steps of poor play: success {current.success:.3f}")
-    return current
+        if best is not None:
+            model.load_state_dict(best)
+        note(f"still above {high} after all steps of poor play: the lowest success was {least.success:.3f}")
+    return least
 
 
 def _save(policy: LanguageModel, about: dict[str, Any], skilled: LanguageModel | None, folder: Path) -> None:

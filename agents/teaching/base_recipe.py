@@ -1,6 +1,7 @@
 """BaseRecipe and WordRecipe: sizes, steps and rates of an embedded base model, and their checks; torch-free."""
 
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -198,6 +199,11 @@ def _check_band(recipe: BaseRecipe) -> None:
         raise ConfigError(
             f"{recipe.validations} validations cannot show a success from {low} to {high}: at most {most} of them "
             f"would succeed; wanted validations >= {int(3 / high) + 1}"
+        )
+    if 0 == low < high and most < 1:
+        raise ConfigError(
+            f"{recipe.validations} validations cannot show a success from 0 to {high}, only none at all: wanted a band "
+            f"from 0 to 0, or validations >= {ceil(1 / high)}"
         )
 
 

@@ -24,8 +24,9 @@ from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.teaching.base_recipe import WordRecipe
 from tsr_gym.errors import ConfigError, shown
-from tsr_gym.files import write_whole
+from tsr_gym.files import folder_digest, write_whole
 from tsr_gym.records import read_records
+from tsr_gym.registration import env_id
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Tree
 
@@ -295,11 +296,16 @@ def warm_started(settings: WarmStart, model_dir: Path, folder: Path) -> Path:
     source = settings.episodes
     if not source.is_file():
         raise ConfigError(f"warm_start: wanted a file of episodes, {source} is not a file")
-    # An earlier result is used again only if it is of the same episodes, model and numbers.
+    # An earlier result is used again only if it is of the same episodes, model, prompts and numbers.
+    task, model = settings.task, settings.model
     about = {
         "file": str(source),
         "digest": blake2b(source.read_bytes(), digest_size=16).hexdigest(),
-        "model": str(model_dir.absolute()),
+        "model": folder_digest(model_dir),
+        "env": env_id(settings.env),
+        "task": [task.preset, list(task.env_set), task.train_split],
+        "prompt": model.prompt,
+        "history": model.history,
         "steps": settings.steps,
         "lr": settings.lr,
         "batch": settings.batch,

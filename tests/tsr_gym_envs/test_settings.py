@@ -31,7 +31,7 @@ WRONG = [
     ("WebShop", {"catalogue": 5}, "wanted catalogue as text or None, got 5"),
     ("WebShop", {"repairs": "plain_queries"}, "wanted repairs as texts or None, got 'plain_queries'"),
     ("WebShop", {"num_products": "x"}, "wanted num_products as a whole number or None, got 'x'"),
-    ("WebShop", {"catalogue_seed": "a"}, "wanted catalogue_seed as a whole number, got 'a'"),
+    ("WebShop", {"price_seed": "a"}, "wanted price_seed as a whole number, got 'a'"),
     ("RetrievalQA", {"max_turns": "x"}, "wanted max_turns as a whole number, got 'x'"),
     ("RetrievalQA", {"top_k": "x"}, "wanted top_k as a whole number, got 'x'"),
     (

@@ -83,7 +83,7 @@ class WebShopEnv(TextEnv[ShopState]):
     | `max_turns`, `max_actions_per_turn`, `max_actions` | 15, 1, None; several actions are joined by ``||`` |
     | `human_goals` | False: generated instructions; True: those that people wrote |
     | `noun_fn` | None: see `tsr_gym_envs.webshop.catalogue.store`; else a function from a title to its nouns |
-    | `catalogue_seed` | 0: the seed of the original's random prices; unused with stored prices |
+    | `price_seed` | 0: the seed of the original's random prices; unused with stored prices |
     | `num_products` | None: all; else how many of the catalogue's first |
     | `limit_goals` | None: all; else how many, drawn by weight |
     | `min_options` | 0: all; else the fewest options that a goal wants, such as a size and a color |

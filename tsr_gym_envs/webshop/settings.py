@@ -33,7 +33,7 @@ class WebShopSettings:
     max_actions_per_turn: int | None = 1
     max_actions: int | None = None
     human_goals: bool = False
-    catalogue_seed: int = 0
+    price_seed: int = 0
     split: str = "all"
     limit_goals: int | None = None
     min_options: int = 0

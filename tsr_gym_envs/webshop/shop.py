@@ -294,7 +294,7 @@ def open_shop(settings: WebShopSettings, noun_fn: NounFn | None = None) -> Shop:
         open_catalogue(where, num_products=settings.num_products),
         settings.chosen_repairs,
         settings.human_goals,
-        settings.catalogue_seed,
+        settings.price_seed,
         settings.limit_goals,
         settings.min_options,
         settings.engine,

@@ -253,7 +253,7 @@ def test_what_is_no_trajectory_of_the_game_changes_nothing(play, tmp_path):
     shown = play("sokoban", *lines, settings=[CORRIDOR])
     assert "wanted a snapshot of" in shown[2]
     assert "damaged" in shown[3]
-    assert "No such file" in shown[4]
+    assert "wanted a file, got none" in shown[4]
     assert rows(shown[5:6]) == [START]
 
 
@@ -261,3 +261,14 @@ def test_a_page_of_the_shop_is_lines_and_no_wall(play):
     first = play("webshop")[0]
     assert "[SEP]" not in first
     assert "Instruction:" in first
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_first_move(capsys, monkeypatch, tmp_path):
+    for out in (tmp_path / "none" / "game.jsonl", tmp_path):
+        assert cli.main(["play", "sokoban", "--out", str(out)]) == 2
+        assert capsys.readouterr().err == f"tsr play: wanted --out as a file in a folder that is there, got {out}\n"
+    # The folder disappears while the game is played.
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr("sys.stdin", io.StringIO("up\n"))
+    monkeypatch.setattr("tsr_gym.agents.cli.game.Game.postloop", lambda game: (tmp_path / "folder").rmdir())
+    assert cli.main(["play", "sokoban", "--out", str(tmp_path / "folder" / "game.jsonl")]) == 1

@@ -1,5 +1,7 @@
 """Probe: the cost of a success in a world and with a player in which it can be counted by hand."""
 
+import json
+import shutil
 from dataclasses import replace
 from functools import cache
 
@@ -21,6 +23,7 @@ from tsr_gym.agents.probing.probe import (
     Tally,
     Way,
     best_search,
+    model_digest,
     probe_env,
     race,
     read_tallies,
@@ -139,6 +142,25 @@ def test_a_folder_of_other_settings_or_a_damaged_one_is_refused(probed, tmp_path
     (tmp_path / FILE).write_text('{"settings": {}, "ways": [{}]}')
     with pytest.raises(CheckpointError, match="not the file of a probe"):
         read_tallies(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize("way", [[5], "[[", {"way": [[], []], "measured": [], "stopped": False}, [[]] * 3], ids=str)
+def test_a_damaged_file_of_measurements_is_named(tmp_path, way):
+    text = "[" * 100_000 if way == "[[" else json.dumps({"settings": {}, "ways": [way]})
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(CheckpointError, match=r"probe.json: not the file of a probe"):
+        read_tallies(tmp_path, CONFIG)
+
+
+def test_a_model_is_known_by_its_files_and_not_by_its_path(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"one")
+    before = model_digest(str(tmp_path / "model"))
+    shutil.copytree(tmp_path / "model", tmp_path / "copy")
+    assert model_digest(str(tmp_path / "copy")) == before
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"two")
+    assert model_digest(str(tmp_path / "model")) != before
+    assert model_digest("random") == "random"
 
 
 def test_plain_play_comes_first_and_nothing_is_measured_twice():

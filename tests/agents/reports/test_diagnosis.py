@@ -38,8 +38,9 @@ def test_a_healthy_run_has_no_findings():
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("echo trap", {"group_spread": (1.0, 0.0), "entropy": (1.0, 0.0)}),
-        ("template collapse", {"prompt_recall": (0.9, 0.0)}),
+        ("echo trap", {"group_spread": (1.0, 0.0), "entropy": (1.0, 0.0), "success": (0.1, 0.1)}),
+        ("template collapse", {"prompt_recall": (0.9, 0.0), "success": (0.3, 0.1)}),
+        ("lost format", {"valid": (1.0, 0.75)}),
         ("nothing to learn", {"equal_groups": (0.5, 1.0)}),
         ("gradient unrest", {"spikes": (0.0, 0.5)}),
         ("clip binds", {"clip_fraction": (0.0, 0.6)}),
@@ -60,9 +61,13 @@ def test_each_finding_has_its_symptom(name, change):
         # One of the two alone is not the trap.
         {"group_spread": (1.0, 0.0)},
         {"entropy": (1.0, 0.0)},
+        # Success rises from .6 to 41 %.
+        {"group_spread": (1.0, 0.0), "entropy": (1.0, 0.0), "success": (0.006, 0.41)},
+        {"prompt_recall": (0.9, 0.0), "success": (0.006, 0.41)},
+        {"valid": (0.97, 0.93)},
     ],
 )
-def test_falling_numbers_alone_are_no_echo_trap(change):
+def test_falling_numbers_alone_are_no_collapse(change):
     assert names(run(**{**HEALTHY, **change})) == []
 
 

@@ -18,7 +18,7 @@ from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import SHIPPED
 from tsr_gym.agents.teaching import base_model as module
 from tsr_gym.agents.teaching.base_model import build_base_model, default_model, hide_skill
-from tsr_gym.agents.teaching.base_recipe import BaseRecipe
+from tsr_gym.agents.teaching.base_recipe import BaseRecipe, check_recipe
 
 CPU = torch.device("cpu")
 TINIEST = replace(SMALL, steps=3, instances=6, episodes=2, hidden=16, batch=8)
@@ -218,6 +218,18 @@ def test_success_above_the_band_at_the_end_is_noted():
     *_, notes, end = hide(map(plays, [0.6, 0.5]), bursts=2)
     assert end.success == 0.5
     assert "still above 0.2" in notes[-1]
+
+
+def test_of_bursts_that_all_end_above_the_band_the_best_is_kept():
+    model, _, _, end = hide(map(plays, [0.344, 0.273, 0.221, 0.25]), bursts=4)
+    assert (end.success, model.weight) == (0.221, 3)
+
+
+@pytest.mark.parametrize(("band", "validations"), [((0.0, 0.004), 128), ((0.01, 0.02), 128)])
+def test_a_band_that_the_validations_cannot_resolve_is_refused(tmp_path, band, validations):
+    with pytest.raises(ConfigError, match="128 validations cannot show a success from"):
+        check_recipe("sokoban", tmp_path / "model", BaseRecipe(band=band, validations=validations))
+    check_recipe("sokoban", tmp_path / "model", BaseRecipe(band=(0.0, 0.0), validations=validations))
 
 
 @pytest.mark.deep

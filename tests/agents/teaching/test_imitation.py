@@ -1,6 +1,7 @@
 """Imitation of episodes, and the warm start of a run."""
 
 import json
+import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -272,6 +273,11 @@ def test_a_warm_start_that_is_there_is_used_again_and_one_of_another_file_is_not
     stamp = marker.stat().st_mtime_ns
     assert first_model(config, Path(base_model)) == folder / "run-warm-start"
     assert marker.stat().st_mtime_ns == stamp
+    # A copy of the model is the same model; another history, or another file, makes another warm start.
+    assert first_model(config, Path(shutil.copytree(base_model, folder / "copy"))) == folder / "run-warm-start"
+    assert marker.stat().st_mtime_ns == stamp
+    settings = json.loads((folder / "run-warm-start" / module.MARKER).read_text())
+    assert (settings["env"], settings["history"]) == ("tsr/Sokoban-v0", config.model.history)
     text = (folder / "episodes.jsonl").read_text()
     (folder / "episodes.jsonl").write_text(text + text)
     first_model(config, Path(base_model))
