@@ -38,12 +38,7 @@ def check_choices(section: Any) -> None:
 
 
 def check_numbers(
-    section: Any,
-    *names: str,
-    least: float = -inf,
-    most: float = inf,
-    above: float | None = None,
-    finite: bool = True,
+    section: Any, *names: str, least: float = -inf, most: float = inf, above: float | None = None, finite: bool = True
 ) -> None:
     """Check the ranges of numeric settings of a section; None passes.
 

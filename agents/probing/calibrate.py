@@ -176,10 +176,7 @@ class Calibration:
 
 
 def calibrate_env(
-    config: CalibrationConfig,
-    *,
-    watch: Watch = lambda part, done, total: None,
-    note: Note = lambda text: None,
+    config: CalibrationConfig, *, watch: Watch = lambda part, done, total: None, note: Note = lambda text: None
 ) -> Calibration:
     """Measure what a score is worth as the guide of a search on an environment.
 

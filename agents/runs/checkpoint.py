@@ -46,11 +46,7 @@ class Stateful(Protocol):
 
 
 def save_checkpoint(
-    run: Path,
-    policy: LanguageModel,
-    learner: Learner,
-    progress: Progress,
-    stateful: Sequence[Stateful] = (),
+    run: Path, policy: LanguageModel, learner: Learner, progress: Progress, stateful: Sequence[Stateful] = ()
 ) -> None:
     """Write a checkpoint of a run: model, critic, optimizers, random states, progress and the `stateful` parts.
 

@@ -53,10 +53,7 @@ def test_a_function_of_any_keywords_takes_any():
     ("text", "message"),
     [
         ("plian", "there is no strategy 'plian': did you mean plain\\? wanted one of .*grow.*, or package.module:name"),
-        (
-            "plain(3)",
-            "wanted the strategy as name, .*got 'plain\\(3\\)' \\(wanted keywords only\\)",
-        ),
+        ("plain(3)", "wanted the strategy as name, .*got 'plain\\(3\\)' \\(wanted keywords only\\)"),
         ("plain(width=", "wanted the strategy as name"),
         ("plain(width=len)", "wanted the strategy as name"),
         ("plain(wdith=3)", "the strategy 'plain' has no \\['wdith'\\]; it has \\['depth', 'width'\\]"),
@@ -101,11 +98,7 @@ def test_numbers_beside_a_call_are_folded_into_it(text, numbers, folded):
         ("plain(width=3)", {"width": 7}, r"width stands in 'plain\(width=3\)' and again as width=7"),
         # Also where they agree: two doors are one too many.
         ("plain(width=3)", {"width": 3}, "say it in one of the two places"),
-        (
-            "plain",
-            {"branching": 9},
-            r"'plain' has no branching, got branching=9; it has \['depth', 'width'\]",
-        ),
+        ("plain", {"branching": 9}, r"'plain' has no branching, got branching=9; it has \['depth', 'width'\]"),
         ("plian", {}, "there is no strategy 'plian'"),
     ],
 )

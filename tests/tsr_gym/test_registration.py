@@ -179,14 +179,7 @@ def test_samples_lie_inside_and_depend_on_the_seed(space):
 
 def test_samples_of_words_join_them():
     space = FreeText(100, words=("Up", "Down"), separator=" + ", max_words=2, seed=1)
-    assert {space.sample() for _ in range(100)} == {
-        "Up",
-        "Down",
-        "Up + Up",
-        "Up + Down",
-        "Down + Up",
-        "Down + Down",
-    }
+    assert {space.sample() for _ in range(100)} == {"Up", "Down", "Up + Up", "Up + Down", "Down + Up", "Down + Down"}
 
 
 def test_masks_are_refused():

@@ -80,16 +80,7 @@ def test_a_view_needs_a_node():
 
 def test_addresses_are_child_numbers_from_the_first_node():
     tree = grown()
-    assert [tree.branch(index) for index in range(8)] == [
-        (),
-        (0,),
-        (1,),
-        (2,),
-        (0, 0),
-        (0, 1),
-        (2, 0),
-        (2, 0, 0),
-    ]
+    assert [tree.branch(index) for index in range(8)] == [(), (0,), (1,), (2,), (0, 0), (0, 1), (2, 0), (2, 0, 0)]
     assert tree.at(3).branch(7) == (2, 0, 0)
 
 

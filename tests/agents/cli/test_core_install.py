@@ -79,12 +79,7 @@ def run_in(site, folder, *args, stdin=""):
         text=True,
         check=False,
         timeout=120,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(site),
-            "PYTHONIOENCODING": "utf-8",
-            "COLUMNS": "120",
-        },
+        env={**os.environ, "PYTHONPATH": str(site), "PYTHONIOENCODING": "utf-8", "COLUMNS": "120"},
     )
 
 

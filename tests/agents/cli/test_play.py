@@ -206,10 +206,7 @@ def test_quit_leaves_at_once(play, word):
     ("args", "message"),
     [
         (["nonsense"], "there is no environment 'nonsense': wanted one of frozen_lake"),
-        (
-            ["nowhere:Env-v0"],
-            "there is no environment 'nowhere:Env-v0' (ModuleNotFoundError",
-        ),
+        (["nowhere:Env-v0"], "there is no environment 'nowhere:Env-v0' (ModuleNotFoundError"),
         (["CartPole-v1"], "wanted an environment of text, CartPole-v1 is a CartPoleEnv"),
         (["CartPole-v1", "--env-set", "wheels=4"], "unexpected keyword argument 'wheels'"),
         (["sokoban", "--env-set", "num_boxes=99"], "wanted 1 to 8 boxes"),

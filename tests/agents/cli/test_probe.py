@@ -67,16 +67,7 @@ def test_what_cannot_be_probed_is_one_message(capsys, more, message):
 
 
 def test_random_play_needs_no_extra_and_what_does_names_it(run, tmp_path):  # noqa: F811
-    few = (
-        "-m",
-        "tsr_gym",
-        "probe",
-        "frozenlake",
-        "--instances",
-        "2",
-        "--search",
-        "beam(width=1, branching=2)",
-    )
+    few = ("-m", "tsr_gym", "probe", "frozenlake", "--instances", "2", "--search", "beam(width=1, branching=2)")
     done = run(*few, "--model", "random", "--json", "rows.json")
     assert done.returncode == 0, done.stderr
     assert len(json.loads((tmp_path / "rows.json").read_text())) == 2

@@ -182,12 +182,7 @@ def test_a_closed_pipe_prints_no_error():
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["train", "sokoban", "--seach", "beam"], "--search CALL"),
-        (["eval"], "SOURCE"),
-    ],
-    ids=str,
+    ("args", "words"), [(["train", "sokoban", "--seach", "beam"], "--search CALL"), (["eval"], "SOURCE")], ids=str
 )
 def test_a_wrong_command_line_is_explained_in_the_words_of_the_help(capsys, args, words):
     with pytest.raises(SystemExit) as ended:

@@ -243,10 +243,7 @@ def greedy(tree, *, appetite):
             "there is no strategy 'tests.agents.episodes.test_collect:nothing'",
         ),
         ("no.such.module:x", "there is no strategy 'no.such.module:x' .*No module named"),
-        (
-            "tests.agents.episodes.test_collect:NUMBERS",
-            "wanted the strategy as something that can be called",
-        ),
+        ("tests.agents.episodes.test_collect:NUMBERS", "wanted the strategy as something that can be called"),
         (
             "tests.agents.episodes.test_collect:greedy",
             r"needs \['appetite'\]: write tests.agents.episodes.test_collect:greedy\(appetite=...\)",

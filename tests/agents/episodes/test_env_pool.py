@@ -96,12 +96,7 @@ class Boxes(ScoreWrapper[Any]):
         ("sokoban", {"split": "exam"}, {}, "wanted split of"),
         ("sokoban", {}, {"score": "NoScore"}, "there is no scorer 'NoScore': did you mean WebShopScore"),
         ("sokoban", {}, {"score": "SokobanScore(3)"}, "wanted keywords only"),
-        (
-            "sokoban",
-            {},
-            {"score": "SokobanScore(mood=3)"},
-            r"'SokobanScore' has no \['mood'\]; it has \['potential'",
-        ),
+        ("sokoban", {}, {"score": "SokobanScore(mood=3)"}, r"'SokobanScore' has no \['mood'\]; it has \['potential'"),
         ("sokoban", {}, {"score": "SokobanScore(potential='luck')"}, "wanted potential None or of"),
         ("sokoban", {}, {"penalty": -1.0}, "wanted penalty >= 0"),
     ],

@@ -74,10 +74,7 @@ def test_a_gain_is_worked_out_instance_by_instance():
 def test_the_policy_alone_wins_as_often_as_its_value_says():
     pool = EnvPool("frozen_lake", LAKE)
     exact = policy_value(
-        pool.set([0])[0].unwrapped.state,
-        lambda *_: {"Right": 1.0},
-        ice=pool.base.settings.ice,
-        limits=pool.base.limits,
+        pool.set([0])[0].unwrapped.state, lambda *_: {"Right": 1.0}, ice=pool.base.settings.ice, limits=pool.base.limits
     )
     found = play(pool, always("Right"), None, tasks=range(200), seeds=(0, 1, 2), batch=50)
     # 600 episodes: four standard deviations are at most 0.082.

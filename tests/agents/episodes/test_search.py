@@ -185,10 +185,7 @@ def test_a_search_begins_a_tree_of_its_own_where_the_environment_stands():
 
 @pytest.mark.parametrize(
     ("envs", "seeds", "message"),
-    [
-        (lambda: [rooms(), rooms()], [1], "got 1 seeds for 2"),
-        (lambda: [rooms()] * 2, [1, 2], "got one twice"),
-    ],
+    [(lambda: [rooms(), rooms()], [1], "got 1 seeds for 2"), (lambda: [rooms()] * 2, [1, 2], "got one twice")],
 )
 def test_every_search_needs_an_environment_and_a_seed_of_its_own(envs, seeds, message):
     with pytest.raises(ValueError, match=message):

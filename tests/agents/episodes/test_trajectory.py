@@ -257,10 +257,7 @@ def test_the_edges_of_trees_and_of_their_trajectories_are_the_same_but_for_where
 
 def test_moves_from_states_that_nobody_knows_are_in_no_graph():
     tree = tree_with_edges((None, "", b"s", {}), (0, "a", None, {}), (1, "b", b"t", {}), (0, "c", b"t", {}))
-    assert harvest_edges([tree]) == [
-        Edge(b"s", "a", None, 0, False, False),
-        Edge(b"s", "c", b"t", 0, False, False),
-    ]
+    assert harvest_edges([tree]) == [Edge(b"s", "a", None, 0, False, False), Edge(b"s", "c", b"t", 0, False, False)]
 
 
 def test_what_was_carried_out_counts_and_not_what_was_said():
@@ -296,9 +293,7 @@ def test_advantages_come_back_from_the_file_of_a_tree(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "facts",
-    [3, {"of": [1]}, {"of": {"9": [1.0], "1": ["much"], "2": 5, "3": [float("nan")], "4": [None]}}],
-    ids=str,
+    "facts", [3, {"of": [1]}, {"of": {"9": [1.0], "1": ["much"], "2": 5, "3": [float("nan")], "4": [None]}}], ids=str
 )
 def test_what_is_no_advantage_of_a_node_is_left_out(facts):
     tree = small_tree()

@@ -46,11 +46,7 @@ def critic(untrained):
     ("estimate", "error", "message"),
     [
         (lambda batch: None, ConfigError, "wanted advantages .* got None"),
-        (
-            lambda batch: torch.ones(len(batch.sampled)),
-            ConfigError,
-            r"wanted advantages .* got shape",
-        ),
+        (lambda batch: torch.ones(len(batch.sampled)), ConfigError, r"wanted advantages .* got shape"),
         (lambda batch: torch.full_like(batch.rewards, torch.nan), TrainingDiverged, "wanted finite advantages"),
         (lambda batch: torch.ones_like(batch.rewards), ConfigError, "0 where nothing was sampled"),
     ],
@@ -415,11 +411,7 @@ def random_like(model):
 def test_an_estimator_of_ones_own_takes_the_place_of_the_algorithms(model):
     batch = make_batch(model, spread=0.0)
     learner = Learner(
-        model,
-        None,
-        replace(CONFIG, lr=1e-9),
-        temperature=TEMPERATURE,
-        estimator=lambda batch: 3.0 * batch.sampled,
+        model, None, replace(CONFIG, lr=1e-9), temperature=TEMPERATURE, estimator=lambda batch: 3.0 * batch.sampled
     )
     assert learner.update(batch)["policy_loss"] == pytest.approx(-3.0, abs=1e-5)
 

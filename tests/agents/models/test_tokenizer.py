@@ -78,20 +78,7 @@ def test_a_spelling_holds_words_from_all_of_the_vocabulary():
     assert tokenizer(text)["input_ids"] == ids
 
 
-SHOP_WORDS = (
-    "red",
-    "shoes",
-    "redshoes",
-    "search",
-    "click",
-    "[",
-    "]",
-    "<answer>",
-    "</answer>",
-    "women's",
-    "4.50",
-    ",",
-)
+SHOP_WORDS = ("red", "shoes", "redshoes", "search", "click", "[", "]", "<answer>", "</answer>", "women's", "4.50", ",")
 
 
 @pytest.fixture(scope="module")

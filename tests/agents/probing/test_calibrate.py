@@ -140,14 +140,8 @@ def test_draws_and_risk_reach_the_environments_of_a_model_too(lake_model):
         ({"env": "nonsense"}, "there is no environment 'nonsense'"),
         ({"score": "Nonsense"}, "there is no scorer 'Nonsense'"),
         ({"score": "FrozenLakeScore(height=2)"}, r"the scorer 'FrozenLakeScore' has no \['height'\]"),
-        (
-            {"score": "SokobanScore(potential='estimate')"},
-            "SokobanScore rates a SokobanState, and FrozenLakeEnv has",
-        ),
-        (
-            {"env": "sokoban", "score": "FrozenLakeScore"},
-            "FrozenLakeScore rates a FrozenLakeState, and SokobanEnv has",
-        ),
+        ({"score": "SokobanScore(potential='estimate')"}, "SokobanScore rates a SokobanState, and FrozenLakeEnv has"),
+        ({"env": "sokoban", "score": "FrozenLakeScore"}, "FrozenLakeScore rates a FrozenLakeState, and SokobanEnv has"),
         ({"search": "dream"}, "there is no strategy 'dream'"),
         ({"split": "tset"}, "wanted split of"),
         ({"budgets": ()}, "wanted at least one of budgets"),

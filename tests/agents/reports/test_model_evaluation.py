@@ -21,16 +21,7 @@ TASK, NAIVE, MODEL = TaskConfig(), SearchConfig(), ModelConfig(max_tokens=6)
 
 
 def played(
-    source,
-    env=None,
-    *,
-    split="test",
-    instances=8,
-    temperature=0.5,
-    seed=0,
-    task=TASK,
-    search=NAIVE,
-    model=MODEL,
+    source, env=None, *, split="test", instances=8, temperature=0.5, seed=0, task=TASK, search=NAIVE, model=MODEL
 ):
     return evaluate_model(str(source), env, split, instances, temperature, seed, task, search, model)
 

@@ -171,18 +171,7 @@ def scripted(answer):
 @contextmanager
 def served(index, *options):
     """Run `tsr retrieval serve` in a child process; yield the process and its address."""
-    command = [
-        sys.executable,
-        "-m",
-        "tsr_gym",
-        "retrieval",
-        "serve",
-        "--index",
-        str(index),
-        "--port",
-        "0",
-        *options,
-    ]
+    command = [sys.executable, "-m", "tsr_gym", "retrieval", "serve", "--index", str(index), "--port", "0", *options]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         try:
             yield server, server.stdout.readline().partition(": ")[0]

@@ -254,12 +254,7 @@ def test_grid_and_coordinates_stand_together_with_the_blanks_of_the_released_cod
 
 
 @pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        (ROOM, "P a1 X c1 b2 O b2 b3 # c2"),
-        (ON_GOAL, "P a1 X b1 c2 O a1 c2"),
-        (BARE, "P a1 X b1 O a1"),
-    ],
+    ("rows", "text"), [(ROOM, "P a1 X c1 b2 O b2 b3 # c2"), (ON_GOAL, "P a1 X b1 c2 O a1 c2"), (BARE, "P a1 X b1 O a1")]
 )
 def test_the_compact_form_names_squares_within_the_ring_as_in_chess(rows, text):
     assert OBSERVATIONS["compact"](state_of(rows)) == text
@@ -290,12 +285,7 @@ def test_a_step_pays_ends_and_informs_like_the_rules():
     env.reset(seed=1)
     observation, reward, terminated, truncated, info = env.step(2)
     assert (reward, terminated, truncated) == (-1.0, False, False)
-    assert info == {
-        "action_is_effective": False,
-        "turns_left": None,
-        "actions_left": 2,
-        "success": False,
-    }
+    assert info == {"action_is_effective": False, "turns_left": None, "actions_left": 2, "success": False}
     observation, reward, terminated, truncated, info = env.step(3)
     assert observation.tolist()[1] == [0, 1, 5, 3, 1, 0]
     assert (reward, terminated, truncated, info["success"]) == (10.0, True, False, True)

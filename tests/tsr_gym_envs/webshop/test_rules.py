@@ -274,10 +274,7 @@ def test_the_original_cannot_show_some_options_as_chosen_and_shows_others_wrongl
 
 
 def test_quotes_in_a_query_or_a_key_can_choose_options_in_the_original():
-    for state in (
-        ITEM._replace(options=(), keywords=('"red"',)),
-        ITEM._replace(options=(), session='"red"'),
-    ):
+    for state in (ITEM._replace(options=(), keywords=('"red"',)), ITEM._replace(options=(), session='"red"')):
         assert chosen(ORIGINAL, state) == ["red", "red"]
         assert chosen(FIXED, state) == []
 
@@ -291,12 +288,7 @@ def test_the_originals_page_name_is_the_first_that_its_address_holds():
 
 def test_clickables_are_buttons_then_products_then_options():
     assert clickables(FIXED, ShopState(0, "s")) == ("search",)
-    assert clickables(FIXED, RESULTS._replace(number=2)) == (
-        "back to search",
-        "< prev",
-        "b000000010",
-        "b000000011",
-    )
+    assert clickables(FIXED, RESULTS._replace(number=2)) == ("back to search", "< prev", "b000000010", "b000000011")
     assert clickables(FIXED, ITEM._replace(page="done")) == ()
 
 
